@@ -1,0 +1,1 @@
+"""Readers, emitters and runners of what devices run."""

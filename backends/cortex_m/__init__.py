@@ -1,0 +1,1 @@
+"""Cortex-M programs that call CMSIS-NN."""

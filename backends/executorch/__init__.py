@@ -1,0 +1,1 @@
+"""ExecuTorch's program container, the .pte file."""

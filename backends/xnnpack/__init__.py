@@ -1,0 +1,1 @@
+"""XNNPACK delegates: the payload inside a .pte."""

@@ -1,0 +1,1 @@
+"""The dialects: one package for each level's operations."""

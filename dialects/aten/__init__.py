@@ -1,0 +1,1 @@
+"""ATen operators, declared from PyTorch's own schemas."""

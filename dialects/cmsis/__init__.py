@@ -1,0 +1,1 @@
+"""CMSIS-NN's int8 operators on quantised tensor types."""

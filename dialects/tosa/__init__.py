@@ -1,0 +1,1 @@
+"""TOSA's operators, declared from the schema its serialiser ships."""

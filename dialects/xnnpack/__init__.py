@@ -1,0 +1,1 @@
+"""One operation for each node of ExecuTorch's XNNPACK sub-graph schema."""

@@ -1,0 +1,1 @@
+"""What every level shares: types, weights, programs, rewriting, verification, interpretation."""

@@ -1,0 +1,1 @@
+"""In and out of torch, and the rewrites that walk a program down its levels."""

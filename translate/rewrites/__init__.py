@@ -1,0 +1,1 @@
+"""Rewrites, one file each, in one folder for each dialect they rewrite."""
