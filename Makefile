@@ -1,0 +1,49 @@
+# Every target sets up what it needs: a clean clone, Python 3.11 or later, git and make suffice.
+# A torch 2.13 that python3 can import already is used as it is. Otherwise torch comes from the
+# package index; on Linux that wheel carries CUDA, which stepwell does not use: PyTorch's own CPU
+# wheels suffice and are a tenth of the size (install one for python3, then run make).
+
+PYTHON3 ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+READY   := $(VENV)/ready
+TORCH   := 2.13.0
+
+# Each test worker, benchmark and demo measures and computes with one thread of its own.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test check bench soak clean
+.DEFAULT_GOAL := demo
+
+demo: $(READY)
+	$(BIN)/stepwell demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+# Hours of random testing; SOAK="-k name --maxfail 1" selects.
+soak: $(READY)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m slow --hypothesis-profile=soak $(SOAK)
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python tools/check_imports.py
+	$(BIN)/python tools/check_types.py
+
+# Every script in bench/ measures one thing and prints its own table; names with _ are shared parts.
+bench: $(READY)
+	set -e; for script in bench/[!_]*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml
+	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "stepwell needs Python 3.11 or later; set PYTHON3=/path/to/it" >&2; exit 1; }
+	@if $(PYTHON3) -c 'import sys, torch; sys.exit(not torch.__version__.startswith("2.13."))' 2>/dev/null; \
+	then $(PYTHON3) -m venv --system-site-packages $(VENV); \
+	else $(PYTHON3) -m venv $(VENV) && $(BIN)/pip install -q torch==$(TORCH); fi
+	$(BIN)/pip install -q -e '.[test]'
+	@touch $@

@@ -1,0 +1,18 @@
+"""What every test starts from: one thread, one seed, and reproducible random examples."""
+
+import pytest
+import torch
+from hypothesis import settings
+
+# Two workers share the machine. ExecuTorch reads the thread count when its first delegate loads.
+torch.set_num_threads(1)
+
+settings.register_profile("test", deadline=None, derandomize=True, database=None)
+settings.register_profile("soak", deadline=None, max_examples=10_000)
+settings.load_profile("test")
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    """Make a test's random tensors the same in every run and order."""
+    torch.manual_seed(0)

@@ -1,0 +1,143 @@
+"""The tree is laid out as CONTRIBUTING.md says, and what guards it does find mistakes."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("ir", "dialects", "translate", "backends")
+
+
+@pytest.fixture(scope="module")
+def checker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("check_imports", ROOT / "tools/check_imports.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_imports_point_one_way(checker: ModuleType) -> None:
+    assert checker.problems(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "complaint"),
+    [
+        ("ir/a.py", "import stepwell.dialects.aten", "ir imports dialects"),
+        ("ir/a.py", "from stepwell import dialects", "ir imports dialects"),
+        ("dialects/a.py", "from stepwell.translate.b import c", "dialects imports translate"),
+        ("translate/a.py", "from ..backends import b", "translate imports backends"),
+        ("backends/a.py", "from stepwell.api import lower", "backends imports front door"),
+        ("backends/a.py", "def f():\n    import stepwell.cli", "backends imports front door"),
+        ("backends/a.py", "from ir import types", "bare import of ir"),
+        ("dialects/a.py", "from torch.fx import Node", "belongs where programs enter"),
+        ("translate/rewrites/a.py", "import torch.fx", "belongs where programs enter"),
+        ("backends/a.py", "from torch.export import ExportedProgram", "belongs where programs"),
+    ],
+)
+def test_an_import_against_the_direction_is_found(
+    checker: ModuleType, tmp_path: Path, path: str, line: str, complaint: str
+) -> None:
+    (problem,) = checker.problems(write(tmp_path, {path: line + "\n"}))
+    assert problem.startswith(f"{path}:") and complaint in problem
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("backends/a.py", "from stepwell.ir.types import tensor"),
+        ("translate/from_torch.py", "from torch.export import ExportedProgram"),
+        ("src/stepwell/cli.py", "import stepwell.backends.tosa"),
+        ("ir/a.py", "from . import types"),
+        ("ir/a.py", "import torch"),
+    ],
+)
+def test_an_import_along_the_direction_is_accepted(
+    checker: ModuleType, tmp_path: Path, path: str, line: str
+) -> None:
+    assert checker.problems(write(tmp_path, {path: line + "\n"})) == []
+
+
+def test_an_import_cycle_is_found(checker: ModuleType, tmp_path: Path) -> None:
+    files = {"ir/a.py": "import stepwell.ir.b\n", "ir/b.py": "from stepwell.ir.a import x\n"}
+    (problem,) = checker.problems(write(tmp_path, files))
+    assert problem.startswith("import cycle: ")
+
+
+def test_an_import_inside_a_function_makes_no_cycle(checker: ModuleType, tmp_path: Path) -> None:
+    files = {
+        "ir/a.py": "import stepwell.ir.b\n",
+        "ir/b.py": "def f():\n    from stepwell.ir.a import x\n",
+    }
+    assert checker.problems(write(tmp_path, files)) == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_root_folder_is_the_package_of_its_name(folder: str) -> None:
+    spec = importlib.util.find_spec(f"stepwell.{folder}")
+    assert spec and spec.origin
+    assert Path(spec.origin).resolve() == ROOT / folder / "__init__.py"
+
+
+def test_every_folder_of_python_files_is_a_package() -> None:
+    folders = {path.parent for name in FOLDERS for path in (ROOT / name).rglob("*.py")}
+    assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_the_type_checker_is_told_every_folder() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pyright"]
+    assert set(settings["include"]) == {*FOLDERS, "src/stepwell/*.py"}
+    assert settings["typeCheckingMode"] == "strict"
+
+
+def test_a_file_written_by_hand_has_at_most_500_lines() -> None:
+    lines = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        for name in (*FOLDERS, "src/stepwell", "tests", "bench", "tools", "examples")
+        for path in (ROOT / name).rglob("*.py")
+        if "generated" not in path.as_posix()
+    }
+    assert {name: count for name, count in lines.items() if count > 500} == {}
+
+
+def test_a_wheel_holds_every_package_as_a_real_file(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for name in (*FOLDERS, "src"):
+        ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignore)
+    shutil.copy(ROOT / "pyproject.toml", source)
+    (source / "README.md").write_text("# stepwell\n")
+    build = "from setuptools import build_meta; print(build_meta.build_wheel('dist'))"
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
+    (wheel,) = (source / "dist").glob("*.whl")
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    expected = {
+        f"stepwell/{path.relative_to(ROOT).as_posix()}"
+        for name in FOLDERS
+        for path in (ROOT / name).rglob("*.py")
+    }
+    assert expected <= packed
+    assert "stepwell/py.typed" in packed
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the links are POSIX symlinks")
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_link_in_the_front_door_is_relative(folder: str) -> None:
+    assert os.readlink(ROOT / "src/stepwell" / folder) == f"../../{folder}"

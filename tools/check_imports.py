@@ -1,0 +1,123 @@
+"""Check that imports point one way: ir <- dialects <- translate <- backends <- the front door.
+
+Also refused: the bare name of a root folder (it makes a second copy of every class in it),
+torch.fx and torch.export outside the modules where programs enter and leave, and import cycles
+(a type checker reaches a file of a cycle by two paths and sees its classes twice).
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+LAYERS = ("ir", "dialects", "translate", "backends", "front door")
+PROGRAM_IMPORTS = ("torch.fx", "torch.export")
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name: ``from stepwell.ir import types`` imports ``stepwell.ir.types``."""
+
+    name: str
+    line: int
+    runs_at_import: bool
+
+
+def source_files(root: Path) -> Iterator[Path]:
+    """Every Python file of the package, relative to ``root``, each under one path only."""
+    for folder in LAYERS[:-1]:
+        yield from sorted(path.relative_to(root) for path in (root / folder).rglob("*.py"))
+    yield from sorted(path.relative_to(root) for path in (root / "src/stepwell").glob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    """``ir/types.py`` -> ``stepwell.ir.types``; ``src/stepwell/cli.py`` -> ``stepwell.cli``."""
+    parts = path.with_suffix("").parts
+    parts = parts[2:] if parts[0] == "src" else parts
+    return ".".join(("stepwell", *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+
+def layer_of(module: str) -> int:
+    """The index in ``LAYERS`` of a stepwell module; what is in no folder is the front door."""
+    folder = (*module.split("."), "")[1]
+    return LAYERS.index(folder) if folder in LAYERS else len(LAYERS) - 1
+
+
+def imports_of(path: Path, module: str) -> Iterator[Import]:
+    """Every import statement of a file, nested ones included."""
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    inside_functions = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        at_import = id(node) not in inside_functions
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, node.lineno, at_import)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join((*above, base)).rstrip(".")
+            for alias in node.names:
+                yield Import(f"{base}.{alias.name}", node.lineno, at_import)
+
+
+def may_hold_torch_programs(module: str) -> bool:
+    """True where programs enter and leave: translate but its rewrites, and the front door."""
+    layer = LAYERS[layer_of(module)]
+    return layer == "front door" or (
+        layer == "translate" and not module.startswith("stepwell.translate.rewrites")
+    )
+
+
+def broken_rule(module: str, name: str) -> str | None:
+    """What an import of ``name`` by ``module`` breaks, or None."""
+    if name.split(".")[0] in LAYERS:
+        return f"bare import of {name}: import stepwell.{name}"
+    if name.startswith("stepwell.") and layer_of(name) > layer_of(module):
+        return f"{LAYERS[layer_of(module)]} imports {LAYERS[layer_of(name)]} ({name})"
+    holds_programs = any(name == p or name.startswith(p + ".") for p in PROGRAM_IMPORTS)
+    if holds_programs and not may_hold_torch_programs(module):
+        return f"{name} belongs where programs enter and leave"
+    return None
+
+
+def problems(root: Path) -> list[str]:
+    """One line for each import that breaks a rule, and one for a cycle if there is any."""
+    files = {module_name(path): path for path in source_files(root)}
+    found: list[str] = []
+    graph: dict[str, set[str]] = {}
+    for module, path in files.items():
+        graph[module] = set()
+        for imported in imports_of(root / path, module):
+            rule = broken_rule(module, imported.name)
+            if rule is not None:
+                found.append(f"{path}:{imported.line}: {rule}")
+            parent = imported.name.rpartition(".")[0]
+            target = imported.name if imported.name in files else parent
+            if target in files and target != module and imported.runs_at_import:
+                graph[module].add(target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        found.append("import cycle: " + " <- ".join(error.args[1]))
+    return found
+
+
+def main() -> int:
+    """Print every problem; exit status 1 if there is one."""
+    found = problems(Path(__file__).resolve().parents[1])
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
