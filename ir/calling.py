@@ -1,0 +1,154 @@
+"""From a caller's arguments to a method's run-time inputs: flatten, check, bind symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+
+from stepwell.ir.diagnostics import InputMismatch, Problem
+from stepwell.ir.dtypes import element_type, has_torch_dtype
+from stepwell.ir.signature import Port, Signature, get_signature
+from stepwell.ir.types import dims, element
+
+
+def bind_inputs(
+    func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """The run-time inputs of a call, checked against the signature.
+
+    Args:
+        func: the method.
+        args, kwargs: nested as the model takes them, or already flat.
+
+    Raises:
+        InputMismatch: naming every input whose count, dtype, shape, dim order or frozen value
+            differs from the signature, and every symbol out of its range.
+    """
+    signature = get_signature(func)
+    method = f"method @{func.sym_name.data}"
+    leaves = _flatten(signature, args, dict(kwargs or {}), method)
+    types = iter(func.function_type.inputs.data)
+    problems: list[Problem] = []
+    bound: list[Any] = []
+    symbols: dict[str, int] = {}
+    for port, leaf in zip(signature.inputs, leaves, strict=True):
+        where = f"{method}, input {port.name}"
+        if port.constant is not None:
+            frozen = port.constant[0]
+            if type(leaf) is not type(frozen) or leaf != frozen:
+                problems.append(
+                    Problem(
+                        f"the program was exported with {frozen!r} here, not {leaf!r}",
+                        where,
+                        "export again with the other value",
+                    )
+                )
+            continue
+        problems.extend(_check(port, next(types), leaf, symbols, where))
+        bound.append(leaf)
+    for symbol, value in symbols.items():
+        low, high = signature.ranges.get(symbol, (0, None))
+        if value < low or (high is not None and value > high):
+            shown = "unbounded" if high is None else str(high)
+            problems.append(
+                Problem(f"dimension {symbol} is {value}, outside [{low}, {shown}]", method)
+            )
+    if problems:
+        raise InputMismatch(problems)
+    return bound
+
+
+def _flatten(
+    signature: Signature, args: Sequence[Any], kwargs: dict[str, Any], method: str
+) -> list[Any]:
+    expected = len(signature.inputs)
+    if signature.in_spec is not None:
+        spec = pytree.treespec_loads(signature.in_spec)
+        leaves, given = pytree.tree_flatten((tuple(args), kwargs))
+        if given == spec:
+            return leaves
+        if kwargs and len(args) + len(kwargs) == expected:
+            order = {port.name: index for index, port in enumerate(signature.inputs)}
+            if set(kwargs) <= set(order):
+                return [*args, *(kwargs[p.name] for p in signature.inputs[len(args) :])]
+    if kwargs:
+        raise InputMismatch(
+            f"keyword arguments {', '.join(kwargs)} do not match the signature",
+            method,
+            "inputs are " + ", ".join(port.name for port in signature.inputs),
+        )
+    leaves = pytree.tree_leaves(tuple(args), is_leaf=lambda leaf: leaf is None)
+    if len(leaves) == expected:
+        return leaves
+    given_runtime = iter(leaves)
+    if len(leaves) == len(signature.runtime_inputs):
+        return [p.constant[0] if p.constant else next(given_runtime) for p in signature.inputs]
+    raise InputMismatch(
+        f"{len(leaves)} inputs given, {expected} needed",
+        method,
+        "inputs are " + ", ".join(port.name for port in signature.inputs),
+    )
+
+
+def _check(
+    port: Port, type_: Attribute, leaf: Any, symbols: dict[str, int], where: str
+) -> list[Problem]:
+    if not isinstance(type_, TensorType):
+        if isinstance(leaf, torch.Tensor):
+            return [Problem(f"a number is needed, a tensor was given (type {type_})", where)]
+        return []
+    if not isinstance(leaf, torch.Tensor):
+        return [Problem(f"a tensor is needed, not {type(leaf).__name__}", where)]
+    problems: list[Problem] = []
+    wanted = element(type_)
+    if has_torch_dtype(wanted) and element_type(leaf.dtype) != wanted:
+        problems.append(Problem(f"dtype is {leaf.dtype}, the program takes {wanted}", where))
+    shape = dims(type_)
+    if len(shape) != leaf.dim():
+        problems.append(Problem(f"rank is {leaf.dim()}, the program takes {len(shape)}", where))
+        return problems
+    for axis, (dim, size) in enumerate(zip(shape, leaf.shape, strict=True)):
+        if isinstance(dim, int):
+            if dim != size:
+                problems.append(Problem(f"dimension {axis} is {size}, must be {dim}", where))
+        elif dim.isidentifier():
+            if symbols.setdefault(dim, size) != size:
+                problems.append(
+                    Problem(
+                        f"dimension {axis} is {size}, but {dim} is {symbols[dim]} elsewhere", where
+                    )
+                )
+    if not problems and not follows_dim_order(leaf, port.dim_order):
+        order = port.dim_order or tuple(range(leaf.dim()))
+        remedy = "channels_last" if order == (0, 2, 3, 1) else f"dim order {order}"
+        call = (
+            "x.to(memory_format=torch.channels_last)" if order == (0, 2, 3, 1) else "x.contiguous()"
+        )
+        problems.append(
+            Problem(
+                f"strides {tuple(leaf.stride())} do not follow the declared {remedy}",
+                where,
+                f"pass {call}",
+            )
+        )
+    return problems
+
+
+def follows_dim_order(tensor: torch.Tensor, order: tuple[int, ...] | None) -> bool:
+    """Whether a tensor lies densely in this dim order (row-major if None); size-1 axes are free."""
+    expected = 1
+    for axis in reversed(order or range(tensor.dim())):
+        size = tensor.shape[axis]
+        if size == 0:
+            return True
+        if size != 1:
+            if tensor.stride(axis) != expected:
+                return False
+            expected *= size
+    return True

@@ -1,0 +1,78 @@
+"""Common subexpressions, dead values and unused weights: passes that serve every level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.traits import IsolatedFromAbove
+
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, Pass, is_pure
+
+_Key = tuple[
+    type[Operation], tuple[SSAValue, ...], tuple[tuple[str, Attribute], ...], tuple[Attribute, ...]
+]
+
+
+@dataclass(frozen=True)
+class ShareCommonSubexpressions(Pass):
+    """Lets equal pure ops of one scope be one op."""
+
+    name: ClassVar[str] = "share-common-subexpressions"
+
+    def apply(self, program: Program, history: History) -> int:
+        """Returns the number of ops removed."""
+        return sum(
+            _share(block, {}) for func in program.methods.values() for block in func.body.blocks
+        )
+
+
+def _share(block: Block, outer: dict[_Key, Operation]) -> int:
+    seen = dict(outer)
+    removed = 0
+    for op in list(block.ops):
+        for region in op.regions:
+            inner: dict[_Key, Operation] = {} if op.has_trait(IsolatedFromAbove) else seen
+            removed += sum(_share(b, inner) for b in region.blocks)
+        if op.regions or not op.results or not is_pure(op):
+            continue
+        properties = tuple(sorted(op.properties.items()))
+        key = (type(op), tuple(op.operands), properties, tuple(r.type for r in op.results))
+        twin = seen.setdefault(key, op)
+        if twin is not op:
+            for old, new in zip(op.results, twin.results, strict=True):
+                old.replace_all_uses_with(new)
+            op.detach()
+            op.erase()
+            removed += 1
+    return removed
+
+
+@dataclass(frozen=True)
+class RemoveDeadCode(Pass):
+    """Removes pure ops without uses, and weights that nothing names any more."""
+
+    name: ClassVar[str] = "remove-dead-code"
+
+    def apply(self, program: Program, history: History) -> int:
+        """Returns the number of ops removed."""
+        removed = 0
+        for func in program.methods.values():
+            for block in func.body.blocks:
+                removed += _sweep(block)
+        program.weights.keep_only(program.used_weights())
+        return removed
+
+
+def _sweep(block: Block) -> int:
+    removed = 0
+    for op in reversed(list(block.ops)):
+        for region in op.regions:
+            removed += sum(_sweep(inner) for inner in region.blocks)
+        if op.results and is_pure(op) and not any(result.uses for result in op.results):
+            op.detach()
+            op.erase()
+            removed += 1
+    return removed

@@ -1,0 +1,142 @@
+"""The `stepwell` dialect: how weights and state enter and leave a method.
+
+A method is a `func.func`. Its arguments are the user's run-time inputs. Parameters, buffers and
+constants are read by `stepwell.weight`, mutable buffers by `stepwell.state`; `stepwell.update`
+gives a buffer its value after the call, `stepwell.mutate_input` does so for a user's input. Reads
+see the value at entry, writes take effect at exit, so everything in between is plain SSA.
+
+    func.func @forward(%x: tensor<1x8xf32>) -> tensor<1x8xf32> {
+      %w = stepwell.weight <"fc.weight"> "parameter" : tensor<8x8xf32>
+      %seen = stepwell.state <"calls"> : tensor<i64>
+      ...
+      stepwell.update <"calls">, %seen_1 : tensor<i64>
+      func.return %y : tensor<1x8xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, TensorType, i64
+from xdsl.ir import Attribute, Dialect, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.ir.types import (
+    AnyTensor,
+    BoolType,
+    FloatType,
+    IntType,
+    NoneType,
+    ShapeAttr,
+    WeightAttr,
+)
+
+KINDS = ("parameter", "buffer", "constant")
+
+
+@irdl_op_definition
+class WeightOp(IRDLOperation):
+    """An immutable tensor of the weight store: a parameter, a buffer or a lifted constant."""
+
+    name = "stepwell.weight"
+    key = prop_def(WeightAttr)
+    kind = prop_def(StringAttr)
+    persistent = opt_prop_def(BoolAttr)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format: ClassVar[str] = (
+        "$key $kind (`persistent` $persistent^)? attr-dict `:` type($result)"
+    )
+
+    def __init__(
+        self,
+        key: str,
+        type_: Attribute,
+        kind: str = "constant",
+        persistent: bool | None = None,
+    ) -> None:
+        properties: dict[str, Attribute] = {"key": WeightAttr(key), "kind": StringAttr(kind)}
+        if persistent is not None:
+            properties["persistent"] = BoolAttr.from_bool(persistent)
+        super().__init__(result_types=[type_], properties=properties)
+
+    def verify_(self) -> None:
+        if self.kind.data not in KINDS:
+            raise VerifyException(f"kind is {self.kind.data!r}, not one of {', '.join(KINDS)}")
+
+
+@irdl_op_definition
+class StateOp(IRDLOperation):
+    """The value a mutable buffer has when the method is entered."""
+
+    name = "stepwell.state"
+    key = prop_def(WeightAttr)
+    persistent = opt_prop_def(BoolAttr)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format: ClassVar[str] = (
+        "$key (`persistent` $persistent^)? attr-dict `:` type($result)"
+    )
+
+    def __init__(self, key: str, type_: Attribute, persistent: bool | None = None) -> None:
+        properties: dict[str, Attribute] = {"key": WeightAttr(key)}
+        if persistent is not None:
+            properties["persistent"] = BoolAttr.from_bool(persistent)
+        super().__init__(result_types=[type_], properties=properties)
+
+
+@irdl_op_definition
+class UpdateOp(IRDLOperation):
+    """Gives a mutable buffer the value it has after the method."""
+
+    name = "stepwell.update"
+    key = prop_def(WeightAttr)
+    value = operand_def(TensorType)
+    assembly_format: ClassVar[str] = "$key `,` $value attr-dict `:` type($value)"
+
+    def __init__(self, key: str, value: SSAValue) -> None:
+        super().__init__(operands=[value], properties={"key": WeightAttr(key)})
+
+
+@irdl_op_definition
+class MutateInputOp(IRDLOperation):
+    """Gives a user input the value it has after the method (the caller sees it written)."""
+
+    name = "stepwell.mutate_input"
+    index = prop_def(IntegerAttr)
+    value = operand_def(TensorType)
+    assembly_format: ClassVar[str] = "$index `,` $value attr-dict `:` type($value)"
+
+    def __init__(self, index: int, value: SSAValue) -> None:
+        super().__init__(operands=[value], properties={"index": IntegerAttr(index, i64)})
+
+
+def weight_key(value: SSAValue) -> str | None:
+    """The key of the weight a value is, or None if it is computed or an input."""
+    owner = value.owner
+    return owner.key.data if isinstance(owner, WeightOp) else None
+
+
+def tensor_type(value: SSAValue) -> AnyTensor:
+    """The value's type, which must be a tensor's."""
+    type_ = value.type
+    assert isinstance(type_, TensorType), f"{type_} is not a tensor type"
+    return type_
+
+
+Stepwell = Dialect(
+    "stepwell",
+    [WeightOp, StateOp, UpdateOp, MutateInputOp],
+    [WeightAttr, ShapeAttr, IntType, FloatType, BoolType, NoneType],
+)

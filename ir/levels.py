@@ -1,0 +1,54 @@
+"""Levels: what a program may contain at each step of the stair.
+
+The verifier of a level is a table of what that level may hold (an idea of tinygrad's specs). A
+module says its level in `stepwell.level`; dialects register theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Operation
+
+from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
+from stepwell.ir.diagnostics import StepwellError
+
+COMMON = (ModuleOp, FuncOp, ReturnOp, WeightOp, StateOp, UpdateOp, MutateInputOp)
+LEVEL = "stepwell.level"
+
+
+@dataclass(frozen=True)
+class Level:
+    """A name and a test of membership: None if the op belongs, else why it does not."""
+
+    name: str
+    refuses: Callable[[Operation], str | None]
+
+    def check(self, op: Operation) -> str | None:
+        """Why `op` may not stand at this level, or None."""
+        return None if isinstance(op, COMMON) else self.refuses(op)
+
+
+LEVELS: dict[str, Level] = {}
+
+
+def register_level(level: Level) -> Level:
+    """Make a level known by name; a second one of the same name is an error."""
+    if level.name in LEVELS:
+        raise StepwellError(f"level {level.name!r} is registered twice")
+    LEVELS[level.name] = level
+    return level
+
+
+def level_of(module: ModuleOp) -> str:
+    """The level a module says it is at; `aten` when it does not say."""
+    attr = module.attributes.get(LEVEL)
+    return attr.data if isinstance(attr, StringAttr) else "aten"
+
+
+def set_level(module: ModuleOp, name: str) -> None:
+    """State the level of a module."""
+    module.attributes[LEVEL] = StringAttr(name)

@@ -1,0 +1,111 @@
+"""A program: one module, its weights, and what can be asked of every level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import torch
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from stepwell.ir.calling import bind_inputs
+from stepwell.ir.core import StateOp, UpdateOp, WeightOp
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.interpretation import Interpreter, Outcome
+from stepwell.ir.levels import level_of
+from stepwell.ir.signature import Signature, get_signature
+from stepwell.ir.verification import verify
+from stepwell.ir.weights import WeightStore
+
+
+@dataclass
+class Program:
+    """An xDSL module whose methods are `func.func`s, with the store its weight keys name."""
+
+    module: ModuleOp
+    weights: WeightStore = field(default_factory=WeightStore)
+
+    @property
+    def level(self) -> str:
+        """`aten`, `xnnpack`, `cmsis`, `tosa_mxfp` or `tosa`."""
+        return level_of(self.module)
+
+    @property
+    def methods(self) -> dict[str, FuncOp]:
+        """The methods by name, in the module's order."""
+        return {op.sym_name.data: op for op in self.module.ops if isinstance(op, FuncOp)}
+
+    def method(self, name: str = "forward") -> FuncOp:
+        """One method; the only one if there is but one and the name is the default."""
+        methods = self.methods
+        if name in methods:
+            return methods[name]
+        if name == "forward" and len(methods) == 1:
+            return next(iter(methods.values()))
+        raise StepwellError(
+            f"there is no method {name!r}", help="methods are " + ", ".join(methods)
+        )
+
+    def signature(self, name: str = "forward") -> Signature:
+        """What a method takes and gives."""
+        return get_signature(self.method(name))
+
+    def clone(self) -> Self:
+        """A copy of the IR over an overlay of the same weights; no tensor is copied."""
+        return type(self)(self.module.clone(), self.weights.child())
+
+    def verify(self) -> None:
+        """Raise `VerificationError` with every problem of structure, types, level or signature."""
+        verify(self.module, self.weights)
+
+    def run(self, *args: Any, method: str = "forward", **kwargs: Any) -> tuple[Any, ...]:
+        """Interpret a method from the initial state.
+
+        Args:
+            args, kwargs: inputs nested as the model takes them.
+            method: its name.
+
+        Returns:
+            The flat tuple of outputs. Neither the model, the program nor the inputs change.
+        """
+        return self.start().run(*args, method=method, **kwargs)
+
+    def start(self) -> Session:
+        """A session over a fresh copy of the initial state."""
+        return Session(self)
+
+    def used_weights(self) -> set[str]:
+        """Every key that the module names."""
+        return {
+            op.key.data for op in self.module.walk() if isinstance(op, WeightOp | StateOp | UpdateOp)
+        }
+
+
+@dataclass
+class Session:
+    """Calls of one program that share its mutable buffers; methods share them too."""
+
+    program: Program
+    state: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
+
+    def run(self, *args: Any, method: str = "forward", **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method; buffers it updates are seen by later calls."""
+        return self.call(method, args, kwargs).outputs
+
+    def call(
+        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
+    ) -> Outcome:
+        """Call a method and also give what it wrote to user inputs."""
+        func = self.program.method(method)
+        signature = get_signature(func)
+        inputs = bind_inputs(func, args, kwargs)
+        outcome = Interpreter(self.program.weights, self.state).call(func, inputs)
+        self.state.update(outcome.state)
+        outputs = iter(outcome.outputs)
+        flat = tuple(
+            port.constant[0] if port.constant is not None else next(outputs)
+            for port in signature.outputs
+        )
+        return Outcome(flat, outcome.state, outcome.mutated_inputs)

@@ -1,0 +1,123 @@
+"""A method's signature: what a caller passes and gets, kept as attributes of its `func.func`.
+
+Run-time inputs are the function's arguments, in order; inputs that export froze (flags, None,
+strings) stay in the signature with their value, so that a call is checked against them. Each
+tensor has a dim order (`(0, 2, 3, 1)` is channels-last); absent means row-major.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    NoneAttr,
+    StringAttr,
+    i64,
+)
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+
+Constant = int | float | bool | str | None
+
+
+@dataclass(frozen=True)
+class Port:
+    """One input or output. `constant` is a 1-tuple holding the value of a frozen one."""
+
+    name: str
+    dim_order: tuple[int, ...] | None = None
+    constant: tuple[Constant] | None = None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Inputs and outputs in flat order, their nesting, and the ranges of symbolic dimensions.
+
+    `in_spec` / `out_spec` are torch pytree specs as JSON; `ranges` maps a symbol to its inclusive
+    bounds (None: unbounded above).
+    """
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    in_spec: str | None = None
+    out_spec: str | None = None
+    ranges: dict[str, tuple[int, int | None]] = field(
+        default_factory=dict[str, tuple[int, int | None]]
+    )
+
+    @property
+    def runtime_inputs(self) -> tuple[Port, ...]:
+        """The inputs that are arguments of the function."""
+        return tuple(port for port in self.inputs if port.constant is None)
+
+    @property
+    def runtime_outputs(self) -> tuple[Port, ...]:
+        """The outputs that are operands of the return."""
+        return tuple(port for port in self.outputs if port.constant is None)
+
+
+def _port_attr(port: Port) -> DictionaryAttr:
+    held: dict[str, Attribute] = {"name": StringAttr(port.name)}
+    if port.dim_order is not None:
+        held["dim_order"] = DenseArrayBase.from_list(i64, port.dim_order)
+    if port.constant is not None:
+        held["constant"] = StringAttr(json.dumps(port.constant[0]))
+    return DictionaryAttr(held)
+
+
+def _port(attr: Attribute) -> Port:
+    held = cast(DictionaryAttr, attr).data
+    order = held.get("dim_order")
+    constant = held.get("constant")
+    return Port(
+        cast(StringAttr, held["name"]).data,
+        tuple(int(d) for d in cast(DenseArrayBase, order).get_values()) if order else None,
+        (json.loads(constant.data),) if isinstance(constant, StringAttr) else None,
+    )
+
+
+def set_signature(func: FuncOp, signature: Signature) -> None:
+    """Write a signature into a function's attributes, replacing what was there."""
+    held = func.attributes
+    held["stepwell.inputs"] = ArrayAttr([_port_attr(port) for port in signature.inputs])
+    held["stepwell.outputs"] = ArrayAttr([_port_attr(port) for port in signature.outputs])
+    for name, spec in (("in_spec", signature.in_spec), ("out_spec", signature.out_spec)):
+        if spec is None:
+            held.pop(f"stepwell.{name}", None)
+        else:
+            held[f"stepwell.{name}"] = StringAttr(spec)
+    held.pop("stepwell.ranges", None)
+    if signature.ranges:
+        held["stepwell.ranges"] = StringAttr(
+            json.dumps({symbol: list(bounds) for symbol, bounds in signature.ranges.items()})
+        )
+
+
+def get_signature(func: FuncOp) -> Signature:
+    """Read a function's signature; one without attributes gets positional names."""
+    held = func.attributes
+
+    def text(name: str) -> str | None:
+        attr = held.get(name)
+        return attr.data if isinstance(attr, StringAttr) else None
+
+    def ports(name: str, types: Sequence[Attribute], stem: str) -> tuple[Port, ...]:
+        attr = held.get(name, NoneAttr())
+        if isinstance(attr, ArrayAttr):
+            return tuple(_port(item) for item in cast(ArrayAttr[Attribute], attr).data)
+        return tuple(Port(f"{stem}{index}") for index, _ in enumerate(types))
+
+    ranges = json.loads(text("stepwell.ranges") or "{}")
+    return Signature(
+        ports("stepwell.inputs", func.function_type.inputs.data, "input_"),
+        ports("stepwell.outputs", func.function_type.outputs.data, "output_"),
+        text("stepwell.in_spec"),
+        text("stepwell.out_spec"),
+        {symbol: (bounds[0], bounds[1]) for symbol, bounds in ranges.items()},
+    )

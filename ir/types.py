@@ -1,0 +1,185 @@
+"""Types and attributes that every level uses.
+
+A tensor with a dynamic shape carries its symbolic dimensions in the type's encoding:
+`tensor<?x197xf32, #stepwell.shape<["s77", 197]>>`. Two tensors have the same type exactly if
+their shapes are provably the same expression; a `?` alone says nothing. Run-time scalars carry
+their expression likewise: `!stepwell.int<"s77 * 2">`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, IntAttr, NoneAttr, TensorType
+from xdsl.ir import Attribute, Data, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import element_type
+
+Dim = int | str
+"""A dimension: its size, or the symbolic expression of it as sympy prints it."""
+
+AnyTensor = TensorType[Attribute]
+
+
+def _print_quoted(printer: Printer, text: str) -> None:
+    printer.print_string_literal(text)
+
+
+@irdl_attr_definition
+class ShapeAttr(Data[tuple[Dim, ...]]):
+    """`#stepwell.shape<["s77", 197]>`: dimensions, symbolic ones as strings."""
+
+    name = "stepwell.shape"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[Dim, ...]:
+        """`<["s0", 4]>`"""
+        with parser.in_angle_brackets():
+            return tuple(
+                parser.parse_comma_separated_list(
+                    parser.Delimiter.SQUARE,
+                    lambda: (
+                        text
+                        if (text := parser.parse_optional_str_literal()) is not None
+                        else parser.parse_integer(allow_boolean=False)
+                    ),
+                )
+            )
+
+    def print_parameter(self, printer: Printer) -> None:
+        """`<["s0", 4]>`"""
+        with printer.in_angle_brackets():
+            printer.print_string("[")
+            for index, dim in enumerate(self.data):
+                if index:
+                    printer.print_string(", ")
+                if isinstance(dim, str):
+                    _print_quoted(printer, dim)
+                else:
+                    printer.print_string(str(dim))
+            printer.print_string("]")
+
+
+class _TextAttr(Data[str]):
+    """An attribute or type whose one parameter is a string."""
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> str:
+        """`<"text">`"""
+        with parser.in_angle_brackets():
+            return parser.parse_str_literal()
+
+    def print_parameter(self, printer: Printer) -> None:
+        """`<"text">`"""
+        with printer.in_angle_brackets():
+            _print_quoted(printer, self.data)
+
+
+@irdl_attr_definition
+class WeightAttr(_TextAttr):
+    """`#stepwell.weight<"blocks.0.attn.qkv.weight">`: a key of the program's weight store."""
+
+    name = "stepwell.weight"
+
+
+@irdl_attr_definition
+class IntType(_TextAttr, TypeAttribute):
+    """`!stepwell.int<"s77">`: an integer known at run time, with its symbolic expression."""
+
+    name = "stepwell.int"
+
+
+@irdl_attr_definition
+class FloatType(_TextAttr, TypeAttribute):
+    """`!stepwell.float<"...">`: a float known at run time."""
+
+    name = "stepwell.float"
+
+
+@irdl_attr_definition
+class BoolType(_TextAttr, TypeAttribute):
+    """`!stepwell.bool<"s77 > 4">`: a truth value known at run time."""
+
+    name = "stepwell.bool"
+
+
+@irdl_attr_definition
+class NoneType(ParametrizedAttribute, TypeAttribute):
+    """`!stepwell.none`: a result that is None."""
+
+    name = "stepwell.none"
+
+
+ScalarType = IntType | FloatType | BoolType
+
+_interned: dict[tuple[tuple[Dim, ...], Attribute], AnyTensor] = {}
+_NO_ENCODING = NoneAttr()
+
+
+def tensor(shape: Sequence[Dim], element: Attribute) -> AnyTensor:
+    """The tensor type of a shape and element type, interned (making one anew costs 7 µs).
+
+    Symbolic dimensions are strings; they become `?` and the encoding keeps the expression.
+    """
+    key = (tuple(shape), element)
+    found = _interned.get(key)
+    if found is None:
+        dims = [DYNAMIC_INDEX if isinstance(d, str) else d for d in key[0]]
+        encoding = (
+            ShapeAttr(key[0]) if any(isinstance(d, str) for d in key[0]) else _NO_ENCODING
+        )
+        array = ArrayAttr([IntAttr(d) for d in dims])
+        found = _interned[key] = TensorType(element, array, encoding)
+    return found
+
+
+def tensor_like(torch_tensor: object) -> AnyTensor:
+    """The type of a concrete torch tensor."""
+    shape = cast(Sequence[int], getattr(torch_tensor, "shape"))  # noqa: B009
+    return tensor([int(d) for d in shape], element_type(getattr(torch_tensor, "dtype")))  # noqa: B009
+
+
+def dims(type_: Attribute) -> tuple[Dim, ...]:
+    """The dimensions of a tensor type, symbolic ones as expressions (`"?"` where unknown)."""
+    if not isinstance(type_, TensorType):
+        raise StepwellError(f"a tensor type is needed here, not {type_}")
+    encoding: Attribute = type_.encoding
+    if isinstance(encoding, ShapeAttr):
+        return encoding.data
+    return tuple("?" if d == DYNAMIC_INDEX else d for d in type_.get_shape())
+
+
+def element(type_: Attribute) -> Attribute:
+    """The element type of a tensor type."""
+    if not isinstance(type_, TensorType):
+        raise StepwellError(f"a tensor type is needed here, not {type_}")
+    return cast(AnyTensor, type_).element_type
+
+
+def is_static(type_: Attribute) -> bool:
+    """Whether every dimension is a number."""
+    return all(isinstance(d, int) for d in dims(type_))
+
+
+def with_element(type_: Attribute, new_element: Attribute) -> AnyTensor:
+    """The same shape with another element type."""
+    return tensor(dims(type_), new_element)
+
+
+def check_encoding(type_: AnyTensor) -> str | None:
+    """Why a tensor type's encoding contradicts its shape, or None."""
+    encoding: Attribute = type_.encoding
+    shape = type_.get_shape()
+    if isinstance(encoding, ShapeAttr):
+        agrees = len(encoding.data) == len(shape) and all(
+            (d == DYNAMIC_INDEX) if isinstance(e, str) else d == e
+            for d, e in zip(shape, encoding.data, strict=True)
+        )
+        return None if agrees else f"{type_}: the encoding does not match the shape"
+    return None
+

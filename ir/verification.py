@@ -1,0 +1,184 @@
+"""`verify`: structure, dominance, types, level membership, weights and signature, all reported.
+
+xDSL's own verifier checks constraints and per-op rules but not dominance, and its errors carry
+the whole module; here each problem becomes one block that names op, value and source line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.traits import IsolatedFromAbove
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.ir.core import StateOp, UpdateOp, WeightOp
+from stepwell.ir.diagnostics import (
+    Problem,
+    StepwellError,
+    VerificationError,
+    describe_op,
+    describe_value,
+    op_name,
+    quoted,
+)
+from stepwell.ir.inference import infer
+from stepwell.ir.levels import LEVELS, level_of
+from stepwell.ir.signature import get_signature
+from stepwell.ir.types import check_encoding
+from stepwell.ir.weights import WeightStore
+
+
+def verify(module: ModuleOp, weights: WeightStore | None = None) -> None:
+    """Raise `VerificationError` listing every problem; without `weights`, keys are not looked up."""
+    problems = list(find_problems(module, weights))
+    if problems:
+        raise VerificationError(problems)
+
+
+def find_problems(module: ModuleOp, weights: WeightStore | None = None) -> Iterator[Problem]:
+    """Every rule of its level that the module breaks."""
+    level = LEVELS.get(level_of(module))
+    if level is None:
+        known = ", ".join(sorted(LEVELS))
+        yield Problem(f"level {quoted(level_of(module))} is not known", None, f"one of {known}")
+        return
+    names: set[str] = set()
+    for top in module.ops:
+        if not isinstance(top, FuncOp):
+            yield Problem(f"{op_name(top)} stands outside any method", describe_op(top))
+        elif top.sym_name.data in names:
+            yield Problem(f"method @{top.sym_name.data} is defined twice", describe_op(top))
+        else:
+            names.add(top.sym_name.data)
+            yield from _signature_problems(top)
+    structural = False
+    for op in module.walk():
+        for problem in _op_problems(op, weights):
+            structural = True
+            yield problem
+        if reason := level.check(op):
+            yield Problem(f"{op_name(op)}: {reason}", describe_op(op), f"level {level.name!r}")
+    for region in module.regions:
+        yield from _dominance_problems(region, set())
+    if not structural:
+        yield from _type_problems(module)
+
+
+def _op_problems(op: Operation, weights: WeightStore | None) -> Iterator[Problem]:
+    try:
+        op.verify(verify_nested_ops=False)
+    except (VerifyException, ValueError) as error:
+        yield Problem(f"{op_name(op)}: {first_line(error)}", describe_op(op))
+        return
+    for value in (*op.results, *(arg for region in op.regions for b in region.blocks for arg in b.args)):
+        if isinstance(value.type, TensorType) and (reason := check_encoding(value.type)):
+            yield Problem(f"{op_name(op)}: {reason}", describe_op(op))
+    if weights is not None and isinstance(op, WeightOp | StateOp | UpdateOp):
+        key = op.key.data
+        if key not in weights:
+            yield Problem(
+                f"{op.name}: weight {quoted(key)} is not in the store",
+                describe_op(op),
+                "parse or load the program together with the weights it was printed from",
+            )
+            return
+        stated = op.value.type if isinstance(op, UpdateOp) else op.result.type
+        held = weights.type_of(key)
+        if stated != held:
+            yield Problem(
+                f"{op.name}: weight {quoted(key)} is {held}, stated as {stated}", describe_op(op)
+            )
+
+
+def _type_problems(module: ModuleOp) -> Iterator[Problem]:
+    for op in module.walk():
+        try:
+            inferred = infer(op)
+        except StepwellError as error:
+            yield Problem(
+                f"{op_name(op)}: {error.problems[0].fact}",
+                describe_op(op),
+                error.problems[0].help,
+            )
+            continue
+        if inferred is None:
+            continue
+        stated = [result.type for result in op.results]
+        if list(inferred) != stated:
+            yield Problem(
+                f"{op_name(op)}: results are {_types(stated)}, "
+                f"its operands and attributes give {_types(inferred)}",
+                describe_op(op),
+            )
+
+
+def _types(types: object) -> str:
+    return "(" + ", ".join(str(t) for t in types) + ")"  # pyright: ignore
+
+
+def _dominance_problems(region: Region, outer: set[SSAValue]) -> Iterator[Problem]:
+    """Uses before definitions. Regions here have one block each, so order is dominance."""
+    if len(region.blocks) > 1:
+        yield Problem(
+            "a region has several blocks; control flow is written as regions",
+            describe_op(region.parent) if region.parent else None,
+        )
+    for block in region.blocks:
+        yield from _block_dominance(block, set(outer))
+
+
+def _block_dominance(block: Block, defined: set[SSAValue]) -> Iterator[Problem]:
+    defined.update(block.args)
+    for op in block.ops:
+        for operand in op.operands:
+            if operand not in defined:
+                yield Problem(
+                    f"{op_name(op)}: operand {describe_value(operand)} is used before it is "
+                    "defined, or is not visible here",
+                    describe_op(op),
+                )
+        isolated = op.has_trait(IsolatedFromAbove)
+        for region in op.regions:
+            yield from _dominance_problems(region, set() if isolated else defined)
+        defined.update(op.results)
+
+
+def _signature_problems(func: FuncOp) -> Iterator[Problem]:
+    where = f"method @{func.sym_name.data}"
+    try:
+        signature = get_signature(func)
+    except (KeyError, ValueError, AttributeError, TypeError, IndexError) as error:
+        yield Problem(f"the signature does not parse: {error!r}", where)
+        return
+    given, taken = len(signature.runtime_inputs), len(func.function_type.inputs.data)
+    if given != taken:
+        yield Problem(f"the signature names {given} run-time inputs, the function {taken}", where)
+        return
+    last = func.body.block.last_op if func.body.blocks else None
+    if not isinstance(last, ReturnOp):
+        yield Problem("the method does not end in func.return", where)
+        return
+    named = len(signature.runtime_outputs)
+    if named != len(last.operands):
+        yield Problem(
+            f"the signature names {named} outputs, the method returns {len(last.operands)}", where
+        )
+    for port, type_ in zip(signature.runtime_inputs, func.function_type.inputs.data, strict=True):
+        if port.dim_order is not None and isinstance(type_, TensorType):
+            rank = len(type_.get_shape())
+            if sorted(port.dim_order) != list(range(rank)):
+                yield Problem(
+                    f"input {port.name}: dim order {port.dim_order} is not a permutation of "
+                    f"{rank} dimensions",
+                    where,
+                )
+
+
+def first_line(error: BaseException) -> str:
+    """The message of an xDSL error without the module it carries."""
+    text = str(error.args[0]) if error.args else str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,224 @@
+"""The weight store: the IR holds keys, the store holds tensors.
+
+A key names either a *given* tensor — the program's own, never copied by import, printing, cloning
+or structural rewriting — or a *derived* one: a recipe over other keys, evaluated once, when an
+emitter or the interpreter needs its bytes. Deriving the same recipe from the same sources with
+the same parameters gives the same key, so derived constants are shared by construction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+
+from stepwell.ir.diagnostics import StepwellError, quoted
+from stepwell.ir.types import AnyTensor, tensor_like
+
+Recipe = Callable[..., torch.Tensor]
+_RECIPES: dict[str, Recipe] = {}
+_R = TypeVar("_R", bound=Recipe)
+
+
+def recipe(name: str) -> Callable[[_R], _R]:
+    """Register a function of tensors (and JSON-able keyword parameters) as a weight recipe.
+
+    The function must be pure and work on meta tensors, which is how the shape of a derived weight
+    is found without touching data. It must give a new tensor or a view, never write to its inputs.
+    """
+
+    def register(function: _R) -> _R:
+        if name in _RECIPES:
+            raise StepwellError(f"weight recipe {name!r} is registered twice")
+        _RECIPES[name] = function
+        return function
+
+    return register
+
+
+@dataclass
+class Given:
+    """A tensor of the program itself."""
+
+    tensor: torch.Tensor
+
+
+@dataclass
+class Derived:
+    """A recipe over other keys; `tensor` is filled in when it is first asked for."""
+
+    recipe: str
+    sources: tuple[str, ...]
+    parameters: tuple[tuple[str, Any], ...]
+    type: AnyTensor
+    tensor: torch.Tensor | None = None
+
+
+Entry = Given | Derived
+
+
+@dataclass
+class WeightCounts:
+    """Work done by a store and its children; tests assert on it."""
+
+    evaluated: int = 0
+    hashed: int = 0
+
+
+@dataclass
+class WeightStore:
+    """Keys to tensors. `child()` overlays a store, so that lowering never changes its source."""
+
+    entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    counts: WeightCounts = field(default_factory=WeightCounts)
+    _hashes: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def child(self) -> WeightStore:
+        """A store with the same entries (shared, not copied) to which more can be added."""
+        return WeightStore(dict(self.entries), self.counts, dict(self._hashes))
+
+    def add(self, key: str, tensor: torch.Tensor) -> str:
+        """Put a tensor under a key that is free, or that already names this very tensor."""
+        held = self.entries.get(key)
+        if held is not None and not (isinstance(held, Given) and held.tensor is tensor):
+            raise StepwellError(
+                f"weight {quoted(key)} is in the store already",
+                help="weights are immutable; derive a new one or choose another key",
+            )
+        self.entries[key] = Given(tensor.detach() if tensor.requires_grad else tensor)
+        return key
+
+    def constant(self, tensor: torch.Tensor, hint: str = "constant") -> str:
+        """Put a small new constant, under a key made of its content: equal constants share it."""
+        digest = _digest(tensor)[:12]
+        key = f"{hint}#{digest}"
+        if key not in self.entries:
+            self.entries[key] = Given(tensor)
+        return key
+
+    def derive(self, recipe_name: str, sources: tuple[str, ...] | list[str], **params: Any) -> str:
+        """A key for `recipe_name(*sources, **params)`; nothing is computed but the shape."""
+        if recipe_name not in _RECIPES:
+            raise StepwellError(f"there is no weight recipe {recipe_name!r}")
+        for source in sources:
+            self._entry(source)
+        spelled = json.dumps([recipe_name, list(sources), params], sort_keys=True)
+        digest = hashlib.sha256(spelled.encode()).hexdigest()[:12]
+        base = sources[0].split("#")[0] if sources else recipe_name
+        key = f"{base}#{recipe_name}.{digest}"
+        if key not in self.entries:
+            shapes = [self._meta(source) for source in sources]
+            result = _RECIPES[recipe_name](*shapes, **params)
+            self.entries[key] = Derived(
+                recipe_name, tuple(sources), tuple(sorted(params.items())), tensor_like(result)
+            )
+        return key
+
+    def get(self, key: str) -> torch.Tensor:
+        """The tensor of a key; a derived one is evaluated on first use and then kept."""
+        stack = [key]
+        while stack:
+            entry = self._entry(stack[-1])
+            if isinstance(entry, Given) or entry.tensor is not None:
+                stack.pop()
+                continue
+            waiting = [s for s in entry.sources if not self._is_ready(s)]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            sources = [self._ready(s) for s in entry.sources]
+            with torch.no_grad():
+                entry.tensor = _RECIPES[entry.recipe](*sources, **dict(entry.parameters))
+            self.counts.evaluated += 1
+            stack.pop()
+        return self._ready(key)
+
+    def type_of(self, key: str) -> AnyTensor:
+        """The tensor type of a key, without evaluating it."""
+        entry = self._entry(key)
+        return tensor_like(entry.tensor) if isinstance(entry, Given) else entry.type
+
+    def recipe_of(self, key: str) -> tuple[str, tuple[str, ...], dict[str, Any]] | None:
+        """(recipe, sources, parameters) of a derived key, None for a given one."""
+        entry = self._entry(key)
+        if isinstance(entry, Given):
+            return None
+        return entry.recipe, entry.sources, dict(entry.parameters)
+
+    def content_hash(self, key: str) -> str:
+        """sha256 of the tensor's dense bytes, computed once."""
+        found = self._hashes.get(key)
+        if found is None:
+            found = self._hashes[key] = _digest(self.get(key))
+            self.counts.hashed += 1
+        return found
+
+    def keep_only(self, keys: set[str]) -> None:
+        """Forget every entry that none of `keys` needs, directly or as a recipe's source."""
+        needed: set[str] = set()
+        stack = [key for key in keys if key in self.entries]
+        while stack:
+            key = stack.pop()
+            if key in needed:
+                continue
+            needed.add(key)
+            entry = self.entries[key]
+            if isinstance(entry, Derived) and entry.tensor is None:
+                stack.extend(entry.sources)
+        self.entries = {key: entry for key, entry in self.entries.items() if key in needed}
+
+    def tensors(self) -> Mapping[str, torch.Tensor]:
+        """Every key with its tensor, derived ones evaluated."""
+        return {key: self.get(key) for key in self.entries}
+
+    def _entry(self, key: str) -> Entry:
+        try:
+            return self.entries[key]
+        except KeyError:
+            raise StepwellError(
+                f"weight {quoted(key)} is not in the store",
+                help="parse or load the program together with the weights it was printed from",
+            ) from None
+
+    def _is_ready(self, key: str) -> bool:
+        entry = self._entry(key)
+        return isinstance(entry, Given) or entry.tensor is not None
+
+    def _ready(self, key: str) -> torch.Tensor:
+        held = self._entry(key).tensor
+        assert held is not None
+        return held
+
+    def _meta(self, key: str) -> torch.Tensor:
+        entry = self._entry(key)
+        if isinstance(entry, Given):
+            return torch.empty_like(entry.tensor, device="meta")
+        from stepwell.ir.dtypes import torch_dtype
+        from stepwell.ir.types import dims, element
+
+        shape = [d for d in dims(entry.type) if isinstance(d, int)]
+        return torch.empty(shape, dtype=torch_dtype(element(entry.type)), device="meta")
+
+
+def dense_bytes(tensor: torch.Tensor) -> bytes:
+    """The elements of a tensor in row-major order, as they lie in memory (little endian)."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    header = f"{tensor.dtype}{list(tensor.shape)}".encode()
+    return hashlib.sha256(header + dense_bytes(tensor)).hexdigest()
