@@ -1,0 +1,141 @@
+"""Ahead-of-time arithmetic: from real scales to the integers that CMSIS-NN's kernels take.
+
+All functions work on numbers, not IR. Sources: CMSIS-NN's `arm_nnfunctions.h` (parameter ranges),
+gemmlowp (quantised multipliers), ExecuTorch's `cortex_m` operator library (argument conventions).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from stepwell.dialects.cmsis.kernels.elementwise import LEFT_SHIFT
+
+Q31_ONE = 1 << 31
+SHIFT_RANGE = (-31, 30)
+"""Shifts that `arm_nn_requantize` defines."""
+
+SOFTMAX_INTEGER_BITS = 5
+SOFTMAX_SCALE, SOFTMAX_ZERO_POINT = 1.0 / 256.0, -128
+"""The output quantisation that `arm_softmax_s8` is written for."""
+
+SOFTMAX_SAFE_TOTAL = 1 << 28
+"""The sum of exponentials (Q12.19) at which the kernel's exponent of the reciprocal turns negative."""
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """A real factor as `multiplier · 2^(shift − 31)`, |multiplier| in [2³⁰, 2³¹) or 0."""
+
+    multiplier: int
+    shift: int
+
+    @property
+    def real(self) -> float:
+        """The factor that the kernel really applies."""
+        return math.ldexp(self.multiplier, self.shift - 31)
+
+    def negated(self) -> Multiplier:
+        """The factor with its sign turned."""
+        return Multiplier(-self.multiplier, self.shift)
+
+
+def quantize_multiplier(factor: float) -> Multiplier:
+    """The closest `Multiplier` of a non-negative real factor; 0 for 0."""
+    if factor == 0.0:
+        return Multiplier(0, 0)
+    mantissa, shift = math.frexp(factor)
+    fixed = round(mantissa * Q31_ONE)
+    if fixed == Q31_ONE:
+        fixed //= 2
+        shift += 1
+    return Multiplier(fixed, shift)
+
+
+@dataclass(frozen=True)
+class AddParameters:
+    """The three requantisations of `arm_elementwise_add_s8`."""
+
+    first: Multiplier
+    second: Multiplier
+    output: Multiplier
+
+
+def add_parameters(
+    first_scale: float, second_scale: float, output_scale: float, coefficient: float = 1.0
+) -> AddParameters:
+    """Parameters of `first + coefficient · second`; subtraction has coefficient −1.
+
+    Both operands are brought to twice the larger scale at 2²⁰ of headroom, then to the output's.
+    """
+    second_real = abs(coefficient) * second_scale
+    common = 2 * max(first_scale, second_real)
+    second = quantize_multiplier(second_real / common)
+    return AddParameters(
+        quantize_multiplier(first_scale / common),
+        second.negated() if coefficient < 0 else second,
+        quantize_multiplier(common / (output_scale * (1 << LEFT_SHIFT))),
+    )
+
+
+@dataclass(frozen=True)
+class SoftmaxParameters:
+    """How `arm_softmax_s8` scales differences of logits, and below which it stops counting."""
+
+    input: Multiplier
+    diff_min: int
+
+
+def softmax_parameters(input_scale: float) -> SoftmaxParameters:
+    """Parameters for logits of a scale (softmax's beta is 1)."""
+    factor = min(input_scale * (1 << (31 - SOFTMAX_INTEGER_BITS)), float(Q31_ONE - 1))
+    scaled = quantize_multiplier(factor)
+    span = ((1 << SOFTMAX_INTEGER_BITS) - 1) * (1 << (31 - SOFTMAX_INTEGER_BITS))
+    return SoftmaxParameters(scaled, -math.floor(math.ldexp(span, -scaled.shift)))
+
+
+def softmax_row_is_safe(row: int) -> bool:
+    """Whether no row of this length can reach the sum at which the kernel is undefined.
+
+    Each entry adds at most 2³¹ / 2¹² to the sum, when all entries are equal.
+    """
+    return row * ((Q31_ONE - 1 + (1 << 11)) >> 12) < SOFTMAX_SAFE_TOTAL
+
+
+def kernel_sum(
+    weight: torch.Tensor, bias: torch.Tensor | None, input_offset: int, filter_offset: int
+) -> torch.Tensor:
+    """int32 [1, N]: `input_offset · Σₖ (w[n, k] + filter_offset) + bias[n]`, wrapping as int32."""
+    rows = (weight.to(torch.int64) + filter_offset).sum(dim=1) * input_offset
+    if bias is not None:
+        rows = rows + bias.reshape(-1).to(torch.int64)
+    return rows.to(torch.int32).reshape(1, -1)
+
+
+def accumulator_bounds(
+    weight_rows: torch.Tensor,
+    bias: torch.Tensor | None,
+    input_low: int,
+    input_high: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Exact int64 (lowest, highest) accumulator of every output row, from the actual weights.
+
+    `weight_rows` is [N, K] with the filter offset added; the inputs, with their offset added, lie
+    in [input_low, input_high], which must contain 0 where padding can occur.
+    """
+    rows = weight_rows.to(torch.int64)
+    positive = rows.clamp(min=0).sum(dim=1)
+    negative = rows.clamp(max=0).sum(dim=1)
+    low = positive * input_low + negative * input_high
+    high = positive * input_high + negative * input_low
+    if bias is not None:
+        low, high = low + bias.reshape(-1), high + bias.reshape(-1)
+    return low, high
+
+
+def requantize_overflows(low: int, high: int, scale: Multiplier) -> bool:
+    """Whether `arm_nn_requantize` of a value in [low, high] shifts or multiplies past int32."""
+    reach = max(abs(low), abs(high))
+    return reach << max(scale.shift, 0) >= Q31_ONE

@@ -1,0 +1,23 @@
+"""`arm_transpose_s8` and `arm_pad_s8`: kernels that move bytes and compute nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+
+
+def transpose_s8(x: torch.Tensor, permutation: Sequence[int]) -> torch.Tensor:
+    """Dimension i of the result is dimension `permutation[i]` of `x`, in row-major order."""
+    return x.permute(tuple(permutation)).contiguous()
+
+
+def pad_s8(
+    x: torch.Tensor, before: Sequence[int], after: Sequence[int], value: int
+) -> torch.Tensor:
+    """`x` with `before[d]` and `after[d]` cells of `value` around every dimension d."""
+    widths: list[int] = []
+    for low, high in zip(reversed(before), reversed(after), strict=True):
+        widths += [low, high]
+    return F.pad(x, widths, value=value)

@@ -1,0 +1,24 @@
+"""`cortex_m::quantize_per_tensor` and `dequantize_per_tensor`, in float32 as the runtime does."""
+
+from __future__ import annotations
+
+import torch
+
+
+def quantize_per_tensor(
+    x: torch.Tensor, *, scale: float, zero_point: int, low: int, high: int, dtype: torch.dtype
+) -> torch.Tensor:
+    """float32 → integers: nearbyint(x · (1/scale)) + zero_point, clamped to [low, high].
+
+    The reciprocal is taken in float32, and ties go to even.
+    """
+    inverse = torch.ones((), dtype=torch.float32) / torch.tensor(scale, dtype=torch.float32)
+    rounded = torch.round(x.to(torch.float32) * inverse)
+    return (rounded + zero_point).clamp(low, high).to(dtype)
+
+
+def dequantize_per_tensor(x: torch.Tensor, *, scale: float, zero_point: int) -> torch.Tensor:
+    """Integers → float32: (x − zero_point) · scale."""
+    return (x.to(torch.int32) - zero_point).to(torch.float32) * torch.tensor(
+        scale, dtype=torch.float32
+    )

@@ -1,0 +1,104 @@
+"""`arm_softmax_s8`: gemmlowp's fixed-point softmax over the last dimension."""
+
+from __future__ import annotations
+
+import torch
+
+from stepwell.dialects.cmsis.kernels.fixed_point import (
+    INT32_MAX,
+    INT32_MIN,
+    Integers,
+    divide_by_power_of_two,
+    doubling_high_mult,
+    wrap32,
+)
+
+ACCUM_BITS = 12
+"""Integer bits of the accumulator that holds the sum of exponentials."""
+
+_EXP_MINUS_EIGHTH = 1895147668
+_ONE_THIRD = 715827883
+_EXP_STEPS = (
+    (24, 1672461947),
+    (25, 1302514674),
+    (26, 790015084),
+    (27, 290630308),
+    (28, 39332535),
+    (29, 720401),
+    (30, 242),
+)
+"""(bit of the remainder, e^(−2^k) in Q31) for k = −2 … 4: gemmlowp's barrel shifter."""
+
+_48_OVER_17 = 1515870810
+_MINUS_32_OVER_17 = -1010580540
+
+
+def softmax_s8(
+    x: torch.Tensor, *, multiplier: int, shift: int, diff_min: int
+) -> torch.Tensor:
+    """int8 logits [..., N] → int8 probabilities [..., N] at scale 1/256, zero point −128.
+
+    `multiplier` and `shift` scale a difference of two logits to Q5.26; entries that lie `diff_min`
+    or more below the row's maximum give −128.
+    """
+    values = x.to(torch.int64)
+    difference = values - values.amax(dim=-1, keepdim=True)
+    counts = difference >= diff_min
+    scaled = doubling_high_mult(wrap32(difference << max(shift, 0)), multiplier)
+    scaled = divide_by_power_of_two(scaled, max(-shift, 0))
+    exponential = exp_on_negative_values(torch.where(counts, scaled, 0))
+    terms = torch.where(counts, divide_by_power_of_two(exponential, ACCUM_BITS), 0)
+    total = wrap32(terms.sum(dim=-1, keepdim=True))
+    headroom = _leading_zeros(total)
+    reciprocal = one_over_one_plus_x(wrap32((total << headroom) - (1 << 31)))
+    bits_over_unit = ACCUM_BITS - headroom + 23
+    product = doubling_high_mult(reciprocal, exponential)
+    result = divide_by_power_of_two(product, bits_over_unit) - 128
+    return torch.where(counts, result, -128).clamp(-128, 127).to(torch.int8)
+
+
+def exp_on_negative_values(value: torch.Tensor) -> torch.Tensor:
+    """`arm_nn_exp_on_negative_values`: e^v for v ≤ 0 in Q5.26 → Q0.31."""
+    remainder = ((value & ((1 << 24) - 1)) - (1 << 24)) << 5
+    x = remainder + (1 << 28)
+    x2 = doubling_high_mult(x, x)
+    x3 = doubling_high_mult(x2, x)
+    x4 = doubling_high_mult(x2, x2)
+    fourth = divide_by_power_of_two(x4, 2)
+    cubic = doubling_high_mult(wrap32(fourth + x3), _ONE_THIRD)
+    tail = divide_by_power_of_two(cubic + x2, 1)
+    result = wrap32(
+        _EXP_MINUS_EIGHTH + doubling_high_mult(wrap32(x + tail), _EXP_MINUS_EIGHTH)
+    )
+    rest = ((value & ((1 << 24) - 1)) - (1 << 24)) - value
+    for bit, factor in _EXP_STEPS:
+        taken = (rest & (1 << bit)) != 0
+        result = torch.where(taken, doubling_high_mult(result, factor), result)
+    return torch.where(value == 0, INT32_MAX, result)
+
+
+def one_over_one_plus_x(value: torch.Tensor) -> torch.Tensor:
+    """`arm_nn_one_over_one_plus_x_for_x_in_0_1`: 1 / (1 + v), v in Q0.31, by Newton's method."""
+    total = value + INT32_MAX
+    half_denominator = torch.div(
+        total + torch.where(total >= 0, 1, -1), 2, rounding_mode="trunc"
+    )
+    x = wrap32(_48_OVER_17 + doubling_high_mult(half_denominator, _MINUS_32_OVER_17))
+    for _ in range(3):
+        error = wrap32((1 << 29) - doubling_high_mult(half_denominator, x))
+        x = wrap32(x + saturating_shift_left(doubling_high_mult(x, error), 2))
+    return saturating_shift_left(x, 1)
+
+
+def saturating_shift_left(value: torch.Tensor, exponent: Integers) -> torch.Tensor:
+    """`MUL_POW2`: value · 2^exponent, saturated to int32."""
+    return (value << exponent).clamp(INT32_MIN, INT32_MAX)
+
+
+def _leading_zeros(value: torch.Tensor) -> torch.Tensor:
+    """`__CLZ` of int32 values held as int64."""
+    unsigned = value & 0xFFFFFFFF
+    zeros = torch.zeros_like(unsigned)
+    for bit in range(32):
+        zeros = torch.where(unsigned >= (1 << bit), 31 - bit, torch.where(unsigned == 0, 32, zeros))
+    return zeros

@@ -1,0 +1,201 @@
+"""Cortex-M CPUs, their instruction sets, and the scratch memory CMSIS-NN's kernels need there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, cast
+
+from executorch.backends.cortex_m.library import cmsis_nn as _library
+
+from stepwell.ir.diagnostics import UnsupportedError
+
+_cmsis_nn = cast(Any, _library)
+
+
+class Isa(StrEnum):
+    """The form of CMSIS-NN that a build of the kernels compiles to."""
+
+    SCALAR = "scalar"
+    DSP = "dsp"
+    MVE = "mve"
+
+
+_CPUS: dict[str, tuple[Isa, ...]] = {
+    "cortex-m0": (Isa.SCALAR,),
+    "cortex-m0plus": (Isa.SCALAR,),
+    "cortex-m3": (Isa.SCALAR,),
+    "cortex-m23": (Isa.SCALAR,),
+    "cortex-m4": (Isa.DSP, Isa.SCALAR),
+    "cortex-m7": (Isa.DSP, Isa.SCALAR),
+    "cortex-m33": (Isa.DSP, Isa.SCALAR),
+    "cortex-m35p": (Isa.DSP, Isa.SCALAR),
+    "cortex-m55": (Isa.MVE, Isa.DSP, Isa.SCALAR),
+    "cortex-m85": (Isa.MVE, Isa.DSP, Isa.SCALAR),
+}
+
+CPUS: tuple[str, ...] = tuple(_CPUS)
+"""Every CPU a program can be lowered for."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A CPU and the instruction set its kernels are built for."""
+
+    cpu: str
+    isa: Isa
+
+    @property
+    def reads_kernel_sum(self) -> bool:
+        """Whether `arm_fully_connected_s8` takes its bias from the kernel sums (MVE)."""
+        return self.isa is Isa.MVE
+
+    def __str__(self) -> str:
+        default = _CPUS[self.cpu][0]
+        return self.cpu if self.isa is default else f"{self.cpu}+{self.isa}"
+
+
+def target(name: str) -> Target:
+    """`cortex-m55`, or `cortex-m55+dsp` for a part or a build without its CPU's best extension."""
+    cpu, _, isa_name = name.partition("+")
+    supported = _CPUS.get(cpu)
+    if supported is None:
+        raise UnsupportedError(
+            f"{cpu} is not a Cortex-M CPU that CMSIS-NN is built for",
+            help="choose one of " + ", ".join(CPUS),
+        )
+    if not isa_name:
+        return Target(cpu, supported[0])
+    if isa_name not in {str(isa) for isa in supported}:
+        raise UnsupportedError(
+            f"{cpu} has no {isa_name} instruction set",
+            help="it has " + ", ".join(str(isa) for isa in supported),
+        )
+    return Target(cpu, Isa(isa_name))
+
+
+def convolution_scratch(
+    isa: Isa,
+    *,
+    input_nhwc: Sequence[int],
+    filter_ohwi: Sequence[int],
+    output_nhwc: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    input_offset: int,
+    output_offset: int,
+    activation: tuple[int, int],
+) -> int:
+    """Bytes that `arm_convolve_wrapper_s8` needs."""
+    return int(
+        _cmsis_nn.convolve_wrapper_buffer_size(
+            _backend(isa),
+            _cmsis_nn.DataType.A8W8,
+            input_nhwc=list(input_nhwc),
+            filter_nhwc=list(filter_ohwi),
+            output_nhwc=list(output_nhwc),
+            padding_hw=list(padding),
+            stride_hw=list(stride),
+            dilation_hw=list(dilation),
+            input_offset=input_offset,
+            output_offset=output_offset,
+            activation_min=activation[0],
+            activation_max=activation[1],
+        )
+    )
+
+
+def depthwise_scratch(
+    isa: Isa,
+    *,
+    input_nhwc: Sequence[int],
+    filter_1hwo: Sequence[int],
+    output_nhwc: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    depth_multiplier: int,
+    input_offset: int,
+    output_offset: int,
+    activation: tuple[int, int],
+) -> int:
+    """Bytes that `arm_depthwise_conv_wrapper_s8` needs."""
+    one, height, width, channels = filter_1hwo
+    return int(
+        _cmsis_nn.depthwise_conv_wrapper_buffer_size(
+            _backend(isa),
+            _cmsis_nn.DataType.A8W8,
+            input_nhwc=list(input_nhwc),
+            filter_nhwc=[channels, height, width, one],
+            output_nhwc=list(output_nhwc),
+            padding_hw=list(padding),
+            stride_hw=list(stride),
+            dilation_hw=list(dilation),
+            ch_mult=depth_multiplier,
+            input_offset=input_offset,
+            output_offset=output_offset,
+            activation_min=activation[0],
+            activation_max=activation[1],
+        )
+    )
+
+
+def transpose_convolution_scratch(
+    isa: Isa,
+    *,
+    input_nhwc: Sequence[int],
+    filter_ohwi: Sequence[int],
+    output_nhwc: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    output_padding: Sequence[int],
+    input_offset: int,
+    output_offset: int,
+    activation: tuple[int, int],
+) -> tuple[int, int]:
+    """Bytes of (row buffer, reversed-convolution buffer) of `arm_transpose_conv_wrapper_s8`."""
+    common: dict[str, Any] = dict(
+        input_nhwc=list(input_nhwc),
+        filter_nhwc=list(filter_ohwi),
+        padding_hw=list(padding),
+        stride_hw=list(stride),
+        dilation_hw=[1, 1],
+        padding_offsets_hw=list(output_padding),
+        input_offset=input_offset,
+        output_offset=output_offset,
+        activation_min=activation[0],
+        activation_max=activation[1],
+    )
+    backend, kind = _backend(isa), _cmsis_nn.DataType.A8W8
+    rows = _cmsis_nn.transpose_conv_buffer_size(
+        backend, kind, output_nhwc=list(output_nhwc), **common
+    )
+    reverse = _cmsis_nn.transpose_conv_reverse_conv_buffer_size(backend, kind, **common)
+    return int(rows), int(reverse)
+
+
+def fully_connected_scratch(isa: Isa, *, inner: int, outputs: int) -> int:
+    """Bytes of the kernel sums of a fully connected layer or batch matmul of N = `outputs`."""
+    return int(
+        _cmsis_nn.fully_connected_buffer_size(
+            _backend(isa), _cmsis_nn.DataType.A8W8, filter_nhwc=[inner, 1, 1, outputs]
+        )
+    )
+
+
+def avgpool_scratch(isa: Isa, *, output_width: int, channels: int) -> int:
+    """Bytes that `arm_avgpool_s8` needs."""
+    return int(
+        _cmsis_nn.avgpool_buffer_size(
+            _backend(isa),
+            _cmsis_nn.DataType.A8W8,
+            dim_dst_width=output_width,
+            ch_src=channels,
+        )
+    )
+
+
+def _backend(isa: Isa) -> object:
+    return getattr(_cmsis_nn.Backend, isa.name)

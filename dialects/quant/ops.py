@@ -1,0 +1,163 @@
+"""`quant.qcast`, `quant.dcast`, `quant.scast`: into, out of, and past the quantised types.
+
+Upstream MLIR's three casts. At run time a quantised value is its stored integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Dialect, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.dialects.quant.types import (
+    Quantization,
+    UniformQuantizedType,
+    quantization,
+    storage_dtype,
+    storage_element,
+    type_problem,
+)
+from stepwell.ir.interpretation import interprets
+from stepwell.ir.types import AnyTensor, dims, element, with_element
+
+
+class _Cast(IRDLOperation):
+    """One tensor in, the same shape out."""
+
+    input = operand_def(TensorType)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format: ClassVar[str] = (
+        "$input attr-dict `:` type($input) `to` type($result)"
+    )
+
+    def __init__(self, input: SSAValue, type_: Attribute) -> None:
+        super().__init__(operands=[input], result_types=[type_])
+
+    def _check(self) -> None:
+        given, made = cast(AnyTensor, self.input.type), cast(AnyTensor, self.result.type)
+        if dims(given) != dims(made):
+            raise VerifyException(f"casts {given} to another shape, {made}")
+        for type_ in (given, made):
+            if problem := type_problem(type_):
+                raise VerifyException(problem)
+
+
+def _quantized(type_: Attribute) -> Quantization:
+    held = quantization(type_)
+    if held is None:
+        raise VerifyException(f"{type_} is not quantised")
+    return held
+
+
+@irdl_op_definition
+class QuantizeCast(_Cast):
+    """Real values → quantised: round to nearest even, clamp to the storage range."""
+
+    name = "quant.qcast"
+
+    def verify_(self) -> None:
+        self._check()
+        expressed = _quantized(self.result.type).expressed
+        if element(self.input.type) != expressed:
+            raise VerifyException(f"{self.input.type} is not what the type expresses, {expressed}")
+
+
+@irdl_op_definition
+class DequantizeCast(_Cast):
+    """Quantised → the real values they stand for."""
+
+    name = "quant.dcast"
+
+    def verify_(self) -> None:
+        self._check()
+        expressed = _quantized(self.input.type).expressed
+        if element(self.result.type) != expressed:
+            raise VerifyException(f"{self.result.type} is not what the type expresses, {expressed}")
+
+
+@irdl_op_definition
+class StorageCast(_Cast):
+    """Stored integers ↔ the quantised type they are the storage of. Moves nothing."""
+
+    name = "quant.scast"
+
+    def verify_(self) -> None:
+        self._check()
+        given, made = quantization(self.input.type), quantization(self.result.type)
+        if (given is None) == (made is None):
+            raise VerifyException("one side is quantised, the other its stored integers")
+        held, plain = (given, self.result) if given else (made, self.input)
+        assert held is not None
+        if element(plain.type) != storage_element(held):
+            raise VerifyException(f"{plain.type} is not the storage, {storage_element(held)}")
+
+
+def quantized_type(type_: Attribute, held: UniformQuantizedType) -> AnyTensor:
+    """The tensor type of the same shape with quantised elements."""
+    return with_element(type_, held)
+
+
+def block_values(
+    held: Quantization, values: Sequence[float | int], shape: Sequence[int], dtype: torch.dtype
+) -> torch.Tensor:
+    """Per-block numbers spread over a tensor shape (broadcastable against it)."""
+    spread = torch.tensor(list(values), dtype=dtype)
+    if held.is_per_tensor:
+        return spread.reshape(())
+    view = [1] * len(shape)
+    order = sorted(range(len(held.blocks)), key=lambda index: held.blocks[index][0])
+    grid = spread.reshape(held.grid).permute(order)
+    for index in order:
+        axis, block = held.blocks[index]
+        view[axis] = held.grid[index]
+        if block > 1:
+            position = order.index(index)
+            grid = grid.repeat_interleave(block, dim=position)
+            view[axis] *= block
+    return grid.reshape(view)
+
+
+def quantize(real: torch.Tensor, held: Quantization) -> torch.Tensor:
+    """The stored integers of real values: clamp(round(x / scale) + zero_point), ties to even."""
+    scales = block_values(held, held.scales, real.shape, torch.float64)
+    zeros = block_values(held, held.zero_points, real.shape, torch.float32)
+    inverse = (1.0 / scales).to(torch.float32)
+    stored = torch.round(real.to(torch.float32) * inverse) + zeros
+    return stored.clamp(held.low, held.high).to(storage_dtype(held))
+
+
+def dequantize(stored: torch.Tensor, held: Quantization) -> torch.Tensor:
+    """The real values of stored integers, in float32."""
+    scales = block_values(held, held.scales, stored.shape, torch.float32)
+    zeros = block_values(held, held.zero_points, stored.shape, torch.int32)
+    return (stored.to(torch.int32) - zeros).to(torch.float32) * scales
+
+
+@interprets(QuantizeCast)
+def _qcast(op: QuantizeCast, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (quantize(args[0], _quantized(op.result.type)),)
+
+
+@interprets(DequantizeCast)
+def _dcast(op: DequantizeCast, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    held = _quantized(op.input.type)
+    from stepwell.ir.dtypes import torch_dtype
+
+    return (dequantize(args[0], held).to(torch_dtype(held.expressed)),)
+
+
+@interprets(StorageCast)
+def _scast(op: StorageCast, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (args[0],)
+
+
+Quant = Dialect(
+    "quant", [QuantizeCast, DequantizeCast, StorageCast], [UniformQuantizedType]
+)
