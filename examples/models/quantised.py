@@ -1,0 +1,68 @@
+"""PT2E-quantised programs: exported, calibrated on random data and converted.
+
+These callables return the ``ExportedProgram`` itself, with its quantize and dequantize nodes.
+"""
+
+import torch
+from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+    XNNPACKQuantizer,
+    get_symmetric_quantization_config,
+)
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+from random_weights import random_input, randomise
+
+
+class SmallConvNet(nn.Module):
+    """Images ``[1, 3, 16, 16]`` to logits ``[1, 10]``: full and depthwise convolution, residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU())
+        self.depthwise = nn.Sequential(
+            nn.Conv2d(16, 16, 3, padding=1, groups=16), nn.BatchNorm2d(16), nn.ReLU()
+        )
+        self.pointwise = nn.Conv2d(16, 16, 1)
+        self.pool = nn.AvgPool2d(8)
+        self.fc = nn.Linear(16, 10)
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = self.stem(image)
+        x = x + self.pointwise(self.depthwise(x))
+        return self.fc(torch.flatten(self.pool(x), 1))
+
+
+def quantise(
+    module: nn.Module,
+    inputs: tuple[Tensor, ...],
+    *,
+    per_channel: bool = False,
+    dynamic: bool = False,
+) -> ExportedProgram:
+    """``module`` in int8 as ExecuTorch's ``XNNPACKQuantizer`` annotates it, as a program."""
+    config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
+    quantizer = XNNPACKQuantizer().set_global(config)
+    # The quantiser accepts no call_module, which the guards of a plain .module() are.
+    graph = torch.export.export(module, inputs).module(check_guards=False)
+    prepared = prepare_pt2e(graph, quantizer)
+    for seed in range(4):
+        prepared(*(random_input(*tensor.shape, seed=seed) for tensor in inputs))
+    return torch.export.export(convert_pt2e(prepared), inputs)
+
+
+def cnn_per_tensor() -> ExportedProgram:
+    """A convolutional net, one scale for each weight."""
+    return quantise(randomise(SmallConvNet()), (random_input(1, 3, 16, 16),))
+
+
+def cnn_per_channel() -> ExportedProgram:
+    """A convolutional net, one scale for each output channel of a weight."""
+    return quantise(randomise(SmallConvNet()), (random_input(1, 3, 16, 16),), per_channel=True)
+
+
+def mlp_dynamic() -> ExportedProgram:
+    """Linear layers whose activations are quantised by their range at run time."""
+    module = randomise(nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)))
+    return quantise(module, (random_input(4, 64),), per_channel=True, dynamic=True)
