@@ -1,0 +1,145 @@
+"""Schema arguments that are not tensors, as attributes: how each Python value is spelled.
+
+int → `i64`, bool → `i1`, float → `f64`, str / layout / device / memory format → string, a dtype →
+the element type itself, None → `#aten.none`, a list of ints or floats → `array<…>`, any other
+list → an array attribute. A number known only at run time is `#aten.dyn`; the n-th one in schema
+order stands for the n-th operand of the op's `dynamic` group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BoolAttr,
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    StringAttr,
+    f64,
+    i64,
+)
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.irdl import irdl_attr_definition, param_def
+
+from stepwell.dialects.aten.schema import Argument
+from stepwell.ir.diagnostics import StepwellError
+
+
+@irdl_attr_definition
+class NoneArg(ParametrizedAttribute):
+    """`#aten.none`: None was passed."""
+
+    name = "aten.none"
+
+
+@irdl_attr_definition
+class Dynamic(ParametrizedAttribute):
+    """`#aten.dyn`: the next operand of the `dynamic` group."""
+
+    name = "aten.dyn"
+
+
+@irdl_attr_definition
+class ComplexArg(ParametrizedAttribute):
+    """`#aten.complex<re, im>`: a complex Python number."""
+
+    name = "aten.complex"
+    real: FloatAttr = param_def()
+    imaginary: FloatAttr = param_def()
+
+
+NONE, DYNAMIC = NoneArg(), Dynamic()
+_TRUE, _FALSE = BoolAttr.from_bool(True), BoolAttr.from_bool(False)
+
+
+@lru_cache(maxsize=4096)
+def _int(value: int) -> IntegerAttr:
+    return IntegerAttr(value, i64)
+
+
+@lru_cache(maxsize=4096)
+def _ints(values: tuple[int, ...]) -> DenseArrayBase:
+    return DenseArrayBase.from_list(i64, values)
+
+
+def scalar_attribute(value: Any) -> Attribute:
+    """The attribute of one Python scalar, string, element type or None."""
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return _TRUE if value else _FALSE
+    if isinstance(value, int):
+        return _int(value)
+    if isinstance(value, float):
+        return FloatAttr(value, f64)
+    if isinstance(value, str):
+        return StringAttr(value)
+    if isinstance(value, complex):
+        return ComplexArg(FloatAttr(value.real, f64), FloatAttr(value.imag, f64))
+    if isinstance(value, TypeAttribute):
+        return cast(Attribute, value)
+    if isinstance(value, SSAValue):
+        return DYNAMIC
+    raise StepwellError(f"{value!r} ({type(value).__name__}) is not an operator argument")
+
+
+def attribute(value: Any, argument: Argument | None = None) -> Attribute:
+    """The attribute of an argument's Python value; SSA values become `#aten.dyn`."""
+    if not isinstance(value, list | tuple):
+        if argument is not None and argument.type.base == "float" and type(value) is int:
+            return FloatAttr(float(value), f64)
+        return scalar_attribute(value)
+    items = cast(Sequence[Any], value)
+    kinds = {type(item) for item in items}
+    base = argument.type.base if argument is not None else None
+    if kinds == {int} and base == "float":
+        return DenseArrayBase.from_list(f64, [float(item) for item in items])
+    if kinds == {int} or (not kinds and base != "float"):
+        return _ints(tuple(items))
+    if kinds <= {float}:
+        return DenseArrayBase.from_list(f64, [float(item) for item in items])
+    return ArrayAttr([scalar_attribute(item) for item in items])
+
+
+def python_value(attr: Attribute, dynamic: Iterator[SSAValue]) -> Any:
+    """The Python value of an argument's attribute, `#aten.dyn` drawn from `dynamic` in order."""
+    reader = _READERS.get(type(attr))
+    if reader is not None:
+        return reader(attr)
+    if isinstance(attr, Dynamic):
+        return next(dynamic)
+    if isinstance(attr, ArrayAttr):
+        return [python_value(item, dynamic) for item in cast(ArrayAttr[Attribute], attr).data]
+    if isinstance(attr, TypeAttribute):
+        return attr
+    raise StepwellError(f"{attr} is not an operator argument")
+
+
+def _read_integer(attr: Any) -> int | bool:
+    value: int = attr.value.data
+    type_ = attr.type
+    return bool(value) if isinstance(type_, IntegerType) and type_.width.data == 1 else value
+
+
+_READERS: dict[type[Attribute], Callable[[Any], Any]] = {
+    IntegerAttr: _read_integer,
+    FloatAttr: lambda attr: attr.value.data,
+    StringAttr: lambda attr: attr.data,
+    NoneArg: lambda attr: None,
+    DenseArrayBase: lambda attr: list(attr.get_values()),
+    ComplexArg: lambda attr: complex(attr.real.value.data, attr.imaginary.value.data),
+}
+
+
+def count_dynamic(attr: Attribute) -> int:
+    """How many `dynamic` operands an argument's attribute stands for."""
+    if isinstance(attr, Dynamic):
+        return 1
+    if isinstance(attr, ArrayAttr):
+        return sum(count_dynamic(item) for item in cast(ArrayAttr[Attribute], attr).data)
+    return 0

@@ -1,0 +1,371 @@
+"""`SchemaOp`: the base of every op made from a PyTorch schema.
+
+Tensor arguments are operands (`Tensor?` optional, `Tensor[]` variadic), everything else is a
+property named as in the schema; a missing property is an omitted argument. Numbers known only at
+run time are operands of the last group, `dynamic`. The text form follows the schema's order:
+
+    %y = aten.conv2d.default(%x, %w, %b, [2, 2], [3, 3], groups=4) : (…) -> tensor<…>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self, cast
+
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DenseArrayBase, StringAttr, i32
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import IRDLOperation
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.dialects.aten.attributes import (
+    NoneArg,
+    attribute,
+    count_dynamic,
+    python_value,
+)
+from stepwell.dialects.aten.schema import Argument, Schema
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.inference import infer
+
+SEGMENTS = "operandSegmentSizes"
+KEYWORDS_FROM = "aten.keywords_from"
+EXPLICIT_NONE = "aten.explicit_none"
+
+
+class SchemaOp(IRDLOperation):
+    """An op whose operands, properties and results follow `schema`."""
+
+    SCHEMA: ClassVar[Schema]
+    HAS_SEGMENTS: ClassVar[bool]
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def group_sizes(self) -> tuple[int, ...]:
+        """How many operands each group has: one group a tensor argument, then `dynamic`."""
+        if self.HAS_SEGMENTS:
+            sizes = self.properties.get(SEGMENTS)
+            if not isinstance(sizes, DenseArrayBase):
+                raise VerifyException(f"{SEGMENTS} is missing")
+            return cast(tuple[int, ...], tuple(sizes.get_values()))
+        return self._implied_sizes(len(self.operands))
+
+    @classmethod
+    def _implied_sizes(cls, total: int) -> tuple[int, ...]:
+        sizes: list[int] = []
+        for argument in cls.SCHEMA.tensor_arguments:
+            variadic = argument.type.is_list or argument.type.nullable
+            sizes.append(-1 if variadic else 1)
+        if cls.SCHEMA.takes_runtime_scalars:
+            sizes.append(-1)
+        rest = total - sum(size for size in sizes if size > 0)
+        return tuple(rest if size < 0 else size for size in sizes)
+
+    def present(self) -> dict[str, Any]:
+        """The arguments that were passed, by schema name, as Python and SSA values.
+
+        Tensor lists are lists of values (None where an optional element is absent), dtypes are
+        element types, everything else is the plain Python value.
+        """
+        sizes = self.group_sizes()
+        operands = self.operands
+        has_dynamic = self.SCHEMA.takes_runtime_scalars
+        dynamic = iter(operands[len(operands) - sizes[-1] :]) if has_dynamic else iter(())
+        found: dict[str, Any] = {}
+        offset = group = 0
+        nones = self._explicit_none()
+        for argument in self.SCHEMA.arguments:
+            if argument.type.is_tensor:
+                size = sizes[group]
+                values = operands[offset : offset + size]
+                offset, group = offset + size, group + 1
+                if argument.type.is_list:
+                    found[argument.name] = self._tensor_list(argument, values)
+                elif size:
+                    found[argument.name] = values[0]
+                elif argument.name in nones:
+                    found[argument.name] = None
+            elif (attr := self.properties.get(argument.name)) is not None:
+                found[argument.name] = python_value(attr, dynamic)
+        return found
+
+    def _explicit_none(self) -> tuple[str, ...]:
+        attr = self.attributes.get(EXPLICIT_NONE)
+        if isinstance(attr, ArrayAttr):
+            return tuple(cast(StringAttr, item).data for item in attr.data)
+        return ()
+
+    def _tensor_list(
+        self, argument: Argument, values: Sequence[SSAValue]
+    ) -> list[SSAValue | None] | None:
+        mask = self.properties.get(f"{argument.name}_present")
+        if isinstance(mask, NoneArg):
+            return None
+        if isinstance(mask, ArrayAttr):
+            rest = iter(values)
+            return [
+                next(rest) if cast(BoolAttr, item).value.data else None
+                for item in cast(ArrayAttr[Attribute], mask).data
+            ]
+        return list(values)
+
+    def arg(self, name: str) -> Any:
+        """One argument, with its default where it was omitted; lists of fixed size expanded."""
+        argument = self.SCHEMA.by_name[name]
+        if not argument.type.is_tensor and not self._has_dynamic():
+            attr = self.properties.get(name)
+            if attr is None:
+                return self._default(argument)
+            return _expand(python_value(attr, iter(())), argument)
+        found = self.present()
+        if name in found:
+            return _expand(found[name], argument)
+        return self._default(argument)
+
+    def operand(self, name: str) -> SSAValue | None:
+        """A tensor argument as an SSA value, None where it was omitted or None."""
+        value = self.present().get(name)
+        return value if isinstance(value, SSAValue) else None
+
+    def _has_dynamic(self) -> bool:
+        return self.SCHEMA.takes_runtime_scalars and self.group_sizes()[-1] > 0
+
+    def _default(self, argument: Argument) -> Any:
+        if argument.default:
+            return argument.default[0]
+        if argument.type.nullable:
+            return None
+        raise StepwellError(f"{self.name}: argument {argument.name} is missing")
+
+    def bind(self) -> tuple[list[Any], dict[str, Any]]:
+        """The positional and keyword arguments as the program passed them."""
+        found = self.present()
+        marker = self.attributes.get(KEYWORDS_FROM)
+        first_keyword = marker.data if isinstance(marker, StringAttr) else None
+        positional: list[Any] = []
+        keywords: dict[str, Any] = {}
+        by_position = True
+        arguments = self.SCHEMA.arguments
+        for index, argument in enumerate(arguments):
+            if argument.keyword_only or argument.name == first_keyword:
+                by_position = False
+            if argument.name not in found:
+                later = arguments[index + 1 :]
+                if (
+                    by_position
+                    and argument.type.is_tensor
+                    and argument.type.nullable
+                    and any(
+                        a.name in found and not a.keyword_only and a.name != first_keyword
+                        for a in later
+                    )
+                ):
+                    positional.append(None)
+                else:
+                    by_position = False
+                continue
+            if by_position:
+                positional.append(found[argument.name])
+            else:
+                keywords[argument.name] = found[argument.name]
+        return positional, keywords
+
+    # -- building ----------------------------------------------------------------------------
+
+    @classmethod
+    def make(
+        cls, *args: Any, result_types: Sequence[Attribute] | None = None, **kwargs: Any
+    ) -> Self:
+        """An op from Python and SSA values, as one would call the operator.
+
+        Args:
+            args, kwargs: schema arguments; tensors are SSA values (or ops with one result).
+            result_types: stated types; inferred from the operands if None.
+
+        Raises:
+            StepwellError: an argument is missing, unknown, or of the wrong kind.
+        """
+        arguments = cls.SCHEMA.arguments
+        positional = [a for a in arguments if not a.keyword_only]
+        if len(args) > len(positional):
+            raise StepwellError(
+                f"{cls.name}: {len(args)} positional arguments, at most {len(positional)} taken"
+            )
+        given = {a.name: value for a, value in zip(positional, args, strict=False)}
+        for name, value in kwargs.items():
+            if name not in cls.SCHEMA.by_name or name in given:
+                raise StepwellError(f"{cls.name}: argument {name!r} is unknown or given twice")
+            given[name] = value
+        return cls.from_arguments(given, result_types)
+
+    @classmethod
+    def from_arguments(
+        cls, given: dict[str, Any], result_types: Sequence[Attribute] | None = None
+    ) -> Self:
+        """An op from a dictionary of schema arguments; omitted ones keep their default."""
+        operands: list[SSAValue] = []
+        sizes: list[int] = []
+        properties: dict[str, Attribute] = {}
+        dynamic: list[SSAValue] = []
+        for argument in cls.SCHEMA.arguments:
+            if argument.name not in given:
+                if argument.type.is_tensor:
+                    if not argument.type.nullable and not argument.type.is_list:
+                        raise StepwellError(f"{cls.name}: tensor {argument.name} is missing")
+                    sizes.append(0)
+                elif not argument.default:
+                    raise StepwellError(f"{cls.name}: argument {argument.name} is missing")
+                continue
+            value = given[argument.name]
+            if argument.type.is_tensor:
+                before = len(operands)
+                operands.extend(_tensor_values(cls.name, argument, value))
+                sizes.append(len(operands) - before)
+                if argument.type.is_list and (value is None or None in _identities(value)):
+                    properties[f"{argument.name}_present"] = (
+                        attribute(None)
+                        if value is None
+                        else ArrayAttr([BoolAttr.from_bool(v is not None) for v in value])
+                    )
+                continue
+            if isinstance(value, Operation):
+                value = value.results[0]
+            _collect_dynamic(value, dynamic)
+            properties[argument.name] = attribute(value, argument)
+        if cls.SCHEMA.takes_runtime_scalars:
+            sizes.append(len(dynamic))
+            operands.extend(dynamic)
+        elif dynamic:
+            raise StepwellError(f"{cls.name}: takes no run-time scalars")
+        if cls.HAS_SEGMENTS:
+            properties[SEGMENTS] = segments(tuple(sizes))
+        if result_types is not None:
+            return cls.create(operands=operands, result_types=result_types, properties=properties)
+        return cls._inferred(operands, properties)
+
+    @classmethod
+    def _inferred(cls, operands: list[SSAValue], properties: dict[str, Attribute]) -> Self:
+        draft = cls.create(operands=operands, properties=properties)
+        types = infer(draft)
+        draft.erase()
+        if types is None:
+            raise StepwellError(f"{cls.name}: result types cannot be inferred; state them")
+        return cls.create(operands=operands, result_types=types, properties=properties)
+
+    # -- checking ----------------------------------------------------------------------------
+
+    def verify_(self) -> None:
+        """Arguments are of the schema's kinds and `#aten.dyn`s match the `dynamic` group."""
+        schema = self.SCHEMA
+        known = {a.name for a in schema.arguments if not a.type.is_tensor}
+        needed = 0
+        for name, attr in self.properties.items():
+            if name == SEGMENTS or name.endswith("_present"):
+                continue
+            if name not in known:
+                raise VerifyException(f"{self.name}: no argument {name!r} in {schema.text}")
+            needed += count_dynamic(attr)
+        for argument in schema.arguments:
+            if argument.type.is_tensor:
+                continue
+            attr = self.properties.get(argument.name)
+            if attr is None:
+                if not argument.default:
+                    raise VerifyException(f"{self.name}: argument {argument.name} is missing")
+            elif reason := kind_mismatch(attr, argument):
+                raise VerifyException(f"{self.name}: argument {argument.name}: {reason}")
+        have = self.group_sizes()[-1] if schema.takes_runtime_scalars else 0
+        if needed != have:
+            raise VerifyException(
+                f"{self.name}: {needed} arguments are run-time values, {have} operands give them"
+            )
+
+
+_SEGMENT_CACHE: dict[tuple[int, ...], DenseArrayBase] = {}
+
+
+def segments(sizes: tuple[int, ...]) -> DenseArrayBase:
+    """The interned `operandSegmentSizes`."""
+    found = _SEGMENT_CACHE.get(sizes)
+    if found is None:
+        found = _SEGMENT_CACHE[sizes] = DenseArrayBase.from_list(i32, sizes)
+    return found
+
+
+def _identities(values: Any) -> list[Any]:
+    return [None if value is None else True for value in values]
+
+
+def _tensor_values(name: str, argument: Argument, value: Any) -> Iterator[SSAValue]:
+    items = [value] if not argument.type.is_list or value is None else value
+    for item in items:
+        if isinstance(item, Operation):
+            item = item.results[0]
+        if item is None and (argument.type.nullable or argument.type.element_nullable):
+            continue
+        if not isinstance(item, SSAValue):
+            raise StepwellError(f"{name}: argument {argument.name} must be a value, not {item!r}")
+        yield item
+
+
+def _collect_dynamic(value: Any, into: list[SSAValue]) -> None:
+    if isinstance(value, SSAValue):
+        into.append(value)
+    elif isinstance(value, list | tuple):
+        for item in cast(Sequence[Any], value):
+            _collect_dynamic(item, into)
+
+
+def _expand(value: Any, argument: Argument) -> Any:
+    """`2` given for an `int[2]` means `[2, 2]`, as in torch."""
+    size = argument.type.size
+    if argument.type.is_list and size:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return [value] * size
+        if isinstance(value, list) and len(cast(list[Any], value)) == 1:
+            return cast(list[Any], value) * size
+    return value
+
+
+_EXPECTED: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "SymInt": (int,),
+    "DeviceIndex": (int,),
+    "float": (float, int),
+    "bool": (bool, int),
+    "SymBool": (bool,),
+    "Scalar": (int, float, bool, complex),
+    "complex": (int, float, complex),
+    "str": (str,),
+    "Layout": (str,),
+    "Device": (str,),
+    "MemoryFormat": (str,),
+}
+
+
+def kind_mismatch(attr: Attribute, argument: Argument) -> str | None:
+    """Why an attribute cannot be a value of an argument's type, or None."""
+    value = python_value(attr, _placeholders())
+    if value is None:
+        return None if argument.type.nullable else "None is not allowed"
+    if argument.type.base in ("Generator", "Stream"):
+        return "generators and streams have no place in a program"
+    items = cast(list[Any], value) if isinstance(value, list) else [value]
+    if isinstance(value, list) and not argument.type.is_list:
+        return f"a list is not a {argument.type}"
+    for item in items:
+        if item is _PLACEHOLDER:
+            continue
+        if argument.type.base == "ScalarType":
+            if not isinstance(item, Attribute):
+                return f"{item!r} is not a dtype"
+        elif not isinstance(item, _EXPECTED[argument.type.base]):
+            return f"{item!r} is not of kind {argument.type}"
+    return None
+
+
+_PLACEHOLDER: Any = object()
+
+
+def _placeholders() -> Iterator[Any]:
+    while True:
+        yield _PLACEHOLDER

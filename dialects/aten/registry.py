@@ -1,0 +1,147 @@
+"""Op classes by name: generated ones at once, the long tail from torch's schema on demand."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+from xdsl.ir import Attribute, Operation
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import Pure
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.schema import Schema, parse_schema
+from stepwell.ir.diagnostics import StepwellError
+
+_CLASSES: dict[str, type[SchemaOp]] = {}
+
+
+def class_name(schema: Schema) -> str:
+    """`aten.mul.Scalar` → `MulScalar`; other namespaces lead: `QuantizedDecomposedChooseQparams…`."""
+    parts = [schema.operator, schema.overload or "default"]
+    if schema.namespace != "aten":
+        parts.insert(0, schema.namespace)
+    words = [word for part in parts for word in re.split(r"_", part) if word]
+    name = "".join(word[:1].upper() + word[1:] for word in words)
+    lead = "_" if schema.operator.startswith("_") and schema.namespace == "aten" else ""
+    return lead + name
+
+
+def define(text: str, pure: bool = True) -> type[SchemaOp]:
+    """Make and register the op class of a schema declaration.
+
+    Args:
+        text: the declaration, as torch prints it.
+        pure: whether equal calls give equal results and an unused one may go.
+
+    Raises:
+        StepwellError: the schema writes to an argument, or the name is taken.
+    """
+    schema = parse_schema(text)
+    if schema.is_mutable:
+        raise StepwellError(
+            f"{schema.op_name} writes to its arguments",
+            help="import makes such ops functional; use the functional overload",
+        )
+    if schema.op_name in _CLASSES:
+        raise StepwellError(f"{schema.op_name} is defined twice")
+    body: dict[str, Any] = {
+        "name": schema.op_name,
+        "__doc__": text,
+        "__module__": __name__,
+        "__annotations__": {"SCHEMA": ClassVar[Schema], "HAS_SEGMENTS": ClassVar[bool]},
+        "SCHEMA": schema,
+    }
+    variadic = 0
+    for argument in schema.arguments:
+        if not argument.type.is_tensor:
+            body[argument.field] = opt_prop_def(Attribute, prop_name=argument.name)
+        elif argument.type.is_list:
+            body[argument.field] = var_operand_def()
+            body[f"{argument.name}_present"] = opt_prop_def(Attribute)
+            variadic += 1
+        elif argument.type.nullable:
+            body[argument.field] = opt_operand_def()
+            variadic += 1
+        else:
+            body[argument.field] = operand_def()
+    if schema.takes_runtime_scalars:
+        body["dynamic"] = var_operand_def()
+        variadic += 1
+    body["HAS_SEGMENTS"] = variadic > 1
+    if variadic > 1:
+        body["irdl_options"] = (AttrSizedOperandSegments(as_property=True),)
+    for index, returned in enumerate(schema.returns):
+        field = "result" if len(schema.returns) == 1 else f"result_{index}"
+        body[field] = var_result_def() if returned.type.is_list else result_def()
+    if pure:
+        body["traits"] = traits_def(Pure())
+    cls = irdl_op_definition(type(class_name(schema), (SchemaOp,), body))
+    _CLASSES[schema.op_name] = cls
+    return cls
+
+
+def find(name: str) -> type[SchemaOp] | None:
+    """The class of an op by its name in the IR, made from torch's schema if need be."""
+    found = _CLASSES.get(name)
+    return found if found is not None else _define_from_torch(name)
+
+
+def op_class(name: str) -> type[SchemaOp]:
+    """The class of an op by its name; an unknown name is an error."""
+    found = find(name)
+    if found is None:
+        raise StepwellError(
+            f"{name} is not an operator torch knows",
+            help="import the library that registers it before reading this program",
+        )
+    return found
+
+
+def of_overload(overload: Any) -> type[SchemaOp]:
+    """The class of a torch `OpOverload` (also ExecuTorch's edge wrappers, by their schema)."""
+    schema = overload._schema
+    name = schema.name.replace("::", ".") + "." + (schema.overload_name or "default")
+    return _CLASSES.get(name) or define(str(schema), _is_pure(overload))
+
+
+def _define_from_torch(name: str) -> type[SchemaOp] | None:
+    import torch
+
+    parts = name.split(".")
+    if len(parts) != 3:
+        return None
+    qualified = f"{parts[0]}::{parts[1]}"
+    overload = "" if parts[2] == "default" else parts[2]
+    try:
+        handle = getattr(getattr(getattr(torch.ops, parts[0]), parts[1]), parts[2])
+    except (AttributeError, RuntimeError):
+        return None
+    schema = getattr(handle, "_schema", None)
+    if schema is None or schema.name != qualified or schema.overload_name != overload:
+        return None
+    return define(str(schema), _is_pure(handle))
+
+
+def _is_pure(overload: Any) -> bool:
+    import torch
+
+    tags = getattr(overload, "tags", ())
+    seeded = torch.Tag.nondeterministic_seeded in tags
+    return not seeded and bool(overload._schema.returns)
+
+
+def defined_ops() -> list[type[Operation]]:
+    """Every class made so far."""
+    return list(_CLASSES.values())
+
