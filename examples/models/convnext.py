@@ -51,7 +51,13 @@ class LinearBlock(nn.Module):
 class ConvNeXt(nn.Module):
     """Images ``[batch, 3, size, size]`` to logits ``[batch, classes]``."""
 
-    def __init__(self, widths: tuple[int, ...], depths: tuple[int, ...], block, classes=1000):
+    def __init__(
+        self,
+        widths: tuple[int, ...],
+        depths: tuple[int, ...],
+        block: type[ConvBlock | LinearBlock],
+        classes: int = 1000,
+    ) -> None:
         super().__init__()
         layers: list[nn.Module] = [nn.Conv2d(3, widths[0], 4, 4), ChannelNorm(widths[0], eps=1e-6)]
         for stage, (width, depth) in enumerate(zip(widths, depths, strict=True)):

@@ -59,7 +59,13 @@ class VisionTransformer(nn.Module):
     """Images ``[batch, 3, size, size]`` to logits ``[batch, classes]`` read off the class token."""
 
     def __init__(
-        self, width: int, depth: int, heads: int, size: int = 224, patch: int = 16, classes=1000
+        self,
+        width: int,
+        depth: int,
+        heads: int,
+        size: int = 224,
+        patch: int = 16,
+        classes: int = 1000,
     ) -> None:
         super().__init__()
         self.patch_embed = nn.Conv2d(3, width, patch, patch)

@@ -6,7 +6,9 @@ from torch.nn import functional as F
 from random_weights import random_input, randomise
 
 
-def conv_norm(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1):
+def conv_norm(
+    inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1
+) -> nn.Sequential:
     """Convolution without bias, padded to its size, and batch norm."""
     conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
     return nn.Sequential(conv, nn.BatchNorm2d(outputs))
@@ -28,7 +30,7 @@ class SqueezeExcite(nn.Module):
 class MBConv(nn.Module):
     """An inverted residual with squeeze and excite."""
 
-    def __init__(self, inputs: int, outputs: int, expansion: int, kernel: int, stride: int):
+    def __init__(self, inputs: int, outputs: int, expansion: int, kernel: int, stride: int) -> None:
         super().__init__()
         self.is_residual = stride == 1 and inputs == outputs
         hidden = inputs * expansion

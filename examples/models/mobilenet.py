@@ -5,6 +5,8 @@ from torch.nn import functional as F
 
 from random_weights import random_input, randomise
 
+Activation = type[nn.ReLU | nn.ReLU6 | nn.Hardswish]
+
 
 def divisible(channels: float, by: int = 8) -> int:
     """``channels`` rounded to a multiple of ``by``, never down by more than a tenth."""
@@ -13,7 +15,12 @@ def divisible(channels: float, by: int = 8) -> int:
 
 
 def conv_norm(
-    inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1, act=None
+    inputs: int,
+    outputs: int,
+    kernel: int,
+    stride: int = 1,
+    groups: int = 1,
+    act: Activation | None = None,
 ) -> nn.Sequential:
     """Convolution padded to its size, batch norm and, unless None, an activation."""
     conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
@@ -39,7 +46,14 @@ class InvertedResidual(nn.Module):
     """Expand 1x1, depthwise, optional squeeze and excite, project 1x1; residual if shapes agree."""
 
     def __init__(
-        self, inputs: int, hidden: int, outputs: int, kernel: int, stride: int, act, squeeze=False
+        self,
+        inputs: int,
+        hidden: int,
+        outputs: int,
+        kernel: int,
+        stride: int,
+        act: Activation,
+        squeeze: bool = False,
     ) -> None:
         super().__init__()
         self.is_residual = stride == 1 and inputs == outputs

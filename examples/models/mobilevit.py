@@ -7,7 +7,9 @@ from torch.nn import functional as F
 from random_weights import random_input, randomise
 
 
-def conv_norm(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1, act=True):
+def conv_norm(
+    inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1, act: bool = True
+) -> nn.Sequential:
     """Convolution without bias, padded to its size, batch norm and, if asked for, SiLU."""
     conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
     return nn.Sequential(conv, nn.BatchNorm2d(outputs), *([nn.SiLU()] if act else []))

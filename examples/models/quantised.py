@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from random_weights import random_input, randomise
+from tiny import mlp
 
 
 class SmallConvNet(nn.Module):
@@ -52,17 +53,21 @@ def quantise(
     return torch.export.export(convert_pt2e(prepared), inputs)
 
 
+def small_conv_net() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """The float model of ``cnn_per_tensor`` and ``cnn_per_channel``."""
+    return randomise(SmallConvNet()), (random_input(1, 3, 16, 16),)
+
+
 def cnn_per_tensor() -> ExportedProgram:
     """A convolutional net, one scale for each weight."""
-    return quantise(randomise(SmallConvNet()), (random_input(1, 3, 16, 16),))
+    return quantise(*small_conv_net())
 
 
 def cnn_per_channel() -> ExportedProgram:
     """A convolutional net, one scale for each output channel of a weight."""
-    return quantise(randomise(SmallConvNet()), (random_input(1, 3, 16, 16),), per_channel=True)
+    return quantise(*small_conv_net(), per_channel=True)
 
 
 def mlp_dynamic() -> ExportedProgram:
-    """Linear layers whose activations are quantised by their range at run time."""
-    module = randomise(nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)))
-    return quantise(module, (random_input(4, 64),), per_channel=True, dynamic=True)
+    """``tiny.mlp`` with activations quantised by their range at run time."""
+    return quantise(*mlp(), per_channel=True, dynamic=True)

@@ -1,5 +1,7 @@
 """ResNet-18 and -50 (He et al. 2016), and the ResNet-8 of MLPerf Tiny (Banbury et al. 2021)."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -48,7 +50,9 @@ def bottleneck(inputs: int, width: int, stride: int) -> Residual:
 class ResNet(nn.Module):
     """Images ``[batch, 3, size, size]`` to logits ``[batch, classes]``."""
 
-    def __init__(self, stem: nn.Sequential, blocks: list[Residual], width: int, classes: int):
+    def __init__(
+        self, stem: nn.Sequential, blocks: list[Residual], width: int, classes: int
+    ) -> None:
         super().__init__()
         self.stem = stem
         self.blocks = nn.Sequential(*blocks)
@@ -59,7 +63,10 @@ class ResNet(nn.Module):
         return self.classifier(F.adaptive_avg_pool2d(x, 1).flatten(1))
 
 
-def resnet(depths: tuple[int, ...], block, expansion: int) -> ResNet:
+BlockMaker = Callable[[int, int, int], Residual]
+
+
+def resnet(depths: tuple[int, ...], block: BlockMaker, expansion: int) -> ResNet:
     """The ImageNet form: a 7x7 stem, pooling, and four stages of 64 to 512 channels."""
     stem = nn.Sequential(conv_norm(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
     blocks: list[Residual] = []
@@ -73,7 +80,7 @@ def resnet(depths: tuple[int, ...], block, expansion: int) -> ResNet:
 
 
 def randomise_residual(model: ResNet) -> ResNet:
-    """``randomise``, with the branches at half scale: sixteen sums of equals overflow int8 ranges."""
+    """``randomise``, with branches at half scale: without it each sum doubles the variance."""
     randomise(model)
     with torch.no_grad():
         for block in model.blocks:

@@ -109,7 +109,9 @@ class PatchMerging(nn.Module):
 class Swin(nn.Module):
     """Images ``[batch, 3, 224, 224]`` to logits ``[batch, classes]``."""
 
-    def __init__(self, width: int, depths: tuple[int, ...], heads: tuple[int, ...], classes=1000):
+    def __init__(
+        self, width: int, depths: tuple[int, ...], heads: tuple[int, ...], classes: int = 1000
+    ) -> None:
         super().__init__()
         self.patch_embed = nn.Conv2d(3, width, 4, 4)
         self.norm0 = nn.LayerNorm(width)
