@@ -1,1 +1,9 @@
-"""CMSIS-NN's int8 operators on quantised tensor types."""
+"""The `cmsis` dialect: CMSIS-NN's operators as ExecuTorch's `cortex_m` library calls them."""
+
+from xdsl.ir import Dialect
+
+from stepwell.dialects.cmsis.ops import LIBRARY_OPS, CmsisOp, Relabel
+
+Cmsis = Dialect("cmsis", [*LIBRARY_OPS, Relabel], [])
+
+__all__ = ["LIBRARY_OPS", "Cmsis", "CmsisOp", "Relabel"]

@@ -1,0 +1,63 @@
+"""The ops of the `cmsis` dialect, one per operator of ExecuTorch's `cortex_m` library."""
+
+from stepwell.dialects.cmsis.ops.base import CmsisOp
+from stepwell.dialects.cmsis.ops.elementwise import (
+    Maximum,
+    Minimum,
+    QuantizedActivation,
+    QuantizedAdd,
+    QuantizedDiv,
+    QuantizedMul,
+    Softmax,
+)
+from stepwell.dialects.cmsis.ops.matmul import QuantizedBatchMatmul, QuantizedLinear
+from stepwell.dialects.cmsis.ops.movement import (
+    DequantizePerTensor,
+    Pad,
+    QuantizePerTensor,
+    Relabel,
+    Transpose,
+)
+from stepwell.dialects.cmsis.ops.pooling import (
+    QuantizedAvgPool2d,
+    QuantizedAvgPool2dNhwc,
+    QuantizedMaxPool2d,
+    QuantizedMaxPool2dNhwc,
+)
+from stepwell.dialects.cmsis.ops.spatial import (
+    QuantizedConv2d,
+    QuantizedConv2dNhwc,
+    QuantizedDepthwiseConv2d,
+    QuantizedDepthwiseConv2dNhwc,
+    QuantizedTransposeConv2d,
+    QuantizedTransposeConv2dNhwc,
+)
+
+LIBRARY_OPS: tuple[type[CmsisOp], ...] = (
+    QuantizePerTensor,
+    DequantizePerTensor,
+    QuantizedAdd,
+    QuantizedMul,
+    QuantizedDiv,
+    QuantizedActivation,
+    Minimum,
+    Maximum,
+    QuantizedLinear,
+    Softmax,
+    Transpose,
+    Pad,
+    QuantizedConv2d,
+    QuantizedConv2dNhwc,
+    QuantizedDepthwiseConv2d,
+    QuantizedDepthwiseConv2dNhwc,
+    QuantizedTransposeConv2d,
+    QuantizedTransposeConv2dNhwc,
+    QuantizedAvgPool2d,
+    QuantizedAvgPool2dNhwc,
+    QuantizedMaxPool2d,
+    QuantizedMaxPool2dNhwc,
+    QuantizedBatchMatmul,
+)
+"""In the order of `operators.yaml`."""
+
+__all__ = ["LIBRARY_OPS", "CmsisOp", "Relabel", *(cls.__name__ for cls in LIBRARY_OPS)]

@@ -1,0 +1,297 @@
+"""What every op of the `cmsis` dialect has: its form in text, typed fields, and checks.
+
+    %y = cmsis.quantized_linear(%x, %w, bias = %b) {input_offset = 3, …} : (…) -> …
+
+Fields keep the names of the operator's schema. Activations are int8 tensors, quantised
+(`!quant.uniform`) where the parameters are known and plain where a program was read from bytes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self, TypeVar, cast
+
+from xdsl.dialects.builtin import (
+    BoolAttr,
+    DenseArrayBase,
+    FloatAttr,
+    FunctionType,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    f64,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import IRDLOperation, OptOperandDef
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.dialects.cmsis.arithmetic import SHIFT_RANGE, Multiplier
+from stepwell.dialects.cmsis.target import Target, target
+from stepwell.dialects.quant.types import Quantization, quantization, storage_element, type_problem
+from stepwell.ir.dtypes import i8
+from stepwell.ir.types import Dim, dims, element
+
+TARGET = "cmsis.target"
+"""The module attribute that says what CPU and instruction set a program is for."""
+
+_SEGMENTS = "operandSegmentSizes"
+_Op = TypeVar("_Op", bound="CmsisOp")
+
+
+class CmsisOp(IRDLOperation, ABC):
+    """An operator of the `cortex_m` library. `OPERATOR` is its name there."""
+
+    OPERATOR: ClassVar[str]
+    MULTIPLIER_BITS: ClassVar[dict[str, int]] = {}
+    """Integer list fields that are not 64 bits wide (multipliers and shifts are int32)."""
+
+    @classmethod
+    def make(cls, *operands: SSAValue | None, result: Attribute, **fields: Any) -> Self:
+        """Build an op from values (None for an absent optional operand) and Python numbers."""
+        definitions = cls.get_irdl_definition()
+        given: list[Sequence[SSAValue] | SSAValue] = []
+        for (_, definition), value in zip(definitions.operands, operands, strict=True):
+            if isinstance(definition, OptOperandDef):
+                given.append([] if value is None else [value])
+            else:
+                assert value is not None
+                given.append(value)
+        properties = {
+            name: to_attribute(value, cls.MULTIPLIER_BITS.get(name, 64))
+            for name, value in fields.items()
+            if value is not None
+        }
+        return cls(operands=given, result_types=[result], properties=properties)
+
+    @property
+    def named_operands(self) -> dict[str, SSAValue | None]:
+        """Operands by their schema name, absent ones as None, in order."""
+        return {name: getattr(self, name) for name, _ in self.get_irdl_definition().operands}
+
+    @property
+    def output(self) -> SSAValue:
+        """The one result."""
+        return self.results[0]
+
+    def number(self, field: str) -> int:
+        """An integer field."""
+        return cast("IntegerAttr[Any]", self.properties[field]).value.data
+
+    def real(self, field: str) -> float:
+        """A float field."""
+        return cast("FloatAttr[Any]", self.properties[field]).value.data
+
+    def flag(self, field: str) -> bool:
+        """A truth value field."""
+        return bool(self.number(field))
+
+    def numbers(self, field: str) -> tuple[int, ...]:
+        """An integer list field."""
+        values = cast("DenseArrayBase[Any]", self.properties[field]).get_values()
+        return tuple(int(value) for value in values)
+
+    def multiplier(self, stem: str) -> Multiplier:
+        """The fields `<stem>_multiplier` and `<stem>_shift` together."""
+        return Multiplier(self.number(f"{stem}_multiplier"), self.number(f"{stem}_shift"))
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the op beyond its structure; subclasses add to it."""
+        for value in (*self.operands, *self.results):
+            if problem := type_problem(value.type):
+                yield problem
+
+    def verify_(self) -> None:
+        if found := "; ".join(self.problems()):
+            raise VerifyException(found)
+
+    def print(self, printer: Printer) -> None:
+        """`(%x, %w, bias = %b) {fields} : (types) -> type`"""
+        printer.print_string("(")
+        first = True
+        for name, definition in self.get_irdl_definition().operands:
+            value = cast("SSAValue | None", getattr(self, name))
+            if value is None:
+                continue
+            printer.print_string("" if first else ", ")
+            if isinstance(definition, OptOperandDef):
+                printer.print_string(f"{name} = ")
+            printer.print_ssa_value(value)
+            first = False
+        printer.print_string(")")
+        held = {k: v for k, v in self.properties.items() if k != _SEGMENTS}
+        held.update(self.attributes)
+        if held:
+            printer.print_string(" ")
+            printer.print_attr_dict(held)
+        printer.print_string(" : ")
+        printer.print_attribute(
+            FunctionType.from_lists(
+                [value.type for value in self.operands], [r.type for r in self.results]
+            )
+        )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        """What `print` writes."""
+        named: dict[str, UnresolvedOperand] = {}
+        plain: list[UnresolvedOperand] = []
+
+        def operand() -> None:
+            name = parser.parse_optional_identifier()
+            if name is None:
+                plain.append(parser.parse_unresolved_operand())
+                return
+            parser.parse_punctuation("=")
+            named[name] = parser.parse_unresolved_operand()
+
+        parser.parse_comma_separated_list(parser.Delimiter.PAREN, operand)
+        fields = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type_ = parser.parse_type()
+        if not isinstance(type_, FunctionType):
+            parser.raise_error("a function type is needed here")
+        types = iter(type_.inputs.data)
+        definitions = cls.get_irdl_definition()
+        operands: list[Sequence[SSAValue]] = []
+        for name, definition in definitions.operands:
+            if isinstance(definition, OptOperandDef):
+                found = [named.pop(name)] if name in named else []
+            else:
+                found = [plain.pop(0)] if plain else []
+            operands.append([parser.resolve_operand(v, next(types)) for v in found])
+        if named or plain:
+            parser.raise_error(f"{cls.name} does not take so many operands")
+        known = set(definitions.properties)
+        properties = {k: v for k, v in fields.items() if k in known}
+        attributes = {k: v for k, v in fields.items() if k not in known}
+        return cls(
+            operands=operands,
+            result_types=list(type_.outputs.data),
+            properties=properties,
+            attributes=attributes,
+        )
+
+
+def to_attribute(value: Any, bits: int = 64) -> Attribute:
+    """The attribute that holds a Python number, list of numbers, or string."""
+    if isinstance(value, Attribute):
+        return value
+    if isinstance(value, bool):
+        return BoolAttr.from_bool(value)
+    if isinstance(value, int):
+        return IntegerAttr(value, i64)
+    if isinstance(value, float):
+        return FloatAttr(value, f64)
+    if isinstance(value, str):
+        return StringAttr(value)
+    return DenseArrayBase.from_list(i64 if bits == 64 else i32, [int(item) for item in value])
+
+
+def target_of(op: Operation) -> Target | None:
+    """The target stated on the module an op stands in, or None."""
+    current: Operation | None = op
+    while current is not None and not isinstance(current, ModuleOp):
+        current = current.parent_op()
+    if current is None:
+        return None
+    stated = current.attributes.get(TARGET)
+    return target(stated.data) if isinstance(stated, StringAttr) else None
+
+
+def int8_problems(op: CmsisOp, *names: str, also: Sequence[Attribute] = ()) -> Iterator[str]:
+    """Why operands or the result are not int8, plain or quantised."""
+    for name in names:
+        value = cast("SSAValue | None", getattr(op, name))
+        if value is None:
+            continue
+        held = quantization(value.type)
+        stored = element(value.type) if held is None else storage_element(held)
+        if stored != i8 and stored not in also:
+            yield f"{name} is {value.type}; the kernel takes int8"
+
+
+def per_tensor(value: SSAValue | None) -> Quantization | None:
+    """A value's quantisation if it is known and per tensor."""
+    held = None if value is None else quantization(value.type)
+    return held if held is not None and held.is_per_tensor else None
+
+
+def zero_point_problems(op: CmsisOp, **expected: tuple[SSAValue, int]) -> Iterator[str]:
+    """Where a zero point field disagrees with the type of its tensor.
+
+    `expected` maps a field to its tensor and to the sign with which the operator takes it.
+    """
+    for field, (value, sign) in expected.items():
+        held = per_tensor(value)
+        if held is not None and op.number(field) != sign * held.zero_point:
+            yield (
+                f"{field} is {op.number(field)}, the type {value.type} says "
+                f"{sign * held.zero_point}"
+            )
+
+
+def multiplier_problems(stem: str, stated: Multiplier, wanted: Multiplier | None) -> Iterator[str]:
+    """Why a multiplier and shift are out of range, or not what the types give."""
+    low, high = SHIFT_RANGE
+    if not low <= stated.shift <= high:
+        yield f"{stem} shift {stated.shift} is outside {low}:{high}"
+    if not -(1 << 31) < stated.multiplier < 1 << 31:
+        yield f"{stem} multiplier {stated.multiplier} does not fit int32"
+    if wanted is not None and wanted != stated:
+        yield (
+            f"{stem} multiplier and shift are {stated.multiplier}, {stated.shift}; the scales of "
+            f"the types give {wanted.multiplier}, {wanted.shift}"
+        )
+
+
+def activation_problems(op: CmsisOp) -> Iterator[str]:
+    """Why `activation_min` … `activation_max` is no range within the result's."""
+    low, high = op.number("activation_min"), op.number("activation_max")
+    held = per_tensor(op.output)
+    least, most = (held.low, held.high) if held is not None else (-128, 127)
+    if not least <= low <= high <= most:
+        yield f"the activation range {low}:{high} does not lie in {least}:{most}"
+
+
+def result_problems(op: CmsisOp, shape: Sequence[Dim]) -> Iterator[str]:
+    """Why the result does not have the shape that the operands and fields give."""
+    stated = dims(op.output.type)
+    if tuple(shape) != stated:
+        yield f"the result has shape {list(stated)}, the operands give {list(shape)}"
+
+
+def same_quantization_problems(op: CmsisOp, *names: str) -> Iterator[str]:
+    """Why an op that only selects or moves values changes what they mean."""
+    for name in names:
+        value = cast(SSAValue, getattr(op, name))
+        given, made = quantization(value.type), quantization(op.output.type)
+        if given is not None and made is not None and not same_meaning(given, made):
+            yield f"{name} is {value.type} but the result {op.output.type}; the op rescales nothing"
+
+
+def same_meaning(a: Quantization, b: Quantization) -> bool:
+    """Whether the same stored integers stand for the same reals (ranges may differ)."""
+    return (a.scales, a.zero_points, a.blocks, a.bits, a.signed) == (
+        b.scales,
+        b.zero_points,
+        b.blocks,
+        b.bits,
+        b.signed,
+    )
+
+
+def static_dims(value: SSAValue) -> tuple[int, ...] | None:
+    """The dimensions of a tensor if all are numbers."""
+    shape = dims(value.type)
+    return cast("tuple[int, ...]", shape) if all(isinstance(d, int) for d in shape) else None
+
+
+def is_tensor(value: SSAValue) -> bool:
+    """Whether a value is a tensor."""
+    return isinstance(value.type, TensorType)

@@ -1,0 +1,361 @@
+"""Elementwise operators and softmax: add, mul, div, min, max, table, softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+
+from stepwell.dialects.cmsis import kernels
+from stepwell.dialects.cmsis.arithmetic import (
+    SOFTMAX_SCALE,
+    SOFTMAX_ZERO_POINT,
+    Multiplier,
+    add_parameters,
+    quantize_multiplier,
+    softmax_parameters,
+    softmax_row_is_safe,
+)
+from stepwell.dialects.cmsis.ops.base import (
+    CmsisOp,
+    activation_problems,
+    int8_problems,
+    multiplier_problems,
+    per_tensor,
+    result_problems,
+    same_quantization_problems,
+    zero_point_problems,
+)
+from stepwell.ir.dtypes import i16
+from stepwell.ir.interpretation import interprets
+from stepwell.ir.types import Dim, dims
+
+
+def is_channel_broadcast(small: Sequence[Dim], large: Sequence[Dim]) -> bool:
+    """Whether the library adds or multiplies `small` along the channels of `large`.
+
+    It walks a channels-last tensor by its dimension 1, so both are logically NCHW and lie in
+    memory as NHWC; `cmsis.relabel` gives that view of an NHWC tensor.
+    """
+    return (
+        len(small) == len(large) == 4
+        and small[1] == large[1]
+        and all(small[axis] == 1 for axis in (0, 2, 3))
+    )
+
+
+class _Binary(CmsisOp):
+    """Two tensors of the same shape."""
+
+    self_ = operand_def(TensorType)
+    other = operand_def(TensorType)
+    out = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    @property
+    def pair(self) -> tuple[SSAValue, SSAValue]:
+        """Both operands."""
+        return self.self_, self.other
+
+
+def _same_shape_problems(op: _Binary) -> Iterator[str]:
+    first, second = (dims(value.type) for value in op.pair)
+    if first == second:
+        yield from result_problems(op, first)
+    elif is_channel_broadcast(second, first):
+        yield from result_problems(op, first)
+    elif is_channel_broadcast(first, second):
+        yield from result_problems(op, second)
+    else:
+        yield f"shapes {list(first)} and {list(second)}: the kernel does not broadcast"
+
+
+@irdl_op_definition
+class QuantizedAdd(_Binary):
+    """`arm_elementwise_add_s8`; a negative multiplier subtracts."""
+
+    name = "cmsis.quantized_add"
+    OPERATOR: ClassVar[str] = "quantized_add"
+    self_zero_point = prop_def(IntegerAttr)
+    self_multiplier = prop_def(IntegerAttr)
+    self_shift = prop_def(IntegerAttr)
+    other_zero_point = prop_def(IntegerAttr)
+    other_multiplier = prop_def(IntegerAttr)
+    other_shift = prop_def(IntegerAttr)
+    output_zero_point = prop_def(IntegerAttr)
+    output_multiplier = prop_def(IntegerAttr)
+    output_shift = prop_def(IntegerAttr)
+    activation_min = prop_def(IntegerAttr)
+    activation_max = prop_def(IntegerAttr)
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from int8_problems(self, "self_", "other", "out")
+        yield from _same_shape_problems(self)
+        yield from activation_problems(self)
+        yield from zero_point_problems(
+            self,
+            self_zero_point=(self.self_, 1),
+            other_zero_point=(self.other, 1),
+            output_zero_point=(self.out, 1),
+        )
+        for stem in ("self", "other", "output"):
+            yield from multiplier_problems(stem, self.multiplier(stem), None)
+        a, b, out = per_tensor(self.self_), per_tensor(self.other), per_tensor(self.out)
+        if a is not None and b is not None and out is not None:
+            yield from _add_scale_problems(self, a.scale, b.scale, out.scale)
+
+
+def _add_scale_problems(op: QuantizedAdd, a: float, b: float, out: float) -> Iterator[str]:
+    """The multipliers must add the operands' scales with integer coefficients ±k."""
+    ratio = op.multiplier("other").real / op.multiplier("self").real if op.multiplier(
+        "self"
+    ).multiplier else 0.0
+    coefficient = round(ratio * a / b)
+    if coefficient == 0:
+        yield "the multipliers do not follow from the scales of the types"
+        return
+    wanted = add_parameters(a, b, out, coefficient)
+    for stem, expected in (
+        ("self", wanted.first),
+        ("other", wanted.second),
+        ("output", wanted.output),
+    ):
+        yield from multiplier_problems(stem, op.multiplier(stem), expected)
+
+
+@irdl_op_definition
+class QuantizedMul(_Binary):
+    """`arm_elementwise_mul_s8`."""
+
+    name = "cmsis.quantized_mul"
+    OPERATOR: ClassVar[str] = "quantized_mul"
+    self_zero_point = prop_def(IntegerAttr)
+    other_zero_point = prop_def(IntegerAttr)
+    output_zero_point = prop_def(IntegerAttr)
+    output_multiplier = prop_def(IntegerAttr)
+    output_shift = prop_def(IntegerAttr)
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from int8_problems(self, "self_", "other", "out")
+        yield from _same_shape_problems(self)
+        yield from zero_point_problems(
+            self,
+            self_zero_point=(self.self_, 1),
+            other_zero_point=(self.other, 1),
+            output_zero_point=(self.out, 1),
+        )
+        a, b, out = per_tensor(self.self_), per_tensor(self.other), per_tensor(self.out)
+        wanted: Multiplier | None = None
+        if a is not None and b is not None and out is not None:
+            wanted = quantize_multiplier(a.scale * b.scale / out.scale)
+        yield from multiplier_problems("output", self.multiplier("output"), wanted)
+
+
+@irdl_op_definition
+class QuantizedDiv(_Binary):
+    """Division in float32 of int8 or int16 operands."""
+
+    name = "cmsis.quantized_div"
+    OPERATOR: ClassVar[str] = "quantized_div"
+    self_zero_point = prop_def(IntegerAttr)
+    other_zero_point = prop_def(IntegerAttr)
+    output_zero_point = prop_def(IntegerAttr)
+    output_scale = prop_def(FloatAttr)
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from int8_problems(self, "self_", "other", "out", also=(i16,))
+        first, second = (dims(value.type) for value in (self.self_, self.other))
+        if first != second:
+            yield f"shapes {list(first)} and {list(second)}: the kernel does not broadcast"
+        yield from result_problems(self, first)
+        yield from zero_point_problems(
+            self,
+            self_zero_point=(self.self_, 1),
+            other_zero_point=(self.other, 1),
+            output_zero_point=(self.out, 1),
+        )
+        a, b, out = per_tensor(self.self_), per_tensor(self.other), per_tensor(self.out)
+        if a is not None and b is not None and out is not None:
+            wanted = a.scale / (b.scale * out.scale)
+            if self.real("output_scale") != wanted:
+                yield f"output_scale is {self.real('output_scale')}, the types give {wanted}"
+
+
+@irdl_op_definition
+class QuantizedActivation(CmsisOp):
+    """A 256-entry table: out = lut[x + 128]."""
+
+    name = "cmsis.quantized_activation"
+    OPERATOR: ClassVar[str] = "quantized_activation"
+    input = operand_def(TensorType)
+    lut = operand_def(TensorType)
+    out = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from int8_problems(self, "input", "lut", "out")
+        if dims(self.lut.type) != (256,):
+            yield f"the table is {self.lut.type}; it has 256 entries"
+        yield from result_problems(self, dims(self.input.type))
+
+
+class _Select(_Binary):
+    """Minimum and maximum broadcast to the output, up to rank 4."""
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from int8_problems(self, "self_", "other", "out")
+        yield from same_quantization_problems(self, "self_", "other")
+        first, second = (list(dims(value.type)) for value in self.pair)
+        rank = max(len(first), len(second))
+        if rank > 4:
+            yield f"rank {rank}; the kernel takes at most 4"
+        shape: list[Dim] = []
+        padded = ([1] * (rank - len(side)) + side for side in (first, second))
+        for a, b in zip(*padded, strict=True):
+            if a != b and a != 1 and b != 1:
+                yield f"shapes {first} and {second} do not broadcast"
+            shape.append(b if a == 1 else a)
+        yield from result_problems(self, shape)
+
+
+@irdl_op_definition
+class Minimum(_Select):
+    """`arm_minimum_s8`."""
+
+    name = "cmsis.minimum"
+    OPERATOR: ClassVar[str] = "minimum"
+
+
+@irdl_op_definition
+class Maximum(_Select):
+    """`arm_maximum_s8`."""
+
+    name = "cmsis.maximum"
+    OPERATOR: ClassVar[str] = "maximum"
+
+
+@irdl_op_definition
+class Softmax(CmsisOp):
+    """`arm_softmax_s8` over the last dimension."""
+
+    name = "cmsis.softmax"
+    OPERATOR: ClassVar[str] = "softmax"
+    input = operand_def(TensorType)
+    dim = prop_def(IntegerAttr)
+    input_zero_point = prop_def(IntegerAttr)
+    output_zero_point = prop_def(IntegerAttr)
+    input_multiplier = prop_def(IntegerAttr)
+    input_shift = prop_def(IntegerAttr)
+    diff_min = prop_def(IntegerAttr)
+    out = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from int8_problems(self, "input", "out")
+        shape = dims(self.input.type)
+        yield from result_problems(self, shape)
+        if self.number("dim") not in (-1, len(shape) - 1):
+            yield f"dim {self.number('dim')} of rank {len(shape)}: the kernel takes the last"
+        row = shape[-1] if shape else 1
+        if isinstance(row, int) and not softmax_row_is_safe(row):
+            yield f"a row of {row} can reach a sum of 2**28, where the kernel is undefined"
+        if self.number("output_zero_point") != SOFTMAX_ZERO_POINT:
+            yield f"output_zero_point is {self.number('output_zero_point')}; the kernel's is -128"
+        yield from zero_point_problems(
+            self, input_zero_point=(self.input, 1), output_zero_point=(self.out, 1)
+        )
+        out, given = per_tensor(self.out), per_tensor(self.input)
+        if out is not None and out.scale != SOFTMAX_SCALE:
+            yield f"the result has scale {out.scale}; the kernel's is 1/256"
+        wanted = None if given is None else softmax_parameters(given.scale)
+        yield from multiplier_problems(
+            "input", self.multiplier("input"), wanted.input if wanted else None
+        )
+        if wanted is not None and wanted.diff_min != self.number("diff_min"):
+            yield f"diff_min is {self.number('diff_min')}, the type gives {wanted.diff_min}"
+
+
+@interprets(QuantizedAdd)
+def _add(op: QuantizedAdd, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (
+        kernels.elementwise_add_s8(
+            args[0],
+            args[1],
+            a_offset=-op.number("self_zero_point"),
+            a_multiplier=op.number("self_multiplier"),
+            a_shift=op.number("self_shift"),
+            b_offset=-op.number("other_zero_point"),
+            b_multiplier=op.number("other_multiplier"),
+            b_shift=op.number("other_shift"),
+            output_offset=op.number("output_zero_point"),
+            output_multiplier=op.number("output_multiplier"),
+            output_shift=op.number("output_shift"),
+            activation=(op.number("activation_min"), op.number("activation_max")),
+        ),
+    )
+
+
+@interprets(QuantizedMul)
+def _mul(op: QuantizedMul, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (
+        kernels.elementwise_mul_s8(
+            args[0],
+            args[1],
+            a_offset=-op.number("self_zero_point"),
+            b_offset=-op.number("other_zero_point"),
+            output_offset=op.number("output_zero_point"),
+            output_multiplier=op.number("output_multiplier"),
+            output_shift=op.number("output_shift"),
+        ),
+    )
+
+
+@interprets(QuantizedDiv)
+def _div(op: QuantizedDiv, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (
+        kernels.elementwise_div(
+            args[0],
+            args[1],
+            a_zero_point=op.number("self_zero_point"),
+            b_zero_point=op.number("other_zero_point"),
+            output_zero_point=op.number("output_zero_point"),
+            output_scale=op.real("output_scale"),
+        ),
+    )
+
+
+@interprets(QuantizedActivation)
+def _table(op: QuantizedActivation, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (kernels.activation_table_s8(args[0], args[1]),)
+
+
+@interprets(Minimum)
+def _minimum(op: Minimum, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (args[0].minimum(args[1]),)
+
+
+@interprets(Maximum)
+def _maximum(op: Maximum, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (args[0].maximum(args[1]),)
+
+
+@interprets(Softmax)
+def _softmax(op: Softmax, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (
+        kernels.softmax_s8(
+            args[0],
+            multiplier=op.number("input_multiplier"),
+            shift=op.number("input_shift"),
+            diff_min=op.number("diff_min"),
+        ),
+    )

@@ -1,0 +1,46 @@
+"""How a spatial operator names its dimensions: NCHW (channels-last in memory) or NHWC."""
+
+from __future__ import annotations
+
+import torch
+
+from stepwell.ir.types import Dim
+
+NCHW_TO_NHWC, NHWC_TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+def nhwc_shape(shape: tuple[Dim, ...], is_nhwc: bool) -> tuple[Dim, ...]:
+    """A shape of an operator's layout as NHWC."""
+    return shape if is_nhwc else tuple(shape[axis] for axis in NCHW_TO_NHWC)
+
+
+def own_shape(nhwc: tuple[Dim, ...], is_nhwc: bool) -> tuple[Dim, ...]:
+    """An NHWC shape in an operator's layout."""
+    return nhwc if is_nhwc else tuple(nhwc[axis] for axis in NHWC_TO_NCHW)
+
+
+def spatial_size(
+    size: Dim, kernel: int, stride: int, padding: int, dilation: int, ceil: bool = False
+) -> Dim:
+    """Windows along an axis: floor or ceil of (size + 2·padding − reach) / stride, plus 1.
+
+    With `ceil`, a window that would start in the padding after the last cell is dropped, as in
+    torch. Unknown sizes stay unknown.
+    """
+    if not isinstance(size, int):
+        return "?"
+    room = size + 2 * padding - dilation * (kernel - 1) - 1
+    if not ceil:
+        return room // stride + 1
+    count = -(-room // stride) + 1
+    return count - 1 if (count - 1) * stride >= size + padding else count
+
+
+def to_nhwc(value: torch.Tensor, is_nhwc: bool) -> torch.Tensor:
+    """A tensor of an operator's layout as NHWC."""
+    return value if is_nhwc else value.permute(NCHW_TO_NHWC)
+
+
+def from_nhwc(value: torch.Tensor, is_nhwc: bool) -> torch.Tensor:
+    """An NHWC tensor in an operator's layout."""
+    return value if is_nhwc else value.permute(NHWC_TO_NCHW)

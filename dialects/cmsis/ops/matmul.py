@@ -1,0 +1,203 @@
+"""`cmsis.quantized_linear` and `cmsis.quantized_batch_matmul`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+
+from stepwell.dialects.cmsis import kernels
+from stepwell.dialects.cmsis.arithmetic import Multiplier, quantize_multiplier
+from stepwell.dialects.cmsis.kernels.matmul import fully_connected_kernel_sum_s8
+from stepwell.dialects.cmsis.ops.base import (
+    CmsisOp,
+    activation_problems,
+    int8_problems,
+    multiplier_problems,
+    per_tensor,
+    result_problems,
+    target_of,
+    zero_point_problems,
+)
+from stepwell.dialects.cmsis.target import fully_connected_scratch
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import i32
+from stepwell.ir.interpretation import interprets
+from stepwell.ir.types import dims, element
+
+
+@irdl_op_definition
+class QuantizedLinear(CmsisOp):
+    """`arm_fully_connected_s8`: x [..., K] times weights [N, K] transposed.
+
+    The bias comes from `bias` on DSP and scalar builds and from `kernel_sum` (which has the bias
+    in it) on MVE builds; each ignores the other. With both operands the program is right on all.
+    """
+
+    name = "cmsis.quantized_linear"
+    OPERATOR: ClassVar[str] = "quantized_linear"
+    input = operand_def(TensorType)
+    weights = operand_def(TensorType)
+    bias = opt_operand_def(TensorType)
+    kernel_sum = opt_operand_def(TensorType)
+    input_offset = prop_def(IntegerAttr)
+    filter_offset = prop_def(IntegerAttr)
+    output_offset = prop_def(IntegerAttr)
+    requantize_multipliers = prop_def(DenseArrayBase)
+    requantize_shifts = prop_def(DenseArrayBase)
+    activation_max = prop_def(IntegerAttr)
+    activation_min = prop_def(IntegerAttr)
+    out = result_def(TensorType)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+    @property
+    def requantization(self) -> Multiplier:
+        """The one multiplier and shift that the kernel reads."""
+        return Multiplier(
+            self.numbers("requantize_multipliers")[0], self.numbers("requantize_shifts")[0]
+        )
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from int8_problems(self, "input", "weights", "out")
+        given, weights = dims(self.input.type), dims(self.weights.type)
+        if len(weights) != 2 or not given or given[-1] != weights[1]:
+            yield f"input {list(given)} does not multiply weights {list(weights)}"
+            return
+        yield from result_problems(self, (*given[:-1], weights[0]))
+        for name, wanted in (("bias", (weights[0],)), ("kernel_sum", (1, weights[0]))):
+            value = getattr(self, name)
+            if value is not None and (dims(value.type) != wanted or element(value.type) != i32):
+                yield f"{name} is {value.type}, not int32 of shape {list(wanted)}"
+        if len(self.numbers("requantize_multipliers")) != 1 or len(
+            self.numbers("requantize_shifts")
+        ) != 1:
+            yield "the kernel takes one multiplier and shift, not one for each row"
+            return
+        yield from activation_problems(self)
+        yield from zero_point_problems(
+            self,
+            input_offset=(self.input, -1),
+            filter_offset=(self.weights, -1),
+            output_offset=(self.out, 1),
+        )
+        a, w, out = per_tensor(self.input), per_tensor(self.weights), per_tensor(self.out)
+        wanted_scale = None
+        if a is not None and w is not None and out is not None:
+            wanted_scale = quantize_multiplier(a.scale * w.scale / out.scale)
+        yield from multiplier_problems("requantize", self.requantization, wanted_scale)
+        yield from self._form_problems()
+
+    def _form_problems(self) -> Iterator[str]:
+        target = target_of(self)
+        if target is None:
+            return
+        if target.reads_kernel_sum and self.kernel_sum is None:
+            yield (
+                f"no kernel_sum: {target} reads the bias from there, and nothing from bias; "
+                "fold-kernel-sum puts it there"
+            )
+        if not target.reads_kernel_sum and self.kernel_sum is not None and self.bias is None:
+            yield f"no bias: {target} reads nothing from kernel_sum"
+
+
+@irdl_op_definition
+class QuantizedBatchMatmul(CmsisOp):
+    """`arm_batch_matmul_s8`: lhs [B, M, K] times rhs_transposed [B, N, K] transposed.
+
+    The fields called zero points are offsets: the negated zero points of lhs and rhs.
+    """
+
+    name = "cmsis.quantized_batch_matmul"
+    OPERATOR: ClassVar[str] = "quantized_batch_matmul"
+    lhs = operand_def(TensorType)
+    rhs_transposed = operand_def(TensorType)
+    lhs_zero_point = prop_def(IntegerAttr)
+    rhs_zero_point = prop_def(IntegerAttr)
+    output_zero_point = prop_def(IntegerAttr)
+    output_multiplier = prop_def(IntegerAttr)
+    output_shift = prop_def(IntegerAttr)
+    scratch = prop_def(IntegerAttr)
+    out = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from int8_problems(self, "lhs", "rhs_transposed", "out")
+        lhs, rhs = dims(self.lhs.type), dims(self.rhs_transposed.type)
+        if len(lhs) != 3 or len(rhs) != 3 or lhs[0] != rhs[0] or lhs[2] != rhs[2]:
+            yield f"lhs {list(lhs)} and transposed rhs {list(rhs)} do not multiply"
+            return
+        yield from result_problems(self, (lhs[0], lhs[1], rhs[1]))
+        yield from zero_point_problems(
+            self,
+            lhs_zero_point=(self.lhs, -1),
+            rhs_zero_point=(self.rhs_transposed, -1),
+            output_zero_point=(self.out, 1),
+        )
+        a, b, out = per_tensor(self.lhs), per_tensor(self.rhs_transposed), per_tensor(self.out)
+        wanted = None
+        if a is not None and b is not None and out is not None:
+            wanted = quantize_multiplier(a.scale * b.scale / out.scale)
+        yield from multiplier_problems("output", self.multiplier("output"), wanted)
+        target = target_of(self)
+        if target is not None and isinstance(rhs[1], int) and isinstance(rhs[2], int):
+            needed = fully_connected_scratch(target.isa, inner=rhs[2], outputs=rhs[1])
+            if self.number("scratch") != needed:
+                yield f"scratch is {self.number('scratch')} bytes, {target} needs {needed}"
+
+
+@interprets(QuantizedLinear)
+def _linear(op: QuantizedLinear, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    x, weights, *rest = args
+    bias = rest.pop(0) if op.bias is not None else None
+    kernel_sum = rest.pop(0) if op.kernel_sum is not None else None
+    scale = op.requantization
+    common: dict[str, Any] = dict(
+        filter_offset=op.number("filter_offset"),
+        output_offset=op.number("output_offset"),
+        multiplier=scale.multiplier,
+        shift=scale.shift,
+        activation=(op.number("activation_min"), op.number("activation_max")),
+    )
+    target = target_of(op)
+    from_sums = kernel_sum is not None if target is None else target.reads_kernel_sum
+    if from_sums:
+        if kernel_sum is None:
+            raise StepwellError(
+                f"{target} reads kernel sums, which this op does not have",
+                help="lower for this target, or for all",
+            )
+        return (fully_connected_kernel_sum_s8(x, weights, kernel_sum, **common),)
+    return (
+        kernels.fully_connected_s8(
+            x, weights, bias, input_offset=op.number("input_offset"), **common
+        ),
+    )
+
+
+@interprets(QuantizedBatchMatmul)
+def _batch_matmul(op: QuantizedBatchMatmul, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (
+        kernels.batch_matmul_s8(
+            args[0],
+            args[1],
+            lhs_offset=op.number("lhs_zero_point"),
+            rhs_offset=op.number("rhs_zero_point"),
+            output_offset=op.number("output_zero_point"),
+            multiplier=op.number("output_multiplier"),
+            shift=op.number("output_shift"),
+        ),
+    )

@@ -1,0 +1,231 @@
+"""Quantise, dequantise, transpose, pad, and the relabelling of dimensions that costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import torch
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+
+from stepwell.dialects.cmsis import kernels
+from stepwell.dialects.cmsis.ops.base import (
+    CmsisOp,
+    int8_problems,
+    per_tensor,
+    result_problems,
+    same_quantization_problems,
+)
+from stepwell.dialects.quant.types import quantization, storage_element
+from stepwell.ir.dtypes import f32, i8, i16, torch_dtype
+from stepwell.ir.interpretation import interprets
+from stepwell.ir.types import Dim, dims, element
+
+DTYPES = {"int8": torch.int8, "int16": torch.int16}
+
+
+class _Convert(CmsisOp):
+    """Between float32 and integers, per tensor."""
+
+    input = operand_def(TensorType)
+    scale = prop_def(FloatAttr)
+    zero_point = prop_def(IntegerAttr)
+    quant_min = prop_def(IntegerAttr)
+    quant_max = prop_def(IntegerAttr)
+    dtype = prop_def(StringAttr)
+    out = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def _check(self, integers: Any, reals: Any) -> Iterator[str]:
+        yield from result_problems(self, dims(self.input.type))
+        if element(reals.type) != f32:
+            yield f"{reals.type} is not float32"
+        held = quantization(integers.type)
+        stored = element(integers.type) if held is None else storage_element(held)
+        if stored not in (i8, i16) or DTYPES.get(self.dtype.data) != torch_dtype(stored):
+            yield f"dtype is {self.dtype.data}, the integers are {integers.type}"
+        if held is not None and not held.is_per_tensor:
+            yield f"{integers.type} is not quantised per tensor"
+        elif held is not None:
+            stated = (
+                self.real("scale"),
+                self.number("zero_point"),
+                self.number("quant_min"),
+                self.number("quant_max"),
+            )
+            typed = (held.scale, held.zero_point, held.low, held.high)
+            if stated != typed:
+                yield f"scale, zero point and range are {stated}, the type says {typed}"
+
+
+@irdl_op_definition
+class QuantizePerTensor(_Convert):
+    """float32 → int8 or int16: nearbyint(x · (1/scale)) + zero_point, clamped."""
+
+    name = "cmsis.quantize_per_tensor"
+    OPERATOR: ClassVar[str] = "quantize_per_tensor"
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from self._check(self.out, self.input)
+
+
+@irdl_op_definition
+class DequantizePerTensor(_Convert):
+    """int8 or int16 → float32."""
+
+    name = "cmsis.dequantize_per_tensor"
+    OPERATOR: ClassVar[str] = "dequantize_per_tensor"
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from self._check(self.input, self.out)
+
+
+def permutation_problem(permutation: Sequence[int], rank: int) -> str | None:
+    """Why a list is no permutation of a rank, or None."""
+    if sorted(permutation) != list(range(rank)):
+        return f"{list(permutation)} is not a permutation of {rank} dimensions"
+    return None
+
+
+def permuted(shape: Sequence[Dim], permutation: Sequence[int]) -> tuple[Dim, ...]:
+    """The shape under a permutation of dimensions."""
+    return tuple(shape[axis] for axis in permutation)
+
+
+@irdl_op_definition
+class Transpose(CmsisOp):
+    """`arm_transpose_s8`: dimension i of the result is dimension perm[i] of the input."""
+
+    name = "cmsis.transpose"
+    OPERATOR: ClassVar[str] = "transpose"
+    input = operand_def(TensorType)
+    perm = prop_def(DenseArrayBase)
+    out = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from int8_problems(self, "input", "out")
+        yield from same_quantization_problems(self, "input")
+        shape, perm = dims(self.input.type), self.numbers("perm")
+        if problem := permutation_problem(perm, len(shape)):
+            yield problem
+            return
+        if not 1 <= len(shape) <= 4:
+            yield f"rank {len(shape)}; the kernel takes 1 to 4"
+        if perm == (0, 1):
+            yield "the kernel transposes every matrix, this permutation leaves it as it is"
+        yield from result_problems(self, permuted(shape, perm))
+
+
+@irdl_op_definition
+class Pad(CmsisOp):
+    """`arm_pad_s8`: constant cells around each dimension; the lists have four entries."""
+
+    name = "cmsis.pad"
+    OPERATOR: ClassVar[str] = "pad"
+    input = operand_def(TensorType)
+    pre_pad = prop_def(DenseArrayBase)
+    post_pad = prop_def(DenseArrayBase)
+    pad_value = prop_def(IntegerAttr)
+    out = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def widths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Cells before and after each dimension of the tensor (leading ones dropped)."""
+        start = 4 - len(dims(self.input.type))
+        return self.numbers("pre_pad")[start:], self.numbers("post_pad")[start:]
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from int8_problems(self, "input", "out")
+        yield from same_quantization_problems(self, "input")
+        shape = dims(self.input.type)
+        lists = self.numbers("pre_pad"), self.numbers("post_pad")
+        if not 1 <= len(shape) <= 4 or any(len(widths) != 4 for widths in lists):
+            yield f"rank {len(shape)} with {len(lists[0])} and {len(lists[1])} widths"
+            return
+        if any(width < 0 for widths in lists for width in widths):
+            yield "a width is negative; the kernel does not crop"
+        if any(any(widths[: 4 - len(shape)]) for widths in lists):
+            yield f"widths are given for more than {len(shape)} dimensions"
+        if not any(any(widths) for widths in lists):
+            yield "pads nothing, which copies for no reason"
+        held = per_tensor(self.out)
+        low, high = (held.low, held.high) if held is not None else (-128, 127)
+        if not low <= self.number("pad_value") <= high:
+            yield f"pad_value {self.number('pad_value')} is outside {low}:{high}"
+        before, after = self.widths()
+        grown = [
+            d + b + a if isinstance(d, int) else d
+            for d, b, a in zip(shape, before, after, strict=True)
+        ]
+        yield from result_problems(self, grown)
+
+
+@irdl_op_definition
+class Relabel(CmsisOp):
+    """The same bytes under permuted dimensions: a tensor in memory as NHWC, seen as NCHW or back.
+
+    Not an operator of the library: both tensors share their storage, nothing runs.
+    """
+
+    name = "cmsis.relabel"
+    OPERATOR: ClassVar[str] = ""
+    input = operand_def(TensorType)
+    perm = prop_def(DenseArrayBase)
+    out = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        if element(self.input.type) != element(self.out.type):
+            yield f"{self.input.type} becomes {self.out.type}; elements stay what they are"
+        shape, perm = dims(self.input.type), self.numbers("perm")
+        if problem := permutation_problem(perm, len(shape)):
+            yield problem
+            return
+        yield from result_problems(self, permuted(shape, perm))
+
+
+@interprets(QuantizePerTensor)
+def _quantize(op: QuantizePerTensor, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (
+        kernels.quantize_per_tensor(
+            args[0],
+            scale=op.real("scale"),
+            zero_point=op.number("zero_point"),
+            low=op.number("quant_min"),
+            high=op.number("quant_max"),
+            dtype=DTYPES[op.dtype.data],
+        ),
+    )
+
+
+@interprets(DequantizePerTensor)
+def _dequantize(op: DequantizePerTensor, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (
+        kernels.dequantize_per_tensor(
+            args[0], scale=op.real("scale"), zero_point=op.number("zero_point")
+        ),
+    )
+
+
+@interprets(Transpose)
+def _transpose(op: Transpose, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (kernels.transpose_s8(args[0], op.numbers("perm")),)
+
+
+@interprets(Pad)
+def _pad(op: Pad, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    before, after = op.widths()
+    return (kernels.pad_s8(args[0], before, after, op.number("pad_value")),)
+
+
+@interprets(Relabel)
+def _relabel(op: Relabel, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (args[0].permute(op.numbers("perm")),)

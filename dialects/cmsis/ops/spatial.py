@@ -1,0 +1,394 @@
+"""Convolution, depthwise convolution and transposed convolution, in both layouts.
+
+Weights are OHWI (depthwise: 1HWO), requantisation is per output channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, cast
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+
+import torch
+
+from stepwell.dialects.cmsis import kernels
+from stepwell.dialects.cmsis.arithmetic import Multiplier, quantize_multiplier
+from stepwell.dialects.cmsis.ops.base import (
+    CmsisOp,
+    activation_problems,
+    int8_problems,
+    multiplier_problems,
+    per_tensor,
+    result_problems,
+    target_of,
+    zero_point_problems,
+)
+from stepwell.dialects.cmsis.ops.layout import (
+    from_nhwc,
+    nhwc_shape,
+    own_shape,
+    spatial_size,
+    to_nhwc,
+)
+from stepwell.dialects.cmsis.target import (
+    Target,
+    convolution_scratch,
+    depthwise_scratch,
+    transpose_convolution_scratch,
+)
+from stepwell.dialects.quant.types import quantization
+from stepwell.ir.dtypes import i32
+from stepwell.ir.interpretation import interprets
+from stepwell.ir.types import Dim, dims, element
+
+
+class _Spatial(CmsisOp):
+    """What the three convolutions share."""
+
+    IS_NHWC: ClassVar[bool]
+    CHANNEL_AXIS: ClassVar[int] = 0
+    """The axis of the weight that holds output channels."""
+    MULTIPLIER_BITS: ClassVar[dict[str, int]] = {
+        "requantize_multipliers": 32,
+        "requantize_shifts": 32,
+    }
+    input = operand_def(TensorType)
+    weight = operand_def(TensorType)
+    bias = opt_operand_def(TensorType)
+    stride = prop_def(DenseArrayBase)
+    padding = prop_def(DenseArrayBase)
+    dilation = prop_def(DenseArrayBase)
+    input_offset = prop_def(IntegerAttr)
+    output_offset = prop_def(IntegerAttr)
+    requantize_multipliers = prop_def(DenseArrayBase)
+    requantize_shifts = prop_def(DenseArrayBase)
+    activation_min = prop_def(IntegerAttr)
+    activation_max = prop_def(IntegerAttr)
+    scratch = prop_def(IntegerAttr)
+    out = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    @property
+    def requantizations(self) -> tuple[Multiplier, ...]:
+        """Multiplier and shift of every output channel."""
+        pairs = zip(
+            self.numbers("requantize_multipliers"), self.numbers("requantize_shifts"), strict=True
+        )
+        return tuple(Multiplier(m, s) for m, s in pairs)
+
+    @property
+    def activation(self) -> tuple[int, int]:
+        """The range results are clamped to."""
+        return self.number("activation_min"), self.number("activation_max")
+
+    def nhwc(self) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
+        """Input and output shapes as NHWC."""
+        return (
+            nhwc_shape(dims(self.input.type), self.IS_NHWC),
+            nhwc_shape(dims(self.out.type), self.IS_NHWC),
+        )
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from int8_problems(self, "input", "weight", "out")
+        ranks = [len(dims(v.type)) for v in (self.input, self.weight, self.out)]
+        if ranks != [4, 4, 4]:
+            yield f"ranks of input, weight and result are {ranks}; all must be 4"
+            return
+        for field in ("stride", "padding", "dilation"):
+            least = 0 if field == "padding" else 1
+            if len(self.numbers(field)) != 2 or min(self.numbers(field)) < least:
+                yield f"{field} is {list(self.numbers(field))}"
+                return
+        yield from self.shape_problems()
+        channels = dims(self.weight.type)[self.CHANNEL_AXIS]
+        if self.bias is not None and (
+            dims(self.bias.type) != (channels,) or element(self.bias.type) != i32
+        ):
+            yield f"bias is {self.bias.type}, not int32 of {channels}"
+        yield from activation_problems(self)
+        yield from zero_point_problems(
+            self, input_offset=(self.input, -1), output_offset=(self.out, 1)
+        )
+        yield from self._requantization_problems(channels)
+        target = target_of(self)
+        if target is not None:
+            yield from self.scratch_problems(target)
+
+    def shape_problems(self) -> Iterator[str]:
+        """Why the result's shape does not follow from the operands'."""
+        raise NotImplementedError
+
+    def scratch_problems(self, target: Target) -> Iterator[str]:
+        """Why the scratch size is not what the kernel needs on a target."""
+        raise NotImplementedError
+
+    def _requantization_problems(self, channels: Dim) -> Iterator[str]:
+        counts = [
+            len(self.numbers(field)) for field in ("requantize_multipliers", "requantize_shifts")
+        ]
+        if counts != [channels, channels]:
+            yield f"{counts[0]} multipliers and {counts[1]} shifts for {channels} channels"
+            return
+        given, weight, out = per_tensor(self.input), quantization(self.weight.type), per_tensor(
+            self.out
+        )
+        scales: Sequence[float | None] = [None] * int(channels)
+        if given is not None and weight is not None and out is not None:
+            if any(weight.zero_points):
+                yield "the weight has a zero point; the kernel takes none"
+            if weight.axis not in (None, self.CHANNEL_AXIS):
+                yield f"the weight is quantised along axis {weight.axis}, not {self.CHANNEL_AXIS}"
+                return
+            held = weight.scales if weight.axis is not None else weight.scales * int(channels)
+            scales = [given.scale * scale / out.scale for scale in held]
+        for channel, (stated, scale) in enumerate(zip(self.requantizations, scales, strict=True)):
+            wanted = None if scale is None else quantize_multiplier(scale)
+            found = next(multiplier_problems(f"channel {channel}", stated, wanted), None)
+            if found is not None:
+                yield found
+                return
+
+    def _scratch_mismatch(self, target: Target, field: str, needed: int) -> Iterator[str]:
+        if self.number(field) != needed:
+            yield f"{field} is {self.number(field)} bytes, {target} needs {needed}"
+
+
+class _Conv(_Spatial):
+    """`arm_convolve_wrapper_s8`; groups follow from the shapes."""
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    def shape_problems(self) -> Iterator[str]:
+        (n, h, w, c), _ = self.nhwc()
+        o, kh, kw, ci = cast("tuple[int, ...]", dims(self.weight.type))
+        if isinstance(c, int) and (c % ci or o % (c // ci)):
+            yield f"{c} channels do not divide into groups of {ci} for {o} outputs"
+        stride, padding, dilation = (self.numbers(f) for f in ("stride", "padding", "dilation"))
+        size = [
+            spatial_size(d, k, stride[i], padding[i], dilation[i])
+            for i, (d, k) in enumerate(((h, kh), (w, kw)))
+        ]
+        yield from result_problems(self, own_shape((n, *size, o), self.IS_NHWC))
+
+    def needed_scratch(self, target: Target) -> int | None:
+        """Bytes of scratch on a target, if the shapes are known."""
+        given, made = self.nhwc()
+        if not all(isinstance(d, int) for d in (*given, *made)):
+            return None
+        return convolution_scratch(
+            target.isa,
+            input_nhwc=cast("tuple[int, ...]", given),
+            filter_ohwi=cast("tuple[int, ...]", dims(self.weight.type)),
+            output_nhwc=cast("tuple[int, ...]", made),
+            stride=self.numbers("stride"),
+            padding=self.numbers("padding"),
+            dilation=self.numbers("dilation"),
+            input_offset=self.number("input_offset"),
+            output_offset=self.number("output_offset"),
+            activation=self.activation,
+        )
+
+    def scratch_problems(self, target: Target) -> Iterator[str]:
+        needed = self.needed_scratch(target)
+        if needed is not None:
+            yield from self._scratch_mismatch(target, "scratch", needed)
+
+
+@irdl_op_definition
+class QuantizedConv2d(_Conv):
+    """Convolution of logical NCHW."""
+
+    name = "cmsis.quantized_conv2d"
+    OPERATOR: ClassVar[str] = "quantized_conv2d"
+    IS_NHWC: ClassVar[bool] = False
+
+
+@irdl_op_definition
+class QuantizedConv2dNhwc(_Conv):
+    """Convolution of NHWC."""
+
+    name = "cmsis.quantized_conv2d_nhwc"
+    OPERATOR: ClassVar[str] = "quantized_conv2d_nhwc"
+    IS_NHWC: ClassVar[bool] = True
+
+
+class _Depthwise(_Spatial):
+    """`arm_depthwise_conv_wrapper_s8`: output channel c·m + j reads input channel c."""
+
+    CHANNEL_AXIS: ClassVar[int] = 3
+    depth_multiplier = prop_def(IntegerAttr)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    def shape_problems(self) -> Iterator[str]:
+        (n, h, w, c), _ = self.nhwc()
+        one, kh, kw, o = cast("tuple[int, ...]", dims(self.weight.type))
+        if one != 1 or (isinstance(c, int) and o != c * self.number("depth_multiplier")):
+            yield f"weight {[one, kh, kw, o]} for {c} channels times depth_multiplier"
+        stride, padding, dilation = (self.numbers(f) for f in ("stride", "padding", "dilation"))
+        size = [
+            spatial_size(d, k, stride[i], padding[i], dilation[i])
+            for i, (d, k) in enumerate(((h, kh), (w, kw)))
+        ]
+        yield from result_problems(self, own_shape((n, *size, o), self.IS_NHWC))
+
+    def needed_scratch(self, target: Target) -> int | None:
+        """Bytes of scratch on a target, if the shapes are known."""
+        given, made = self.nhwc()
+        if not all(isinstance(d, int) for d in (*given, *made)):
+            return None
+        return depthwise_scratch(
+            target.isa,
+            input_nhwc=cast("tuple[int, ...]", given),
+            filter_1hwo=cast("tuple[int, ...]", dims(self.weight.type)),
+            output_nhwc=cast("tuple[int, ...]", made),
+            stride=self.numbers("stride"),
+            padding=self.numbers("padding"),
+            dilation=self.numbers("dilation"),
+            depth_multiplier=self.number("depth_multiplier"),
+            input_offset=self.number("input_offset"),
+            output_offset=self.number("output_offset"),
+            activation=self.activation,
+        )
+
+    def scratch_problems(self, target: Target) -> Iterator[str]:
+        needed = self.needed_scratch(target)
+        if needed is not None:
+            yield from self._scratch_mismatch(target, "scratch", needed)
+
+
+@irdl_op_definition
+class QuantizedDepthwiseConv2d(_Depthwise):
+    """Depthwise convolution of logical NCHW."""
+
+    name = "cmsis.quantized_depthwise_conv2d"
+    OPERATOR: ClassVar[str] = "quantized_depthwise_conv2d"
+    IS_NHWC: ClassVar[bool] = False
+
+
+@irdl_op_definition
+class QuantizedDepthwiseConv2dNhwc(_Depthwise):
+    """Depthwise convolution of NHWC."""
+
+    name = "cmsis.quantized_depthwise_conv2d_nhwc"
+    OPERATOR: ClassVar[str] = "quantized_depthwise_conv2d_nhwc"
+    IS_NHWC: ClassVar[bool] = True
+
+
+class _TransposeConv(_Spatial):
+    """`arm_transpose_conv_wrapper_s8`, with a second scratch for the reversed convolution."""
+
+    output_padding = prop_def(DenseArrayBase)
+    output_scratch = prop_def(IntegerAttr)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    def shape_problems(self) -> Iterator[str]:
+        (n, h, w, c), _ = self.nhwc()
+        o, kh, kw, ci = cast("tuple[int, ...]", dims(self.weight.type))
+        if ci != c:
+            yield f"weight takes {ci} channels, the input has {c}; the kernel has no groups"
+        if self.numbers("dilation") != (1, 1):
+            yield f"dilation {list(self.numbers('dilation'))}; the kernel has none"
+        if any(self.numbers("output_padding")):
+            yield "output_padding: the kernel leaves the cells it adds unwritten"
+        stride, padding = self.numbers("stride"), self.numbers("padding")
+        size: list[Dim] = [
+            (d - 1) * stride[i] - 2 * padding[i] + k if isinstance(d, int) else "?"
+            for i, (d, k) in enumerate(((h, kh), (w, kw)))
+        ]
+        yield from result_problems(self, own_shape((n, *size, o), self.IS_NHWC))
+
+    def needed_scratch(self, target: Target) -> tuple[int, int] | None:
+        """Bytes of both scratch buffers on a target, if the shapes are known."""
+        given, made = self.nhwc()
+        if not all(isinstance(d, int) for d in (*given, *made)):
+            return None
+        return transpose_convolution_scratch(
+            target.isa,
+            input_nhwc=cast("tuple[int, ...]", given),
+            filter_ohwi=cast("tuple[int, ...]", dims(self.weight.type)),
+            output_nhwc=cast("tuple[int, ...]", made),
+            stride=self.numbers("stride"),
+            padding=self.numbers("padding"),
+            output_padding=self.numbers("output_padding"),
+            input_offset=self.number("input_offset"),
+            output_offset=self.number("output_offset"),
+            activation=self.activation,
+        )
+
+    def scratch_problems(self, target: Target) -> Iterator[str]:
+        needed = self.needed_scratch(target)
+        if needed is not None:
+            yield from self._scratch_mismatch(target, "scratch", needed[0])
+            yield from self._scratch_mismatch(target, "output_scratch", needed[1])
+
+
+@irdl_op_definition
+class QuantizedTransposeConv2d(_TransposeConv):
+    """Transposed convolution of logical NCHW."""
+
+    name = "cmsis.quantized_transpose_conv2d"
+    OPERATOR: ClassVar[str] = "quantized_transpose_conv2d"
+    IS_NHWC: ClassVar[bool] = False
+
+
+@irdl_op_definition
+class QuantizedTransposeConv2dNhwc(_TransposeConv):
+    """Transposed convolution of NHWC."""
+
+    name = "cmsis.quantized_transpose_conv2d_nhwc"
+    OPERATOR: ClassVar[str] = "quantized_transpose_conv2d_nhwc"
+    IS_NHWC: ClassVar[bool] = True
+
+
+def _common(op: _Spatial, bias: Any) -> dict[str, Any]:
+    return dict(
+        bias=bias,
+        stride=op.numbers("stride"),
+        padding=op.numbers("padding"),
+        input_offset=op.number("input_offset"),
+        output_offset=op.number("output_offset"),
+        multiplier=torch.tensor(op.numbers("requantize_multipliers")),
+        shift=torch.tensor(op.numbers("requantize_shifts")),
+        activation=op.activation,
+    )
+
+
+def _operands(op: _Spatial, args: Sequence[Any]) -> tuple[Any, Any, Any]:
+    return to_nhwc(args[0], op.IS_NHWC), args[1], args[2] if op.bias is not None else None
+
+
+@interprets(_Conv)
+def _conv(op: _Conv, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    x, weight, bias = _operands(op, args)
+    out = kernels.conv_s8(x, weight, dilation=op.numbers("dilation"), **_common(op, bias))
+    return (from_nhwc(out, op.IS_NHWC),)
+
+
+@interprets(_Depthwise)
+def _depthwise(op: _Depthwise, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    x, weight, bias = _operands(op, args)
+    out = kernels.depthwise_conv_s8(
+        x, weight, dilation=op.numbers("dilation"), **_common(op, bias)
+    )
+    return (from_nhwc(out, op.IS_NHWC),)
+
+
+@interprets(_TransposeConv)
+def _transpose_conv(op: _TransposeConv, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    x, weight, bias = _operands(op, args)
+    out = kernels.transpose_conv_s8(
+        x, weight, output_padding=op.numbers("output_padding"), **_common(op, bias)
+    )
+    return (from_nhwc(out, op.IS_NHWC),)
