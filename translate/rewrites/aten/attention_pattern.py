@@ -1,0 +1,158 @@
+"""What scaled dot product attention looks like once decomposed: one definition for all who ask.
+
+    softmax((q·s₁) (kᵀ·s₂) · s₃ + mask) v, with a guard that gives zeros for rows that are all −inf
+
+Between the parts stand layout ops in any number: views, permutes, expands, copies. The scalar
+lifting guard (`scales_attention`) and the recogniser (`trace_scores`) both follow the sets and
+functions below, so that what one sees as an attention scale the other does not miss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+
+LAYOUT = frozenset(
+    f"aten.{name}"
+    for name in (
+        "view.default view_copy.default reshape.default _unsafe_view.default "
+        "permute.default permute_copy.default transpose.int transpose_copy.int t.default "
+        "t_copy.default mT.default numpy_T.default swapaxes.default swapdims.default "
+        "movedim.int movedim.intlist adjoint.default expand.default expand_copy.default "
+        "clone.default contiguous.default alias.default alias_copy.default detach.default "
+        "lift_fresh_copy.default unsqueeze.default unsqueeze_copy.default squeeze.default "
+        "squeeze.dim squeeze.dims squeeze_copy.dim squeeze_copy.dims flatten.using_ints "
+        "unflatten.int repeat.default repeat_interleave.self_int"
+    ).split()
+)
+"""Ops that move or repeat elements of one tensor and change none."""
+
+CASTS = frozenset(
+    ("aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device")
+)
+"""Ops that may round; a scale is seen through them, but not moved through them."""
+
+SCALES = frozenset(
+    f"aten.{name}" for name in "mul.Scalar div.Scalar mul.Tensor div.Tensor".split()
+)
+PRODUCTS = frozenset(
+    f"aten.{name}" for name in "bmm.default matmul.default mm.default baddbmm.default".split()
+)
+SOFTMAX = frozenset(("aten._softmax.default", "aten.softmax.int", "aten._safe_softmax.default"))
+MASKING = frozenset(
+    f"aten.{name}"
+    for name in (
+        "add.Tensor add.Scalar sub.Tensor where.self masked_fill.Scalar masked_fill.Tensor "
+        "where.ScalarOther where.ScalarSelf"
+    ).split()
+)
+"""Ops that may stand between the scores and the softmax."""
+
+
+def scales_attention(op: Operation) -> bool:
+    """Whether a multiplication may be the scale of an attention: if in doubt, yes.
+
+    It is one if its result reaches the product QKᵀ through layout ops, casts and further scales
+    and that product reaches a softmax, or if it stands between the two itself.
+    """
+    after_product = any(_comes_from_product(operand) for operand in op.operands)
+    return any(_reaches_softmax(result, after_product) for result in op.results)
+
+
+def _reaches_softmax(value: SSAValue, after_product: bool) -> bool:
+    seen: set[tuple[SSAValue, bool]] = set()
+    stack = [(value, after_product)]
+    while stack:
+        current = stack.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        held, product_passed = current
+        for use in held.uses:
+            user = use.operation
+            if product_passed and user.name in SOFTMAX:
+                return True
+            if user.name in PRODUCTS and not product_passed:
+                stack.extend((result, True) for result in user.results)
+            elif (
+                user.name in LAYOUT
+                or user.name in CASTS
+                or user.name in SCALES
+                or (product_passed and user.name in MASKING)
+            ):
+                stack.extend((result, product_passed) for result in user.results)
+    return False
+
+
+def _comes_from_product(value: SSAValue) -> bool:
+    seen: set[SSAValue] = set()
+    stack = [value]
+    while stack:
+        current = stack.pop()
+        owner = current.owner
+        if current in seen or not isinstance(owner, Operation):
+            continue
+        seen.add(current)
+        if owner.name in PRODUCTS:
+            return True
+        if owner.name in LAYOUT | CASTS | SCALES | MASKING:
+            stack.extend(owner.operands)
+    return False
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A tensor followed back over layout ops and constant scales.
+
+    `value` is where the walk ended, `scale` the product of the factors met, `chain` the layout
+    ops between the last factor and the tensor, outermost (nearest to `value`) first. Replaying
+    `chain` on `value` gives the tensor without its scale.
+    """
+
+    value: SSAValue
+    scale: float
+    chain: tuple[SchemaOp, ...] = field(default=())
+
+
+def trace_scale(tensor: SSAValue) -> Traced:
+    """Follow a tensor back to where its constant scale factors were applied."""
+    walked: list[SchemaOp] = []
+    value, scale, chain = tensor, 1.0, ()
+    current = tensor
+    while isinstance(owner := current.owner, SchemaOp):
+        factor = constant_factor(owner)
+        if factor is not None:
+            scale *= factor
+            value, chain = owner.operands[0], tuple(reversed(walked))
+        elif owner.name in LAYOUT and len(owner.operands) == 1:
+            walked.append(owner)
+        else:
+            break
+        current = owner.operands[0]
+    return Traced(value, scale, chain)
+
+
+def constant_factor(op: SchemaOp) -> float | None:
+    """The Python number a `mul.Scalar` or `div.Scalar` multiplies by, else None."""
+    if op.name not in ("aten.mul.Scalar", "aten.div.Scalar") or len(op.operands) != 1:
+        return None
+    number = op.arg("other")
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    if op.name == "aten.mul.Scalar":
+        return float(number)
+    return 1.0 / number if number else None
+
+
+def layout_users(value: SSAValue) -> Iterator[Operation]:
+    """Users of a value, seen through layout ops."""
+    for use in value.uses:
+        if use.operation.name in LAYOUT:
+            for result in use.operation.results:
+                yield from layout_users(result)
+        else:
+            yield use.operation

@@ -1,0 +1,175 @@
+"""Write attention as the products, mask and softmax that targets run, without a guard.
+
+The scale goes on q, the smaller operand. Grouped-query attention needs no repeated keys: the
+query heads of a group are rows of one product, since `[B, Hk·G, N, D]` and `[B, Hk, G·N, D]` are
+the same elements in the same order. A causal or boolean constant mask becomes a constant of
+zeros and −inf. The softmax is plain: this rewrite refuses where a row may be all −inf.
+
+Before:
+    func.func @forward(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
+      %o = aten.scaled_dot_product_attention.default(%q, %k, %v, scale=0.25) : (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+      func.return %o : tensor<1x2x4x8xf32>
+    }
+After:
+    func.func @forward(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
+      %qs = aten.mul.Scalar(%q, 0.25) : (tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+      %kt = aten.permute.default(%k, [0, 1, 3, 2]) : (tensor<1x2x4x8xf32>) -> tensor<1x2x8x4xf32>
+      %scores = aten.matmul.default(%qs, %kt) : (tensor<1x2x4x8xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x4x4xf32>
+      %w = aten._softmax.default(%scores, 3, false) : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+      %o = aten.matmul.default(%w, %v) : (tensor<1x2x4x4xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+      func.return %o : tensor<1x2x4x8xf32>
+    }
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import i1, torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import Dim, dims, element, is_static
+from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.aten.open_rows import unopened_rows
+
+
+@recipe("additive_mask")
+def additive_mask(mask: torch.Tensor, *, dtype: str) -> torch.Tensor:
+    """Zeros where a boolean mask is true, −inf where it is false."""
+    zeros = torch.zeros(mask.shape, dtype=getattr(torch, dtype), device=mask.device)
+    return zeros.masked_fill(~mask, float("-inf"))
+
+
+@dataclass(frozen=True)
+class WholeAttention:
+    """An attention op with its mask's key if constant and boolean, and its scale."""
+
+    op: SchemaOp
+    scale: float
+    group: int
+
+
+@dataclass(frozen=True)
+class ExpandAttention(Rewrite[WholeAttention]):
+    """`scaled_dot_product_attention` to matmul, mask, softmax, matmul."""
+
+    name: ClassVar[str] = "expand-attention"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
+    bound: ClassVar[Bound] = Bound(2e-5, 2e-6, "torch may run a fused kernel with another order")
+
+    def match(self, op: SchemaOp, program: Program) -> WholeAttention | Refusal | None:
+        """Guards: no dropout, whole query groups, a mask without closed rows."""
+        for guard in (drops_out, causal_needs_shape):
+            refusal = guard(op)
+            if refusal is not None:
+                return refusal
+        mask = op.operand("attn_mask")
+        if mask is not None:
+            if element(mask.type) == i1 and weight_key(mask) is None:
+                return Refusal("the boolean mask is known only at run time")
+            refusal = unopened_rows(mask, program)
+            if refusal is not None:
+                return refusal
+        group = query_group(op)
+        if isinstance(group, Refusal):
+            return group
+        scale = op.arg("scale")
+        if scale is None:
+            depth = dims(op.operands[0].type)[-1]
+            if not isinstance(depth, int):
+                return Refusal("the head size is symbolic, so the default scale is unknown")
+            scale = 1.0 / math.sqrt(depth)
+        if isinstance(scale, SSAValue):
+            return Refusal("the scale is known only at run time")
+        return WholeAttention(op, float(scale), group)
+
+    def build(self, match: WholeAttention, rw: Rewriter) -> None:
+        """q·s, QKᵀ, mask, softmax, PV; views around them where query heads share keys."""
+        op = match.op
+        q, k, v = op.operands[:3]
+        rank = len(dims(k.type))
+
+        def put(cls: type[SchemaOp], *args: Any, **kwargs: Any) -> SSAValue:
+            return rw.insert(cls.make(*args, **kwargs)).results[0]
+
+        if match.scale != 1.0:
+            q = put(aten.MulScalar, q, match.scale)
+        heads = list(dims(q.type))
+        if match.group > 1:
+            q = put(aten.ViewDefault, q, _grouped(heads, match.group))
+        kt = put(aten.PermuteDefault, k, [*range(rank - 2), rank - 1, rank - 2])
+        scores = put(aten.MatmulDefault, q, kt)
+        per_head: list[Dim] = [*heads[:-1], dims(scores.type)[-1]]
+        grouped = list(dims(scores.type))
+        mask = self._mask(op, per_head, rw)
+        if mask is not None and match.group > 1:
+            scores = put(aten.ViewDefault, scores, per_head)
+        if mask is not None:
+            scores = put(aten.AddTensor, scores, mask)
+        weights = put(aten._SoftmaxDefault, scores, len(dims(scores.type)) - 1, False)
+        if mask is not None and match.group > 1:
+            weights = put(aten.ViewDefault, weights, grouped)
+        result = put(aten.MatmulDefault, weights, v)
+        if result.type != op.results[0].type:
+            result = put(aten.ViewDefault, result, list(dims(op.results[0].type)))
+        rw.replace(op, [result])
+
+    def _mask(self, op: SchemaOp, scores: list[Dim], rw: Rewriter) -> SSAValue | None:
+        held = element(op.operands[0].type)
+        dtype = torch_dtype(held)
+        if op.arg("is_causal"):
+            rows, columns = scores[-2:]
+            assert isinstance(rows, int) and isinstance(columns, int)
+            below = torch.ones(rows, columns, dtype=torch.bool).tril()
+            return rw.constant(
+                additive_mask(below, dtype=str(dtype).removeprefix("torch.")), "causal"
+            )
+        mask = op.operand("attn_mask")
+        if mask is None or element(mask.type) != i1:
+            return mask
+        key = weight_key(mask)
+        assert key is not None
+        return rw.weight(
+            rw.weights.derive("additive_mask", [key], dtype=str(dtype).removeprefix("torch."))
+        )
+
+
+def drops_out(op: SchemaOp) -> Refusal | None:
+    """Attention drops no weights."""
+    if op.arg("dropout_p"):
+        return Refusal(f"dropout_p is {op.arg('dropout_p')}; export the model in eval mode")
+    return None
+
+
+def causal_needs_shape(op: SchemaOp) -> Refusal | None:
+    """A causal mask is a constant, so its shape must be known."""
+    q, k = op.operands[0].type, op.operands[1].type
+    if op.arg("is_causal") and not (is_static(q) and is_static(k)):
+        return Refusal("is_causal with a symbolic length: the mask is no constant")
+    return None
+
+
+def query_group(op: SchemaOp) -> int | Refusal:
+    """How many query heads share a key head (1 without grouped-query attention)."""
+    if not op.arg("enable_gqa"):
+        return 1
+    q, k = dims(op.operands[0].type), dims(op.operands[1].type)
+    if len(q) < 3 or not (isinstance(q[-3], int) and isinstance(k[-3], int)) or q[-3] % k[-3]:
+        return Refusal(f"{q[-3:][:1]} query heads are no multiple of {k[-3:][:1]} key heads")
+    if not isinstance(q[-2], int):
+        return Refusal("grouped-query attention with a symbolic length")
+    return q[-3] // k[-3]
+
+
+def _grouped(heads: list[Dim], group: int) -> list[Dim]:
+    head_count, rows = heads[-3], heads[-2]
+    assert isinstance(head_count, int) and isinstance(rows, int)
+    return [*heads[:-3], head_count // group, group * rows, heads[-1]]

@@ -1,0 +1,151 @@
+"""Lift the number of a scalar multiplication, addition, … into a constant tensor.
+
+XNNPACK has no scalar operands: `aten.mul.Scalar` stays outside every delegate and splits it in
+two. With the number as a constant tensor the op is an ordinary multiply. The constant is an entry
+of the weight store, shared by equal numbers, and never computed at run time by `aten.full`.
+
+Multipliers that scale an attention are left for the attention recogniser if the pipeline has one
+(`protect_attention`): it needs their value. In doubt a multiplier counts as such a scale.
+
+Before:
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %y = aten.mul.Scalar(%x, 0.5) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
+After:
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %c = stepwell.weight <"scalar#8d29a2eaf5b9"> "constant" : tensor<1xf32>
+      %y = aten.mul.Tensor(%x, %c) : (tensor<2x3xf32>, tensor<1xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.dtypes import has_torch_dtype, i1, torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element
+from stepwell.translate.rewrites.aten.attention_pattern import scales_attention
+
+Number = int | float | bool
+
+
+@dataclass(frozen=True)
+class LiftedScalar:
+    """`tensor_form(x, constant)`, or the operands the other way round (`reversed`)."""
+
+    op: SchemaOp
+    tensor_form: type[SchemaOp]
+    operand: SSAValue
+    number: Number
+    reversed: bool
+
+
+@dataclass(frozen=True)
+class LiftConstantScalar(Rewrite[LiftedScalar]):
+    """`aten.{mul,add,sub,div,rsub}.Scalar` to the tensor form with a constant of one element."""
+
+    protect_attention: bool = True
+    name: ClassVar[str] = "lift-constant-scalar"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.MulScalar,
+        aten.AddScalar,
+        aten.SubScalar,
+        aten.DivScalar,
+        aten.RsubScalar,
+    )
+
+    def match(self, op: SchemaOp, program: Program) -> LiftedScalar | Refusal | None:
+        """Guards in order: constant, one result dtype, exact in that dtype, no attention scale."""
+        number = op.arg("other")
+        if isinstance(number, SSAValue):
+            return Refusal("the scalar is known only at run time")
+        for guard in (not_a_plain_number, scaled_by_alpha, promotes, rounds):
+            refusal = guard(op)
+            if refusal is not None:
+                return refusal
+        if self.protect_attention and isinstance(op, aten.MulScalar | aten.DivScalar):
+            if scales_attention(op):
+                return Refusal("scales an attention: left to the attention recogniser")
+        return LiftedScalar(
+            op, _TENSOR_FORM[type(op)], op.operands[0], number, isinstance(op, aten.RsubScalar)
+        )
+
+    def build(self, match: LiftedScalar, rw: Rewriter) -> None:
+        """Insert the constant once and the tensor form in the op's place."""
+        held = match.operand.type
+        shape = [1] if dims(held) else []
+        constant = rw.constant(
+            torch.full(shape, match.number, dtype=torch_dtype(element(held))), "scalar"
+        )
+        operands = (constant, match.operand) if match.reversed else (match.operand, constant)
+        new = match.tensor_form.make(*operands, result_types=[match.op.results[0].type])
+        rw.insert(new)
+        rw.replace(match.op, new.results)
+
+
+_TENSOR_FORM: dict[type[Operation], type[SchemaOp]] = {
+    aten.MulScalar: aten.MulTensor,
+    aten.AddScalar: aten.AddTensor,
+    aten.SubScalar: aten.SubTensor,
+    aten.DivScalar: aten.DivTensor,
+    aten.RsubScalar: aten.SubTensor,
+}
+
+
+def not_a_plain_number(op: SchemaOp) -> Refusal | None:
+    """The scalar is an int, float or bool, the tensor of a dtype torch has."""
+    if isinstance(op.arg("other"), complex):
+        return Refusal("the scalar is complex")
+    held = op.operands[0].type
+    if not isinstance(held, TensorType) or not has_torch_dtype(element(held)):
+        return Refusal(f"the operand is {held}")
+    return None
+
+
+def scaled_by_alpha(op: SchemaOp) -> Refusal | None:
+    """`alpha` is 1: otherwise the op multiplies too."""
+    if "alpha" in op.SCHEMA.by_name and op.arg("alpha") != 1:
+        return Refusal(f"alpha is {op.arg('alpha')}, which multiplies too")
+    return None
+
+
+def promotes(op: SchemaOp) -> Refusal | None:
+    """The result keeps the tensor's dtype: a float scalar promotes an integer tensor."""
+    given, result = element(op.operands[0].type), element(op.results[0].type)
+    if given != result:
+        return Refusal(f"the scalar promotes {given} to {result}; cast the tensor explicitly")
+    if given == i1:
+        return Refusal("bool tensors have no arithmetic")
+    return None
+
+
+def rounds(op: SchemaOp) -> Refusal | None:
+    """The number keeps its value in the tensor's dtype.
+
+    torch computes half-precision ops with the scalar in f32; a constant tensor would be rounded
+    first. f32 tensors take the scalar rounded to f32, which is what the constant holds.
+    """
+    dtype = torch_dtype(element(op.operands[0].type))
+    if dtype in (torch.float32, torch.float64):
+        return None
+    number = op.arg("other")
+    if dtype.is_floating_point:
+        if torch.tensor(number, dtype=dtype).item() != torch.tensor(number).float().item():
+            return Refusal(f"{number!r} is not exact in {dtype}, torch multiplies in f32")
+        return None
+    bounds = torch.iinfo(dtype)
+    if isinstance(number, float) or not bounds.min <= number <= bounds.max:
+        return Refusal(f"{number!r} does not fit {dtype}")
+    return None
+

@@ -1,0 +1,67 @@
+"""Proof that no row of an attention mask is closed (all −inf, or all false).
+
+A softmax over a closed row is NaN, and attention defines it as zero: the guard that decides this
+at run time may go only where no row is closed.
+"""
+
+from __future__ import annotations
+
+import torch
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import WeightOp
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import dims
+
+ROW_PICKING = frozenset(
+    f"aten.{name}"
+    for name in (
+        "index.Tensor index_select.default select.int slice.Tensor view.default "
+        "unsqueeze.default expand.default clone.default _to_copy.default embedding.default "
+        "gather.default"
+    ).split()
+)
+
+
+def unopened_rows(mask: SSAValue, program: Program) -> Refusal | None:
+    """None if every row of `mask` (along its last axis) has an element that lets through.
+
+    Proven for constants, by looking, and for whole rows picked out of a proven tensor.
+    """
+    while isinstance(owner := mask.owner, SchemaOp) and owner.name in ROW_PICKING:
+        source = owner.operands[0]
+        if dims(source.type)[-1:] != dims(mask.type)[-1:] or not keeps_rows(owner):
+            return Refusal(f"{owner.name} may cut rows of the mask")
+        mask = source
+    if not isinstance(mask.owner, WeightOp):
+        return Refusal("the mask is known only at run time: a row may be all −inf")
+    held = program.weights.get(mask.owner.key.data)
+    open_cells = held if held.dtype == torch.bool else held > float("-inf")
+    if not bool(open_cells.any(dim=-1).all()):
+        return Refusal("the constant mask has a row that is all −inf")
+    return None
+
+
+def keeps_rows(op: SchemaOp) -> bool:
+    """Whether an op that picks from a tensor leaves its last axis whole."""
+    source = op.operands[0].type
+    last = len(dims(source)) - 1
+    if op.name in ("aten.select.int", "aten.index_select.default", "aten.slice.Tensor"):
+        axis = op.arg("dim") % (last + 1)
+        return axis != last
+    if op.name == "aten.index.Tensor":
+        indices = op.arg("indices")
+        return len(indices) <= last or all(item is None for item in indices[last:])
+    if op.name == "aten.gather.default":
+        return False
+    if op.name == "aten.view.default":
+        return dims(op.results[0].type)[-1] == dims(source)[-1]
+    if op.name == "aten.expand.default":
+        return True
+    if op.name == "aten.unsqueeze.default":
+        return op.arg("dim") % (last + 2) != last + 1
+    if op.name == "aten._to_copy.default":
+        return op.operands[0].type == op.results[0].type
+    return True
