@@ -8,6 +8,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 READY   := $(VENV)/ready
 TORCH   := 2.13.0
+HAS_TORCH := 'import sys, torch; sys.exit(not torch.__version__.startswith("2.13."))'
 
 # Each test worker, benchmark and demo measures and computes with one thread of its own.
 export OMP_NUM_THREADS ?= 1
@@ -42,8 +43,7 @@ clean:
 $(READY): pyproject.toml
 	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "stepwell needs Python 3.11 or later; set PYTHON3=/path/to/it" >&2; exit 1; }
-	@if $(PYTHON3) -c 'import sys, torch; sys.exit(not torch.__version__.startswith("2.13."))' 2>/dev/null; \
-	then $(PYTHON3) -m venv --system-site-packages $(VENV); \
-	else $(PYTHON3) -m venv $(VENV) && $(BIN)/pip install -q torch==$(TORCH); fi
+	@$(PYTHON3) -m venv $$($(PYTHON3) -c $(HAS_TORCH) 2>/dev/null && echo --system-site-packages) $(VENV)
+	@$(BIN)/python -c $(HAS_TORCH) 2>/dev/null || $(BIN)/pip install -q torch==$(TORCH)
 	$(BIN)/pip install -q -e '.[test]'
 	@touch $@
