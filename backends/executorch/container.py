@@ -1,0 +1,290 @@
+"""What a `.pte` file holds, as plain data: the same description is written and read.
+
+A container has methods; a method is a table of values, a list of instructions that name values by
+their index, and the delegates it calls. Nothing here depends on torch.fx or on ExecuTorch's Python
+packages (importing those takes seconds), so a container can be read and examined cheaply.
+
+Source: `schema/program.fbs` of ExecuTorch 1.5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+Data = bytes | memoryview
+"""Bytes; a `memoryview` where they stay in the tensor or file they came from."""
+
+MAX_SIZE = 2**31 - 1
+
+
+class ScalarType(IntEnum):
+    """Element types by ExecuTorch's numbers, which are c10's."""
+
+    BYTE = 0
+    CHAR = 1
+    SHORT = 2
+    INT = 3
+    LONG = 4
+    HALF = 5
+    FLOAT = 6
+    DOUBLE = 7
+    BOOL = 11
+    QINT8 = 12
+    QUINT8 = 13
+    QINT32 = 14
+    BFLOAT16 = 15
+    BITS16 = 22
+    FLOAT8E5M2 = 23
+    FLOAT8E4M3FN = 24
+    FLOAT8E5M2FNUZ = 25
+    FLOAT8E4M3FNUZ = 26
+    UINT16 = 27
+    UINT32 = 28
+    UINT64 = 29
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return _ITEMSIZE[self]
+
+
+_ITEMSIZE = {
+    **dict.fromkeys(ScalarType, 1),
+    **dict.fromkeys((ScalarType.SHORT, ScalarType.HALF, ScalarType.BFLOAT16, ScalarType.BITS16), 2),
+    ScalarType.UINT16: 2,
+    **dict.fromkeys((ScalarType.INT, ScalarType.FLOAT, ScalarType.QINT32, ScalarType.UINT32), 4),
+    **dict.fromkeys((ScalarType.LONG, ScalarType.DOUBLE, ScalarType.UINT64), 8),
+}
+
+
+class Dynamism(IntEnum):
+    """Whether a tensor's sizes are exact, upper bounds, or unknown."""
+
+    STATIC = 0
+    BOUNDED = 1
+    UNBOUNDED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Bytes at a fixed offset of an arena, shared with tensors whose lifetimes do not touch."""
+
+    memory_id: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The `index`-th constant of the container."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """A constant kept under a name in a separate `.ptd` file."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A mutable tensor with an initial value.
+
+    `initial` indexes the container's `mutable_data`. Methods share state by naming the same
+    memory id and offset: the runtime gives every method of a program the same arenas.
+    """
+
+    memory_id: int
+    offset: int
+    initial: int
+
+
+Storage = Planned | Constant | External | State | None
+"""Where a tensor's bytes are; None where they arrive at run time (an input that is not copied)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorValue:
+    """A tensor: element type, sizes, order of dimensions in memory (outermost first), storage."""
+
+    scalar_type: ScalarType
+    sizes: tuple[int, ...]
+    dim_order: tuple[int, ...]
+    storage: Storage = None
+    dynamism: Dynamism = Dynamism.STATIC
+    name: str | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensor at its upper-bound sizes."""
+        return math.prod(self.sizes) * self.scalar_type.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class IntList:
+    """Integers that kernels take as a list; the items are indices of `int` values."""
+
+    items: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoolList:
+    """Truth values, inline."""
+
+    items: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DoubleList:
+    """Floats, inline."""
+
+    items: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorList:
+    """Indices of tensor values."""
+
+    items: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalTensorList:
+    """Indices of tensor values, or -1 for None."""
+
+    items: tuple[int, ...]
+
+
+Value = (
+    TensorValue
+    | IntList
+    | BoolList
+    | DoubleList
+    | TensorList
+    | OptionalTensorList
+    | int
+    | float
+    | bool
+    | str
+    | None
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """Runs a kernel of the runtime's registry, `aten::add.out`, on values."""
+
+    kernel: str
+    args: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateCall:
+    """Runs the method's `delegate`-th delegate on its inputs, then its outputs."""
+
+    delegate: int
+    args: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Assigns one value's contents, not its storage, to another value."""
+
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class JumpFalse:
+    """Continues at instruction `target` if the bool value is false."""
+
+    condition: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Releases a dynamically allocated tensor."""
+
+    value: int
+
+
+Instruction = KernelCall | DelegateCall | Move | JumpFalse | Free
+
+
+@dataclass(frozen=True, slots=True)
+class Delegate:
+    """What a backend runs: its registered name, its payload, options as `(key, bytes)`."""
+
+    backend: str
+    payload: Data
+    options: tuple[tuple[str, bytes], ...] = ()
+    debug_map: Mapping[int, tuple[int, ...]] | None = None
+    """Backend's event number to debug handles; for the Inspector, not part of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One entry point."""
+
+    name: str
+    values: tuple[Value, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    instructions: tuple[Instruction, ...]
+    delegates: tuple[Delegate, ...] = ()
+    arena_sizes: tuple[int, ...] = (0,)
+    """Bytes of each arena by memory id; id 0 means the constants and its size is ignored."""
+    input_spec: str = ""
+    output_spec: str = ""
+    debug_handles: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    """Instruction to debug handles; for the Inspector, not part of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedData:
+    """Bytes that delegates ask for by key at load time, aligned to `alignment` bytes."""
+
+    data: Data
+    alignment: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A whole program: `constants[0]` and `mutable_data[0]` are reserved and empty.
+
+    Constants' bytes may run past a tensor's own by padding when read back from a file.
+    """
+
+    methods: tuple[Method, ...]
+    constants: tuple[Data, ...] = (b"",)
+    mutable_data: tuple[Data, ...] = (b"",)
+    named_data: Mapping[str, NamedData] = field(default_factory=dict[str, NamedData])
+    external_data: Mapping[str, NamedData] = field(default_factory=dict[str, NamedData])
+    """What a separate `.ptd` holds: constants of `External` tensors and delegates' data."""
+
+    def method(self, name: str) -> Method | None:
+        """The method of that name."""
+        return next((method for method in self.methods if method.name == name), None)
+
+
+def contiguous(rank: int) -> tuple[int, ...]:
+    """The dim order of a row-major tensor."""
+    return tuple(range(rank))
+
+
+def strides(sizes: Sequence[int], dim_order: Sequence[int]) -> tuple[int, ...]:
+    """Strides in elements of a dense tensor laid out in `dim_order`.
+
+    A dimension of size 0 counts as 1, as ExecuTorch and PyTorch do.
+    """
+    result = [0] * len(sizes)
+    step = 1
+    for dim in reversed(dim_order):
+        result[dim] = step
+        step *= max(sizes[dim], 1)
+    return tuple(result)

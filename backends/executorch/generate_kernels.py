@@ -1,0 +1,74 @@
+"""Writes `kernels.py`: which kernels the installed runtime has, with torch's schemas of them.
+
+    python -m stepwell.backends.executorch.generate_kernels
+
+The wheel's runtime holds the portable and optimised kernels; `executorch.kernels.quantized` adds
+those of `quantized_decomposed`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+UNREGISTERED = {
+    # Kernels whose schema ExecuTorch writes nowhere but in C++: kernels/prim_ops of 1.5.
+    "executorch_prim::et_copy_index.tensor": "(Tensor(a!) copy_to, Tensor copy_from, int index) -> "
+    "Tensor(a!)",
+    "executorch_prim::et_view.default": "(Tensor self, int[] size, *, Tensor(a!) out) -> "
+    "Tensor(a!)",
+    "executorch_prim::floordiv.int": "(int a, int b) -> int",
+    "executorch_prim::mod.int": "(int a, int b) -> int",
+}
+
+
+def runtime_kernels() -> tuple[frozenset[str], frozenset[str]]:
+    """Names of the runtime's own kernels, and of those `executorch.kernels.quantized` adds.
+
+    In a process where the quantised kernels have been loaded before, the two are told apart by
+    their namespace.
+    """
+    import executorch.kernels.quantized  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    from executorch.extension.pybindings import portable_lib
+
+    names = frozenset(portable_lib._get_operator_names())  # pyright: ignore[reportPrivateUsage]
+    quantized = frozenset(name for name in names if name.startswith("quantized_decomposed::"))
+    return names - quantized, quantized
+
+
+def schema_of(kernel: str) -> str:
+    """The schema of a kernel as PyTorch prints it."""
+    import torch
+    from executorch.exir.passes import (  # noqa: F401
+        dim_order_ops_registry,  # pyright: ignore[reportUnusedImport]
+        executorch_prim_ops_registry,  # pyright: ignore[reportUnusedImport]
+    )
+
+    if kernel in UNREGISTERED:
+        return kernel + UNREGISTERED[kernel]
+    namespace, _, rest = kernel.partition("::")
+    name, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), name)
+    return str(getattr(packet, overload or "default")._schema)
+
+
+def generate() -> str:
+    """The text of `kernels.py`."""
+    own, quantized = runtime_kernels()
+    lines = [
+        '"""Kernels of the ExecuTorch 1.5 runtime, with schemas; from generate_kernels.py."""',
+        "",
+        "# fmt: off",
+        "# ruff: noqa: E501",
+    ]
+    for table, names in (("RUNTIME", own), ("QUANTIZED", quantized)):
+        lines += ["", f"{table}: dict[str, str] = {{"]
+        lines += [
+            f"    {json.dumps(name)}: {json.dumps(schema_of(name))}," for name in sorted(names)
+        ]
+        lines += ["}"]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("kernels.py").write_text(generate())

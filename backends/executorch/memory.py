@@ -1,0 +1,211 @@
+"""Where each intermediate tensor lives in the arena: offsets from lifetimes.
+
+Two tensors may share bytes when their lifetimes do not touch. Finding the smallest arena is
+NP-hard; two heuristics are tried and the smaller answer kept:
+
+* *in order of birth*, each tensor takes the tightest hole left by the dead: n log n;
+* *by size*, each tensor takes the lowest hole among those alive at the same time, the order that
+  wastes least (Pisarchyk & Lee, "Efficient memory management for deep neural net inference",
+  2020): linear in the number of pairs that live together.
+
+No plan can be smaller than the bytes alive at the busiest moment; when the first answer reaches
+that bound the second is not tried, nor is it where so many tensors live together that it would
+be quadratic.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ALIGNMENT = 16
+"""Bytes; what ExecuTorch's own memory planning aligns tensors to."""
+
+_MAX_PAIRS_PER_TENSOR = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """A tensor of `size` bytes, alive from step `first` to step `last`, both inclusive.
+
+    Inclusive at both ends: an operand that dies in the step where a result is born still
+    occupies its bytes, so no kernel is given an output that overlaps one of its inputs.
+    """
+
+    size: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`offsets[i]` in bytes for the i-th lifetime, and the arena's size in bytes."""
+
+    offsets: tuple[int, ...]
+    arena_size: int
+    lower_bound: int
+
+
+def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Plan:
+    """Offsets such that lifetimes that touch do not share bytes.
+
+    Every offset and the arena's size are multiples of `alignment` (a power of two). Tensors of no
+    bytes are put at offset 0.
+    """
+    sizes = [_aligned(lifetime.size, alignment) for lifetime in lifetimes]
+    bound = _busiest_moment(lifetimes, sizes)
+    offsets, arena = _in_order_of_birth(lifetimes, sizes)
+    if arena > bound:
+        by_size = _by_size(lifetimes, sizes, _MAX_PAIRS_PER_TENSOR * len(sizes) + 65536)
+        if by_size is not None and by_size[1] < arena:
+            offsets, arena = by_size
+    return Plan(tuple(offsets), arena, bound)
+
+
+def _aligned(size: int, alignment: int) -> int:
+    return (size + alignment - 1) & -alignment
+
+
+def _busiest_moment(lifetimes: Sequence[Lifetime], sizes: Sequence[int]) -> int:
+    """The most bytes alive at one step: no arena can be smaller."""
+    change: dict[int, int] = defaultdict(int)
+    for lifetime, size in zip(lifetimes, sizes, strict=True):
+        change[lifetime.first] += size
+        change[lifetime.last + 1] -= size
+    alive = most = 0
+    for step in sorted(change):
+        alive += change[step]
+        most = max(most, alive)
+    return most
+
+
+class _Holes:
+    """Free byte ranges below the arena's top, coalesced, found by size and by place."""
+
+    def __init__(self) -> None:
+        self.top = 0
+        self._by_size: list[tuple[int, int]] = []  # (size, offset), sorted
+        self._end_of: dict[int, int] = {}
+        self._start_of: dict[int, int] = {}
+
+    def take(self, size: int) -> int:
+        """The offset of `size` bytes: the tightest hole, else new bytes at the top."""
+        index = bisect_left(self._by_size, (size, -1))
+        if index < len(self._by_size):
+            hole, offset = self._by_size.pop(index)
+            self._forget(offset, offset + hole)
+            if hole > size:
+                self._add(offset + size, offset + hole)
+            return offset
+        offset = self.top
+        start = self._start_of.get(self.top)
+        if start is not None:  # The hole at the very top is too small: grow it.
+            self._remove(start, self.top)
+            offset = start
+        self.top = offset + size
+        return offset
+
+    def give_back(self, start: int, end: int) -> None:
+        """Free the bytes from `start` to `end`."""
+        before = self._start_of.get(start)
+        if before is not None:
+            self._remove(before, start)
+            start = before
+        after = self._end_of.get(end)
+        if after is not None:
+            self._remove(end, after)
+            end = after
+        self._add(start, end)
+
+    def _add(self, start: int, end: int) -> None:
+        insort(self._by_size, (end - start, start))
+        self._end_of[start], self._start_of[end] = end, start
+
+    def _remove(self, start: int, end: int) -> None:
+        del self._by_size[bisect_left(self._by_size, (end - start, start))]
+        self._forget(start, end)
+
+    def _forget(self, start: int, end: int) -> None:
+        del self._end_of[start], self._start_of[end]
+
+
+def _in_order_of_birth(
+    lifetimes: Sequence[Lifetime], sizes: Sequence[int]
+) -> tuple[list[int], int]:
+    offsets = [0] * len(sizes)
+    holes = _Holes()
+    dying: list[tuple[int, int]] = []
+    # Of those born together the largest first, so that small ones fill what it leaves.
+    for index in sorted(range(len(sizes)), key=lambda i: (lifetimes[i].first, -sizes[i], i)):
+        if not sizes[index]:
+            continue
+        while dying and dying[0][0] < lifetimes[index].first:
+            _, dead = heapq.heappop(dying)
+            holes.give_back(offsets[dead], offsets[dead] + sizes[dead])
+        offsets[index] = holes.take(sizes[index])
+        heapq.heappush(dying, (lifetimes[index].last, index))
+    return offsets, holes.top
+
+
+class _Neighbours:
+    """Which placed tensors are alive during a given span.
+
+    Spans are kept in classes by the power of two of their length, each in buckets of that
+    length, so that a span meets at most two buckets of its class, and a query looks only into
+    the buckets it crosses.
+    """
+
+    def __init__(self) -> None:
+        self._classes: dict[int, dict[int, list[int]]] = {}
+
+    def add(self, index: int, span: Lifetime) -> None:
+        width = (span.last - span.first + 1).bit_length()
+        buckets = self._classes.setdefault(width, defaultdict(list))
+        buckets[span.first >> width].append(index)
+
+    def alive_during(self, span: Lifetime, lifetimes: Sequence[Lifetime]) -> list[int]:
+        found: list[int] = []
+        for width, buckets in self._classes.items():
+            low, high = (span.first >> width) - 1, span.last >> width
+            keys = range(low, high + 1) if high - low < len(buckets) else list(buckets)
+            for key in keys:
+                for index in buckets.get(key, ()):
+                    other = lifetimes[index]
+                    if other.first <= span.last and span.first <= other.last:
+                        found.append(index)
+        return found
+
+
+def _by_size(
+    lifetimes: Sequence[Lifetime], sizes: Sequence[int], max_pairs: int
+) -> tuple[list[int], int] | None:
+    """Lowest hole first, largest tensor first; None if more than `max_pairs` live together."""
+    offsets = [0] * len(sizes)
+    neighbours = _Neighbours()
+    arena = pairs = 0
+
+    def urgency(index: int) -> tuple[int, int, int]:
+        span = lifetimes[index]
+        return (-sizes[index], span.first - span.last, span.first)
+
+    for index in sorted(range(len(sizes)), key=urgency):
+        size = sizes[index]
+        if not size:
+            continue
+        alive = neighbours.alive_during(lifetimes[index], lifetimes)
+        pairs += len(alive)
+        if pairs > max_pairs:
+            return None
+        best, tightest, reached = -1, -1, 0
+        for start, end in sorted((offsets[i], offsets[i] + sizes[i]) for i in alive):
+            hole = start - reached
+            if hole >= size and (tightest < 0 or hole < tightest):
+                best, tightest = reached, hole
+            reached = max(reached, end)
+        offsets[index] = best if best >= 0 else reached
+        arena = max(arena, offsets[index] + size)
+        neighbours.add(index, lifetimes[index])
+    return offsets, arena
