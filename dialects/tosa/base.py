@@ -1,0 +1,142 @@
+"""What every TOSA operator shares: its place in the flatbuffer schema, and its text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import IRDLOperation
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.lexer import Position
+
+from stepwell.dialects.tosa.attributes import EnumerationAttr
+from stepwell.ir.diagnostics import StepwellError
+
+
+@dataclass(frozen=True)
+class Field:
+    """One attribute of an operator: its name, its slot in the schema's table, its kind.
+
+    Kinds: `i32`, `bool`, `type` (a DType), `i64s` and `i32s` (a list of int32, which MLIR types
+    as `array<i64>` or `array<i32>`), `value` (bytes of one element), `bytes`, `string`, `region`
+    (the name of a region), or the class name of an enumeration.
+    """
+
+    name: str
+    slot: int
+    kind: str
+    default: str | None = None
+
+
+Enumerations = Mapping[str, type[EnumerationAttr]]
+"""Which attributes of an operator are enumerations."""
+
+
+class TosaOp(IRDLOperation):
+    """Base of the operators. `CODE` is the schema's number of the operator and its attributes.
+
+    `BARE_CASES` says whether upstream prints `mode = BILINEAR` or `#tosa.resize_mode<BILINEAR>`.
+    """
+
+    CODE: ClassVar[int] = 0
+    FIELDS: ClassVar[tuple[Field, ...]] = ()
+    ENUMERATIONS: ClassVar[Enumerations] = {}
+    BARE_CASES: ClassVar[bool] = True
+
+    def print(self, printer: Printer) -> None:
+        """`tosa.conv2d %x, %w, … {pad = …} : (types) -> type`, as upstream prints it."""
+        shown: dict[str, Attribute] = {}
+        for name, value in sorted((self.properties | self.attributes).items()):
+            field = next((f for f in self.FIELDS if f.name == name), None)
+            if field and field.default is not None and str(_bare(value)) == field.default:
+                continue
+            shown[name] = value
+        if self.operands:
+            printer.print_string(" ")
+            printer.print_list(self.operands, printer.print_ssa_value)
+        if shown:
+            printer.print_string(" {")
+            printer.print_list(shown.items(), lambda item: self._print_entry(printer, *item))
+            printer.print_string("}")
+        printer.print_string(" : ")
+        printer.print_operation_type(self)
+
+    def _print_entry(self, printer: Printer, name: str, value: Attribute) -> None:
+        printer.print_string(f"{name} = ")
+        if self.BARE_CASES and isinstance(value, EnumerationAttr):
+            printer.print_string(value.data)
+        else:
+            printer.print_attribute(value)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Operation:
+        """Read what `print` writes and what tosa-opt prints."""
+        operands = parser.parse_optional_undelimited_comma_separated_list(
+            parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
+        )
+        entries: dict[str, Attribute] = {}
+        if parser.parse_optional_punctuation("{") is not None:
+            items = parser.parse_comma_separated_list(
+                parser.Delimiter.NONE, lambda: cls._parse_entry(parser)
+            )
+            parser.parse_punctuation("}")
+            entries = dict(items)
+        parser.parse_punctuation(":")
+        position = parser.pos
+        types = parser.parse_function_type()
+        resolved = parser.resolve_operands(operands or [], types.inputs.data, position)
+        return cls.assemble(parser, position, resolved, types.outputs.data, entries)
+
+    @classmethod
+    def _parse_entry(cls, parser: Parser) -> tuple[str, Attribute]:
+        name = parser.parse_identifier(" for an attribute")
+        parser.parse_punctuation("=")
+        enumeration = cls.ENUMERATIONS.get(name)
+        if enumeration is not None:
+            position = parser.pos
+            attribute = parser.parse_optional_attribute()
+            if attribute is None:
+                attribute = enumeration(enumeration.parse_case(parser))
+            if not isinstance(attribute, enumeration):
+                parser.raise_error(f"{name} must be a {enumeration.name}", position, parser.pos)
+            return name, attribute
+        return name, parser.parse_attribute()
+
+    @classmethod
+    def assemble(
+        cls,
+        parser: Parser,
+        position: Position,
+        operands: Sequence[SSAValue],
+        results: Sequence[Attribute],
+        entries: Mapping[str, Attribute],
+    ) -> Operation:
+        """The op from its parts; a wrong number of operands is a parse error."""
+        try:
+            return cls.make(operands, results, **entries)
+        except StepwellError as error:
+            parser.raise_error(error.problems[0].fact, position, parser.pos)
+
+    @classmethod
+    def make(
+        cls, operands: Sequence[SSAValue], results: Sequence[Attribute], **entries: Attribute
+    ) -> Operation:
+        """Build an op from flat operands and result types; entries are properties by name."""
+        known = {field.name for field in cls.FIELDS} | {"values"}
+        properties = {name: value for name, value in entries.items() if name in known}
+        attributes = {name: value for name, value in entries.items() if name not in known}
+        return cls.create(
+            operands=operands,
+            result_types=results,
+            properties=properties,
+            attributes=attributes,
+        )
+
+
+def _bare(value: Attribute) -> object:
+    if isinstance(value, EnumerationAttr):
+        return value.data
+    return value
