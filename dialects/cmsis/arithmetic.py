@@ -22,7 +22,7 @@ SOFTMAX_SCALE, SOFTMAX_ZERO_POINT = 1.0 / 256.0, -128
 """The output quantisation that `arm_softmax_s8` is written for."""
 
 SOFTMAX_SAFE_TOTAL = 1 << 28
-"""The sum of exponentials (Q12.19) at which the kernel's exponent of the reciprocal turns negative."""
+"""The sum of exponentials (Q12.19) at which the exponent of its reciprocal turns negative."""
 
 
 @dataclass(frozen=True)

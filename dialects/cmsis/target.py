@@ -156,18 +156,18 @@ def transpose_convolution_scratch(
     activation: tuple[int, int],
 ) -> tuple[int, int]:
     """Bytes of (row buffer, reversed-convolution buffer) of `arm_transpose_conv_wrapper_s8`."""
-    common: dict[str, Any] = dict(
-        input_nhwc=list(input_nhwc),
-        filter_nhwc=list(filter_ohwi),
-        padding_hw=list(padding),
-        stride_hw=list(stride),
-        dilation_hw=[1, 1],
-        padding_offsets_hw=list(output_padding),
-        input_offset=input_offset,
-        output_offset=output_offset,
-        activation_min=activation[0],
-        activation_max=activation[1],
-    )
+    common: dict[str, Any] = {
+        "input_nhwc": list(input_nhwc),
+        "filter_nhwc": list(filter_ohwi),
+        "padding_hw": list(padding),
+        "stride_hw": list(stride),
+        "dilation_hw": [1, 1],
+        "padding_offsets_hw": list(output_padding),
+        "input_offset": input_offset,
+        "output_offset": output_offset,
+        "activation_min": activation[0],
+        "activation_max": activation[1],
+    }
     backend, kind = _backend(isa), _cmsis_nn.DataType.A8W8
     rows = _cmsis_nn.transpose_conv_buffer_size(
         backend, kind, output_nhwc=list(output_nhwc), **common

@@ -33,9 +33,7 @@ class _Cast(IRDLOperation):
     input = operand_def(TensorType)
     result = result_def(TensorType)
     traits = traits_def(Pure())
-    assembly_format: ClassVar[str] = (
-        "$input attr-dict `:` type($input) `to` type($result)"
-    )
+    assembly_format: ClassVar[str] = "$input attr-dict `:` type($input) `to` type($result)"
 
     def __init__(self, input: SSAValue, type_: Attribute) -> None:
         super().__init__(operands=[input], result_types=[type_])
@@ -158,6 +156,4 @@ def _scast(op: StorageCast, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     return (args[0],)
 
 
-Quant = Dialect(
-    "quant", [QuantizeCast, DequantizeCast, StorageCast], [UniformQuantizedType]
-)
+Quant = Dialect("quant", [QuantizeCast, DequantizeCast, StorageCast], [UniformQuantizedType])

@@ -42,6 +42,7 @@ class Quantization:
             per-axis type.
         grid: blocks along each axis of `blocks`, whose product is the number of scales.
         sub_channel: whether the type is spelled with block sizes.
+
     """
 
     bits: int
@@ -276,7 +277,7 @@ def _default_range(bits: int, signed: bool) -> tuple[int, int]:
 def _parse_storage(parser: AttrParser) -> tuple[int, bool]:
     word = parser.parse_identifier("a storage type such as i8 or u8")
     kind, digits = word[:1], word[1:]
-    if word.startswith("si") or word.startswith("ui"):
+    if word.startswith(("si", "ui")):
         kind, digits = "i" if word[0] == "s" else "u", word[2:]
     if kind not in ("i", "u") or not digits.isdecimal():
         parser.raise_error(f"{word} is not a storage type; i8, u8, i16, … are")

@@ -32,9 +32,7 @@ def elementwise_add_s8(
     total = wrap32(
         requantize(left, a_multiplier, a_shift) + requantize(right, b_multiplier, b_shift)
     )
-    return to_int8(
-        requantize(total, output_multiplier, output_shift) + output_offset, *activation
-    )
+    return to_int8(requantize(total, output_multiplier, output_shift) + output_offset, *activation)
 
 
 def elementwise_mul_s8(

@@ -72,7 +72,10 @@ def _padding_of(
 ) -> tuple[list[int], list[int]]:
     """Cells to add on the top/left and on the bottom/right so that `output_size` windows fit."""
     after = [
-        (output_size[axis] - 1) * stride[axis] + kernel[axis] - cells.shape[2 + axis] - padding[axis]
+        (output_size[axis] - 1) * stride[axis]
+        + kernel[axis]
+        - cells.shape[2 + axis]
+        - padding[axis]
         for axis in (0, 1)
     ]
     return list(padding), after

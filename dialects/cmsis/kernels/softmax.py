@@ -33,9 +33,7 @@ _48_OVER_17 = 1515870810
 _MINUS_32_OVER_17 = -1010580540
 
 
-def softmax_s8(
-    x: torch.Tensor, *, multiplier: int, shift: int, diff_min: int
-) -> torch.Tensor:
+def softmax_s8(x: torch.Tensor, *, multiplier: int, shift: int, diff_min: int) -> torch.Tensor:
     """int8 logits [..., N] → int8 probabilities [..., N] at scale 1/256, zero point −128.
 
     `multiplier` and `shift` scale a difference of two logits to Q5.26; entries that lie `diff_min`
@@ -67,9 +65,7 @@ def exp_on_negative_values(value: torch.Tensor) -> torch.Tensor:
     fourth = divide_by_power_of_two(x4, 2)
     cubic = doubling_high_mult(wrap32(fourth + x3), _ONE_THIRD)
     tail = divide_by_power_of_two(cubic + x2, 1)
-    result = wrap32(
-        _EXP_MINUS_EIGHTH + doubling_high_mult(wrap32(x + tail), _EXP_MINUS_EIGHTH)
-    )
+    result = wrap32(_EXP_MINUS_EIGHTH + doubling_high_mult(wrap32(x + tail), _EXP_MINUS_EIGHTH))
     rest = ((value & ((1 << 24) - 1)) - (1 << 24)) - value
     for bit, factor in _EXP_STEPS:
         taken = (rest & (1 << bit)) != 0
@@ -80,9 +76,7 @@ def exp_on_negative_values(value: torch.Tensor) -> torch.Tensor:
 def one_over_one_plus_x(value: torch.Tensor) -> torch.Tensor:
     """`arm_nn_one_over_one_plus_x_for_x_in_0_1`: 1 / (1 + v), v in Q0.31, by Newton's method."""
     total = value + INT32_MAX
-    half_denominator = torch.div(
-        total + torch.where(total >= 0, 1, -1), 2, rounding_mode="trunc"
-    )
+    half_denominator = torch.div(total + torch.where(total >= 0, 1, -1), 2, rounding_mode="trunc")
     x = wrap32(_48_OVER_17 + doubling_high_mult(half_denominator, _MINUS_32_OVER_17))
     for _ in range(3):
         error = wrap32((1 << 29) - doubling_high_mult(half_denominator, x))

@@ -64,9 +64,7 @@ class _Binary(CmsisOp):
 
 def _same_shape_problems(op: _Binary) -> Iterator[str]:
     first, second = (dims(value.type) for value in op.pair)
-    if first == second:
-        yield from result_problems(op, first)
-    elif is_channel_broadcast(second, first):
+    if first == second or is_channel_broadcast(second, first):
         yield from result_problems(op, first)
     elif is_channel_broadcast(first, second):
         yield from result_problems(op, second)
@@ -112,9 +110,11 @@ class QuantizedAdd(_Binary):
 
 def _add_scale_problems(op: QuantizedAdd, a: float, b: float, out: float) -> Iterator[str]:
     """The multipliers must add the operands' scales with integer coefficients ±k."""
-    ratio = op.multiplier("other").real / op.multiplier("self").real if op.multiplier(
-        "self"
-    ).multiplier else 0.0
+    ratio = (
+        op.multiplier("other").real / op.multiplier("self").real
+        if op.multiplier("self").multiplier
+        else 0.0
+    )
     coefficient = round(ratio * a / b)
     if coefficient == 0:
         yield "the multipliers do not follow from the scales of the types"

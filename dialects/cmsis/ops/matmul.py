@@ -81,9 +81,10 @@ class QuantizedLinear(CmsisOp):
             value = getattr(self, name)
             if value is not None and (dims(value.type) != wanted or element(value.type) != i32):
                 yield f"{name} is {value.type}, not int32 of shape {list(wanted)}"
-        if len(self.numbers("requantize_multipliers")) != 1 or len(
-            self.numbers("requantize_shifts")
-        ) != 1:
+        if (
+            len(self.numbers("requantize_multipliers")) != 1
+            or len(self.numbers("requantize_shifts")) != 1
+        ):
             yield "the kernel takes one multiplier and shift, not one for each row"
             return
         yield from activation_problems(self)
@@ -165,13 +166,13 @@ def _linear(op: QuantizedLinear, args: Sequence[Any], ctx: object) -> Sequence[A
     bias = rest.pop(0) if op.bias is not None else None
     kernel_sum = rest.pop(0) if op.kernel_sum is not None else None
     scale = op.requantization
-    common: dict[str, Any] = dict(
-        filter_offset=op.number("filter_offset"),
-        output_offset=op.number("output_offset"),
-        multiplier=scale.multiplier,
-        shift=scale.shift,
-        activation=(op.number("activation_min"), op.number("activation_max")),
-    )
+    common: dict[str, Any] = {
+        "filter_offset": op.number("filter_offset"),
+        "output_offset": op.number("output_offset"),
+        "multiplier": scale.multiplier,
+        "shift": scale.shift,
+        "activation": (op.number("activation_min"), op.number("activation_max")),
+    }
     target = target_of(op)
     from_sums = kernel_sum is not None if target is None else target.reads_kernel_sum
     if from_sums:

@@ -155,7 +155,7 @@ def _window(op: _Pool, value: Any) -> dict[str, Any]:
         spatial_size(int(value.shape[1 + axis]), kernel[axis], stride[axis], padding[axis], 1, ceil)
         for axis in (0, 1)
     ]
-    return dict(kernel=kernel, stride=stride, padding=padding, output_size=size)
+    return {"kernel": kernel, "stride": stride, "padding": padding, "output_size": size}
 
 
 @interprets(_AvgPool)

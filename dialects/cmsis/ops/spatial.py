@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, cast
 
+import torch
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -19,8 +20,6 @@ from xdsl.irdl import (
     traits_def,
 )
 from xdsl.traits import Pure
-
-import torch
 
 from stepwell.dialects.cmsis import kernels
 from stepwell.dialects.cmsis.arithmetic import Multiplier, quantize_multiplier
@@ -141,8 +140,10 @@ class _Spatial(CmsisOp):
         if counts != [channels, channels]:
             yield f"{counts[0]} multipliers and {counts[1]} shifts for {channels} channels"
             return
-        given, weight, out = per_tensor(self.input), quantization(self.weight.type), per_tensor(
-            self.out
+        given, weight, out = (
+            per_tensor(self.input),
+            quantization(self.weight.type),
+            per_tensor(self.out),
         )
         scales: Sequence[float | None] = [None] * int(channels)
         if given is not None and weight is not None and out is not None:
@@ -353,16 +354,16 @@ class QuantizedTransposeConv2dNhwc(_TransposeConv):
 
 
 def _common(op: _Spatial, bias: Any) -> dict[str, Any]:
-    return dict(
-        bias=bias,
-        stride=op.numbers("stride"),
-        padding=op.numbers("padding"),
-        input_offset=op.number("input_offset"),
-        output_offset=op.number("output_offset"),
-        multiplier=torch.tensor(op.numbers("requantize_multipliers")),
-        shift=torch.tensor(op.numbers("requantize_shifts")),
-        activation=op.activation,
-    )
+    return {
+        "bias": bias,
+        "stride": op.numbers("stride"),
+        "padding": op.numbers("padding"),
+        "input_offset": op.number("input_offset"),
+        "output_offset": op.number("output_offset"),
+        "multiplier": torch.tensor(op.numbers("requantize_multipliers")),
+        "shift": torch.tensor(op.numbers("requantize_shifts")),
+        "activation": op.activation,
+    }
 
 
 def _operands(op: _Spatial, args: Sequence[Any]) -> tuple[Any, Any, Any]:
@@ -379,9 +380,7 @@ def _conv(op: _Conv, args: Sequence[Any], ctx: object) -> Sequence[Any]:
 @interprets(_Depthwise)
 def _depthwise(op: _Depthwise, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     x, weight, bias = _operands(op, args)
-    out = kernels.depthwise_conv_s8(
-        x, weight, dilation=op.numbers("dilation"), **_common(op, bias)
-    )
+    out = kernels.depthwise_conv_s8(x, weight, dilation=op.numbers("dilation"), **_common(op, bias))
     return (from_nhwc(out, op.IS_NHWC),)
 
 
