@@ -1,0 +1,92 @@
+"""Spell `as_strided` as a view where it provably is one.
+
+Strides are no part of the IR: what `as_strided` reads is known only where the memory format of
+its operand is — an input, whose signature states it, or a weight — and is a view only if the
+strides it asks for are the dense row-major ones of as many elements, from the first on.
+
+Before:
+    func.func @forward(%x: tensor<2x6xf32>) -> tensor<3x4xf32> {
+      %y = aten.as_strided.default(%x, [3, 4], [4, 1]) : (tensor<2x6xf32>) -> tensor<3x4xf32>
+      func.return %y : tensor<3x4xf32>
+    }
+After:
+    AUTO
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.signature import get_signature
+from stepwell.translate.rewrites.aten.building import element_count, static_dims, view
+
+
+@dataclass(frozen=True)
+class Strided:
+    """An `as_strided` that is a view."""
+
+    op: SchemaOp
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class AsStridedToView(Rewrite[Strided]):
+    """`aten.as_strided` of row-major memory to `aten.view`."""
+
+    name: ClassVar[str] = "as-strided-to-view"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.AsStridedDefault,
+        aten.AsStridedCopyDefault,
+    )
+
+    def match(self, op: SchemaOp, program: Program) -> Strided | Refusal | None:
+        """Guards: static, all of the operand in order, the operand's memory is row-major."""
+        value = op.operands[0]
+        held, shape = static_dims(value), static_dims(op.results[0])
+        if held is None or shape is None:
+            return Refusal("the shape is symbolic")
+        if any(isinstance(s, SSAValue) for s in op.arg("stride")) or op.arg("storage_offset"):
+            return Refusal("the strides or the offset are not those of a view")
+        if not is_dense(shape, op.arg("stride")) or element_count(shape) != element_count(held):
+            return Refusal(f"strides {op.arg('stride')} of {list(shape)} overlap, skip or reorder")
+        if not is_row_major(value, program):
+            return Refusal("the memory format of the operand is not known to be row-major")
+        return Strided(op, shape)
+
+    def build(self, match: Strided, rw: Rewriter) -> None:
+        """Write the view."""
+        rw.replace(match.op, [view(rw, match.op.operands[0], match.shape)])
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether strides are the dense row-major ones; axes of size 1 are free."""
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def is_row_major(value: SSAValue, program: Program) -> bool:
+    """Whether a value provably lies densely in row-major order."""
+    if (key := weight_key(value)) is not None:
+        held = program.weights.get(key)
+        return held.is_contiguous() and held.storage_offset() == 0
+    if not isinstance(value, BlockArgument):
+        return False
+    func = value.owner.parent_op()
+    if not isinstance(func, FuncOp):
+        return False
+    order = get_signature(func).runtime_inputs[value.index].dim_order
+    return order is None or order == tuple(range(len(order)))

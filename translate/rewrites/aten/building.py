@@ -1,0 +1,158 @@
+"""The layout ops that rewrites write, each in the one normal form every target reads.
+
+`aten.view.default` with its sizes spelled out, `aten.permute.default` with non-negative axes,
+`aten.slice.Tensor` with every argument, `aten.cat.default`, `aten.expand.default`. Result types
+are stated, not inferred: they follow from the arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.types import Dim, IntType, dims, element, tensor
+
+TO_THE_END = 2**63 - 1
+"""What torch writes for the end of a slice that runs to the end."""
+
+
+def axis(number: int, rank: int) -> int:
+    """A dimension counted from the front."""
+    return number + rank if number < 0 else number
+
+
+def axes(numbers: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Dimensions counted from the front, in rising order."""
+    return tuple(sorted(axis(number, rank) for number in numbers))
+
+
+def static_dims(value: SSAValue) -> tuple[int, ...] | None:
+    """The dimensions of a tensor if all are numbers."""
+    known = tuple(d for d in dims(value.type) if isinstance(d, int))
+    return known if len(known) == len(dims(value.type)) else None
+
+
+def is_known(shape: Sequence[Dim]) -> bool:
+    """Whether every dimension is a number or an expression: a bare `?` says nothing."""
+    return "?" not in shape
+
+
+def same_type(one: SSAValue, other: SSAValue) -> bool:
+    """Whether two values provably have the same shape and element type."""
+    return one.type == other.type and is_known(dims(one.type))
+
+
+def emit(rw: Rewriter, op: SchemaOp) -> SSAValue:
+    """Insert an op with one result and give that."""
+    return rw.insert(op).results[0]
+
+
+def emit_as(rw: Rewriter, op: SchemaOp, like: SSAValue) -> SSAValue:
+    """Insert the op that takes a value's place, keeping its name."""
+    op.results[0].name_hint = like.name_hint
+    return rw.insert(op).results[0]
+
+
+def cannot_be_viewed_as(value: SSAValue, shape: Sequence[Dim]) -> Refusal | None:
+    """At most one dimension of a view may be unknown to its operand: it is written -1."""
+    if not is_known(shape) or not is_known(dims(value.type)):
+        return Refusal("the shape is not known, not even as an expression")
+    held = dims(value.type)
+    loose = [d for d in shape if isinstance(d, str) and d not in held]
+    if len(loose) > 1:
+        return Refusal("the sizes " + ", ".join(map(str, loose)) + " are computed at run time")
+    if 0 in shape and any(isinstance(d, str) for d in shape):
+        return Refusal("an empty tensor with a symbolic dimension has no -1")
+    return None
+
+
+def view(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
+    """`aten.view.default`; a symbolic size is -1, further ones are read from the operand."""
+    if tuple(shape) == dims(value.type) and is_known(shape):
+        return value
+    return emit(rw, view_op(rw, value, shape))
+
+
+def view_op(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SchemaOp:
+    """The view as an op that is not inserted yet (the sizes it reads are)."""
+    held = dims(value.type)
+    symbolic = [d for d in shape if isinstance(d, str)]
+    loose = [d for d in symbolic if d not in held]
+    free = (loose or symbolic or [None])[0]
+    sizes: list[int | SSAValue] = []
+    for dim in shape:
+        if isinstance(dim, int):
+            sizes.append(dim)
+        elif dim == free:
+            sizes.append(-1)
+            free = None
+        else:
+            sizes.append(size_of(rw, value, held.index(dim)))
+    return aten.ViewDefault.make(value, sizes, result_types=[tensor(shape, element(value.type))])
+
+
+def size_of(rw: Rewriter, value: SSAValue, at: int) -> SSAValue:
+    """The run-time size of a symbolic dimension."""
+    expression = dims(value.type)[at]
+    types: list[Attribute] = [IntType(str(expression))]
+    return emit(rw, aten.SymSizeInt.make(value, at, result_types=types))
+
+
+def permute(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
+    """`aten.permute.default`, or the value itself where nothing moves."""
+    if list(order) == list(range(len(order))):
+        return value
+    return emit(rw, permute_op(value, order))
+
+
+def permute_op(value: SSAValue, order: Sequence[int]) -> SchemaOp:
+    """The permutation as an op that is not inserted yet."""
+    held = dims(value.type)
+    result = tensor([held[i] for i in order], element(value.type))
+    return aten.PermuteDefault.make(value, list(order), result_types=[result])
+
+
+def slice_op(value: SSAValue, at: int, start: int, stop: int, length: Dim) -> SchemaOp:
+    """`value[..., start:stop, ...]` on axis `at`; `length` is `stop - start` as a dimension."""
+    shape = list(dims(value.type))
+    shape[at] = length
+    result = tensor(shape, element(value.type))
+    return aten.SliceTensor.make(value, at, start, stop, 1, result_types=[result])
+
+
+def slice_axis(rw: Rewriter, value: SSAValue, at: int, start: int, stop: int) -> SSAValue:
+    """A slice with static bounds; the value itself if that is all of it."""
+    if start == 0 and dims(value.type)[at] == stop:
+        return value
+    return emit(rw, slice_op(value, at, start, stop, stop - start))
+
+
+def cat(rw: Rewriter, values: Sequence[SSAValue], at: int) -> SSAValue:
+    """`aten.cat.default` on axis `at`, where all sizes are numbers."""
+    return values[0] if len(values) == 1 else emit(rw, cat_op(values, at))
+
+
+def cat_op(values: Sequence[SSAValue], at: int) -> SchemaOp:
+    """The concatenation as an op that is not inserted yet."""
+    shape = list(dims(values[0].type))
+    shape[at] = sum(d for v in values if isinstance(d := dims(v.type)[at], int))
+    result = tensor(shape, element(values[0].type))
+    return aten.CatDefault.make(list(values), at, result_types=[result])
+
+
+def expand(rw: Rewriter, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+    """`aten.expand.default` to a static shape, or the value itself where that is its own."""
+    if tuple(shape) == dims(value.type):
+        return value
+    result = tensor(shape, element(value.type))
+    return emit(rw, aten.ExpandDefault.make(value, list(shape), result_types=[result]))
+
+
+def element_count(shape: Sequence[int]) -> int:
+    """The number of elements of a static shape."""
+    return prod(shape)

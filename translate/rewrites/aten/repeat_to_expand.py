@@ -1,0 +1,90 @@
+"""Spell `repeat`, `tile` and `repeat_interleave` as a view, one expand and a view.
+
+An axis of n elements repeated r times is the axes (r, n) of an expand, flattened; elements
+repeated each r times are the axes (n, r). Axes of size 1 need no view.
+
+Before:
+    func.func @forward(%x: tensor<2x1xf32>) -> (tensor<6x4xf32>, tensor<6x1xf32>) {
+      %a = aten.repeat.default(%x, [3, 4]) : (tensor<2x1xf32>) -> tensor<6x4xf32>
+      %b = aten.repeat_interleave.self_int(%x, 3, 0) : (tensor<2x1xf32>) -> tensor<6x1xf32>
+      func.return %a, %b : tensor<6x4xf32>, tensor<6x1xf32>
+    }
+After:
+    AUTO
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.translate.rewrites.aten.building import axis, expand, static_dims, view
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """View as `units`, expand to `sizes`, view as the result."""
+
+    op: SchemaOp
+    units: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RepeatToExpand(Rewrite[Repeated]):
+    """Any op that repeats a tensor along its axes to `aten.expand.default`."""
+
+    name: ClassVar[str] = "repeat-to-expand"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.RepeatDefault,
+        aten.TileDefault,
+        aten.RepeatInterleaveSelfInt,
+    )
+
+    def match(self, op: SchemaOp, program: Program) -> Repeated | Refusal | None:
+        """Shape and counts are numbers, and something is repeated."""
+        shape = static_dims(op.operands[0])
+        if shape is None or static_dims(op.results[0]) is None:
+            return Refusal("the repeated shape is symbolic")
+        if isinstance(op, aten.RepeatInterleaveSelfInt):
+            return self._interleaved(op, shape)
+        counts = op.arg("dims" if isinstance(op, aten.TileDefault) else "repeats")
+        if any(isinstance(count, SSAValue) for count in counts):
+            return Refusal("the counts are known only at run time")
+        rank = max(len(shape), len(counts))
+        shape = (1,) * (rank - len(shape)) + shape
+        counts = [1] * (rank - len(counts)) + list(counts)
+        units: list[int] = []
+        sizes: list[int] = []
+        for size, count in zip(shape, counts, strict=True):
+            if count != 1 and size != 1:
+                units, sizes = [*units, 1, size], [*sizes, count, size]
+            else:
+                units, sizes = [*units, size], [*sizes, size * count]
+        return Repeated(op, tuple(units), tuple(sizes))
+
+    def _interleaved(self, op: SchemaOp, shape: Sequence[int]) -> Repeated | Refusal:
+        count, at = op.arg("repeats"), op.arg("dim")
+        if isinstance(count, SSAValue):
+            return Refusal("the count is known only at run time")
+        if at is None:
+            return Refusal("repeat_interleave without a dim flattens its operand first")
+        at = axis(at, len(shape))
+        units = (*shape[: at + 1], 1, *shape[at + 1 :])
+        sizes = (*shape[: at + 1], count, *shape[at + 1 :])
+        return Repeated(op, units, sizes)
+
+    def build(self, match: Repeated, rw: Rewriter) -> None:
+        """Write view, expand and view, as far as they do something."""
+        value, result = match.op.operands[0], match.op.results[0]
+        repeated = expand(rw, view(rw, value, match.units), match.sizes)
+        shape = static_dims(result)
+        assert shape is not None
+        rw.replace(match.op, [view(rw, repeated, shape)])
