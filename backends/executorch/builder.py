@@ -135,11 +135,13 @@ class MethodBuilder:
         dim_order: Sequence[int] | None = None,
         dynamism: Dynamism = Dynamism.STATIC,
         storage_of: int | None = None,
+        borrowed: bool = False,
     ) -> int:
         """A new tensor value, given memory when the method is finished.
 
         `sizes` are upper bounds where the tensor is dynamic. `storage_of` names another tensor of
-        this method whose bytes this one shares from the first byte on (a view of it).
+        this method whose bytes this one shares from the first byte on (a view of it). A `borrowed`
+        input has no memory of its own: it is the caller's, who sees what is written to it.
         """
         index = self._add(
             TensorValue(
@@ -149,6 +151,8 @@ class MethodBuilder:
                 dynamism=dynamism,
             )
         )
+        if borrowed:
+            return index
         if storage_of is None:
             self._planned[index] = index
         else:
@@ -284,9 +288,17 @@ class MethodBuilder:
         self._outputs = tuple(values)
         self._specs = (input_spec, output_spec)
 
-    def value(self, index: int) -> Value:
-        """The value at an index, as it stands."""
-        return self._values[index]
+    def can_be_viewed(self, index: int) -> bool:
+        """Whether other tensors may name this one's bytes: nothing will write to them again."""
+        value = self._values[index]
+        return index in self._planned or (
+            isinstance(value, TensorValue) and isinstance(value.storage, Constant | External)
+        )
+
+    def share_storage(self, first: int, second: int) -> bool:
+        """Whether two values are the same tensor or name the same bytes."""
+        a, b = self._planned.get(first, first), self._planned.get(second, second)
+        return a == b
 
     def finish(self, state_bytes: int) -> Method:
         """Plan memory and give the method; called by the container's builder."""

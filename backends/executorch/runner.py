@@ -139,9 +139,10 @@ class PteSession:
                 f"there is no method {method!r}",
                 help="methods are " + ", ".join(m.name for m in self.container.methods),
             )
-        check_inputs(described, inputs)
+        given = with_frozen(described, inputs)
+        check_inputs(described, given)
         try:
-            return tuple(self._methods[method].execute(list(inputs)))
+            return tuple(self._methods[method].execute(given))
         except RuntimeError as error:
             raise ArtefactError(f"the runtime fails in method {method}: {error}") from error
 
@@ -204,6 +205,16 @@ def _put(path: Path, data: bytes | Path) -> None:
 def _tail(stderr: bytes) -> str:
     lines = stderr.decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "it said nothing"
+
+
+def with_frozen(method: Method, inputs: Sequence[Any]) -> list[Any]:
+    """The inputs, with the values the program was made for where only tensors were given."""
+    tensors = sum(isinstance(method.values[index], TensorValue) for index in method.inputs)
+    if len(inputs) != tensors or tensors == len(method.inputs):
+        return list(inputs)
+    given = iter(inputs)
+    declared = (method.values[index] for index in method.inputs)
+    return [next(given) if isinstance(value, TensorValue) else value for value in declared]
 
 
 def check_inputs(method: Method, inputs: Sequence[Any]) -> None:

@@ -7,7 +7,7 @@ The stock serialiser is linear: about 0.1 ms per instruction with its tensor.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from stepwell.backends.executorch.check import check
 from stepwell.backends.executorch.container import (
@@ -96,10 +96,9 @@ def external_to_bytes(container: Container) -> bytes | None:
 
 
 def _buffer(data: Data) -> et.Buffer:
-    """A buffer over the caller's bytes; the serialiser copies a view once, into the file."""
     from executorch.exir import schema as et
 
-    return et.Buffer(storage=cast(bytes, data))
+    return et.Buffer(storage=bytes(data))
 
 
 def _entries(named: Mapping[str, NamedData]) -> tuple[list[Any], dict[str, Any]]:
@@ -113,7 +112,7 @@ def _entries(named: Mapping[str, NamedData]) -> tuple[list[Any], dict[str, Any]]
         index = index_of.get(id(value.data))
         if index is None:
             index = index_of[id(value.data)] = len(buffers)
-            buffers.append(value.data)
+            buffers.append(bytes(value.data))
         entries[key] = DataEntry(index, value.alignment, None)
     return buffers, entries
 

@@ -45,7 +45,7 @@ class KernelSignature:
     """How a kernel is called for a functional operator.
 
     `arguments` are the kernel's in its order; after them the instruction names the results again
-    (`aten::add.out(self, other, alpha, out, out)`).
+    (`aten::add.out(self, other, alpha, out, out)`), several as one list of tensors.
     """
 
     kernel: str

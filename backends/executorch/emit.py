@@ -1,0 +1,387 @@
+"""From a lowered program to a container: delegates' payloads, and kernel calls for the rest.
+
+One op becomes one instruction, in the order of the program; nothing is rewritten here. Inside,
+every tensor is row-major: an input or output that the signature declares in another dim order is
+converted where it enters or leaves. State is read in place and written when everything else has
+run, so each op sees the value at entry, as the program says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.backends.executorch.bounds import upper_bound
+from stepwell.backends.executorch.builder import ContainerBuilder, MethodBuilder
+from stepwell.backends.executorch.container import (
+    Container,
+    Data,
+    Delegate,
+    Dynamism,
+    NamedData,
+    ScalarType,
+    contiguous,
+)
+from stepwell.backends.executorch.kernel_calls import argument_value, is_reshape, kernel_of
+from stepwell.backends.executorch.runner import scalar_type
+from stepwell.backends.executorch.signatures import Input, KernelSignature
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
+from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.signature import Port, Signature, get_signature
+from stepwell.ir.types import BoolType, FloatType, IntType, NoneType, dims, element, is_static
+from stepwell.ir.weights import WeightStore, dense_bytes
+
+
+@dataclass(frozen=True)
+class DelegatePayload:
+    """What a backend makes of one delegate op: its operands are inputs, its results outputs."""
+
+    backend: str
+    payload: Data
+    named_data: Mapping[str, NamedData] = field(default_factory=dict[str, NamedData])
+    options: tuple[tuple[str, bytes], ...] = ()
+    debug_map: Mapping[int, tuple[int, ...]] | None = None
+
+
+PayloadWriter = Callable[[Any, WeightStore], DelegatePayload]
+"""Takes the delegate op and the program's weights."""
+
+PayloadWriters = Mapping[type[Operation], PayloadWriter]
+
+
+def emit(
+    program: Program, delegates: PayloadWriters | None = None, *, external_weights: bool = False
+) -> Container:
+    """The container of a program whose ops have kernels or stand in delegates.
+
+    Args:
+        program: every method becomes one of the container; they share constants and state.
+        delegates: writers of payloads by the class of the delegate op.
+        external_weights: put constants and delegates' named data into a separate `.ptd`.
+
+    Raises:
+        UnsupportedError: naming every op that has no kernel and is no delegate.
+    """
+    writers = dict(delegates or {})
+    problems = [p for func in program.methods.values() for p in missing_kernels(func, writers)]
+    if problems:
+        raise UnsupportedError(problems)
+    builder = ContainerBuilder(external_constants=external_weights)
+    for name, func in program.methods.items():
+        emitter = _MethodEmitter(builder, builder.method(name), program, func, writers)
+        emitter.external = external_weights
+        emitter.emit()
+    return builder.finish()
+
+
+_BOUNDARY = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp)
+
+
+def missing_kernels(func: FuncOp, delegates: PayloadWriters) -> list[Problem]:
+    """Every op of a method that is no delegate and for which the runtime has no kernel."""
+    problems: list[Problem] = []
+    for op in func.body.block.ops:
+        if isinstance(op, _BOUNDARY) or type(op) in delegates:
+            continue
+        if isinstance(op, SchemaOp) and (is_reshape(op) or kernel_of(type(op)) is not None):
+            continue
+        problems.append(
+            Problem(
+                f"{op_name(op)}: the ExecuTorch runtime has no kernel for it",
+                describe_op(op),
+                "decompose it to operators that have one, or lower it into a delegate",
+            )
+        )
+    return problems
+
+
+class _MethodEmitter:
+    def __init__(
+        self,
+        container: ContainerBuilder,
+        builder: MethodBuilder,
+        program: Program,
+        func: FuncOp,
+        delegates: PayloadWriters,
+    ) -> None:
+        self.container = container
+        self.builder = builder
+        self.weights = program.weights
+        self.func = func
+        self.delegates = delegates
+        self.signature: Signature = get_signature(func)
+        self.external = False
+        self.values: dict[SSAValue, int] = {}
+        self.state: dict[str, int] = {}
+        self.in_place = in_place_updates(func)
+        self.handle = 0
+
+    def emit(self) -> None:
+        """Inputs, ops in order, outputs, then writes to state and inputs."""
+        self._inputs()
+        block = self.func.body.block
+        writes: list[UpdateOp | MutateInputOp] = []
+        for op in block.ops:
+            self.handle += 1
+            match op:
+                case WeightOp():
+                    self._weight(op)
+                case StateOp():
+                    self.values[op.result] = self._state(op.key.data)
+                case UpdateOp() | MutateInputOp():
+                    writes.append(op)
+                case ReturnOp():
+                    self._finish(op, writes)
+                case SchemaOp():
+                    self._kernel(op)
+                case _:
+                    self._delegate(op)
+
+    # -- what enters ---------------------------------------------------------------------------
+
+    def _inputs(self) -> None:
+        mutated = {
+            op.index.value.data for op in self.func.body.block.ops if isinstance(op, MutateInputOp)
+        }
+        arguments = iter(enumerate(self.func.body.block.args))
+        self.given: list[int] = []
+        for port in self.signature.inputs:
+            if port.constant is not None:
+                if not isinstance(port.constant[0], str):  # The runtime takes no strings.
+                    self.builder.input(self.builder.scalar(port.constant[0]))
+                continue
+            index, argument = next(arguments)
+            value = self._fresh(argument.type, port, borrowed=index in mutated)
+            self.builder.input(value)
+            self.given.append(value)
+            self.values[argument] = self._to_order(value, argument.type, None, port.dim_order)
+
+    def _weight(self, op: WeightOp) -> None:
+        tensor = self.weights.get(op.key.data)
+        self.values[op.result] = self.builder.constant(
+            scalar_type(tensor.dtype), tuple(tensor.shape), dense_bytes(tensor), name=op.key.data
+        )
+
+    def _state(self, key: str) -> int:
+        if key not in self.state:
+            tensor = self.weights.get(key)
+            self.state[key] = self.builder.state(
+                key, scalar_type(tensor.dtype), tuple(tensor.shape), dense_bytes(tensor)
+            )
+        return self.state[key]
+
+    # -- values --------------------------------------------------------------------------------
+
+    def _fresh(self, type_: Attribute, port: Port | None = None, *, borrowed: bool = False) -> int:
+        """A new value for a result or an input of this type."""
+        match type_:
+            case IntType():
+                return self.builder.variable(0)
+            case FloatType():
+                return self.builder.variable(0.0)
+            case BoolType():
+                return self.builder.variable(False)
+            case NoneType():
+                return self.builder.scalar(None)
+            case _:
+                assert isinstance(type_, TensorType), f"{type_} in a method"
+        shape = dims(cast(Attribute, type_))
+        return self.builder.tensor(
+            self._scalar_type(cast(Attribute, type_)),
+            [d if isinstance(d, int) else upper_bound(d, self.signature.ranges) for d in shape],
+            dim_order=port.dim_order if port is not None else None,
+            dynamism=Dynamism.STATIC if is_static(cast(Attribute, type_)) else Dynamism.BOUNDED,
+            borrowed=borrowed,
+        )
+
+    def _scalar_type(self, type_: Attribute) -> ScalarType:
+        return scalar_type(torch_dtype(element(type_)))
+
+    def _to_order(
+        self,
+        value: int,
+        type_: Attribute,
+        order: tuple[int, ...] | None,
+        current: tuple[int, ...] | None,
+    ) -> int:
+        """The tensor in dim order `order` (row-major if None), converted if it is in another."""
+        if order == current or not isinstance(type_, TensorType):
+            return value
+        rank = len(dims(cast(Attribute, type_)))
+        wanted = order or contiguous(rank)
+        if wanted == (current or contiguous(rank)):
+            return value
+        result = self._fresh(cast(Attribute, type_), Port("", wanted))
+        builder = self.builder
+        builder.call(
+            "dim_order_ops::_to_dim_order_copy.out",
+            [value, builder.scalar(False), builder.ints(wanted), result, result],
+        )
+        return result
+
+    # -- ops -----------------------------------------------------------------------------------
+
+    def _kernel(self, op: SchemaOp) -> None:
+        if is_reshape(op):
+            source = self.values[op.operands[0]]
+            if self.builder.can_be_viewed(source):
+                type_ = op.results[0].type
+                self.values[op.results[0]] = self.builder.tensor(
+                    self._scalar_type(type_),
+                    cast(tuple[int, ...], dims(type_)),
+                    storage_of=source,
+                )
+                return
+        if op in self.in_place:
+            self._index_put_in_place(op)
+            return
+        signature = kernel_of(type(op))
+        if signature is None:  # A reshape of a tensor that cannot be viewed.
+            self._copied_reshape(op)
+            return
+        self._call(op, signature)
+
+    def _call(self, op: SchemaOp, signature: KernelSignature) -> None:
+        given = op.present()
+        results = self._results(op)
+        args: list[int] = []
+        for argument, source in zip(signature.schema.arguments, signature.arguments, strict=True):
+            if not isinstance(source, Input):
+                args.append(results[source.index])
+                continue
+            value = given[source.name] if source.name in given else op.arg(source.name)
+            args.append(argument_value(self.builder, op, argument, value, self.values.__getitem__))
+        returned = results if len(results) < 2 else [self.builder.tensors(results)]
+        self.builder.call(signature.kernel, [*args, *returned], [self.handle])
+
+    def _results(self, op: SchemaOp) -> list[int]:
+        """One value per return of the schema; a `Tensor[]` is a list of the op's results."""
+        rest = [self._fresh(result.type) for result in op.results]
+        for result, value in zip(op.results, rest, strict=True):
+            self.values[result] = value
+        if len(op.SCHEMA.returns) == 1 and op.SCHEMA.returns[0].type.is_list:
+            return [self.builder.tensors(rest)]
+        return rest
+
+    def _copied_reshape(self, op: SchemaOp) -> None:
+        type_ = op.results[0].type
+        result = self.values[op.results[0]] = self._fresh(type_)
+        size = self.builder.ints(cast(tuple[int, ...], dims(type_)))
+        self.builder.call(
+            "aten::view_copy.out",
+            [self.values[op.operands[0]], size, result, result],
+            [self.handle],
+        )
+
+    def _index_put_in_place(self, op: SchemaOp) -> None:
+        state = self.values[op.operands[0]]
+        builder, lookup = self.builder, self.values.__getitem__
+        arguments = op.SCHEMA.by_name
+        args = [
+            argument_value(builder, op, arguments[name], op.arg(name), lookup)
+            for name in ("indices", "values", "accumulate")
+        ]
+        builder.call("aten::index_put_", [state, *args, state], [self.handle])
+        self.values[op.results[0]] = state
+
+    def _delegate(self, op: Operation) -> None:
+        made = self.delegates[type(op)](op, self.weights)
+        self.container.add_named_data(made.named_data, external=self.external)
+        inputs = [self.values[operand] for operand in op.operands]
+        for result in op.results:
+            self.values[result] = self._fresh(result.type)
+        self.builder.delegate(
+            Delegate(made.backend, made.payload, made.options, made.debug_map),
+            [*inputs, *(self.values[result] for result in op.results)],
+            [self.handle],
+        )
+
+    # -- what leaves ---------------------------------------------------------------------------
+
+    def _finish(self, returned: ReturnOp, writes: list[UpdateOp | MutateInputOp]) -> None:
+        # A write of what is there already (by an in-place op) is none.
+        targets = [
+            (self._target(op), op) for op in writes if self.values[op.value] != self._target(op)
+        ]
+        written = {target for target, _ in targets}
+        operands = iter(returned.operands)
+        outputs: list[int] = []
+        for port in self.signature.outputs:
+            if port.constant is not None:
+                outputs.append(self.builder.scalar(port.constant[0]))
+                continue
+            operand = next(operands)
+            value = self._kept(self.values[operand], operand.type, written)
+            outputs.append(self._to_order(value, operand.type, port.dim_order, None))
+        pending = [(target, self._written(op, written - {target})) for target, op in targets]
+        for target, value in pending:
+            self.builder.call("aten::copy_", [target, value, self.builder.scalar(False), target])
+        self.builder.outputs(
+            outputs,
+            input_spec=self.signature.in_spec or "",
+            output_spec=self.signature.out_spec or "",
+        )
+
+    def _target(self, op: UpdateOp | MutateInputOp) -> int:
+        if isinstance(op, UpdateOp):
+            return self._state(op.key.data)
+        return self.given[op.index.value.data]
+
+    def _written(self, op: UpdateOp | MutateInputOp, others: set[int]) -> int:
+        value = self._kept(self.values[op.value], op.value.type, others)
+        if isinstance(op, UpdateOp):
+            return value
+        port = self.signature.runtime_inputs[op.index.value.data]
+        return self._to_order(value, op.value.type, port.dim_order, None)
+
+    def _kept(self, value: int, type_: Attribute, written: set[int]) -> int:
+        """The value, or a copy of it if the writes that follow would change it."""
+        if not any(self.builder.share_storage(value, target) for target in written):
+            return value
+        copy = self._fresh(type_)
+        none = self.builder.scalar(None)
+        self.builder.call("aten::clone.out", [value, none, copy, copy])
+        return copy
+
+
+def in_place_updates(func: FuncOp) -> frozenset[Operation]:
+    """The `index_put`s of a state that may write into it where it lies.
+
+    Such an op takes the state as it was at entry and gives what the state becomes; nothing that
+    runs later reads the old value. A cache is then written where it changed, and not copied.
+    """
+    position = {op: index for index, op in enumerate(func.body.block.ops)}
+    states: dict[str, list[StateOp]] = {}
+    updated: dict[str, int] = {}
+    for op in position:
+        if isinstance(op, StateOp):
+            states.setdefault(op.key.data, []).append(op)
+        elif isinstance(op, UpdateOp):
+            updated[op.key.data] = updated.get(op.key.data, 0) + 1
+    found: set[Operation] = set()
+    for op in position:
+        if op.name != "aten.index_put.default":
+            continue
+        state = op.operands[0].owner
+        if not isinstance(state, StateOp) or updated.get(state.key.data) != 1:
+            continue
+        key = state.key.data
+        becomes = any(
+            isinstance(use.operation, UpdateOp) and use.operation.key.data == key
+            for use in op.results[0].uses
+        )
+        reads = [use for s in states[key] for use in s.result.uses if use.operation is not op]
+        own = [use for s in states[key] for use in s.result.uses if use.operation is op]
+        is_last = all(position.get(use.operation, -1) >= 0 and
+                      position[use.operation] < position[op] for use in reads)  # fmt: skip
+        if becomes and is_last and len(own) == 1:
+            found.add(op)
+    return frozenset(found)

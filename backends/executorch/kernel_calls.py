@@ -1,0 +1,125 @@
+"""One ATen op as one kernel call: its arguments as values of a plan.
+
+The runtime's kernels read each value as the type their schema says and abort on another, so an
+int given for a `float` becomes a double here. Layout arguments (memory format, layout, device)
+say nothing inside a program whose tensors are all row-major and are given as None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, cast
+
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.backends.executorch.builder import MethodBuilder
+from stepwell.backends.executorch.runner import scalar_type
+from stepwell.backends.executorch.signatures import KernelSignature, kernel_for
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.schema import Argument
+from stepwell.ir.diagnostics import StepwellError, describe_op
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.types import dims, element, is_static
+
+_LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
+
+_RESHAPES = frozenset(
+    f"aten.{name}"
+    for name in (
+        "view.default _unsafe_view.default reshape.default unsqueeze.default squeeze.default "
+        "squeeze.dim squeeze.dims flatten.using_ints unflatten.int alias.default detach.default "
+        "lift_fresh.default clone.default contiguous.default expand.default view_copy.default "
+        "unsqueeze_copy.default squeeze_copy.default squeeze_copy.dim squeeze_copy.dims "
+        "alias_copy.default detach_copy.default lift_fresh_copy.default expand_copy.default "
+        "_to_copy.default view_as.default expand_as.default reshape_as.default"
+    ).split()
+)
+
+
+@cache
+def kernel_of(cls: type[SchemaOp]) -> KernelSignature | None:
+    """The kernel that computes an op class, or None if the runtime has none."""
+    return kernel_for(cls.SCHEMA)
+
+
+def is_reshape(op: SchemaOp) -> bool:
+    """Whether the result is the operand's elements in the same row-major order.
+
+    Such an op needs no kernel: its result is another tensor value over the same bytes.
+    """
+    if op.name not in _RESHAPES or len(op.results) != 1:
+        return False
+    source, result = op.operands[0].type, op.results[0].type
+    return (
+        is_static(source)
+        and is_static(result)
+        and element(source) == element(result)
+        and math.prod(cast(tuple[int, ...], dims(source)))
+        == math.prod(cast(tuple[int, ...], dims(result)))
+    )
+
+
+def argument_value(
+    builder: MethodBuilder,
+    op: SchemaOp,
+    argument: Argument,
+    value: Any,
+    lookup: Callable[[SSAValue], int],
+) -> int:
+    """The plan's value for one kernel argument.
+
+    Args:
+        builder: the method being built.
+        op: the op called, for errors.
+        argument: the kernel's own declaration of it.
+        value: what the op has for it: Python values, element types, SSA values, or lists.
+        lookup: gives the plan's value of an SSA value.
+    """
+    type_ = argument.type
+    if type_.base in _LAYOUT or value is None:
+        return builder.scalar(None)
+    if not type_.is_list:
+        return (
+            lookup(value) if isinstance(value, SSAValue) else _scalar(builder, op, argument, value)
+        )
+    items = cast(list[Any], value if isinstance(value, list | tuple) else [value])
+    if type_.base == "Tensor":
+        indices = [None if item is None else lookup(item) for item in items]
+        return builder.tensors(indices, optional=type_.element_nullable)
+    if type_.base in ("int", "SymInt"):
+        return builder.list_of_ints(
+            [
+                lookup(item) if isinstance(item, SSAValue) else builder.scalar(int(item))
+                for item in items
+            ]
+        )
+    if type_.base in ("float", "bool") and not any(isinstance(i, SSAValue) for i in items):
+        return builder.floats(items) if type_.base == "float" else builder.bools(items)
+    raise _no_value(op, argument, value)
+
+
+def _scalar(builder: MethodBuilder, op: SchemaOp, argument: Argument, value: Any) -> int:
+    match argument.type.base:
+        case "int" | "SymInt":
+            return builder.scalar(int(value))
+        case "float":
+            return builder.scalar(float(value))
+        case "bool" | "SymBool":
+            return builder.scalar(bool(value))
+        case "Scalar" if isinstance(value, bool | int | float):
+            return builder.scalar(value)
+        case "str":
+            return builder.scalar(str(value))
+        case "ScalarType" if isinstance(value, Attribute):
+            return builder.scalar(int(scalar_type(torch_dtype(value))))
+        case _:
+            raise _no_value(op, argument, value)
+
+
+def _no_value(op: SchemaOp, argument: Argument, value: Any) -> StepwellError:
+    return StepwellError(
+        f"{op.name}: argument {argument.name} = {value!r} has no form in a .pte as {argument.type}",
+        describe_op(op),
+    )
