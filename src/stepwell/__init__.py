@@ -2,8 +2,68 @@
 
 A PyTorch program walks down through readable, verified levels of IR to what a device runs,
 and each of those can be read back up.
+
+    program = stepwell.from_exported_program(torch.export.export(model, inputs))
+    print(program)                                   # MLIR text
+    lowered = stepwell.lower(program, "xnnpack")
+    print(lowered.report)
+    open("model.pte", "wb").write(lowered.to_pte())
 """
 
+from __future__ import annotations
 
-def __getattr__(name: str) -> object:
-    raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_HOME = {
+    "Lowered": "lowering",
+    "PIPELINES": "lowering",
+    "Pipeline": "lowering",
+    "Program": "program",
+    "Report": "report",
+    "Session": "program",
+    "StepwellError": "program",
+    "VerificationError": "program",
+    "from_exported_program": "program",
+    "load": "program",
+    "lower": "lowering",
+    "parse": "program",
+    "read_pte": "artefacts",
+    "read_tosa": "artefacts",
+    "run_pte": "artefacts",
+    "to_mxfp": "artefacts",
+    "transform_pass": "transform_pass",
+}
+"""Public names and the module of each, imported on first use: `import stepwell` stays cheap."""
+
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"stepwell.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
+
+
+if TYPE_CHECKING:
+    from stepwell.artefacts import read_pte as read_pte
+    from stepwell.artefacts import run_pte as run_pte
+    from stepwell.lowering import PIPELINES as PIPELINES
+    from stepwell.lowering import Lowered as Lowered
+    from stepwell.lowering import Pipeline as Pipeline
+    from stepwell.lowering import lower as lower
+    from stepwell.program import Program as Program
+    from stepwell.program import Session as Session
+    from stepwell.program import StepwellError as StepwellError
+    from stepwell.program import VerificationError as VerificationError
+    from stepwell.program import from_exported_program as from_exported_program
+    from stepwell.program import load as load
+    from stepwell.program import parse as parse
+    from stepwell.report import Report as Report
+    from stepwell.transform_pass import transform_pass as transform_pass

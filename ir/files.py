@@ -1,0 +1,35 @@
+"""Files are written whole or not at all: beside their place first, then renamed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from stepwell.ir.diagnostics import StepwellError
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write bytes to a file so that no reader ever sees a part of them.
+
+    Raises:
+        StepwellError: the folder does not exist or cannot be written.
+    """
+    try:
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise StepwellError(f"cannot write {path}: {error.strerror or error}") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(beside, 0o666 & ~_umask())
+        os.replace(beside, path)
+    except OSError as error:
+        os.unlink(beside)
+        raise StepwellError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _umask() -> int:
+    held = os.umask(0)
+    os.umask(held)
+    return held

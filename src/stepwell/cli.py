@@ -1,0 +1,119 @@
+"""The command line: `stepwell lower | show | run | demo …`. A `StepwellError` is shown, not traced."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.files import write_atomically
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code (0, or 1 after an error that was reported)."""
+    arguments = _parser().parse_args(argv)
+    command: Callable[[argparse.Namespace], int] = arguments.command
+    try:
+        return command(arguments)
+    except StepwellError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="stepwell", description="A multi-level IR for ExecuTorch: walk a program down, and back."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, run: Callable[[argparse.Namespace], int], help: str) -> Any:
+        command = commands.add_parser(name, help=help, description=help)
+        command.set_defaults(command=run)
+        return command
+
+    def add_model(command: Any) -> None:
+        command.add_argument("model", help=".pt2, .mlir, or file.py:callable")
+        command.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
+
+    lower = add("lower", _lower, "lower a model to a target and write the artefact")
+    add_model(lower)
+    lower.add_argument("-t", "--target", default="xnnpack")
+    lower.add_argument("-o", "--output", type=Path, help="artefact to write")
+    lower.add_argument("--emit-ir", type=Path, help="also write the target-level IR as text")
+
+    show = add("show", _show, "print a model or an artefact as text")
+    add_model(show)
+    show.add_argument("--locations", action="store_true", help="print node names and source lines")
+    show.add_argument("--generic", action="store_true", help="MLIR's generic form")
+
+    run = add("run", _run, "run a .pte on the ExecuTorch runtime, on random inputs")
+    run.add_argument("artefact", type=Path)
+    run.add_argument("--method", default="forward")
+    run.add_argument("--seed", type=int, default=0)
+
+    demo = add("demo", _demo, "lower DeiT-Tiny, run it, compare with PyTorch")
+    demo.add_argument("-o", "--output", type=Path, default=Path("deit_tiny.pte"))
+    return parser
+
+
+def _lower(arguments: argparse.Namespace) -> int:
+    from stepwell.lowering import lower
+    from stepwell.models import open_model
+
+    model = open_model(arguments.model, trust=arguments.trust)
+    lowered = lower(model.program, arguments.target)
+    print(lowered.report)
+    if arguments.emit_ir:
+        write_atomically(arguments.emit_ir, str(lowered.program).encode())
+    if arguments.output:
+        data = lowered.artefact
+        write_atomically(arguments.output, data)
+        print(f"\n{arguments.output}: {len(data):,} bytes")
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from stepwell.formats import to_text
+
+    path = Path(arguments.model)
+    if path.suffix == ".pte":
+        from stepwell.artefacts import read_pte
+
+        program = read_pte(_read(path))
+    else:
+        from stepwell.models import open_model
+
+        program = open_model(arguments.model, trust=arguments.trust).program
+    print(to_text(program.module, locations=arguments.locations, generic=arguments.generic))
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from stepwell.artefacts import run_on_random_inputs
+
+    outputs = run_on_random_inputs(_read(arguments.artefact), arguments.method, arguments.seed)
+    for index, output in enumerate(outputs):
+        print(f"output {index}: {output}")
+    return 0
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from stepwell.demo import demo
+
+    return demo(arguments.output)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StepwellError(f"{path}: {error.strerror or error}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

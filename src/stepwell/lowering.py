@@ -1,0 +1,105 @@
+"""`lower`: one straight line from a program to what a target runs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.pipeline import Observer, Pipeline
+from stepwell.ir.program import Program as IRProgram
+from stepwell.program import Program, from_exported_program
+from stepwell.report import Report
+from stepwell.targets import PIPELINES, Target, find_target
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+__all__ = ["PIPELINES", "Lowered", "Pipeline", "lower"]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program at its target's level, ready to be emitted."""
+
+    program: Program
+    report: Report
+    target: Target
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def to_pte(self, **options: Any) -> bytes:
+        """The `.pte` bytes (xnnpack and cortex-m targets).
+
+        Args:
+            options: see the target's emitter; `embed_unpacked_constants=True` puts constants that
+                XNNPACK does not copy into the delegate, for runtimes known to keep them alive.
+        """
+        return self._emit("pte", options)
+
+    def to_tosa(self, **options: Any) -> bytes:
+        """The TOSA flatbuffer (tosa targets)."""
+        return self._emit("tosa", options)
+
+    def _emit(self, kind: str, options: Mapping[str, Any]) -> bytes:
+        emitter = self.target.emitter(kind)
+        return emitter(self.program, **{**self.options, **options})
+
+    @cached_property
+    def artefact(self) -> bytes:
+        """The bytes of the target's own format, emitted once."""
+        return self._emit(self.target.artefact, {})
+
+    def run(self, *inputs: Any, method: str = "forward") -> tuple[Any, ...]:
+        """Run the artefact on the target's real engine where this machine has one."""
+        return self.target.run(self.artefact, inputs, method)
+
+
+def lower(
+    program: IRProgram | ExportedProgram | Mapping[str, ExportedProgram],
+    target: str,
+    pipeline: Pipeline | None = None,
+    *,
+    observer: Observer | None = None,
+    **options: Any,
+) -> Lowered:
+    """Lower a program to a target; the argument is never changed.
+
+    Args:
+        program: an exported program, several as methods, or a stepwell program.
+        target: `xnnpack`, `cortex-m55`, `tosa-1.0+fp`, …
+        pipeline: instead of the target's own (`stepwell.PIPELINES[...]`).
+        observer: called after each step with (step, program, applications).
+        options: the target's emission options.
+
+    Raises:
+        StepwellError: the target is unknown, or the program cannot be lowered; every reason is
+            listed with its place in the model.
+    """
+    found = find_target(target)
+    started = time.perf_counter()
+    source = program if isinstance(program, IRProgram) else from_exported_program(program)
+    work = Program.of(source.clone() if source is program else source)
+    if work.level != "aten":
+        raise StepwellError(
+            f"the program is at level {work.level!r}",
+            help="lower a program of the aten level",
+        )
+    work.verify()
+    run = found.prepare(pipeline, options).run(work, observer)
+    work.verify()
+    seconds = time.perf_counter() - started
+    delegates, outside = found.inventory(work)
+    report = Report(
+        target=target,
+        delegates=delegates,
+        outside=Counter(outside),
+        refusals=tuple(run.history.refusals.values()),
+        steps=tuple(run.steps),
+        seconds=seconds,
+        events=tuple(run.history.events),
+    )
+    return Lowered(work, report, found, options)

@@ -1,0 +1,84 @@
+"""`Program` as users meet it: the IR's program with the ways in and out of torch and text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from stepwell.ir.diagnostics import StepwellError, VerificationError
+from stepwell.ir.program import Program as IRProgram
+from stepwell.ir.program import Session
+from stepwell.ir.weights import WeightStore
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+__all__ = [
+    "Program",
+    "Session",
+    "StepwellError",
+    "VerificationError",
+    "from_exported_program",
+    "load",
+    "parse",
+]
+
+
+class Program(IRProgram):
+    """A module at some level, its weights, and everything one can ask of it.
+
+    Attributes:
+        module: the xDSL `ModuleOp`.
+        weights: the store that its keys name.
+    """
+
+    @classmethod
+    def of(cls, program: IRProgram) -> Program:
+        """The same module and weights as a front-door program."""
+        return program if isinstance(program, cls) else cls(program.module, program.weights)
+
+    def to_exported_program(self, method: str = "forward") -> ExportedProgram:
+        """A torch program again, from the aten level.
+
+        Raises:
+            StepwellError: the program is at another level.
+        """
+        from stepwell.translate.to_torch import to_exported_program
+
+        return to_exported_program(self, method)
+
+
+def from_exported_program(
+    exported: ExportedProgram | Mapping[str, ExportedProgram],
+) -> Program:
+    """Import a torch program, or several as methods that share state, without decomposing it.
+
+    Args:
+        exported: an `ExportedProgram` (training, functional or edge dialect), or a mapping from
+            method name to one.
+
+    Raises:
+        UnsupportedError: listing every op that has no form in the IR, with its source line.
+    """
+    from stepwell.translate.from_torch import from_exported_program as translate
+
+    return Program.of(translate(exported))
+
+
+def parse(text: str, weights: WeightStore | None = None) -> Program:
+    """Read a program from its text; `weights` is the store of the program it was printed from.
+
+    Raises:
+        ParseFailure: with line and column.
+    """
+    from stepwell.formats import parse_program
+
+    return Program.of(parse_program(text, weights))
+
+
+def load(path: str | os.PathLike[str]) -> Program:
+    """Read a program that `Program.save` wrote. Executes nothing from the file."""
+    from stepwell.formats import load_program
+
+    return Program.of(load_program(path))

@@ -1,0 +1,54 @@
+"""What a lowering did, in words and numbers: `str(report)` is a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from stepwell.ir.pipeline import StepRecord
+from stepwell.ir.rewriting import Event, RefusalRecord
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of `stepwell.lower`.
+
+    Attributes:
+        target: what it was lowered to.
+        delegates: how many parts a backend runs as a whole.
+        outside: op name → count, of what the runtime's own kernels run.
+        refusals: each rewrite that left an op alone although it looked at it, with the reason.
+        steps: the pipeline's steps with applications, seconds and ops left.
+        events: every application of a rewrite, in order.
+        seconds: wall time of verification and rewriting, without emission.
+    """
+
+    target: str
+    delegates: int
+    outside: Counter[str]
+    refusals: tuple[RefusalRecord, ...]
+    steps: tuple[StepRecord, ...]
+    seconds: float
+    events: tuple[Event, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        rows = [
+            f"target     {self.target}",
+            f"delegates  {self.delegates}",
+            f"outside    {self.outside.total()} ops"
+            + (": " + ", ".join(f"{n}×{c}" for n, c in self.outside.most_common()) if self.outside else ""),
+            f"seconds    {self.seconds:.3f}",
+            "",
+            f"{'step':36} {'applied':>8} {'ops after':>10} {'ms':>9}",
+        ]
+        rows += [
+            f"{step.name:36} {step.applied:8} {step.ops:10} {step.seconds * 1e3:9.2f}"
+            for step in self.steps
+        ]
+        if self.refusals:
+            rows += ["", "refused:"]
+            rows += [
+                f"  {r.rewrite}: {r.op}: {r.reason}" + (f"  ({r.where})" if r.where else "")
+                for r in self.refusals
+            ]
+        return "\n".join(rows)

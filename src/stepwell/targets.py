@@ -1,0 +1,89 @@
+"""Targets by name: a pipeline, the emitters of its artefacts, and the engine that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.program import Program
+from stepwell.translate.pipelines import XNNPACK, XNNPACK_PUBLISHED
+
+PIPELINES: dict[str, Pipeline] = {
+    "xnnpack": XNNPACK,
+    "xnnpack-published": XNNPACK_PUBLISHED,
+}
+"""Every target's pipeline; `stepwell.PIPELINES["xnnpack"].after("step", MyRewrite)` is a copy."""
+
+Emitter = Callable[..., bytes]
+Runner = Callable[[bytes, Sequence[Any], str], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One target. Imports of emitters and engines happen when they are used."""
+
+    name: str
+    pipeline: Pipeline
+    artefact: str
+    emitters: Mapping[str, Emitter]
+    runner: Runner
+
+    def emitter(self, kind: str) -> Emitter:
+        """The emitter of an artefact kind.
+
+        Raises:
+            StepwellError: this target has no such artefact.
+        """
+        if kind not in self.emitters:
+            raise StepwellError(
+                f"target {self.name!r} has no {kind} artefact",
+                help="it has " + ", ".join(f"to_{name}()" for name in self.emitters),
+            )
+        return self.emitters[kind]
+
+    def prepare(self, pipeline: Pipeline | None, options: Mapping[str, Any]) -> Pipeline:
+        """The pipeline to run: the caller's or the target's own."""
+        return pipeline if pipeline is not None else self.pipeline
+
+    def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
+        """(number of delegates, op name → count of the ops outside them)."""
+        from stepwell.backends.inventory import inventory
+
+        return inventory(program)
+
+    def run(self, artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+        """Run an artefact on this target's engine."""
+        return self.runner(artefact, inputs, method)
+
+
+def _xnnpack_pte(program: Program, **options: Any) -> bytes:
+    from stepwell.backends.xnnpack.pte import to_pte
+
+    return to_pte(program, **options)
+
+
+def _run_pte(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+    from stepwell.backends.executorch.runner import run_pte
+
+    return run_pte(artefact, inputs, method)
+
+
+XNNPACK_TARGET = Target("xnnpack", XNNPACK, "pte", {"pte": _xnnpack_pte}, _run_pte)
+
+_TARGETS: dict[str, Target] = {"xnnpack": XNNPACK_TARGET}
+
+
+def find_target(name: str) -> Target:
+    """The target of a name.
+
+    Raises:
+        StepwellError: naming the targets there are.
+    """
+    if name not in _TARGETS:
+        raise StepwellError(
+            f"there is no target {name!r}", help="targets are " + ", ".join(sorted(_TARGETS))
+        )
+    return _TARGETS[name]

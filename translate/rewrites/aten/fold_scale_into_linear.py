@@ -1,0 +1,118 @@
+"""Take a constant factor behind a linear layer into its weight and bias.
+
+    linear(x, W, c) * s = linear(x, s·W, s·c)
+
+`s` is a number, or a constant along the output features. This is how an attention scale vanishes
+into the query projection.
+
+Before:
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
+      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
+      %l = aten.linear.default(%x, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+      %y = aten.mul.Scalar(%l, 0.5) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
+After:
+    AUTO
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element
+from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.aten.attention_pattern import constant_factor
+from stepwell.translate.rewrites.aten.building import emit_as
+
+
+@recipe("scale_by_number")
+def scale_by_number(tensor: torch.Tensor, *, factor: float) -> torch.Tensor:
+    """A weight or bias times a number."""
+    return tensor * factor
+
+
+@recipe("scale_rows")
+def scale_rows(tensor: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Each output feature of a weight `[out, …]` or bias `[out]` times its factor."""
+    rows = scale.reshape(-1).expand(tensor.shape[0])
+    return tensor * rows.reshape(-1, *([1] * (tensor.dim() - 1)))
+
+
+@dataclass(frozen=True)
+class ScaledLinear:
+    """A multiplication of a linear's only use, by a number or by a weight's key."""
+
+    op: SchemaOp
+    linear: SchemaOp
+    weight: str
+    bias: str | None
+    factor: float | str
+
+
+@dataclass(frozen=True)
+class FoldScaleIntoLinear(Rewrite[ScaledLinear]):
+    """`linear(x) * s` to a linear with scaled weights."""
+
+    name: ClassVar[str] = "fold-scale-into-linear"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MulScalar, aten.MulTensor)
+    bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "the factor is applied before the sum")
+
+    def match(self, op: SchemaOp, program: Program) -> ScaledLinear | Refusal | None:
+        """Guards: constant factor along the last axis, constant weights, one reader."""
+        found = factor_of(op)
+        if found is None:
+            return None
+        value, factor = found
+        linear = value.owner
+        if not isinstance(linear, aten.LinearDefault):
+            return None
+        if len(list(value.uses)) != 1:
+            return Refusal("the linear is read without the factor too")
+        weight, bias = weight_key(linear.operands[1]), linear.operand("bias")
+        if weight is None or (bias is not None and weight_key(bias) is None):
+            return Refusal("the linear's weights are computed at run time")
+        return ScaledLinear(op, linear, weight, weight_key(bias) if bias else None, factor)
+
+    def build(self, match: ScaledLinear, rw: Rewriter) -> None:
+        """Derive scaled weights; the unscaled ones go if nothing else reads them."""
+
+        def scaled(key: str) -> SSAValue:
+            if isinstance(match.factor, str):
+                return rw.weight(rw.weights.derive("scale_rows", [key, match.factor]))
+            return rw.weight(rw.weights.derive("scale_by_number", [key], factor=match.factor))
+
+        result = match.op.results[0]
+        new = aten.LinearDefault.make(
+            match.linear.operands[0],
+            scaled(match.weight),
+            scaled(match.bias) if match.bias else None,
+            result_types=[result.type],
+        )
+        rw.replace(match.op, [emit_as(rw, new, result)])
+
+
+def factor_of(op: SchemaOp) -> tuple[SSAValue, float | str] | None:
+    """(tensor, number or key of a constant along the last axis) of a multiplication."""
+    result = op.results[0].type
+    if isinstance(op, aten.MulScalar):
+        factor = constant_factor(op)
+        return (op.operands[0], factor) if factor is not None and op.operands[0].type == result else None
+    for index in (1, 0):
+        constant, other = op.operands[index], op.operands[1 - index]
+        key = weight_key(constant)
+        if key is None or other.type != result:
+            continue
+        shape = dims(constant.type)
+        if all(d == 1 for d in shape[:-1]) and element(constant.type) == element(result):
+            return other, key
+    return None

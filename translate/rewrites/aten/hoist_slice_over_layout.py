@@ -1,0 +1,132 @@
+"""Move a slice ahead of the permute or view it follows, towards what made the tensor.
+
+`qkv.view(B, N, 3, H, D).permute(2, 0, 3, 1, 4)[i]` is a slice of the fused projection's output
+features; ahead of both layout ops `split_linear` can cut the projection itself. On a view, the
+sliced axis must be the leading factor of a source axis (axes tracked by their strides, not sizes).
+
+Before:
+    func.func @forward(%x: tensor<2x6xf32>) -> tensor<1x2x3xf32> {
+      %v = aten.view.default(%x, [2, 2, 3]) : (tensor<2x6xf32>) -> tensor<2x2x3xf32>
+      %p = aten.permute.default(%v, [1, 0, 2]) : (tensor<2x2x3xf32>) -> tensor<2x2x3xf32>
+      %y = aten.slice.Tensor(%p, 0, 1, 2, 1) : (tensor<2x2x3xf32>) -> tensor<1x2x3xf32>
+      func.return %y : tensor<1x2x3xf32>
+    }
+After:
+    AUTO
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from xdsl.ir import Operation
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims
+from stepwell.translate.rewrites.aten.building import (
+    axis,
+    emit,
+    permute_op,
+    slice_op,
+    static_dims,
+    view,
+)
+
+
+@dataclass(frozen=True)
+class SlicedLayout:
+    """A slice `start:stop` of a layout op; on the source it is `at`, `begin:end`."""
+
+    op: SchemaOp
+    layout: SchemaOp
+    at: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class HoistSliceOverLayout(Rewrite[SlicedLayout]):
+    """`slice(permute(x))` to `permute(slice(x))`, likewise for view."""
+
+    name: ClassVar[str] = "hoist-slice-over-layout"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.SliceTensor,)
+
+    def match(self, op: SchemaOp, program: Program) -> SlicedLayout | Refusal | None:
+        """Guards: static bounds and step 1; every reader of the layout op is such a slice."""
+        layout = op.operands[0].owner
+        if not isinstance(layout, aten.PermuteDefault | aten.ViewDefault):
+            return None
+        shape = static_dims(op.operands[0])
+        if shape is None or static_dims(layout.operands[0]) is None:
+            return None
+        if not all(isinstance(u.operation, aten.SliceTensor) for u in layout.results[0].uses):
+            return None
+        bounds = static_bounds(op)
+        if bounds is None:
+            return None
+        at, start, stop = bounds
+        if isinstance(layout, aten.PermuteDefault):
+            rank = len(shape)
+            return SlicedLayout(op, layout, axis(layout.arg("dims")[at], rank), start, stop)
+        found = leading_factor(static_dims(layout.operands[0]) or (), shape, at)
+        if found is None:
+            return Refusal("the sliced axis is not the leading part of an axis before the view")
+        source_axis, unit = found
+        return SlicedLayout(op, layout, source_axis, start * unit, stop * unit)
+
+    def build(self, match: SlicedLayout, rw: Rewriter) -> None:
+        """Slice the source, then lay the slice out."""
+        source = match.layout.operands[0]
+        cut = emit(
+            rw, slice_op(source, match.at, match.begin, match.end, match.end - match.begin)
+        )
+        if isinstance(match.layout, aten.PermuteDefault):
+            rank = len(dims(source.type))
+            order = [axis(d, rank) for d in match.layout.arg("dims")]
+            result = emit(rw, permute_op(cut, order))
+        else:
+            result = view(rw, cut, dims(match.op.results[0].type))
+        rw.replace(match.op, [result])
+
+
+def static_bounds(op: SchemaOp) -> tuple[int, int, int] | None:
+    """(axis, start, stop) of a slice with step 1 and numbers for bounds."""
+    shape = static_dims(op.operands[0])
+    start, stop = op.arg("start"), op.arg("end")
+    if shape is None or op.arg("step") != 1:
+        return None
+    at = axis(op.arg("dim"), len(shape))
+    size = shape[at]
+    start = 0 if start is None else start
+    stop = size if stop is None else stop
+    if not isinstance(start, int) or not isinstance(stop, int):
+        return None
+    start = min(max(start + size if start < 0 else start, 0), size)
+    stop = min(max(stop + size if stop < 0 else stop, start), size)
+    return at, start, stop
+
+
+def leading_factor(
+    source: tuple[int, ...], viewed: tuple[int, ...], at: int
+) -> tuple[int, int] | None:
+    """(source axis, elements per step) if axis `at` of a view is the leading part of one axis.
+
+    Row-major strides decide: the source axis must start where the viewed axis starts, so its
+    outer extent is equal, and the viewed axis's stride must be a multiple of the source axis's.
+    """
+    outer = prod(viewed[:at])
+    inner = prod(viewed[at + 1 :])
+    if viewed[at] == 1:
+        return None
+    seen = 1
+    for index, size in enumerate(source):
+        stride = prod(source[index + 1 :])
+        if seen == outer and size > 1 and inner % stride == 0 and size * stride == viewed[at] * inner:
+            return index, inner // stride
+        seen *= size
+    return None

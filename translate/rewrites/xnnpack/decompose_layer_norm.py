@@ -1,0 +1,90 @@
+"""Write layer normalisation with what XNNPACK has: linear, subtract, square, rsqrt, multiply.
+
+`native_layer_norm` stays outside every delegate in the stock flow: 25 of them cut DeiT-Tiny in
+pieces. Scale and shift are separate ops here; `fold_affine_into_linear` takes them into the
+linears that follow.
+
+Before:
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+      %y = aten.layer_norm.default(%x, [4], eps=1.0e-06) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>
+    }
+After:
+    AUTO
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.dtypes import f16, f32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element
+from stepwell.translate.rewrites.aten.building import emit, static_dims, view
+from stepwell.translate.rewrites.xnnpack.row_statistics import normalise_rows
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """A layer norm over the last `axes` axes, `width` elements together."""
+
+    op: SchemaOp
+    axes: int
+    width: int
+
+
+@dataclass(frozen=True)
+class DecomposeLayerNorm(Rewrite[LayerNorm]):
+    """`aten.layer_norm.default` to row statistics, with the affine part as ops of their own."""
+
+    name: ClassVar[str] = "decompose-layer-norm"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LayerNormDefault,)
+    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums in another order")
+
+    def match(self, op: SchemaOp, program: Program) -> LayerNorm | Refusal | None:
+        """Guards: float elements, normalised sizes known."""
+        if element(op.operands[0].type) not in (f32, f16):
+            return Refusal(f"XNNPACK normalises no {element(op.operands[0].type)}")
+        sizes = op.arg("normalized_shape")
+        if not all(isinstance(size, int) for size in sizes):
+            return Refusal("a normalised axis has a symbolic size")
+        width = 1
+        for size in sizes:
+            width *= size
+        if width == 0:
+            return Refusal("a normalised axis is empty")
+        if len(sizes) > 1 and static_dims(op.operands[0]) is None:
+            return Refusal("several axes are normalised and a batch axis is symbolic")
+        return LayerNorm(op, len(sizes), width)
+
+    def build(self, match: LayerNorm, rw: Rewriter) -> None:
+        """Flatten the normalised axes, normalise rows, restore, scale and shift."""
+        op = match.op
+        value = op.operands[0]
+        kept = value.type
+        shape = dims(kept)
+        if match.axes > 1:
+            value = view(rw, value, [*shape[: -match.axes], match.width])
+        value = normalise_rows(rw, value, op.arg("eps"), centred=False)
+        if match.axes > 1:
+            value = view(rw, value, shape)
+        weight, bias = op.operand("weight"), op.operand("bias")
+        rw.replace(op, [scale_and_shift(rw, value, weight, bias)])
+
+
+def scale_and_shift(
+    rw: Rewriter, value: SSAValue, weight: SSAValue | None, bias: SSAValue | None
+) -> SSAValue:
+    """`value * weight + bias`, broadcasting over leading axes."""
+    kept = value.type
+    if weight is not None:
+        value = emit(rw, aten.MulTensor.make(value, weight, result_types=[kept]))
+    if bias is not None:
+        value = emit(rw, aten.AddTensor.make(value, bias, result_types=[kept]))
+    return value

@@ -1,0 +1,69 @@
+"""Means over the last axis as linear layers: XNNPACK reduces over no axis but image planes.
+
+`mean(x) = x · (1/C, …, 1/C)ᵀ`. A fully-connected node with one output was faster here than a
+centring matrix or global pooling (measured); its bias adds epsilon for free. The weight is packed,
+so nothing depends on memory that a runtime may free.
+"""
+
+from __future__ import annotations
+
+import torch
+from xdsl.ir import SSAValue
+
+from stepwell.dialects import aten
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.types import dims, element, tensor
+from stepwell.translate.rewrites.aten.building import emit
+
+
+def row_mean(rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAValue:
+    """`mean(value, -1, keepdim) + plus` as a linear layer; `[..., C]` to `[..., 1]`."""
+    return weighted_rows(rw, value, None, plus)
+
+
+def row_sum(rw: Rewriter, value: SSAValue) -> SSAValue:
+    """`sum(value, -1, keepdim)` as a linear layer; `[..., C]` to `[..., 1]`."""
+    return weighted_rows(rw, value, 1.0, None)
+
+
+def weighted_rows(
+    rw: Rewriter, value: SSAValue, factor: float | None, plus: float | None
+) -> SSAValue:
+    """The sum over the last axis times `factor` (1/C if None), plus a number."""
+    held = element(value.type)
+    shape = dims(value.type)
+    width = shape[-1]
+    assert isinstance(width, int), "the last axis has a symbolic size"
+    dtype = torch_dtype(held)
+    number = 1.0 / width if factor is None else factor
+    weight = rw.constant(torch.full((1, width), number, dtype=dtype), "row_mean")
+    bias = None
+    if plus is not None:
+        bias = rw.constant(torch.full((1,), plus, dtype=dtype), "epsilon")
+    return emit(
+        rw,
+        aten.LinearDefault.make(
+            value, weight, bias, result_types=[tensor([*shape[:-1], 1], held)]
+        ),
+    )
+
+
+def normalise_rows(rw: Rewriter, value: SSAValue, eps: float, *, centred: bool) -> SSAValue:
+    """`(x − mean) / sqrt(var + eps)` over the last axis; without the mean if it is zero already."""
+    kept = [value.type]
+    if not centred:
+        mean = row_mean(rw, value)
+        value = emit(rw, aten.SubTensor.make(value, mean, result_types=kept))
+    square = emit(rw, aten.MulTensor.make(value, value, result_types=kept))
+    variance = row_mean(rw, square, plus=eps)
+    scale = emit(rw, aten.RsqrtDefault.make(variance, result_types=[variance.type]))
+    return emit(rw, aten.MulTensor.make(value, scale, result_types=kept))
+
+
+def can_reduce(value: SSAValue) -> str | None:
+    """Why the last axis cannot be reduced by a linear layer, or None."""
+    shape = dims(value.type)
+    if not shape or not isinstance(shape[-1], int):
+        return "the reduced axis has a symbolic size"
+    return None
