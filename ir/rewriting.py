@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -77,13 +77,18 @@ class RefusalRecord:
 
 @dataclass
 class History:
-    """What happened to a program on its way down: applications, refusals, visits."""
+    """What happened to a program on its way down: applications, refusals, visits.
+
+    `watch` is called after each application with the rewrite and the rewriter that it used; the
+    application's event is the last of `events` by then. `stepwell check` looks over its shoulder.
+    """
 
     events: list[Event] = field(default_factory=list[Event])
     refusals: dict[tuple[str, str, str | None, str], RefusalRecord] = field(
         default_factory=dict[tuple[str, str, str | None, str], RefusalRecord]
     )
     visits: int = 0
+    watch: Callable[[Rewrite[Any], Rewriter], None] | None = None
 
     def refuse(self, rewrite: str, op: Operation, reason: str) -> None:
         """Record a refusal once."""
@@ -102,6 +107,12 @@ class Rewriter:
     _inserted: list[Operation] = field(default_factory=list[Operation])
     _erased: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
     _touched: list[Operation] = field(default_factory=list[Operation])
+    replaced: list[tuple[SSAValue, SSAValue]] = field(
+        default_factory=list[tuple[SSAValue, SSAValue]]
+    )
+    """Each value that was replaced, with its replacement."""
+    modified: list[Operation] = field(default_factory=list[Operation])
+    """Ops that were changed in place."""
 
     @property
     def weights(self) -> WeightStore:
@@ -153,13 +164,14 @@ class Rewriter:
     def replace_value(self, old: SSAValue, new: SSAValue) -> None:
         """Let every use of `old` use `new` instead; whatever the types."""
         self._touched.extend(use.operation for use in old.uses)
+        self.replaced.append((old, new))
         old.replace_all_uses_with(new)
 
     def set_operand(self, op: Operation, index: int, value: SSAValue) -> None:
         """Change one operand in place."""
         owner = op.operands[index].owner
         op.operands[index] = value
-        self._touched.append(op)
+        self.changed(op)
         if isinstance(owner, Operation):
             self._touched.append(owner)
 
@@ -172,6 +184,7 @@ class Rewriter:
 
     def changed(self, op: Operation) -> None:
         """Say that an op was changed in place."""
+        self.modified.append(op)
         self._touched.append(op)
 
 
@@ -310,6 +323,8 @@ def run_rewrites(
             rewrite.build(found, rw)
             applied += 1
             _record(history, rewrite.name, root, where, rw)
+            if history.watch is not None:
+                history.watch(rewrite, rw)
             for touched in _affected(op, rw):
                 push(touched)
             break
