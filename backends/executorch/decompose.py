@@ -1,0 +1,309 @@
+"""Bring what stands outside delegates to operators the runtime has kernels for.
+
+One op at a time is run on fake tensors of its operands' types; PyTorch's own dispatcher,
+composite kernels and decomposition tables take it apart until every piece has a kernel, and the
+pieces are written as IR. Nothing here knows any operator.
+
+Before:
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %y = aten.silu.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
+After:
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %s = aten.sigmoid.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %y = aten.mul.Tensor(%x, %s) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.backends.executorch.kernel_calls import is_reshape, kernel_of
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import of_overload
+from stepwell.ir.dtypes import element_type, has_torch_dtype, torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, is_static, tensor
+
+_LAYOUT_ARGUMENTS = frozenset({"layout", "device", "pin_memory", "memory_format"})
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One recorded call. Arguments hold fake tensors, which stand for values by identity."""
+
+    overload: Any
+    arguments: dict[str, Any]
+    results: tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True)
+class _Template:
+    """A decomposition that every op of the same name, types and arguments shares.
+
+    `operands[i]` is the i-th operand's fake tensor, by which the pieces refer to it.
+    """
+
+    operands: tuple[torch.Tensor, ...]
+    pieces: tuple[Piece, ...]
+    outputs: tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """What an op consists of."""
+
+    op: SchemaOp
+    template: _Template
+
+
+class _CannotDecompose(Exception):
+    """Carries the sentence of a refusal out of the dispatcher."""
+
+
+@dataclass(frozen=True)
+class DecomposeForKernels(Rewrite[Decomposition]):
+    """An op without a kernel becomes ops with one, by PyTorch's own decompositions."""
+
+    name: ClassVar[str] = "decompose-for-kernels"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (SchemaOp,)
+    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "PyTorch's decompositions compute in another order")
+
+    def match(self, op: SchemaOp, program: Program) -> Decomposition | Refusal | None:
+        """Guards: outside delegates, static shapes, and every piece has a kernel."""
+        if kernel_of(type(op)) is not None or is_reshape(op):
+            return None
+        if not isinstance(op.parent_op(), FuncOp):
+            return None
+        for value in (*op.operands, *op.results):
+            if not isinstance(value.type, TensorType):
+                return Refusal(f"it takes or gives {value.type}, known only at run time")
+            if not is_static(value.type) or not has_torch_dtype(element(value.type)):
+                return Refusal(f"a decomposition needs a static shape, not {value.type}")
+        template = _template(op)
+        return template if isinstance(template, Refusal) else Decomposition(op, template)
+
+    def build(self, match: Decomposition, rw: Rewriter) -> None:
+        """Write the pieces in order."""
+        template = match.template
+        operands = zip(template.operands, match.op.operands, strict=True)
+        values: dict[int, SSAValue] = {id(fake): value for fake, value in operands}
+        for piece in template.pieces:
+            cls = of_overload(piece.overload)
+            given = {
+                name: _argument(value, values)
+                for name, value in piece.arguments.items()
+                if name not in _LAYOUT_ARGUMENTS
+            }
+            types = [tensor(tuple(r.shape), element_type(r.dtype)) for r in piece.results]
+            made = rw.insert(cls.from_arguments(given, types))
+            for fake, result in zip(piece.results, made.results, strict=True):
+                values[id(fake)] = result
+        rw.replace(match.op, [values[id(output)] for output in template.outputs])
+
+
+def _argument(value: Any, values: Mapping[int, SSAValue]) -> Any:
+    """A recorded argument as the IR holds it."""
+    if isinstance(value, torch.Tensor):
+        return values[id(value)]
+    if isinstance(value, torch.dtype):
+        return element_type(value)
+    if isinstance(value, list | tuple):
+        return [_argument(item, values) for item in cast(Sequence[Any], value)]
+    return value
+
+
+@functools.cache
+def _tables() -> Mapping[Any, Callable[..., Any]]:
+    """PyTorch's decompositions, those of the core operator set before the others."""
+    from torch._decomp import core_aten_decompositions, decomposition_table
+
+    return {**decomposition_table, **core_aten_decompositions()}
+
+
+@functools.cache
+def _has_kernel(overload: Any) -> bool:
+    return not overload._schema.is_mutable and kernel_of(of_overload(overload)) is not None
+
+
+class _Recorder(TorchDispatchMode):
+    """Takes calls apart until each has a kernel, and records those."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[Piece] = []
+        self.kept: list[Any] = []  # Keeps fake tensors alive, so that their ids stay theirs.
+        self.current: dict[int, torch.Tensor] = {}
+        self._depth = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func._schema.is_mutable:
+            return self._functional(func, args, kwargs)
+        if func.namespace == "prim" or not func._schema.returns:
+            return func(*args, **kwargs)
+        if _has_kernel(func):
+            return self._record(func, args, kwargs)
+        taken_apart = self._take_apart(func, args, kwargs)
+        if taken_apart is NotImplemented:
+            raise _CannotDecompose(f"{_spelled(func)} has no kernel and no decomposition")
+        return taken_apart
+
+    def _take_apart(self, func: Any, args: Any, kwargs: Any) -> Any:
+        self._depth += 1
+        try:
+            if self._depth > 40:
+                raise _CannotDecompose(f"{_spelled(func)} decomposes into itself")
+            with self:
+                table = _tables()
+                if func in table:
+                    return table[func](*args, **kwargs)
+                if hasattr(func, "impl_aten"):
+                    return func.impl_aten(*args, **kwargs)
+                return func.decompose(*args, **kwargs)
+        finally:
+            self._depth -= 1
+
+    def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
+        func = _for_scalars(func, args, kwargs)
+        result = func(*args, **kwargs)
+        names = [argument.name for argument in func._schema.arguments]
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        given = pytree.tree_map(self.latest, given)
+        tensors = tuple(t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor))
+        self.pieces.append(Piece(func, given, tensors))
+        self.kept.append((given, result))
+        return result
+
+    def _functional(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """`x.add_(y)` as `x' = x + y`, where no other tensor sees x through a view."""
+        name = func._schema.name.removesuffix("_").split("::")[1]
+        packet = getattr(getattr(torch.ops, func.namespace), name, None)
+        target = args[0] if args else None
+        written = [a for a in func._schema.arguments if a.is_write]
+        if (
+            packet is None
+            or not func._schema.name.endswith("_")
+            or func._overloadname not in packet.overloads()
+            or len(written) != 1
+            or not isinstance(target, torch.Tensor)
+            or target._is_view()
+        ):
+            raise _CannotDecompose(f"its decomposition writes in place ({_spelled(func)})")
+        with self:
+            result = getattr(packet, func._overloadname)(*args, **kwargs)
+        self.current[id(target)] = self.latest(result)
+        self.kept.append(target)
+        return target
+
+    def latest(self, value: Any) -> Any:
+        """The tensor that holds what a written tensor now is."""
+        return self.current.get(id(value), value) if isinstance(value, torch.Tensor) else value
+
+
+def _for_scalars(func: Any, args: Any, kwargs: Any) -> Any:
+    """`add.Scalar` where Python's operators call `add.Tensor` with a number."""
+    arguments = func._schema.arguments
+    tensors = [a.name for a in arguments if str(a.type) == "Tensor"]
+    given = {**dict(zip((a.name for a in arguments), args, strict=False)), **kwargs}
+    numbers = [n for n in tensors if n in given and not isinstance(given[n], torch.Tensor)]
+    if not numbers:
+        return func
+    packet = func._overloadpacket
+    for overload in packet.overloads():
+        sibling = getattr(packet, overload)
+        types = {a.name: str(a.type) for a in sibling._schema.arguments}
+        fits = set(given) <= set(types) and all(
+            types.get(n) == ("number" if n in numbers else "Tensor") for n in tensors
+        )
+        if fits and _has_kernel(sibling):
+            return sibling
+    raise _CannotDecompose(f"{_spelled(func)} with a number for a tensor has no kernel")
+
+
+def _spelled(func: Any) -> str:
+    return str(func).replace("::", ".")
+
+
+_TEMPLATES: dict[Any, _Template | Refusal] = {}
+
+
+def _template(op: SchemaOp) -> _Template | Refusal:
+    order = {value: index for index, value in enumerate(reversed(op.operands))}
+    shared = tuple(order[value] for value in op.operands)
+    types = tuple(value.type for value in (*op.operands, *op.results))
+    key = (type(op), types, shared, frozenset(op.properties.items()))
+    found = _TEMPLATES.get(key)
+    if found is None:
+        found = _TEMPLATES[key] = _trace(op)
+    return found
+
+
+def _trace(op: SchemaOp) -> _Template | Refusal:
+    recorder = _Recorder()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        fakes: dict[SSAValue, torch.Tensor] = {}
+        for value in op.operands:
+            if value not in fakes:
+                type_ = value.type
+                shape = cast(tuple[int, ...], dims(type_))
+                fakes[value] = torch.empty(shape, dtype=torch_dtype(element(type_)))
+        positional, keywords = op.bind()
+        positional, keywords = _to_torch(positional, fakes), _to_torch(keywords, fakes)
+        try:
+            with torch.no_grad(), recorder:
+                results = _overload(op)(*positional, **keywords)
+        except _CannotDecompose as error:
+            return Refusal(str(error))
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            return Refusal(f"PyTorch does not decompose it: {reason}")
+    leaves = [t for t in pytree.tree_leaves(results) if isinstance(t, torch.Tensor)]
+    outputs = tuple(recorder.latest(leaf) for leaf in leaves)
+    if len(outputs) != len(op.results):
+        return Refusal(f"its decomposition gives {len(outputs)} results, not {len(op.results)}")
+    for output, result in zip(outputs, op.results, strict=True):
+        if tensor(tuple(output.shape), element_type(output.dtype)) != result.type:
+            return Refusal(f"its decomposition gives {output.dtype}{list(output.shape)}")
+    operands = tuple(fakes[value] for value in op.operands)
+    known = {id(t) for t in operands} | {id(r) for p in recorder.pieces for r in p.results}
+    arguments = [piece.arguments for piece in recorder.pieces]
+    for used in pytree.tree_leaves((arguments, outputs)):
+        if isinstance(used, torch.Tensor) and id(used) not in known:
+            return Refusal("its decomposition makes a constant tensor of its own")
+    return _Template(operands, tuple(recorder.pieces), outputs)
+
+
+def _overload(op: SchemaOp) -> Any:
+    schema = op.SCHEMA
+    packet = getattr(getattr(torch.ops, schema.namespace), schema.operator)
+    return getattr(packet, schema.overload or "default")
+
+
+def _to_torch(value: Any, fakes: Mapping[SSAValue, torch.Tensor]) -> Any:
+    """An op's argument as PyTorch takes it: values as fake tensors, element types as dtypes."""
+    if isinstance(value, SSAValue):
+        return fakes[value]
+    if isinstance(value, Attribute):
+        return torch_dtype(value)
+    if isinstance(value, list | tuple):
+        return [_to_torch(item, fakes) for item in cast(Sequence[Any], value)]
+    if isinstance(value, dict):
+        items = cast(dict[str, Any], value).items()
+        return {k: _to_torch(v, fakes) for k, v in items if k not in _LAYOUT_ARGUMENTS}
+    return value

@@ -1,0 +1,164 @@
+"""Ops without a kernel are taken apart until every piece has one, and compute the same."""
+
+from typing import Any
+
+import pytest
+import torch
+from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region
+
+from stepwell.backends.executorch.decompose import DecomposeForKernels
+from stepwell.backends.executorch.emit import emit
+from stepwell.backends.executorch.kernel_calls import is_reshape, kernel_of
+from stepwell.backends.executorch.runner import run_pte
+from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.dtypes import element_type
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.ir.types import AnyTensor, Dim, tensor
+
+
+def _of(value: torch.Tensor) -> AnyTensor:
+    return tensor(list(value.shape), element_type(value.dtype))
+
+
+def _program(name: str, *args: Any, **kwargs: Any) -> tuple[Program, list[torch.Tensor], Any]:
+    """A method of one op, its inputs, and what PyTorch gives for them."""
+    namespace, operator, overload = name.split(".")
+    expected = getattr(getattr(getattr(torch.ops, namespace), operator), overload)(*args, **kwargs)
+    results = list(expected) if isinstance(expected, tuple | list) else [expected]
+    given = [a for a in args if isinstance(a, torch.Tensor)]
+    block = Block(arg_types=[_of(a) for a in given])
+    values = iter(block.args)
+    op = op_class(name).make(
+        *(next(values) if isinstance(a, torch.Tensor) else a for a in args),
+        result_types=[_of(r) for r in results],
+        **kwargs,
+    )
+    block.add_ops([op, ReturnOp(*op.results)])
+    types = FunctionType.from_lists([a.type for a in block.args], [r.type for r in op.results])
+    return Program(ModuleOp([FuncOp("forward", types, Region(block))])), given, results
+
+
+def _x(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+_CASES: list[tuple[Any, ...]] = [
+    ("aten.silu.default", _x(2, 3)),
+    ("aten.hardswish.default", _x(2, 3)),
+    ("aten.hardsigmoid.default", _x(2, 3)),
+    ("aten.mish.default", _x(2, 3)),
+    ("aten.softplus.default", _x(2, 3)),
+    ("aten.celu.default", _x(2, 3)),
+    ("aten.conv2d.default", _x(1, 3, 8, 8), _x(6, 3, 3, 3), _x(6), [2, 2], [1, 1]),
+    ("aten.conv1d.default", _x(1, 3, 8), _x(6, 3, 3), None, [1], [1]),
+    ("aten.conv_transpose2d.input", _x(1, 3, 4, 4), _x(3, 2, 3, 3), None, [2, 2]),
+    ("aten.layer_norm.default", _x(2, 3, 8), [8]),
+    ("aten.group_norm.default", _x(2, 4, 3, 3), 2),
+    ("aten.instance_norm.default", _x(2, 4, 3, 3), None, None, None, None, True, 0.1, 1e-5, False),
+    ("aten.rms_norm.default", _x(2, 8), [8], _x(8)),
+    ("aten.matmul.default", _x(2, 4, 5), _x(5, 6)),
+    ("aten.scaled_dot_product_attention.default", _x(1, 2, 5, 4), _x(1, 2, 5, 4), _x(1, 2, 5, 4)),
+    ("aten.softmax.int", _x(2, 3, 4), 1),
+    ("aten.log_softmax.int", _x(2, 3, 4), 1),
+    ("aten.triu.default", _x(5, 5), 1),
+    ("aten.adaptive_avg_pool2d.default", _x(1, 2, 6, 6), [1, 1]),
+    ("aten.adaptive_avg_pool2d.default", _x(1, 2, 7, 7), [3, 3]),
+    ("aten.max_pool2d.default", _x(1, 2, 6, 6), [2, 2]),
+    ("aten.chunk.default", _x(6), 3),
+    ("aten.index_copy.default", _x(5, 3), 0, torch.tensor([1, 3]), _x(2, 3)),
+    ("aten.one_hot.default", torch.tensor([1, 2]), 4),
+    ("aten.logsumexp.default", _x(2, 3, 4), [1]),
+    ("aten.std.dim", _x(2, 3, 4), [1]),
+    ("aten.linalg_vector_norm.default", _x(3, 4)),
+    ("aten.lerp.Scalar", _x(3), _x(3) + 1, 0.25),
+    ("aten.addcmul.default", _x(3), _x(3), _x(3)),
+    ("aten.addcdiv.default", _x(3), _x(3), _x(3) + 9),
+    ("aten.baddbmm.default", _x(2, 3, 4), _x(2, 3, 5), _x(2, 5, 4)),
+    ("aten.outer.default", _x(3), _x(4)),
+    ("aten.where.ScalarOther", _x(3) > 0, _x(3), 0.0),
+    ("aten.pad.default", _x(1, 2, 4, 4), [1, 1, 2, 0], "reflect"),
+    ("aten.upsample_nearest2d.default", _x(1, 2, 3, 3), [6, 6]),
+    ("aten.channel_shuffle.default", _x(1, 4, 2, 2), 2),
+    ("aten.diff.default", _x(6)),
+    ("aten.movedim.int", _x(2, 3, 4), 0, 2),
+    ("aten.tile.default", _x(2, 3), [2, 2]),
+    ("aten.square.default", _x(3)),
+    ("aten.trace.default", _x(3, 3)),
+    ("aten.swapaxes.default", _x(2, 3), 0, 1),
+    ("aten.cross_entropy_loss.default", _x(3, 5), torch.tensor([0, 4, 2])),
+]
+
+
+@pytest.mark.parametrize("case", _CASES, ids=lambda case: case[0])
+def test_a_decomposed_op_has_only_kernels_and_computes_what_pytorch_does(
+    case: tuple[Any, ...],
+) -> None:
+    program, inputs, expected = _program(*case)
+    history = History()
+    run_rewrites(program, (DecomposeForKernels(),), history)
+    assert not history.refusals
+    for op in program.method().body.block.ops:
+        if isinstance(op, SchemaOp):
+            assert is_reshape(op) or kernel_of(type(op)) is not None, op.name
+    outputs = run_pte(to_bytes(emit(program)), inputs)
+    for ours, theirs in zip(outputs, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_an_op_with_a_kernel_is_left_alone() -> None:
+    program, _, _ = _program("aten.relu.default", _x(3))
+    assert run_rewrites(program, (DecomposeForKernels(),)) == 0
+
+
+def test_an_op_that_cannot_be_taken_apart_is_refused_with_the_reason() -> None:
+    program, _, _ = _program("aten.sort.default", _x(5))
+    history = History()
+    assert run_rewrites(program, (DecomposeForKernels(),), history) == 0
+    (refusal,) = history.refusals.values()
+    assert refusal.reason == "aten.sort.default has no kernel and no decomposition"
+    with pytest.raises(UnsupportedError, match=r"aten.sort.default.*no kernel"):
+        emit(program)
+
+
+def test_equal_ops_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stepwell.backends.executorch import decompose
+
+    traced: list[str] = []
+    trace = decompose._trace
+    monkeypatch.setattr(decompose, "_TEMPLATES", {})
+    monkeypatch.setattr(decompose, "_trace", lambda op: traced.append(op.name) or trace(op))
+    block = Block(arg_types=[_of(_x(3))])
+    value = block.args[0]
+    for _ in range(5):
+        op = op_class("aten.silu.default").make(value, result_types=[value.type])
+        block.add_op(op)
+        value = op.results[0]
+    block.add_op(ReturnOp(value))
+    func = FuncOp("forward", FunctionType.from_lists([value.type], [value.type]), Region(block))
+    program = Program(ModuleOp([func]))
+    assert run_rewrites(program, (DecomposeForKernels(),)) == 5
+    assert traced == ["aten.silu.default"]
+    x = _x(3)
+    expected = x
+    for _ in range(5):
+        expected = torch.nn.functional.silu(expected)
+    torch.testing.assert_close(run_pte(to_bytes(emit(program)), [x])[0], expected)
+
+
+def test_a_symbolic_shape_is_refused() -> None:
+    shape: tuple[Dim, ...] = ("s0", 4)
+    type_ = tensor(shape, element_type(torch.float32))
+    block = Block(arg_types=[type_])
+    op = op_class("aten.silu.default").make(block.args[0], result_types=[type_])
+    block.add_ops([op, ReturnOp(op.results[0])])
+    func = FuncOp("forward", FunctionType.from_lists([type_], [type_]), Region(block))
+    history = History()
+    assert run_rewrites(Program(ModuleOp([func])), (DecomposeForKernels(),), history) == 0
+    (refusal,) = history.refusals.values()
+    assert "needs a static shape" in refusal.reason
