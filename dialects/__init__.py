@@ -1,1 +1,43 @@
-"""The dialects: one package for each level's operations."""
+"""The dialects: one package for each level's operations.
+
+Importing any of them makes all of them known to the parser; each is loaded when a text first
+names it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+from xdsl.ir import Dialect, Operation
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.text import register_dialect, register_op_finder
+
+PACKAGES = ("aten", "cmsis", "quant", "sym", "tosa", "tosa_mxfp", "xnnpack")
+"""Packages (or modules) here that define the `Dialect` of their name."""
+
+
+def _loader(name: str) -> Callable[[], Dialect]:
+    def load() -> Dialect:
+        module = importlib.import_module(f"stepwell.dialects.{name}")
+        for value in vars(module).values():
+            if isinstance(value, Dialect) and value.name == name:
+                return value
+        raise StepwellError(f"stepwell.dialects.{name} defines no dialect {name!r}")
+
+    return load
+
+
+for _name in PACKAGES:
+    register_dialect(_name, _loader(_name))
+
+
+@register_op_finder
+def find_schema_op(name: str) -> type[Operation] | None:
+    """The op class of a torch operator, of whichever namespace."""
+    if name.count(".") != 2:
+        return None
+    from stepwell.dialects.aten.registry import find
+
+    return find(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -16,6 +17,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.interpretation import Interpreter, Outcome
 from stepwell.ir.levels import level_of
 from stepwell.ir.signature import Signature, get_signature
+from stepwell.ir.text import to_text
 from stepwell.ir.verification import verify
 from stepwell.ir.weights import WeightStore
 
@@ -76,10 +78,28 @@ class Program:
         """A session over a fresh copy of the initial state."""
         return Session(self)
 
+    def __str__(self) -> str:
+        """The module as MLIR text, without locations; weights are keys."""
+        return to_text(self.module)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the text, with locations, to `path` and the weights beside it as safetensors.
+
+        Derived weights are evaluated. Each file is written whole or not at all.
+
+        Raises:
+            StepwellError: the folder cannot be written.
+        """
+        from stepwell.ir.storage import save_program
+
+        save_program(self, path)
+
     def used_weights(self) -> set[str]:
         """Every key that the module names."""
         return {
-            op.key.data for op in self.module.walk() if isinstance(op, WeightOp | StateOp | UpdateOp)
+            op.key.data
+            for op in self.module.walk()
+            if isinstance(op, WeightOp | StateOp | UpdateOp)
         }
 
 

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Self, cast
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DenseArrayBase, StringAttr, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation
+from xdsl.parser import Parser
+from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.aten.attributes import (
@@ -26,6 +28,7 @@ from stepwell.dialects.aten.attributes import (
 from stepwell.dialects.aten.schema import Argument, Schema
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.inference import infer
+from stepwell.ir.printer import TextPrinter
 
 SEGMENTS = "operandSegmentSizes"
 KEYWORDS_FROM = "aten.keywords_from"
@@ -250,6 +253,29 @@ class SchemaOp(IRDLOperation):
         if types is None:
             raise StepwellError(f"{cls.name}: result types cannot be inferred; state them")
         return cls.create(operands=operands, result_types=types, properties=properties)
+
+    # -- text --------------------------------------------------------------------------------
+
+    def pretty_text(self, printer: TextPrinter) -> str | None:
+        """The op as the call of its operator; None where it breaks its schema."""
+        from stepwell.dialects.aten.text import spell
+
+        return spell(self, printer)
+
+    def print(self, printer: Printer) -> None:
+        """The op as the call of its operator, for a printer that is not ours."""
+        text = self.pretty_text(TextPrinter.sharing_names(printer))
+        if text is None:
+            printer.print_op_with_default_format(self)
+        else:
+            printer.print_string(text.removeprefix(self.name))
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        """Read what `pretty_text` writes."""
+        from stepwell.dialects.aten.text import parse
+
+        return cast(Self, parse(cls, parser))
 
     # -- checking ----------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import Any, ClassVar
 
@@ -115,12 +116,22 @@ def of_overload(overload: Any) -> type[SchemaOp]:
     return _CLASSES.get(name) or define(str(schema), _is_pure(overload))
 
 
+LIBRARIES = {
+    "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
+    "torchao": "torchao.quantization",
+    "dim_order_ops": "executorch.exir.passes.dim_order_ops_registry",
+}
+"""The module that registers a namespace's operators, imported when one of them is named."""
+
+
 def _define_from_torch(name: str) -> type[SchemaOp] | None:
     import torch
 
     parts = name.split(".")
-    if len(parts) != 3:
+    if len(parts) != 3 or parts[0].startswith("_") or not all(p.isidentifier() for p in parts):
         return None
+    if parts[0] in LIBRARIES:
+        importlib.import_module(LIBRARIES[parts[0]])
     qualified = f"{parts[0]}::{parts[1]}"
     overload = "" if parts[2] == "default" else parts[2]
     try:
@@ -144,4 +155,3 @@ def _is_pure(overload: Any) -> bool:
 def defined_ops() -> list[type[Operation]]:
     """Every class made so far."""
     return list(_CLASSES.values())
-

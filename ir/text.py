@@ -1,0 +1,149 @@
+"""A module as text and back: `parse_module(to_text(module))` is structurally equal to `module`.
+
+The text is MLIR. Weights are keys, so it is small; `ir/storage.py` writes the tensors beside it.
+Parsing executes nothing: names resolve to op classes of registered dialects, and to operators
+that torch has registered already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import Builtin, ModuleOp
+from xdsl.dialects.func import Func
+from xdsl.ir import Dialect, Operation
+from xdsl.utils.exceptions import ParseError
+from xdsl.utils.lexer import Input, Span
+
+from stepwell.ir.core import Stepwell
+from stepwell.ir.diagnostics import ParseFailure, StepwellError
+from stepwell.ir.parser import TextParser
+from stepwell.ir.printer import TextPrinter
+
+OpFinder = Callable[[str], type[Operation] | None]
+_DIALECTS: dict[str, Callable[[], Dialect]] = {
+    "builtin": lambda: Builtin,
+    "func": lambda: Func,
+    "stepwell": lambda: Stepwell,
+}
+_FINDERS: list[OpFinder] = []
+
+
+def register_dialect(name: str, load: Callable[[], Dialect]) -> None:
+    """Make a dialect known to the parser; `load` is called when its name first appears."""
+    if name in _DIALECTS:
+        raise StepwellError(f"dialect {name!r} is registered twice")
+    _DIALECTS[name] = load
+
+
+def register_op_finder(find: OpFinder) -> OpFinder:
+    """Register a function that makes op classes on demand; it gives None for foreign names."""
+    _FINDERS.append(find)
+    return find
+
+
+@dataclass
+class TextContext(Context):
+    """Resolves names while parsing: registered dialects first, then the op finders."""
+
+    _registered_dialects: dict[str, Callable[[], Dialect]] = field(
+        default_factory=lambda: dict(_DIALECTS)
+    )
+
+    def get_optional_op(
+        self, name: str, *, dialect_stack: Sequence[str] = ()
+    ) -> type[Operation] | None:
+        """The class of an op, made on demand if a finder knows it."""
+        if (found := self._get_known_op(name)) is not None:
+            return found
+        for find in _FINDERS:
+            if (found := find(name)) is not None:
+                self._loaded_ops[name] = found
+                return found
+        return super().get_optional_op(name, dialect_stack=dialect_stack)
+
+
+def to_text(module: Operation, *, locations: bool = False, generic: bool = False) -> str:
+    """A module (or any op) as MLIR text.
+
+    Args:
+        module: what to print.
+        locations: also print where each op comes from: `loc("conv_1"("blocks.0"("m.py":12:0)))`.
+        generic: every op in the generic form, which `mlir-opt --allow-unregistered-dialect` reads.
+    """
+    printer = TextPrinter(locations=locations, generic=generic)
+    printer.print_op(module)
+    return printer.text()
+
+
+def parse_module(text: str, *, name: str = "<text>", allow_unregistered: bool = False) -> ModuleOp:
+    """Read a module.
+
+    Args:
+        text: what `to_text` printed in any of its forms, or MLIR written by hand.
+        name: of the file, for messages.
+        allow_unregistered: take ops, types and attributes that no dialect knows as opaque ones.
+
+    Raises:
+        ParseFailure: with line and column.
+    """
+    parser: TextParser | None = None
+    try:
+        parser = TextParser(TextContext(allow_unregistered), text, name)
+        return parser.parse_module()
+    except StepwellError as error:
+        raise _failure(parser, error.problems[0].fact, text, name, error.problems[0].help) from None
+    except ParseError as error:
+        raise ParseFailure(_sentence(error.msg), _place(error.span), _excerpt(error.span)) from None
+    except RecursionError:
+        raise _failure(parser, "the text nests too deeply", text, name) from None
+    except Exception as error:
+        # xDSL answers some malformed text with whatever Python raised inside an attribute's
+        # constructor (OverflowError, struct.error, AssertionError, …); all of it is a bad text.
+        fact = str(error).strip() or type(error).__name__
+        raise _failure(parser, _sentence(fact), text, name) from error
+
+
+def _failure(
+    parser: TextParser | None, fact: str, text: str, name: str, help: str | None = None
+) -> ParseFailure:
+    position = parser.pos if parser is not None else 0
+    span = Span(position, min(position + 1, len(text)), Input(text, name))
+    return ParseFailure(fact, _place(span), help or _excerpt(span))
+
+
+def _place(span: Span[str] | Span[bytes]) -> str:
+    at = span.get_location()
+    return f"{at.file}:{at.line}:{at.col}"
+
+
+def _sentence(message: str) -> str:
+    lines = [line for line in message.splitlines() if line.strip()]
+    first = lines[0].strip() if lines else message
+    return first if len(first) <= 300 else f"{first[:200]} … {first[-60:]}"
+
+
+def _excerpt(span: Span[str] | Span[bytes]) -> str | None:
+    """The text around a fault: up to 60 characters of its line."""
+    content = span.input.content
+    assert isinstance(content, str)
+    start = max(span.input.get_start_of_line(span.start), span.start - 30)
+    end = min(span.input.get_end_of_line(span.start), span.start + 30)
+    shown = content[start:end].strip()
+    return f"the text here is: {shown}" if shown else None
+
+
+def structurally_equal(left: Operation, right: Operation, *, locations: bool = False) -> bool:
+    """Whether two modules are the same up to the names of values.
+
+    Ops, operands, types, properties, attributes and regions are compared; floats by their bits.
+    Locations only if asked.
+    """
+    if not left.is_structurally_equivalent(right):
+        return False
+    if not locations:
+        return True
+    pairs = zip(left.walk(), right.walk(), strict=True)
+    return all(a.location == b.location for a, b in pairs)
