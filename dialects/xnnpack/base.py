@@ -1,0 +1,328 @@
+"""What every op of the `xnnpack` dialect has: its form in text, typed fields, and checks.
+
+    %y = xnnpack.convolution_2d(%x, %w, %b, stride=[2, 2], output_min=0.0) : (…) -> …
+
+Fields are properties: `ints` are `array<i64: …>`, numbers `i64` or `f32`, a flag is a unit
+attribute that is there or not and stands as a bare word. Absent fields have XNNPACK's default.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    FloatAttr,
+    FunctionType,
+    IntegerAttr,
+    TensorType,
+    UnitAttr,
+    f32,
+    i64,
+)
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import IRDLOperation, traits_def
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.dialects.quant.types import UniformQuantizedType, quantization, type_problem
+from stepwell.dialects.xnnpack.datatypes import (
+    MAX_RANK,
+    datatype,
+    quantization_problem,
+)
+from stepwell.ir.inference import infer
+from stepwell.ir.types import Dim, dims, element, tensor
+
+_UNIT = UnitAttr()
+
+
+class XnnpackOp(IRDLOperation, ABC):
+    """A node of XNNPACK's sub-graph.
+
+    Attributes:
+        NODE: the node's name in ExecuTorch's schema, `XNNAdd`.
+        PACKED: operands whose constants XNNPACK copies when the delegate is loaded. It keeps a
+            pointer to every other constant (see the facts in `backends.xnnpack.emit`).
+
+    """
+
+    NODE: ClassVar[str]
+    PACKED: ClassVar[frozenset[int]] = frozenset()
+    traits = traits_def(Pure())
+
+    @classmethod
+    def make(
+        cls,
+        *operands: SSAValue,
+        result: Attribute | None = None,
+        element: Attribute | None = None,
+        **fields: Any,
+    ) -> Self:
+        """Build an op from values and Python numbers.
+
+        Args:
+            operands: in the node's order; leave out an absent bias.
+            result: the result's tensor type; inferred if not given.
+            element: the result's element type where it is not that of the first operand.
+            fields: properties; None and False leave a field out.
+
+        """
+        properties = {
+            name: to_attribute(value)
+            for name, value in fields.items()
+            if value is not None and value is not False
+        }
+        if result is None:
+            guess = tensor(dims(operands[0].type), element or _element(operands[0]))
+            count = len(cls.get_irdl_definition().results)
+            op = cls.create(operands=operands, result_types=[guess] * count, properties=properties)
+            inferred = infer(op)
+            assert inferred is not None, f"{cls.name} has no inference rule"
+            for made, type_ in zip(op.results, inferred, strict=True):
+                made._type = type_  # pyright: ignore[reportPrivateUsage]
+            return op
+        return cls.create(operands=operands, result_types=[result], properties=properties)
+
+    def packs(self, index: int) -> bool:
+        """Whether XNNPACK copies a constant that stands at this operand."""
+        return index in self.PACKED
+
+    @property
+    def output(self) -> SSAValue:
+        """The (first) result."""
+        return self.results[0]
+
+    def ints(self, name: str) -> tuple[int, ...]:
+        """The numbers of a list field."""
+        held = self.properties[name]
+        assert isinstance(held, DenseArrayBase)
+        return cast(tuple[int, ...], tuple(held.get_values()))
+
+    def integer(self, name: str, default: int) -> int:
+        """A whole-number field."""
+        held = self.properties.get(name)
+        return held.value.data if isinstance(held, IntegerAttr) else default
+
+    def number(self, name: str, default: float) -> float:
+        """A float field."""
+        held = self.properties.get(name)
+        return cast(float, held.value.data) if isinstance(held, FloatAttr) else default
+
+    def flag(self, name: str) -> bool:
+        """Whether a flag is set."""
+        return name in self.properties
+
+    @property
+    def output_range(self) -> tuple[float, float] | None:
+        """`output_min` and `output_max`, the absent one infinite; None if both are absent."""
+        if "output_min" not in self.properties and "output_max" not in self.properties:
+            return None
+        return self.number("output_min", -np.inf), self.number("output_max", np.inf)
+
+    # -- verification --------------------------------------------------------------------------
+
+    def verify_(self) -> None:
+        for value in (*self.operands, *self.results):
+            check_tensor(value.type)
+        if (limits := self.output_range) is not None and not limits[0] < limits[1]:
+            raise VerifyException(f"output_min {limits[0]} is not below output_max {limits[1]}")
+        self.check_datatypes(
+            tuple(cast(str, datatype(v.type)) for v in self.operands),
+            tuple(cast(str, datatype(r.type)) for r in self.results),
+        )
+        self.check()
+
+    def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
+        """Raise `VerifyException` if XNNPACK has no kernel for these datatypes."""
+
+    def check(self) -> None:
+        """Raise `VerifyException` if the node breaks a rule that its types do not show."""
+
+    # -- text ----------------------------------------------------------------------------------
+
+    def print(self, printer: Printer) -> None:
+        """`(%x, %w, stride=[2, 2], transpose_b) : (types) -> type`"""
+        printer.print_string("(")
+        for index, value in enumerate(self.operands):
+            printer.print_string(", " if index else "")
+            printer.print_ssa_value(value)
+        for name in self.get_irdl_definition().properties:
+            if (held := self.properties.get(name)) is not None:
+                printer.print_string(f", {name}{_text(held)}")
+        printer.print_string(")")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(
+            FunctionType.from_lists(
+                [value.type for value in self.operands], [r.type for r in self.results]
+            )
+        )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        """What `print` writes."""
+        values: list[UnresolvedOperand] = []
+        properties: dict[str, Attribute] = {}
+        known = cls.get_irdl_definition().properties
+
+        def item() -> None:
+            if (value := parser.parse_optional_unresolved_operand()) is not None:
+                values.append(value)
+                return
+            name = parser.parse_identifier("a value or a field's name")
+            if name not in known:
+                parser.raise_error(f"{cls.name} has no field {name}; it has {', '.join(known)}")
+            properties[name] = _parse_field(parser)
+
+        parser.parse_comma_separated_list(parser.Delimiter.PAREN, item)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type_ = parser.parse_type()
+        if not isinstance(type_, FunctionType):
+            parser.raise_error("a function type is needed here")
+        inputs = type_.inputs.data
+        if len(inputs) != len(values):
+            parser.raise_error(f"{len(values)} operands have {len(inputs)} types")
+        operands = [parser.resolve_operand(v, t) for v, t in zip(values, inputs, strict=True)]
+        return cls.create(
+            operands=operands,
+            result_types=list(type_.outputs.data),
+            properties=properties,
+            attributes=attributes,
+        )
+
+
+def check_tensor(type_: Attribute) -> None:
+    """Raise `VerifyException` if XNNPACK cannot hold a tensor of this type at all."""
+    if not isinstance(type_, TensorType):
+        raise VerifyException(f"{type_} is not a tensor")
+    held = cast(Attribute, type_)
+    shape = dims(held)
+    if len(shape) > MAX_RANK:
+        raise VerifyException(f"{type_} has rank {len(shape)}; XNNPACK's limit is {MAX_RANK}")
+    if 0 in shape:
+        raise VerifyException(f"{type_} has a dimension of size 0, which XNNPACK cannot run")
+    what = datatype(held)
+    if what is None:
+        raise VerifyException(f"XNNPACK has no datatype for the elements of {type_}")
+    if (params := quantization(held)) is not None:
+        problem = quantization_problem(params, what) or type_problem(held)
+        if problem is not None:
+            raise VerifyException(f"{type_}: {problem}")
+
+
+def same_everywhere(
+    given: Iterable[str], made: Iterable[str], allowed: Sequence[str], name: str
+) -> None:
+    """Raise unless all datatypes are one and the same of `allowed`."""
+    found = sorted({*given, *made})
+    if len(found) != 1 or found[0] not in allowed:
+        raise VerifyException(
+            f"datatypes are {', '.join(found)}; {name} takes one of {', '.join(allowed)}"
+        )
+
+
+def same_parameters(op: XnnpackOp) -> None:
+    """Raise unless every operand and result is quantised alike (the op moves stored integers)."""
+    elements = {element(v.type) for v in (*op.operands, *op.results)}
+    if len(elements) > 1 and any(isinstance(e, UniformQuantizedType) for e in elements):
+        raise VerifyException("quantised operands and results must have the same parameters")
+
+
+def full_range(type_: Attribute) -> None:
+    """Raise if a computed value is said to stay in a part of int8: kernels use all of it."""
+    held = quantization(type_)
+    if held is not None and (held.low, held.high) != held.default_range:
+        raise VerifyException(
+            f"{type_}: a computed value takes every value of its storage, "
+            f"not {held.low} to {held.high}"
+        )
+
+
+def rank(op: XnnpackOp, index: int, *allowed: int) -> tuple[Dim, ...]:
+    """The shape of an operand that must have one of these ranks."""
+    shape = dims(op.operands[index].type)
+    if len(shape) not in allowed:
+        wanted = " or ".join(str(r) for r in allowed)
+        raise VerifyException(f"operand {index} has rank {len(shape)}, must have {wanted}")
+    return shape
+
+
+def to_attribute(value: Any) -> Attribute:
+    """The attribute of a field given as a Python value."""
+    if isinstance(value, Attribute):
+        return value
+    if value is True:
+        return _UNIT
+    if isinstance(value, int):
+        return _integer(value)
+    if isinstance(value, float):
+        return _float(struct.pack("<f", value))
+    return _ints(tuple(int(item) for item in value))
+
+
+@lru_cache(maxsize=4096)
+def _ints(values: tuple[int, ...]) -> DenseArrayBase:
+    return DenseArrayBase.from_list(i64, values)
+
+
+@lru_cache(maxsize=4096)
+def _integer(value: int) -> IntegerAttr:
+    return IntegerAttr(value, i64)
+
+
+@lru_cache(maxsize=4096)
+def _float(packed: bytes) -> FloatAttr:
+    return FloatAttr(struct.unpack("<f", packed)[0], f32)
+
+
+def _element(value: SSAValue) -> Attribute:
+    return element(value.type)
+
+
+def _text(held: Attribute) -> str:
+    match held:
+        case UnitAttr():
+            return ""
+        case DenseArrayBase():
+            return "=[" + ", ".join(str(item) for item in held.get_values()) + "]"
+        case IntegerAttr():
+            return f"={held.value.data}"
+        case FloatAttr():
+            return "=" + _float_text(cast(float, held.value.data))
+        case _:
+            raise AssertionError(f"a field holds {held}")
+
+
+def _float_text(value: float) -> str:
+    """The shortest decimal that reads back as this float32; it always has a point or a word."""
+    if not np.isfinite(value):
+        return str(value)
+    text = np.format_float_positional(np.float32(value), trim="0")
+    scientific = np.format_float_scientific(np.float32(value), trim="0")
+    return text if len(text) <= 12 else scientific
+
+
+def _parse_field(parser: Parser) -> Attribute:
+    if parser.parse_optional_punctuation("=") is None:
+        return _UNIT
+    listed = parser.parse_optional_comma_separated_list(
+        parser.Delimiter.SQUARE, lambda: parser.parse_integer(allow_boolean=False)
+    )
+    if listed is not None:
+        return to_attribute(listed)
+    negative = parser.parse_optional_punctuation("-") is not None
+    if (found := parser.parse_optional_number()) is not None:
+        return to_attribute(-found if negative else found)
+    word = parser.parse_identifier("a number")
+    if word not in ("inf", "nan"):
+        parser.raise_error(f"{word} is not a number")
+    return to_attribute(-float(word) if negative else float(word))

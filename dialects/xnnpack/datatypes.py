@@ -1,0 +1,127 @@
+"""What XNNPACK calls a datatype, seen in a tensor type's element type.
+
+| XNNPACK  | element type                                             |
+|----------|----------------------------------------------------------|
+| fp32     | `f32`                                                    |
+| fp16     | `f16`                                                    |
+| qint8    | `!quant.uniform<i8:f32, s:z>`                            |
+| quint8   | `!quant.uniform<u8:f32, s:z>`                            |
+| qint32   | `!quant.uniform<i32:f32, s>`, a bias                     |
+| qcint8   | `!quant.uniform<i8:f32:axis, {s, …}>`, a weight          |
+| qcint32  | `!quant.uniform<i32:f32:0, {s, …}>`, a bias              |
+| qcint4   | `!quant.uniform<i4:f32:0, {s, …}>`, a weight             |
+| qbint4   | `!quant.uniform<i4:f32:{0:1, 1:g}, {{…}, …}>`, a weight  |
+| qdint8   | `!xnnpack.dynamic_int8<n>`                               |
+| int32    | `i32`, and `i64` where ExecuTorch widens an output       |
+
+Source: `enum xnn_datatype` of XNNPACK's xnnpack.h; XNNCompiler.cpp of ExecuTorch.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from xdsl.dialects.builtin import f16, f32, i32, i64
+from xdsl.ir import Attribute, Data, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
+from stepwell.ir.types import element
+
+MAX_RANK = 6
+
+
+@irdl_attr_definition
+class DynamicInt8Type(Data[int], TypeAttribute):
+    """`!xnnpack.dynamic_int8<n>`: int8 with a scale and zero point found at run time.
+
+    One scale and zero point hold for the last `n` dimensions together; every index of the
+    dimensions before them (a token) has its own. They are part of the value, not of the type.
+    """
+
+    name = "xnnpack.dynamic_int8"
+
+    def verify(self) -> None:
+        if not 1 <= self.data <= MAX_RANK:
+            raise VerifyException(f"{self.name}: {self.data} dimensions share one scale")
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> int:
+        """`<1>`"""
+        with parser.in_angle_brackets():
+            return parser.parse_integer(allow_boolean=False, allow_negative=False)
+
+    def print_parameter(self, printer: Printer) -> None:
+        """`<1>`"""
+        with printer.in_angle_brackets():
+            printer.print_string(str(self.data))
+
+
+_PLAIN: dict[Attribute, str] = {f32: "fp32", f16: "fp16", i32: "int32", i64: "int32"}
+_PER_TENSOR = {(8, True): "qint8", (8, False): "quint8", (32, True): "qint32"}
+_PER_AXIS = {8: "qcint8", 32: "qcint32", 4: "qcint4"}
+
+FLOATS = ("fp32", "fp16")
+STATIC_INT8 = ("qint8", "quint8")
+
+
+def datatype(type_: Attribute) -> str | None:
+    """XNNPACK's name for a tensor type's elements, None if it has none for them."""
+    return element_datatype(element(type_))
+
+
+def element_datatype(held: Attribute) -> str | None:
+    """XNNPACK's name for an element type, None if it has none for it."""
+    if isinstance(held, DynamicInt8Type):
+        return "qdint8"
+    if isinstance(held, UniformQuantizedType):
+        return _quantized(held.data)
+    return _PLAIN.get(held)
+
+
+@lru_cache(maxsize=4096)
+def _quantized(held: Quantization) -> str | None:
+    if held.expressed != f32:
+        return None
+    if held.is_per_tensor:
+        return _PER_TENSOR.get((held.bits, held.signed))
+    if not held.signed:
+        return None
+    if not held.sub_channel:
+        return _PER_AXIS.get(held.bits)
+    return "qbint4" if held.bits == 4 and group_size(held) is not None else None
+
+
+def group_size(held: Quantization) -> int | None:
+    """How many inputs of a `[outputs, inputs]` weight share a scale; None if it is not grouped."""
+    blocks = dict(held.blocks)
+    if not held.sub_channel or set(blocks) != {0, 1} or blocks[0] != 1:
+        return None
+    return blocks[1] if held.blocks[0][0] == 0 else None
+
+
+def quantization_problem(held: Quantization, what: str) -> str | None:
+    """Why XNNPACK cannot take these quantisation parameters for a datatype, or None."""
+    if what in ("qcint8", "qcint32", "qcint4", "qbint4", "qint32") and any(held.zero_points):
+        return f"XNNPACK's {what} has no zero point"
+    if what in STATIC_INT8 and (held.low, held.high) != held.default_range:
+        # A weight of a narrower range is as good as one of the full range; see `weight` checks.
+        return None
+    if what == "qbint4":
+        size = group_size(held)
+        assert size is not None
+        if size % 32:
+            return f"groups of {size}; XNNPACK takes multiples of 32"
+        if any(not is_bfloat16(scale) for scale in held.scales):
+            return "a group's scale is not a bfloat16 number, which is how XNNPACK keeps it"
+    return None
+
+
+def is_bfloat16(value: float) -> bool:
+    """Whether a number is one of bfloat16."""
+    single = np.float32(value)
+    return float(single) == value and (int(single.view(np.uint32)) & 0xFFFF) == 0

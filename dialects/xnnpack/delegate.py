@@ -1,0 +1,167 @@
+"""`xnnpack.delegate`: a sub-graph that ExecuTorch hands to XNNPACK, and the `xnnpack` level.
+
+    %y = xnnpack.delegate(%x) {
+    ^bb0(%in: tensor<1x8xf32>):
+      %w = stepwell.weight <"fc.weight"> "parameter" : tensor<4x8xf32>
+      %out = xnnpack.fully_connected(%in, %w) : (…) -> tensor<1x4xf32>
+      xnnpack.yield %out : tensor<1x4xf32>
+    } : (tensor<1x8xf32>) -> tensor<1x4xf32>
+
+Inside stand weights, nodes and casts between stored integers and quantised types. Weights inside
+travel in the payload; a constant that XNNPACK does not pack stays outside and comes in as an
+operand, so that ExecuTorch owns it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+from xdsl.dialects.builtin import FunctionType, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    opt_prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.dialects.quant.ops import StorageCast
+from stepwell.dialects.xnnpack.base import XnnpackOp
+from stepwell.ir.core import WeightOp
+from stepwell.ir.levels import Level, register_level
+
+MAX_EXTERNALS = 4096
+"""Inputs and outputs together that ExecuTorch's runtime takes."""
+
+
+@irdl_op_definition
+class DelegateOp(IRDLOperation):
+    """A sub-graph that runs on XNNPACK. Operands are its inputs, results its outputs."""
+
+    name = "xnnpack.delegate"
+    inputs = var_operand_def()
+    results_ = var_result_def()
+    label = opt_prop_def(StringAttr)
+    body = region_def("single_block")
+    traits = traits_def(IsolatedFromAbove())
+
+    @classmethod
+    def make(
+        cls, inputs: Sequence[SSAValue], results: Sequence[Attribute], body: Block
+    ) -> Self:
+        """A delegate around a block whose arguments stand for `inputs`."""
+        return cls.create(operands=inputs, result_types=results, regions=[Region(body)])
+
+    @property
+    def block(self) -> Block:
+        """The sub-graph."""
+        return self.body.block
+
+    def verify_(self) -> None:
+        block = self.body.block
+        if [a.type for a in block.args] != [v.type for v in self.operands]:
+            raise VerifyException("the block's arguments differ from the operands' types")
+        last = block.last_op
+        if not isinstance(last, YieldOp):
+            raise VerifyException("a delegate ends in xnnpack.yield")
+        if [v.type for v in last.operands] != [r.type for r in self.results]:
+            raise VerifyException("what is yielded differs from the results' types")
+        if len(block.args) + len(self.results) > MAX_EXTERNALS:
+            raise VerifyException(
+                f"{len(block.args) + len(self.results)} inputs and outputs; "
+                f"the runtime takes {MAX_EXTERNALS}"
+            )
+        if not self.results:
+            raise VerifyException("a delegate without results does nothing")
+
+    def print(self, printer: Printer) -> None:
+        """`(%x) "label" { … } : (types) -> types`"""
+        printer.print_string("(")
+        printer.print_list(self.operands, printer.print_ssa_value)
+        printer.print_string(") ")
+        if self.label is not None:
+            printer.print_attribute(self.label)
+            printer.print_string(" ")
+        printer.print_region(self.body)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(
+            FunctionType.from_lists([v.type for v in self.operands], [r.type for r in self.results])
+        )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        """What `print` writes."""
+        values = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, parser.parse_unresolved_operand
+        )
+        label = parser.parse_optional_str_literal()
+        body = parser.parse_region()
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type_ = parser.parse_type()
+        if not isinstance(type_, FunctionType) or len(type_.inputs.data) != len(values):
+            parser.raise_error(f"a function type of {len(values)} inputs is needed here")
+        return cls.create(
+            operands=[
+                parser.resolve_operand(v, t)
+                for v, t in zip(values, type_.inputs.data, strict=True)
+            ],
+            result_types=list(type_.outputs.data),
+            properties={} if label is None else {"label": StringAttr(label)},
+            attributes=attributes,
+            regions=[body],
+        )
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """The outputs of a delegate: values that its nodes computed, each once."""
+
+    name = "xnnpack.yield"
+    outputs = var_operand_def()
+    traits = traits_def(IsTerminator(), HasParent(DelegateOp))
+    assembly_format: ClassVar[str] = "($outputs^ `:` type($outputs))? attr-dict"
+
+    def verify_(self) -> None:
+        seen: set[SSAValue] = set()
+        for index, value in enumerate(self.operands):
+            source = value.owner.input if isinstance(value.owner, StorageCast) else value
+            if not isinstance(source.owner, XnnpackOp):
+                raise VerifyException(
+                    f"output {index} is not computed in the delegate; XNNPACK refuses an input or "
+                    "a constant as an output"
+                )
+            if source in seen:
+                raise VerifyException(f"output {index} is given twice; XNNPACK gives it once")
+            seen.add(source)
+
+
+def _refuses(op: Operation) -> str | None:
+    """Why an op may not stand at the xnnpack level, or None."""
+    from stepwell.dialects.aten.op import SchemaOp
+
+    if isinstance(op.parent_op(), DelegateOp):
+        if isinstance(op, XnnpackOp | YieldOp | StorageCast | WeightOp):
+            return None
+        return "only XNNPACK's nodes, weights and casts of storage stand in a delegate"
+    if isinstance(op, DelegateOp | SchemaOp):
+        return None
+    if isinstance(op, XnnpackOp):
+        return "a node of XNNPACK stands outside any delegate; partition the program"
+    if isinstance(op.parent_op(), FuncOp) or op.name.startswith("aten."):
+        return "the runtime has neither a delegate nor a kernel for it"
+    return None
+
+
+XNNPACK_LEVEL = register_level(Level("xnnpack", _refuses))
+"""Delegates, and operators that ExecuTorch's own kernels run."""

@@ -1,0 +1,331 @@
+"""Nodes that work on each element: one input, or two that broadcast.
+
+Quantised operands and results may have parameters of their own: the node computes on the real
+values and rounds once.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xdsl.dialects.builtin import FloatAttr, TensorType
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.dialects.xnnpack.base import (
+    XnnpackOp,
+    full_range,
+    same_everywhere,
+    same_parameters,
+)
+from stepwell.dialects.xnnpack.datatypes import FLOATS, STATIC_INT8
+
+ALL = FLOATS + STATIC_INT8
+
+
+class Unary(XnnpackOp):
+    """One tensor in, the same shape out."""
+
+    DATATYPES: ClassVar[tuple[str, ...]] = ALL
+    input = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
+        same_everywhere(given, made, self.DATATYPES, self.name)
+        full_range(self.result.type)
+
+
+class Binary(XnnpackOp):
+    """Two tensors whose shapes broadcast as in numpy."""
+
+    DATATYPES: ClassVar[tuple[str, ...]] = ALL
+    left = operand_def(TensorType)
+    right = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
+        same_everywhere(given, made, self.DATATYPES, self.name)
+        full_range(self.result.type)
+
+
+class ClampedBinary(Binary):
+    """A binary node whose result is clamped if `output_min` or `output_max` is given."""
+
+    output_min = opt_prop_def(FloatAttr)
+    output_max = opt_prop_def(FloatAttr)
+
+
+@irdl_op_definition
+class Abs(Unary):
+    """`|x|`."""
+
+    name = "xnnpack.abs"
+    NODE: ClassVar[str] = "XNNAbs"
+
+
+@irdl_op_definition
+class Ceiling(Unary):
+    """The least whole number not below x."""
+
+    name = "xnnpack.ceiling"
+    NODE: ClassVar[str] = "XNNCeiling"
+
+
+@irdl_op_definition
+class Copy(Unary):
+    """The input as it is."""
+
+    name = "xnnpack.copy"
+    NODE: ClassVar[str] = "XNNCopy"
+
+    def check(self) -> None:
+        same_parameters(self)
+
+
+@irdl_op_definition
+class Cosine(Unary):
+    """`cos(x)`, x in radians."""
+
+    name = "xnnpack.cosine"
+    NODE: ClassVar[str] = "XNNCos"
+    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
+
+
+@irdl_op_definition
+class Exp(Unary):
+    """`e**x`."""
+
+    name = "xnnpack.exp"
+    NODE: ClassVar[str] = "XNNExp"
+    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
+
+
+@irdl_op_definition
+class Floor(Unary):
+    """The greatest whole number not above x."""
+
+    name = "xnnpack.floor"
+    NODE: ClassVar[str] = "XNNFloor"
+
+
+@irdl_op_definition
+class Gelu(Unary):
+    """`x · Φ(x)`, the erf form."""
+
+    name = "xnnpack.gelu"
+    NODE: ClassVar[str] = "XNNGelu"
+    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
+
+
+@irdl_op_definition
+class Hardswish(Unary):
+    """`x · clamp(x + 3, 0, 6) / 6`."""
+
+    name = "xnnpack.hardswish"
+    NODE: ClassVar[str] = "XNNHardswish"
+
+
+@irdl_op_definition
+class Log(Unary):
+    """The natural logarithm."""
+
+    name = "xnnpack.log"
+    NODE: ClassVar[str] = "XNNLog"
+    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
+
+
+@irdl_op_definition
+class Negate(Unary):
+    """`−x`."""
+
+    name = "xnnpack.negate"
+    NODE: ClassVar[str] = "XNNNegate"
+
+
+@irdl_op_definition
+class ReciprocalSquareRoot(Unary):
+    """`1 / √x`."""
+
+    name = "xnnpack.reciprocal_square_root"
+    NODE: ClassVar[str] = "XNNReciprocalSquareRoot"
+    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
+
+
+@irdl_op_definition
+class Sigmoid(Unary):
+    """`1 / (1 + e**−x)`."""
+
+    name = "xnnpack.sigmoid"
+    NODE: ClassVar[str] = "XNNSigmoid"
+
+
+@irdl_op_definition
+class Sine(Unary):
+    """`sin(x)`, x in radians."""
+
+    name = "xnnpack.sine"
+    NODE: ClassVar[str] = "XNNSin"
+    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
+
+
+@irdl_op_definition
+class Square(Unary):
+    """`x²`."""
+
+    name = "xnnpack.square"
+    NODE: ClassVar[str] = "XNNSquare"
+
+
+@irdl_op_definition
+class SquareRoot(Unary):
+    """`√x`."""
+
+    name = "xnnpack.square_root"
+    NODE: ClassVar[str] = "XNNSquareRoot"
+    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
+
+
+@irdl_op_definition
+class Tanh(Unary):
+    """The hyperbolic tangent."""
+
+    name = "xnnpack.tanh"
+    NODE: ClassVar[str] = "XNNTanh"
+
+
+@irdl_op_definition
+class Clamp(Unary):
+    """`min(max(x, output_min), output_max)`; at least one bound is given."""
+
+    name = "xnnpack.clamp"
+    NODE: ClassVar[str] = "XNNClamp"
+    output_min = opt_prop_def(FloatAttr)
+    output_max = opt_prop_def(FloatAttr)
+
+    def check(self) -> None:
+        if self.output_range is None:
+            raise VerifyException("a clamp needs output_min or output_max")
+
+
+@irdl_op_definition
+class LeakyReLU(Unary):
+    """`x` where x ≥ 0, else `negative_slope · x`."""
+
+    name = "xnnpack.leaky_relu"
+    NODE: ClassVar[str] = "XNNLeakyReLU"
+    negative_slope = prop_def(FloatAttr)
+
+
+@irdl_op_definition
+class ELU(Unary):
+    """`x` where x ≥ 0, else `alpha · (e**x − 1)`; alpha is positive."""
+
+    name = "xnnpack.elu"
+    NODE: ClassVar[str] = "XNNELU"
+    alpha = prop_def(FloatAttr)
+
+    def check(self) -> None:
+        if not self.number("alpha", 0.0) > 0.0:
+            raise VerifyException("alpha must be positive")
+
+
+@irdl_op_definition
+class Convert(Unary):
+    """To another datatype: float to float, quantise, dequantise, requantise.
+
+    To `!xnnpack.dynamic_int8<n>`, the scale and zero point of each token are found here.
+    """
+
+    name = "xnnpack.convert"
+    NODE: ClassVar[str] = "XNNConvert"
+
+    def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
+        if (given[0], made[0]) not in CONVERSIONS:
+            raise VerifyException(f"XNNPACK does not convert {given[0]} to {made[0]}")
+        full_range(self.result.type)
+
+
+CONVERSIONS = frozenset(
+    {
+        *((a, b) for a in FLOATS for b in (*FLOATS, "qdint8") if a != b),
+        *((a, b) for a in FLOATS for b in STATIC_INT8),
+        *((b, a) for a in FLOATS for b in STATIC_INT8),
+        *((a, b) for a in STATIC_INT8 for b in STATIC_INT8),
+    }
+)
+"""(from, to) pairs that XNNPACK has kernels for."""
+
+
+@irdl_op_definition
+class Softmax(Unary):
+    """`e**x / Σ e**x` over the last axis, the greatest x subtracted first."""
+
+    name = "xnnpack.softmax"
+    NODE: ClassVar[str] = "XNNSoftmax"
+    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
+
+
+@irdl_op_definition
+class Add(ClampedBinary):
+    """`a + b`."""
+
+    name = "xnnpack.add"
+    NODE: ClassVar[str] = "XNNAdd"
+
+
+@irdl_op_definition
+class Subtract(ClampedBinary):
+    """`a − b`."""
+
+    name = "xnnpack.subtract"
+    NODE: ClassVar[str] = "XNNSubtract"
+
+
+@irdl_op_definition
+class Multiply(ClampedBinary):
+    """`a · b`."""
+
+    name = "xnnpack.multiply"
+    NODE: ClassVar[str] = "XNNMultiply"
+
+
+@irdl_op_definition
+class Divide(ClampedBinary):
+    """`a / b`."""
+
+    name = "xnnpack.divide"
+    NODE: ClassVar[str] = "XNNDiv"
+    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
+
+
+@irdl_op_definition
+class Minimum(Binary):
+    """The lesser of a and b."""
+
+    name = "xnnpack.minimum"
+    NODE: ClassVar[str] = "XNNMinimum"
+    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
+
+
+@irdl_op_definition
+class Maximum(Binary):
+    """The greater of a and b."""
+
+    name = "xnnpack.maximum"
+    NODE: ClassVar[str] = "XNNMaximum"
+    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
+
+
+@irdl_op_definition
+class PReLU(Binary):
+    """`a` where a ≥ 0, else `a · b`; b is the slope."""
+
+    name = "xnnpack.prelu"
+    NODE: ClassVar[str] = "XNNPReLU"
+    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS

@@ -1,0 +1,180 @@
+"""Nodes that move elements and compute nothing."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, TensorType
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.dialects.xnnpack.base import XnnpackOp, same_everywhere, same_parameters
+from stepwell.dialects.xnnpack.datatypes import FLOATS, MAX_RANK, STATIC_INT8
+from stepwell.ir.types import dims
+
+
+class _Movement(XnnpackOp):
+    """The same elements in another place: quantised ones keep their parameters."""
+
+    def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
+        same_everywhere(given, made, FLOATS + STATIC_INT8, self.name)
+        same_parameters(self)
+
+    def check_axes(self, name: str) -> tuple[int, ...]:
+        """The numbers of a field that has one for each dimension of the input."""
+        values = self.ints(name)
+        rank = len(dims(self.operands[0].type))
+        if len(values) != rank:
+            raise VerifyException(f"{name} has {len(values)} numbers for {rank} dimensions")
+        return values
+
+
+@irdl_op_definition
+class StaticReshape(_Movement):
+    """The same elements in row-major order under another shape.
+
+    One size of `new_shape` may be 0: it is found from the others.
+    """
+
+    name = "xnnpack.static_reshape"
+    NODE: ClassVar[str] = "XNNStaticReshape"
+    input = operand_def(TensorType)
+    new_shape = prop_def(DenseArrayBase)
+    result = result_def(TensorType)
+
+    def check(self) -> None:
+        shape = self.ints("new_shape")
+        if len(shape) > MAX_RANK:
+            raise VerifyException(f"new_shape has rank {len(shape)}; the limit is {MAX_RANK}")
+        if shape and min(shape) < 0 or shape.count(0) > 1:
+            raise VerifyException("sizes of new_shape are positive, but for one 0 at most")
+
+
+@irdl_op_definition
+class StaticTranspose(_Movement):
+    """Result axis i is input axis `perm[i]`."""
+
+    name = "xnnpack.static_transpose"
+    NODE: ClassVar[str] = "XNNStaticTranspose"
+    input = operand_def(TensorType)
+    perm = prop_def(DenseArrayBase)
+    result = result_def(TensorType)
+
+    def check(self) -> None:
+        perm = self.check_axes("perm")
+        if sorted(perm) != list(range(len(perm))):
+            raise VerifyException(f"{list(perm)} is no permutation")
+        if not perm:
+            raise VerifyException("a scalar has no axes to transpose")
+
+
+@irdl_op_definition
+class StaticSlice(_Movement):
+    """`sizes[i]` elements of axis i, from `offsets[i]` on. A size of 0 takes all that follow."""
+
+    name = "xnnpack.static_slice"
+    NODE: ClassVar[str] = "XNNStaticSlice"
+    input = operand_def(TensorType)
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    result = result_def(TensorType)
+
+    def check(self) -> None:
+        offsets, sizes = self.check_axes("offsets"), self.check_axes("sizes")
+        if not offsets:
+            raise VerifyException("a scalar has no axes to slice")
+        for axis, (offset, size, dim) in enumerate(
+            zip(offsets, sizes, dims(self.input.type), strict=True)
+        ):
+            if offset < 0 or size < 0:
+                raise VerifyException(f"axis {axis}: a slice begins and ends inside the tensor")
+            if isinstance(dim, int) and offset + max(size, 1) > dim:
+                raise VerifyException(f"axis {axis}: {offset}+{size} lies outside its {dim}")
+
+
+@irdl_op_definition
+class StaticConstantPad(_Movement):
+    """`pre_paddings[i]` elements before and `post_paddings[i]` after axis i, all `padding_value`."""
+
+    name = "xnnpack.static_constant_pad"
+    NODE: ClassVar[str] = "XNNStaticConstantPad"
+    input = operand_def(TensorType)
+    pre_paddings = prop_def(DenseArrayBase)
+    post_paddings = prop_def(DenseArrayBase)
+    padding_value = prop_def(FloatAttr)
+    result = result_def(TensorType)
+
+    def check(self) -> None:
+        if not dims(self.input.type):
+            raise VerifyException("a scalar has no axes to pad")
+        if min(*self.check_axes("pre_paddings"), *self.check_axes("post_paddings")) < 0:
+            raise VerifyException("paddings are not negative")
+
+
+class _Concatenate(_Movement):
+    """Inputs one after another along `axis`."""
+
+    COUNT: ClassVar[int]
+    axis = prop_def(IntegerAttr)
+    result = result_def(TensorType)
+
+    def check(self) -> None:
+        rank = len(dims(self.operands[0].type))
+        if not 0 <= self.integer("axis", 0) < rank:
+            raise VerifyException(f"axis {self.integer('axis', 0)} of a tensor of rank {rank}")
+
+
+@irdl_op_definition
+class Concatenate2(_Concatenate):
+    """Two tensors one after another along `axis`."""
+
+    name = "xnnpack.concatenate2"
+    NODE: ClassVar[str] = "XNNConcatenate2"
+    COUNT: ClassVar[int] = 2
+    input1 = operand_def(TensorType)
+    input2 = operand_def(TensorType)
+
+
+@irdl_op_definition
+class Concatenate3(_Concatenate):
+    """Three tensors one after another along `axis`."""
+
+    name = "xnnpack.concatenate3"
+    NODE: ClassVar[str] = "XNNConcatenate3"
+    COUNT: ClassVar[int] = 3
+    input1 = operand_def(TensorType)
+    input2 = operand_def(TensorType)
+    input3 = operand_def(TensorType)
+
+
+@irdl_op_definition
+class Concatenate4(_Concatenate):
+    """Four tensors one after another along `axis`."""
+
+    name = "xnnpack.concatenate4"
+    NODE: ClassVar[str] = "XNNConcatenate4"
+    COUNT: ClassVar[int] = 4
+    input1 = operand_def(TensorType)
+    input2 = operand_def(TensorType)
+    input3 = operand_def(TensorType)
+    input4 = operand_def(TensorType)
+
+
+@irdl_op_definition
+class Concatenate5(_Concatenate):
+    """Five tensors one after another along `axis`."""
+
+    name = "xnnpack.concatenate5"
+    NODE: ClassVar[str] = "XNNConcatenate5"
+    COUNT: ClassVar[int] = 5
+    input1 = operand_def(TensorType)
+    input2 = operand_def(TensorType)
+    input3 = operand_def(TensorType)
+    input4 = operand_def(TensorType)
+    input5 = operand_def(TensorType)
+
+
+CONCATENATES: dict[int, type[_Concatenate]] = {
+    cls.COUNT: cls for cls in (Concatenate2, Concatenate3, Concatenate4, Concatenate5)
+}
+"""The node that concatenates a number of tensors."""

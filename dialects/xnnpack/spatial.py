@@ -1,0 +1,334 @@
+"""Nodes that slide a window over an image. Images are NHWC.
+
+`padding` is `[top, right, bottom, left]` as in XNNPACK, pairs are `[height, width]`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, TensorType, UnitAttr
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.dialects.xnnpack.base import (
+    XnnpackOp,
+    full_range,
+    rank,
+    same_everywhere,
+    same_parameters,
+)
+from stepwell.dialects.xnnpack.datatypes import FLOATS, STATIC_INT8, DynamicInt8Type, datatype
+from stepwell.dialects.xnnpack.weights import check_bias, check_static, check_weight
+from stepwell.ir.types import Dim, element
+
+Combination = tuple[str, str, str | None, str]
+
+_STATIC: tuple[Combination, ...] = (
+    ("fp32", "fp32", "fp32", "fp32"),
+    ("fp16", "fp16", "fp16", "fp16"),
+    ("fp16", "fp16", "fp32", "fp16"),
+    ("qint8", "qint8", "qint32", "qint8"),
+    ("qint8", "qcint8", "qcint32", "qint8"),
+    ("quint8", "quint8", "qint32", "quint8"),
+)
+_DYNAMIC: tuple[Combination, ...] = (("qdint8", "qcint8", "fp32", "fp32"),)
+_DYNAMIC_HALF: tuple[Combination, ...] = (("qdint8", "qcint8", "fp32", "fp16"),)
+
+
+class _Window(XnnpackOp):
+    """What every node with a window has."""
+
+    padding = opt_prop_def(DenseArrayBase)
+    stride = opt_prop_def(DenseArrayBase)
+    dilation = opt_prop_def(DenseArrayBase)
+
+    @property
+    def paddings(self) -> tuple[int, ...]:
+        """`(top, right, bottom, left)`."""
+        return self.ints("padding") if self.flag("padding") else (0, 0, 0, 0)
+
+    def pair(self, name: str, default: int = 1) -> tuple[int, int]:
+        """`(height, width)` of a field."""
+        if not self.flag(name):
+            return default, default
+        height, width = self.ints(name)
+        return height, width
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """The height and width of the window, before dilation."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        rank(self, 0, 4)
+        if len(self.paddings) != 4 or min(self.paddings) < 0:
+            raise VerifyException("padding is [top, right, bottom, left], none negative")
+        for name in ("stride", "dilation"):
+            if self.flag(name) and (len(self.ints(name)) != 2 or min(self.ints(name)) < 1):
+                raise VerifyException(f"{name} is [height, width], both positive")
+
+
+class _Convolution(_Window):
+    """A window of weights."""
+
+    PACKED: ClassVar[frozenset[int]] = frozenset({1, 2})
+    DATATYPES: ClassVar[tuple[Combination, ...]]
+    CHANNEL_AXIS: ClassVar[int] = 0
+    input = operand_def(TensorType)
+    filter = operand_def(TensorType)
+    bias = opt_operand_def(TensorType)
+    output_min = opt_prop_def(FloatAttr)
+    output_max = opt_prop_def(FloatAttr)
+    result = result_def(TensorType)
+
+    @property
+    def filter_shape(self) -> tuple[int, int, int, int]:
+        """The four sizes of the filter."""
+        sizes = rank(self, 1, 4)
+        if not all(isinstance(size, int) for size in sizes):
+            raise VerifyException("the filter's sizes must be known")
+        first, second, third, fourth = (int(size) for size in sizes)
+        return first, second, third, fourth
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return self.filter_shape[1:3]
+
+    @property
+    def channels(self) -> Dim:
+        """Channels of the input."""
+        return rank(self, 0, 4)[3]
+
+    def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
+        bias = given[2] if len(given) > 2 else None
+        for allowed in self.DATATYPES:
+            if (given[0], given[1], made[0]) == (allowed[0], allowed[1], allowed[3]):
+                if bias in (None, allowed[2]):
+                    break
+        else:
+            names = ", ".join(str(name) for name in (given[0], given[1], bias, made[0]))
+            raise VerifyException(f"XNNPACK has no kernel of {self.name} for {names}")
+        full_range(self.result.type)
+
+    def check(self) -> None:
+        super().check()
+        held = element(self.input.type)
+        if isinstance(held, DynamicInt8Type) and held.data != 3:
+            raise VerifyException("the input must have one scale for each image: dynamic_int8<3>")
+        if datatype(self.filter.type) in (*STATIC_INT8, "qcint8"):
+            check_weight(self, 1, channel_axis=self.CHANNEL_AXIS)
+        else:
+            check_static(self, 1)
+        if self.bias is not None:
+            check_bias(self, 2)
+            check_static(self, 2)
+        self.check_channels()
+
+    def check_channels(self) -> None:
+        """Raise unless filter and input agree on the number of channels."""
+        raise NotImplementedError
+
+
+@irdl_op_definition
+class Convolution2d(_Convolution):
+    """Cross-correlation. Filter `[outputs, height, width, inputs / groups]`, bias `[outputs]`."""
+
+    name = "xnnpack.convolution_2d"
+    NODE: ClassVar[str] = "XNNConv2d"
+    DATATYPES: ClassVar[tuple[Combination, ...]] = _STATIC + _DYNAMIC + _DYNAMIC_HALF
+    groups = opt_prop_def(IntegerAttr)
+
+    def check_channels(self) -> None:
+        groups = self.integer("groups", 1)
+        outputs, _, _, inputs = self.filter_shape
+        if groups < 1 or outputs % groups:
+            raise VerifyException(f"{outputs} outputs do not fall into {groups} groups")
+        if self.channels != inputs * groups:
+            raise VerifyException(
+                f"the input has {self.channels} channels, the filter takes {inputs} in each of "
+                f"{groups} groups"
+            )
+
+
+@irdl_op_definition
+class DepthwiseConvolution2d(_Convolution):
+    """Each channel by itself. Filter `[1, height, width, channels · multiplier]`.
+
+    Output channel `c · multiplier + m` is made of input channel `c`.
+    """
+
+    name = "xnnpack.depthwise_convolution_2d"
+    NODE: ClassVar[str] = "XNNDepthwiseConv2d"
+    DATATYPES: ClassVar[tuple[Combination, ...]] = _STATIC
+    CHANNEL_AXIS: ClassVar[int] = 3
+
+    def check_channels(self) -> None:
+        leading, _, _, outputs = self.filter_shape
+        if leading != 1:
+            raise VerifyException(f"the filter's first dimension is {leading}, must be 1")
+        if not isinstance(self.channels, int) or outputs % self.channels:
+            raise VerifyException(f"{outputs} outputs are no multiple of {self.channels} channels")
+
+
+@irdl_op_definition
+class Deconvolution2d(_Convolution):
+    """Transposed convolution. Filter `[outputs, height, width, inputs / groups]`.
+
+    The result has `stride · (n − 1) + adjustment + dilation · (window − 1) + 1 − padding` rows.
+    """
+
+    name = "xnnpack.deconvolution_2d"
+    NODE: ClassVar[str] = "XNNConvTranspose2d"
+    DATATYPES: ClassVar[tuple[Combination, ...]] = (*_STATIC, *_DYNAMIC)
+    groups = opt_prop_def(IntegerAttr)
+    adjustment = opt_prop_def(DenseArrayBase)
+
+    def check_channels(self) -> None:
+        groups = self.integer("groups", 1)
+        outputs, _, _, inputs = self.filter_shape
+        if groups < 1 or outputs % groups:
+            raise VerifyException(f"{outputs} outputs do not fall into {groups} groups")
+        if self.channels != inputs * groups:
+            raise VerifyException(
+                f"the input has {self.channels} channels, the filter takes {inputs} in each of "
+                f"{groups} groups"
+            )
+        adjustment, stride = self.pair("adjustment", 0), self.pair("stride")
+        if any(not 0 <= a < s for a, s in zip(adjustment, stride, strict=True)):
+            raise VerifyException(f"adjustment {adjustment} must be less than stride {stride}")
+
+
+class _Pooling(_Window):
+    """A window without weights."""
+
+    DATATYPES: ClassVar[tuple[str, ...]]
+    kernel = prop_def(DenseArrayBase)
+    input = operand_def(TensorType)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return self.pair("kernel")
+
+    def check(self) -> None:
+        super().check()
+        if len(self.ints("kernel")) != 2 or min(self.ints("kernel")) < 1:
+            raise VerifyException("kernel is [height, width], both positive")
+        if self.window == (1, 1):
+            raise VerifyException("XNNPACK refuses to pool windows of one element")
+
+
+@irdl_op_definition
+class MaxPooling2d(_Pooling):
+    """The greatest of each window; padding never wins."""
+
+    name = "xnnpack.max_pooling_2d"
+    NODE: ClassVar[str] = "XNNMaxPooling2d"
+    output_min = opt_prop_def(FloatAttr)
+    output_max = opt_prop_def(FloatAttr)
+    result = result_def(TensorType)
+
+    def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
+        same_everywhere(given, made, FLOATS + STATIC_INT8, self.name)
+        same_parameters(self)
+
+    def check(self) -> None:
+        super().check()
+        if any(s > k for s, k in zip(self.pair("stride"), self.window, strict=True)):
+            raise VerifyException("XNNPACK refuses a stride greater than the window")
+
+
+@irdl_op_definition
+class AveragePooling2d(_Pooling):
+    """The mean of what each window holds of the image; padding is not counted."""
+
+    name = "xnnpack.average_pooling_2d"
+    NODE: ClassVar[str] = "XNNAvgPooling2d"
+    output_min = opt_prop_def(FloatAttr)
+    output_max = opt_prop_def(FloatAttr)
+    result = result_def(TensorType)
+
+    def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
+        same_everywhere(given, made, FLOATS, self.name)
+
+    def check(self) -> None:
+        super().check()
+        if self.pair("dilation") != (1, 1):
+            raise VerifyException("average pooling has no dilation")
+
+
+@irdl_op_definition
+class ArgMaxPooling2d(_Pooling):
+    """The greatest of each window and its index in the window (row-major).
+
+    Windows do not overlap: the stride is the kernel. The index is an int32; ExecuTorch widens it
+    where the delegate's output is `i64`.
+    """
+
+    name = "xnnpack.argmax_pooling_2d"
+    NODE: ClassVar[str] = "XNNArgMaxPooling2d"
+    result = result_def(TensorType)
+    index = result_def(TensorType)
+
+    def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
+        if (*given, *made) != ("fp32", "fp32", "int32"):
+            raise VerifyException("XNNPACK pools by argmax from fp32 to fp32 and int32")
+
+    def check(self) -> None:
+        super().check()
+        if self.pair("dilation") != (1, 1) or self.pair("stride") not in ((1, 1), self.window):
+            raise VerifyException("windows of argmax pooling stand side by side, not dilated")
+
+
+@irdl_op_definition
+class GlobalAveragePooling2d(XnnpackOp):
+    """The mean over height and width, the two axes before the last.
+
+    They stay as 1 with `keep_dims`, else they go.
+    """
+
+    name = "xnnpack.global_average_pooling_2d"
+    NODE: ClassVar[str] = "XNNGlobalAvgPooling2d"
+    input = operand_def(TensorType)
+    output_min = opt_prop_def(FloatAttr)
+    output_max = opt_prop_def(FloatAttr)
+    keep_dims = opt_prop_def(UnitAttr)
+    result = result_def(TensorType)
+
+    def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
+        same_everywhere(given, made, FLOATS + STATIC_INT8, self.name)
+        full_range(self.result.type)
+
+    def check(self) -> None:
+        rank(self, 0, 3, 4, 5, 6)
+
+
+@irdl_op_definition
+class StaticResizeBilinear2d(XnnpackOp):
+    """Bilinear interpolation to `[height, width]`.
+
+    Without `align_corners`, pixel centres lie at halves (torch's `align_corners=False`).
+    """
+
+    name = "xnnpack.static_resize_bilinear_2d"
+    NODE: ClassVar[str] = "XNNStaticResizeBilinear2D"
+    input = operand_def(TensorType)
+    new_size = prop_def(DenseArrayBase)
+    align_corners = opt_prop_def(UnitAttr)
+    result = result_def(TensorType)
+
+    def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
+        same_everywhere(given, made, FLOATS + STATIC_INT8, self.name)
+        same_parameters(self)
+
+    def check(self) -> None:
+        rank(self, 0, 4)
+        if len(self.ints("new_size")) != 2 or min(self.ints("new_size")) < 1:
+            raise VerifyException("new_size is [height, width], both positive")

@@ -1,0 +1,70 @@
+"""Rules for the filters and biases that XNNPACK packs."""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.ir import BlockArgument, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.dialects.quant.ops import StorageCast
+from stepwell.dialects.quant.types import Quantization, quantization
+from stepwell.dialects.xnnpack.base import XnnpackOp
+from stepwell.dialects.xnnpack.datatypes import datatype
+from stepwell.ir.core import WeightOp
+from stepwell.ir.types import dims
+
+
+def constant_of(value: SSAValue) -> WeightOp | None:
+    """The weight a value is, seen through the cast that gives stored integers their type."""
+    owner = value.owner
+    if isinstance(owner, StorageCast):
+        owner = owner.input.owner
+    return owner if isinstance(owner, WeightOp) else None
+
+
+def check_static(op: XnnpackOp, index: int) -> None:
+    """Raise unless an operand is a constant."""
+    if constant_of(op.operands[index]) is None:
+        given = "an input" if isinstance(op.operands[index].owner, BlockArgument) else "computed"
+        raise VerifyException(f"operand {index} must be a constant, it is {given}")
+
+
+def check_weight(op: XnnpackOp, index: int, channel_axis: int) -> None:
+    """Raise unless a quantised weight is a constant with its scales on the axis of outputs."""
+    check_static(op, index)
+    held = quantization(op.operands[index].type)
+    if held is not None and held.axis is not None and held.axis != channel_axis:
+        raise VerifyException(
+            f"the weight's scales lie on axis {held.axis}, its output channels on {channel_axis}"
+        )
+
+
+def check_bias(op: XnnpackOp, index: int) -> None:
+    """Raise unless a bias is one number per output, scaled as the products that it is added to."""
+    bias, weight = op.operands[index], op.operands[1]
+    if len(dims(bias.type)) != 1:
+        raise VerifyException(f"the bias has rank {len(dims(bias.type))}, must have 1")
+    outputs = dims(op.output.type)[-1]
+    if dims(bias.type)[0] != outputs:
+        raise VerifyException(f"the bias has {dims(bias.type)[0]} numbers for {outputs} outputs")
+    if datatype(bias.type) in ("qint32", "qcint32"):
+        check_static(op, index)
+        _check_scales(quantization(op.operands[0].type), quantization(weight.type), bias)
+
+
+def _check_scales(given: Quantization | None, weight: Quantization | None, bias: SSAValue) -> None:
+    held = quantization(bias.type)
+    assert given is not None and weight is not None and held is not None
+    wanted = [given.scale * scale for scale in weight.scales]
+    stated = held.scales
+    if len(stated) == 1:
+        stated = stated * len(wanted)
+    if len(wanted) == 1:
+        wanted = wanted * len(stated)
+    for channel, (want, have) in enumerate(zip(wanted, stated, strict=True)):
+        if not math.isclose(want, have, rel_tol=1e-4):
+            raise VerifyException(
+                f"the bias of output {channel} has scale {have}; the kernel adds it to products "
+                f"of scale {want}"
+            )
