@@ -1,1 +1,1 @@
-"""TOSA flatbuffers."""
+"""TOSA flatbuffers: reading, writing, running on the reference model."""

@@ -44,11 +44,13 @@ class ConstOp(TosaOp):
     """CONST: a tensor whose elements stand in the text, or under a key of the weight store.
 
     A key may name codes (uint8, or a wider integer for i48) of an element type that torch lacks.
+    A constant of a block-scaled type has a second key, for the scales.
     """
 
     name = "tosa.const"
     CODE: ClassVar[int] = 67
     values = prop_def(DenseIntOrFPElementsAttr | WeightAttr)
+    scales = opt_prop_def(WeightAttr)
     output = result_def()
     traits = traits_def(Pure())
 

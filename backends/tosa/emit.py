@@ -1,0 +1,239 @@
+"""A TOSA-level program to a `Graph`: one operator an op, one tensor or shape a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    TensorType,
+    UnrankedTensorType,
+)
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from stepwell.backends.tosa.flatbuffer_writer import write_graph
+from stepwell.backends.tosa.graph import AttributeValue, Graph, Operator, Region, Shape, Tensor
+from stepwell.backends.tosa.storage import held_dtype, to_bytes
+from stepwell.dialects.tosa.attributes import BlockScaledType, EnumerationAttr, ShapeType
+from stepwell.dialects.tosa.base import Field, TosaOp
+from stepwell.dialects.tosa.codes import code_of_element
+from stepwell.dialects.tosa.constants import tensor_of_dense
+from stepwell.dialects.tosa.generated import ConstShapeOp
+from stepwell.dialects.tosa.structural import CondIfOp, ConstOp, WhileLoopOp, YieldOp
+from stepwell.ir.core import WeightOp
+from stepwell.ir.diagnostics import (
+    StepwellError,
+    UnsupportedError,
+    describe_location,
+    describe_op,
+    op_name,
+)
+from stepwell.ir.dtypes import i64
+from stepwell.ir.program import Program
+from stepwell.ir.types import WeightAttr, dims
+from stepwell.ir.weights import dense_bytes
+
+BLOCK_SHAPE_32 = 32
+
+
+def to_tosa(program: Program, method: str = "forward") -> bytes:
+    """The flatbuffer of one method of a program at level `tosa`.
+
+    Inputs and outputs are named as the signature names them.  The program should have been
+    verified; what no flatbuffer can hold raises `StepwellError`.
+    """
+    return write_graph(to_graph(program, method))
+
+
+def to_graph(program: Program, method: str = "forward") -> Graph:
+    """The plain data of `to_tosa`'s flatbuffer."""
+    if program.level != "tosa":
+        raise StepwellError(
+            f"a program at level {program.level!r} has no TOSA flatbuffer",
+            help='lower it first: stepwell.lower(program, "tosa-1.1+fp")',
+        )
+    func = program.method(method)
+    signature = program.signature(func.sym_name.data)
+    inputs = [port.name for port in signature.runtime_inputs]
+    outputs = [port.name for port in signature.runtime_outputs]
+    emitter = _Emitter(program)
+    emitter.main(func, inputs, outputs)
+    return Graph(emitter.regions)
+
+
+@dataclass
+class _Names:
+    """Names unique within one region."""
+
+    taken: set[str] = field(default_factory=set[str])
+    of: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
+
+    def give(self, value: SSAValue, wish: str) -> str:
+        stem = re.sub(r"[^\w.\-/#]", "_", wish) or "value"
+        name, number = stem, 1
+        while name in self.taken:
+            name, number = f"{stem}_{number}", number + 1
+        self.taken.add(name)
+        self.of[value] = name
+        return name
+
+
+class _Emitter:
+    def __init__(self, program: Program) -> None:
+        self.weights = program.weights
+        self.regions: list[Region] = []
+
+    def main(self, func: FuncOp, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        block = func.body.block
+        last = block.last_op
+        assert isinstance(last, ReturnOp)
+        names = _Names()
+        for argument, name in zip(block.args, inputs, strict=True):
+            names.give(argument, name)
+        wishes = {
+            value: name
+            for value, name in zip(last.operands, outputs, strict=True)
+            if value not in names.of
+        }
+        self.region("main", block, names, wishes)
+
+    def region(self, name: str, block: Block, names: _Names, wishes: dict[SSAValue, str]) -> None:
+        region = Region(name, tuple(names.of[a] for a in block.args), ())
+        self.regions.append(region)
+        for argument in block.args:
+            self.declare(region, argument, names.of[argument])
+        # Names promised to outputs are taken before other values can have them.
+        promised = {value: names.give(value, wish) for value, wish in wishes.items()}
+        for op in block.ops:
+            if isinstance(op, ReturnOp | YieldOp):
+                region.outputs = tuple(names.of[value] for value in op.operands)
+                return
+            for index, result in enumerate(op.results):
+                if result not in promised:
+                    names.give(result, result.name_hint or f"{op.name.split('.')[1]}{index}")
+            self.operator(region, op, names)
+
+    def declare(
+        self, region: Region, value: SSAValue, name: str, data: bytes = b"", scales: bytes = b""
+    ) -> None:
+        type_ = value.type
+        if isinstance(type_, ShapeType):
+            region.shapes.append(Shape(name, type_.rank.data, data))
+            return
+        if isinstance(type_, UnrankedTensorType):
+            region.tensors.append(Tensor(name, (), _dtype(type_.element_type), data, True))
+            return
+        shape = tuple(d if isinstance(d, int) else -1 for d in dims(type_))
+        assert isinstance(type_, TensorType)
+        element: Attribute = type_.element_type
+        if isinstance(element, BlockScaledType):
+            region.tensors.append(
+                Tensor(
+                    name,
+                    shape,
+                    _dtype(element.payload),
+                    data,
+                    scale_dtype=_dtype(element.scale),
+                    scale_data=scales,
+                    block_shape=BLOCK_SHAPE_32,
+                )
+            )
+        else:
+            region.tensors.append(Tensor(name, shape, _dtype(element), data))
+
+    def operator(self, region: Region, op: Operation, names: _Names) -> None:
+        location = describe_location(op.location) or ""
+        if isinstance(op, WeightOp | ConstOp):
+            (result,) = op.results
+            scales = self.scales(op)
+            self.declare(region, result, names.of[result], self.constant(op), scales)
+            region.operators.append(Operator(ConstOp.CODE, (), (names.of[result],), {}, location))
+            return
+        if not isinstance(op, TosaOp):
+            raise UnsupportedError(f"{op_name(op)}: not a TOSA operator", describe_op(op))
+        if isinstance(op, ConstShapeOp):
+            data = to_bytes(tensor_of_dense(op.values, torch.int64), i64)
+            self.declare(region, op.output, names.of[op.output], data)
+        else:
+            for result in op.results:
+                self.declare(region, result, names.of[result])
+        region.operators.append(
+            Operator(
+                op.CODE,
+                tuple(names.of[value] for value in op.operands),
+                tuple(names.of[value] for value in op.results),
+                {f.name: self.attribute(op, f, names) for f in op.FIELDS},
+                location,
+            )
+        )
+
+    def scales(self, op: WeightOp | ConstOp) -> bytes:
+        """The scales of a block-scaled constant, one byte each."""
+        if isinstance(op, WeightOp) or op.scales is None:
+            return b""
+        return dense_bytes(self.weights.get(op.scales.data))
+
+    def constant(self, op: WeightOp | ConstOp) -> bytes:
+        type_ = op.results[0].type
+        assert isinstance(type_, TensorType)
+        element: Attribute = type_.element_type
+        if isinstance(element, BlockScaledType):
+            element = element.payload
+        if isinstance(op, WeightOp):
+            return to_bytes(self.weights.get(op.key.data), element)
+        values = op.values
+        if isinstance(values, WeightAttr):
+            return to_bytes(self.weights.get(values.data), element)
+        return to_bytes(tensor_of_dense(values, held_dtype(element)), element)
+
+    def attribute(self, op: TosaOp, field_: Field, names: _Names) -> AttributeValue:
+        if field_.kind == "region":
+            return self.branch(op, field_)
+        value = op.properties.get(field_.name)
+        match value:
+            case None if field_.kind == "bool":
+                return False
+            case None if field_.kind in op.ENUMERATIONS or field_.name in op.ENUMERATIONS:
+                return op.ENUMERATIONS[field_.name].codes[field_.default or ""]
+            case EnumerationAttr():
+                return value.code
+            case DenseArrayBase():
+                return tuple(int(v) for v in value.get_values())
+            case StringAttr():
+                return value.data.encode() if field_.kind == "bytes" else value.data
+            case IntegerAttr() | FloatAttr() if field_.kind == "value":
+                number = value.value.data
+                type_ = value.type
+                data = to_bytes(torch.tensor([number]).to(held_dtype(type_)), type_)
+                return data.ljust(8, b"\0")  # as the TOSA serialiser stores it
+            case IntegerAttr():
+                number = value.value.data
+                return bool(number) if field_.kind == "bool" else number
+            case Attribute() if field_.kind == "type":
+                return _dtype(value)
+            case _:
+                raise StepwellError(f"{op.name}: {field_.name} is {value}", describe_op(op))
+
+    def branch(self, op: TosaOp, field_: Field) -> str:
+        assert isinstance(op, CondIfOp | WhileLoopOp)
+        block = op.regions[field_.slot].block
+        name = f"{field_.name}_{len(self.regions)}"
+        names = _Names()
+        for index, argument in enumerate(block.args):
+            names.give(argument, f"input{index}")
+        self.region(name, block, names, {})
+        return name
+
+
+def _dtype(element: Attribute) -> int:
+    code = code_of_element(element)
+    if code is None:
+        raise UnsupportedError(f"TOSA has no element type {element}")
+    return code

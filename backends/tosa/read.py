@@ -1,0 +1,282 @@
+"""A `Graph` to a TOSA-level program: the way back up from an artefact."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    UnrankedTensorType,
+)
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from stepwell.backends.tosa.flatbuffer_reader import read_graph
+from stepwell.backends.tosa.graph import AttributeValue, Graph, Operator, Shape, Tensor
+from stepwell.backends.tosa.graph import Region as GraphRegion
+from stepwell.backends.tosa.storage import from_bytes, is_held_as_codes
+from stepwell.dialects.tosa.attributes import BlockScaledType, ShapeType
+from stepwell.dialects.tosa.base import Field, TosaOp
+from stepwell.dialects.tosa.codes import class_of_code, element_of_code
+from stepwell.dialects.tosa.constants import INLINE, const, const_of_key, const_shape
+from stepwell.dialects.tosa.generated import ConstShapeOp
+from stepwell.dialects.tosa.structural import (
+    CondIfOp,
+    ConstOp,
+    VariableOp,
+    VariableReadOp,
+    VariableWriteOp,
+    WhileLoopOp,
+    YieldOp,
+)
+from stepwell.ir.diagnostics import ParseFailure, UnsupportedError
+from stepwell.ir.dtypes import i1, i32, i64
+from stepwell.ir.levels import set_level
+from stepwell.ir.program import Program
+from stepwell.ir.signature import Port, Signature, set_signature
+from stepwell.ir.types import AnyTensor, tensor
+from stepwell.ir.weights import WeightStore
+
+METHOD = "main"
+"""The method that a flatbuffer's first region becomes, as tosa-opt calls it too."""
+
+
+def read_tosa(data: bytes) -> Program:
+    """The program a `.tosa` file holds, at level `tosa`.
+
+    Raises:
+        ParseFailure: not a TOSA flatbuffer, damaged, or with names that do not fit together.
+        UnsupportedError: valid, but holds what the IR has no place for (variables).
+    """
+    return program_of(read_graph(data))
+
+
+def program_of(graph: Graph) -> Program:
+    """The program of a file's plain data."""
+    weights = WeightStore()
+    regions = {region.name: region for region in graph.regions}
+    main = graph.regions[0]
+    builder = _Builder(weights, regions)
+    block = builder.block(main, None, set())
+    returned = block.last_op
+    assert isinstance(returned, ReturnOp)
+    types = ([a.type for a in block.args], [v.type for v in returned.operands])
+    func = FuncOp(METHOD, types, Region(block))
+    set_signature(
+        func,
+        Signature(
+            tuple(Port(name) for name in main.inputs), tuple(Port(name) for name in main.outputs)
+        ),
+    )
+    module = ModuleOp([func])
+    set_level(module, "tosa")
+    return Program(module, weights)
+
+
+class _Builder:
+    def __init__(self, weights: WeightStore, regions: Mapping[str, GraphRegion]) -> None:
+        self.weights = weights
+        self.regions = regions
+
+    def block(
+        self, region: GraphRegion, arguments: Sequence[Attribute] | None, open_: set[str]
+    ) -> Block:
+        """The block of a region; `open_` are the regions around it, to refuse recursion."""
+        declared: dict[str, Tensor | Shape] = {t.name: t for t in region.tensors}
+        declared.update({shape.name: shape for shape in region.shapes})
+
+        def find(name: str) -> Tensor | Shape:
+            if name not in declared:
+                raise ParseFailure(f"region {region.name!r} declares no tensor {name!r}")
+            return declared[name]
+
+        types = [type_of(find(name)) for name in region.inputs]
+        if arguments is not None and len(arguments) != len(types):
+            raise ParseFailure(
+                f"region {region.name!r} takes {len(types)} inputs, {len(arguments)} are given"
+            )
+        block = Block(arg_types=types)
+        values: dict[str, SSAValue] = dict(zip(region.inputs, block.args, strict=True))
+
+        def value(name: str) -> SSAValue:
+            if name not in values:
+                constant = self.implied_constant(find(name))
+                if constant is None:
+                    raise ParseFailure(
+                        f"{name!r} is used in region {region.name!r} before it is defined"
+                    )
+                block.add_op(constant)
+                values[name] = constant.results[0]
+            return values[name]
+
+        for operator in region.operators:
+            op = self.operator(operator, find, value, open_ | {region.name})
+            block.add_op(op)
+            for name, result in zip(operator.outputs, op.results, strict=True):
+                if name in values:
+                    raise ParseFailure(f"{name!r} is defined twice in region {region.name!r}")
+                values[name] = result
+        outputs = [value(name) for name in region.outputs]
+        block.add_op(ReturnOp(*outputs) if arguments is None else YieldOp.create(operands=outputs))
+        return block
+
+    def implied_constant(self, held: Tensor | Shape) -> TosaOp | None:
+        """A constant that no CONST operator names, only the tensor's own data."""
+        if isinstance(held, Shape):
+            return self.constant(held) if held.data or held.rank == 0 else None
+        return self.constant(held) if held.data and not held.variable else None
+
+    def constant(self, held: Tensor | Shape) -> TosaOp:
+        if isinstance(held, Shape):
+            sizes = from_bytes(held.data, [held.rank], i64)
+            return const_shape([int(v) for v in sizes.tolist()])
+        type_ = type_of(held)
+        element: Attribute = type_.element_type
+        if isinstance(element, BlockScaledType):
+            return self.block_scaled_constant(held, type_, element)
+        values = from_bytes(held.data, held.shape, element)
+        if is_held_as_codes(element) or (values.dtype.itemsize == 1 and element_is_float(element)):
+            return const_of_key(self.weights.constant(values), type_)
+        if math.prod(held.shape) <= INLINE and math.prod(held.shape) > 0:
+            return const(values)
+        return const_of_key(self.weights.constant(values), type_)
+
+    def block_scaled_constant(
+        self, held: Tensor, type_: AnyTensor, element: BlockScaledType
+    ) -> TosaOp:
+        codes = from_bytes(held.data, held.shape, element.payload)
+        blocks = [*held.shape[:-1], held.shape[-1] // 32]
+        scales = from_bytes(held.scale_data, blocks, element.scale)
+        return const_of_key(
+            self.weights.constant(codes), type_, self.weights.constant(scales, "scales")
+        )
+
+    def operator(
+        self,
+        operator: Operator,
+        find: object,
+        value: object,
+        open_: set[str],
+    ) -> TosaOp:
+        assert callable(find) and callable(value)
+        cls = class_of_code(operator.code)
+        assert cls is not None
+        if cls in (VariableOp, VariableReadOp, VariableWriteOp):
+            raise UnsupportedError(f"{cls.name}: programs with variables cannot be read yet")
+        if cls in (ConstOp, ConstShapeOp):
+            if len(operator.outputs) != 1:
+                raise ParseFailure(f"{cls.name}: one output is needed")
+            return self.constant(find(operator.outputs[0]))
+        operands = [value(name) for name in operator.inputs]
+        results = [type_of(find(name)) for name in operator.outputs]
+        regions = [
+            self.branch(cls, operator.attributes[field.name], operands, open_)
+            for field in cls.FIELDS
+            if field.kind == "region"
+        ]
+        properties = {
+            field.name: attribute_of(cls, field, operator.attributes[field.name], operands)
+            for field in cls.FIELDS
+            if field.kind != "region"
+        }
+        return cls.create(
+            operands=operands, result_types=results, properties=properties, regions=regions
+        )
+
+    def branch(
+        self,
+        cls: type[TosaOp],
+        name: AttributeValue,
+        operands: Sequence[SSAValue],
+        open_: set[str],
+    ) -> Region:
+        if not isinstance(name, str) or name not in self.regions:
+            raise ParseFailure(f"{cls.name}: there is no region {name!r}")
+        if name in open_:
+            raise ParseFailure(f"{cls.name}: region {name!r} contains itself")
+        assert issubclass(cls, CondIfOp | WhileLoopOp)
+        given = operands[1:] if cls is CondIfOp else operands
+        return Region(self.block(self.regions[name], [v.type for v in given], open_))
+
+
+def type_of(held: Tensor | Shape) -> AnyTensor:
+    """The IR type of a declared tensor or shape."""
+    if isinstance(held, Shape):
+        return ShapeType.of(held.rank)  # pyright: ignore[reportReturnType]
+    element = element_of_code(held.dtype)
+    if element is None:
+        raise ParseFailure(f"tensor {held.name!r} has element type number {held.dtype}")
+    if held.scale_dtype:
+        scale = element_of_code(held.scale_dtype)
+        if scale is None:
+            raise ParseFailure(f"tensor {held.name!r} has scale type number {held.scale_dtype}")
+        element = BlockScaledType(scale, element)
+    if held.unranked:
+        return UnrankedTensorType(element)  # pyright: ignore[reportReturnType]
+    if any(size < -1 for size in held.shape):
+        raise ParseFailure(f"tensor {held.name!r} has shape {list(held.shape)}")
+    if -1 in held.shape:
+        return TensorType(element, [DYNAMIC_INDEX if d == -1 else d for d in held.shape])
+    return tensor(held.shape, element)
+
+
+def attribute_of(
+    cls: type[TosaOp], field: Field, value: AttributeValue, operands: Sequence[SSAValue]
+) -> Attribute:
+    """The IR attribute of a stored one."""
+    enumeration = cls.ENUMERATIONS.get(field.name)
+    if enumeration is not None:
+        case = enumeration.case_of(int(value)) if isinstance(value, int) else None
+        if case is None and field.default is not None and value == 0:
+            case = field.default
+        if case is None:
+            raise ParseFailure(f"{cls.name}: {field.name} has the unknown value {value!r}")
+        return enumeration(case)
+    match field.kind, value:
+        case "i32", int():
+            return IntegerAttr(value, i32)
+        case "bool", int():
+            return IntegerAttr(int(value), i1)
+        case "i64s", tuple():
+            return DenseArrayBase.from_list(IntegerType(64), list(value))
+        case "i32s", tuple():
+            return DenseArrayBase.from_list(IntegerType(32), list(value))
+        case "string", str():
+            return StringAttr(value)
+        case "bytes", bytes():
+            return StringAttr(value.decode("latin-1"))
+        case "type", int():
+            element = element_of_code(value)
+            if element is None:
+                raise ParseFailure(f"{cls.name}: {field.name} has element type number {value}")
+            return element
+        case "value", bytes():
+            return _element_value(cls, value, operands)
+        case _:
+            raise ParseFailure(f"{cls.name}: {field.name} cannot be {value!r}")
+
+
+def _element_value(
+    cls: type[TosaOp], value: bytes, operands: Sequence[SSAValue]
+) -> IntegerAttr | FloatAttr:
+    type_ = operands[0].type if operands else None
+    element: Attribute | None = type_.element_type if isinstance(type_, TensorType) else None
+    if element is None or is_held_as_codes(element):
+        raise ParseFailure(f"{cls.name}: a value needs an operand of a plain type")
+    number = from_bytes(value, [1], element).item()
+    if isinstance(element, IntegerType):
+        return IntegerAttr(int(number), element)
+    return FloatAttr(float(number), element)  # pyright: ignore[reportArgumentType]
+
+
+def element_is_float(element: Attribute) -> bool:
+    """Whether elements of this type are floating-point numbers."""
+    return not isinstance(element, IntegerType)

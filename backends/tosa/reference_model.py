@@ -1,0 +1,155 @@
+"""Running a flatbuffer on the TOSA reference model, in a process of its own.
+
+In process the model ends the interpreter on some invalid graphs, and its binding loses outputs of
+narrow types; the command line does neither.  Arrays travel as `.npy` files, codes as bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from stepwell.backends.tosa.flatbuffer_reader import read_graph
+from stepwell.backends.tosa.graph import Graph, Tensor
+from stepwell.backends.tosa.storage import from_bytes, held_dtype, to_bytes
+from stepwell.dialects.tosa.codes import element_of_code, i4, i48
+from stepwell.ir.diagnostics import ArtefactError, InputMismatch
+
+SECONDS = 600
+"""How long the model may take."""
+
+
+def run_reference_model(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Run a `.tosa` file on the TOSA reference model.
+
+    Args:
+        data: the flatbuffer.
+        inputs: one tensor an input in the file's order; element types that torch lacks as one
+            code an element (int4 in int8, int48 in int64, fp6, fp4 and mxint8 codes in uint8).
+
+    Returns:
+        The outputs, held the same way.
+
+    Raises:
+        ArtefactError: the model refused or failed to run the graph; the text is its reason.
+        InputMismatch: the inputs are not those of the graph.
+    """
+    graph = read_graph(data)
+    main = graph.regions[0]
+    tensors = {tensor.name: tensor for tensor in main.tensors}
+    if len(inputs) != len(main.inputs):
+        raise InputMismatch(f"{len(inputs)} inputs given, the graph takes {len(main.inputs)}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "graph.tosa").write_bytes(data)
+        for index, (given, tensor_name) in enumerate(zip(inputs, main.inputs, strict=True)):
+            _save(folder / f"in{index}.npy", given, tensors[tensor_name])
+        _call(folder, graph)
+        return tuple(
+            _load(folder / f"out{index}.npy", tensors[tensor_name])
+            for index, tensor_name in enumerate(main.outputs)
+        )
+
+
+def _call(folder: Path, graph: Graph) -> None:
+    main = graph.regions[0]
+    program = Path(sys.executable).with_name("tosa_reference_model")
+    description = {
+        "tosa_file": "graph.tosa",
+        "ifm_name": main.inputs,
+        "ifm_file": [f"in{i}.npy" for i in range(len(main.inputs))],
+        "ofm_name": main.outputs,
+        "ofm_file": [f"out{i}.npy" for i in range(len(main.outputs))],
+        "expected_failure": False,
+    }
+    (folder / "desc.json").write_text(json.dumps(description))
+    arguments = [str(program), "--test_desc", "desc.json"]
+    try:
+        # Without a debugger on its path the model cannot attach one when it gives up.
+        environment = {**os.environ, "PATH": ""}
+        done = subprocess.run(
+            arguments, cwd=folder, capture_output=True, text=True, timeout=SECONDS, env=environment
+        )
+    except FileNotFoundError as error:
+        raise ArtefactError(
+            "the TOSA reference model is not installed", help="pip install tosa-tools"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise ArtefactError(f"the TOSA reference model ran longer than {SECONDS} s") from error
+    if done.returncode != 0:
+        raise ArtefactError(f"the TOSA reference model gave up: {_reason(done)}")
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    for index, line in enumerate(lines[:-1]):
+        if " fails AT " in line or " AT /" in line:
+            return lines[index + 1]
+    return lines[0] if lines else f"exit code {done.returncode}"
+
+
+def _save(path: Path, given: torch.Tensor, tensor: Tensor) -> None:
+    element = element_of_code(tensor.dtype)
+    if element is None or given.dtype != held_dtype(element) or _differs(given, tensor):
+        raise InputMismatch(
+            f"input {tensor.name!r} is {given.dtype} {list(given.shape)}, "
+            f"the graph takes {element} {list(tensor.shape)}"
+        )
+    held = given.detach().contiguous()
+    if element in (i4, i48) or held.dtype in _NUMPY:
+        np.save(path, held.numpy())
+        return
+    raw = np.frombuffer(to_bytes(held, element), np.uint8)
+    narrow = _ML_DTYPES.get(held.dtype)
+    if narrow is not None:
+        np.save(path, raw.view(narrow).reshape(tensor.shape))
+    else:
+        np.save(path, raw.reshape([*tensor.shape[:-1], -1]))
+
+
+def _differs(given: torch.Tensor, tensor: Tensor) -> bool:
+    if tensor.unranked:
+        return False
+    return len(given.shape) != len(tensor.shape) or any(
+        want not in (-1, have) for have, want in zip(given.shape, tensor.shape, strict=True)
+    )
+
+
+def _load(path: Path, tensor: Tensor) -> torch.Tensor:
+    element = element_of_code(tensor.dtype)
+    assert element is not None
+    held = np.load(path)
+    dtype = held_dtype(element)
+    if dtype in _NUMPY or element in (i4, i48):
+        return torch.from_numpy(held).to(dtype)
+    return from_bytes(held.tobytes(), tensor.shape, element)
+
+
+_NUMPY = frozenset(
+    (
+        torch.float32,
+        torch.float16,
+        torch.bool,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+    )
+)
+"""Types that numpy has too."""
+
+_ML_DTYPES = {
+    torch.bfloat16: ml_dtypes.bfloat16,
+    torch.float8_e4m3fn: ml_dtypes.float8_e4m3fn,
+    torch.float8_e8m0fnu: ml_dtypes.float8_e8m0fnu,
+}
+"""Types whose arrays the model knows by the header that ml_dtypes writes; others are bytes."""

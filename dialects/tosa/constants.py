@@ -1,0 +1,99 @@
+"""Constants of a TOSA program: small ones stand in the text, large ones in the weight store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    DenseIntOrFPElementsAttr,
+    IndexType,
+    IntegerType,
+    TensorType,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.dialects.tosa.attributes import ShapeType
+from stepwell.dialects.tosa.generated import ConstShapeOp
+from stepwell.dialects.tosa.structural import ConstOp
+from stepwell.ir.core import WeightOp
+from stepwell.ir.dtypes import element_type, torch_dtype
+from stepwell.ir.types import AnyTensor, WeightAttr, tensor
+from stepwell.ir.weights import WeightStore
+
+INLINE = 16
+"""Constants of up to this many elements are written into the text."""
+
+
+def dense(values: torch.Tensor) -> DenseIntOrFPElementsAttr:
+    """The elements of a tensor as an attribute."""
+    type_ = tensor(values.shape, element_type(values.dtype))
+    data = values.detach().cpu().reshape(-1).tolist()
+    element = type_.element_type
+    if isinstance(element, IntegerType):
+        return DenseIntOrFPElementsAttr.from_list(type_, [int(v) for v in data])  # pyright: ignore
+    assert isinstance(element, AnyFloat)
+    return DenseIntOrFPElementsAttr.from_list(type_, data)  # pyright: ignore
+
+
+def const(values: torch.Tensor) -> ConstOp:
+    """A CONST whose elements stand in the text."""
+    attribute = dense(values)
+    return ConstOp.create(properties={"values": attribute}, result_types=[attribute.type])
+
+
+def const_of_key(key: str, type_: AnyTensor, scales: str | None = None) -> ConstOp:
+    """A CONST whose elements, or their codes and scales, the weight store holds."""
+    properties: dict[str, Attribute] = {"values": WeightAttr(key)}
+    if scales is not None:
+        properties["scales"] = WeightAttr(scales)
+    return ConstOp.create(properties=properties, result_types=[type_])
+
+
+def const_shape(sizes: Sequence[int]) -> ConstShapeOp:
+    """A CONST_SHAPE."""
+    type_ = tensor([len(sizes)], IndexType())
+    values = DenseIntOrFPElementsAttr.from_list(type_, list(sizes))  # pyright: ignore
+    return ConstShapeOp.create(
+        properties={"values": values}, result_types=[ShapeType.of(len(sizes))]
+    )
+
+
+def tensor_of_dense(attribute: DenseIntOrFPElementsAttr, dtype: torch.dtype) -> torch.Tensor:
+    """The tensor that a dense attribute stands for."""
+    shape = list(attribute.get_shape())
+    values = list(attribute.get_values())
+    count = 1
+    for size in shape:
+        count *= size
+    if len(values) == 1 and count != 1:
+        values = values * count
+    return torch.tensor(values).to(dtype).reshape(shape)
+
+
+def constant_value(value: SSAValue, weights: WeightStore) -> torch.Tensor | None:
+    """The tensor of a CONST or weight of a type torch has; None if `value` is computed."""
+    owner = value.owner
+    if isinstance(owner, WeightOp):
+        return weights.get(owner.key.data)
+    if isinstance(owner, ConstOp):
+        if isinstance(owner.values, WeightAttr):
+            return weights.get(owner.values.data)
+        type_ = owner.output.type
+        assert isinstance(type_, TensorType)
+        return tensor_of_dense(owner.values, torch_dtype(type_.element_type))
+    return None
+
+
+def shape_value(value: SSAValue) -> tuple[int, ...] | None:
+    """The sizes of a CONST_SHAPE; None if `value` is computed."""
+    owner = value.owner
+    if isinstance(owner, ConstShapeOp):
+        return tuple(int(v) for v in tensor_of_dense(owner.values, torch.int64).tolist())
+    return None
+
+
+def is_constant(op: Operation | Attribute) -> bool:
+    """Whether an op only names a constant, as the counts of operators leave out."""
+    return isinstance(op, ConstOp | ConstShapeOp | WeightOp)

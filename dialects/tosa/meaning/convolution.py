@@ -1,0 +1,112 @@
+"""Convolutions and matrix products on plain tensors.
+
+Integers are computed in float64, which holds every accumulator exactly (the longest, int48, has
+48 bits), then stored in the accumulator's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.meaning.block_scaled import values_of
+from stepwell.dialects.tosa.meaning.values import (
+    BlockScaled,
+    element_of,
+    ints,
+    is_integer,
+    narrow,
+    wide,
+    zero_point,
+)
+from stepwell.dialects.tosa_mxfp.products import matmul_t_block_scaled
+from stepwell.ir.interpretation import Interpreter, interprets
+
+Args = Sequence[Any]
+
+
+def _centred(x: Any, zp: Tensor, value: SSAValue) -> Tensor:
+    """The operand minus its zero point, in the type that is computed in."""
+    if isinstance(x, BlockScaled):
+        return values_of(x)
+    if is_integer(element_of(value)):
+        return x.to(torch.float64) - zero_point(zp)
+    return wide(x)
+
+
+def _common(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    dtype = torch.promote_types(x.dtype, weight.dtype)
+    return x.to(dtype), weight.to(dtype)
+
+
+@interprets(t.Conv2dOp)
+def _conv2d(op: t.Conv2dOp, args: Args, ctx: Interpreter) -> Args:
+    x, weight, bias, input_zp, weight_zp = args
+    image = _centred(x, input_zp, op.input).permute(0, 3, 1, 2)
+    kernel = _centred(weight, weight_zp, op.weight).permute(0, 3, 1, 2)
+    image, kernel = _common(image, kernel)
+    top, bottom, left, right = ints(op.pad)
+    image = F.pad(image, (left, right, top, bottom))
+    y = F.conv2d(image, kernel, None, ints(op.stride), 0, ints(op.dilation))
+    return (narrow(y.permute(0, 2, 3, 1) + wide(bias).to(y.dtype), op).contiguous(),)
+
+
+@interprets(t.DepthwiseConv2dOp)
+def _depthwise(op: t.DepthwiseConv2dOp, args: Args, ctx: Interpreter) -> Args:
+    x, weight, bias, input_zp, weight_zp = args
+    image = _centred(x, input_zp, op.input).permute(0, 3, 1, 2)
+    kernel = _centred(weight, weight_zp, op.weight)
+    height, width, channels, multiplier = kernel.shape
+    kernel = kernel.permute(2, 3, 0, 1).reshape(channels * multiplier, 1, height, width)
+    image, kernel = _common(image, kernel)
+    top, bottom, left, right = ints(op.pad)
+    image = F.pad(image, (left, right, top, bottom))
+    y = F.conv2d(image, kernel, None, ints(op.stride), 0, ints(op.dilation), channels)
+    return (narrow(y.permute(0, 2, 3, 1) + wide(bias).to(y.dtype), op).contiguous(),)
+
+
+@interprets(t.Conv3dOp)
+def _conv3d(op: t.Conv3dOp, args: Args, ctx: Interpreter) -> Args:
+    x, weight, bias, input_zp, weight_zp = args
+    image = _centred(x, input_zp, op.input).permute(0, 4, 1, 2, 3)
+    kernel = _centred(weight, weight_zp, op.weight).permute(0, 4, 1, 2, 3)
+    image, kernel = _common(image, kernel)
+    front, back, top, bottom, left, right = ints(op.pad)
+    image = F.pad(image, (left, right, top, bottom, front, back))
+    y = F.conv3d(image, kernel, None, ints(op.stride), 0, ints(op.dilation))
+    return (narrow(y.permute(0, 2, 3, 4, 1) + wide(bias).to(y.dtype), op).contiguous(),)
+
+
+@interprets(t.TransposeConv2dOp)
+def _transpose_conv2d(op: t.TransposeConv2dOp, args: Args, ctx: Interpreter) -> Args:
+    x, weight, bias, input_zp, weight_zp = args
+    image = _centred(x, input_zp, op.input).permute(0, 3, 1, 2)
+    kernel = _centred(weight, weight_zp, op.weight).permute(3, 0, 1, 2)
+    image, kernel = _common(image, kernel)
+    y = F.conv_transpose2d(image, kernel, None, ints(op.stride))
+    top, bottom, left, right = ints(op.out_pad)
+    y = F.pad(y, (left, right, top, bottom)).permute(0, 2, 3, 1)
+    return (narrow(y + wide(bias).to(y.dtype), op).contiguous(),)
+
+
+@interprets(t.MatMulOp)
+def _matmul(op: t.MatMulOp, args: Args, ctx: Interpreter) -> Args:
+    a, b, a_zp, b_zp = args
+    left, right = _common(_centred(a, a_zp, op.a), _centred(b, b_zp, op.b))
+    return (narrow(torch.matmul(left, right), op),)
+
+
+@interprets(t.MatMulTOp)
+def _matmul_t(op: t.MatMulTOp, args: Args, ctx: Interpreter) -> Args:
+    a, b, a_zp, b_zp = args
+    if isinstance(a, BlockScaled) and isinstance(b, BlockScaled):
+        left, right = (a.codes, a.scales, a.payload), (b.codes, b.scales, b.payload)
+        return (narrow(matmul_t_block_scaled(left, right), op),)
+    left, right = _common(_centred(a, a_zp, op.a), _centred(b, b_zp, op.b))
+    return (narrow(torch.matmul(left, right.transpose(1, 2)), op),)

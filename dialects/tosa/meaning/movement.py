@@ -1,0 +1,143 @@
+"""Operators that move elements and compute nothing: reshape, transpose, gather, pad, resize."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.meaning.values import (
+    BlockScaled,
+    ints,
+    is_integer,
+    narrow,
+    result_element,
+    wide,
+)
+from stepwell.ir.interpretation import Interpreter, interprets
+
+Args = Sequence[Any]
+
+
+def _bits(x: Tensor) -> Tensor:
+    """fp8 as uint8: torch moves few things of that type."""
+    return x.view(torch.uint8) if x.dtype.is_floating_point and x.dtype.itemsize == 1 else x
+
+
+@interprets(t.ReshapeOp)
+def _reshape(op: t.ReshapeOp, args: Args, ctx: Interpreter) -> Args:
+    return (args[0].reshape(args[1]),)
+
+
+@interprets(t.TransposeOp)
+def _transpose(op: t.TransposeOp, args: Args, ctx: Interpreter) -> Args:
+    return (args[0].permute(ints(op.perms)).contiguous(),)
+
+
+@interprets(t.ConcatOp)
+def _concat(op: t.ConcatOp, args: Args, ctx: Interpreter) -> Args:
+    axis = op.axis.value.data
+    if isinstance(args[0], BlockScaled):
+        codes = torch.cat([a.codes for a in args], axis)
+        return (BlockScaled(codes, torch.cat([a.scales for a in args], axis), args[0].payload),)
+    return (torch.cat([_bits(a) for a in args], axis).view(args[0].dtype),)
+
+
+@interprets(t.ReverseOp)
+def _reverse(op: t.ReverseOp, args: Args, ctx: Interpreter) -> Args:
+    return (_bits(args[0]).flip(op.axis.value.data).view(args[0].dtype),)
+
+
+@interprets(t.SliceOp)
+def _slice(op: t.SliceOp, args: Args, ctx: Interpreter) -> Args:
+    x, start, size = args
+    windows = tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))
+    return (x[windows].contiguous(),)
+
+
+@interprets(t.TileOp)
+def _tile(op: t.TileOp, args: Args, ctx: Interpreter) -> Args:
+    return (_bits(args[0]).repeat(args[1]).view(args[0].dtype) if args[1] else args[0],)
+
+
+@interprets(t.PadOp)
+def _pad(op: t.PadOp, args: Args, ctx: Interpreter) -> Args:
+    x, padding, value = args
+    pairs = [padding[i : i + 2] for i in range(0, len(padding), 2)]
+    flat = [n for pair in reversed(pairs) for n in pair]
+    padded = torch.full(
+        [d + sum(p) for d, p in zip(x.shape, pairs, strict=True)],
+        _bits(value).reshape(-1)[0].item(),
+        dtype=_bits(x).dtype,
+    )
+    inner = tuple(slice(p[0], p[0] + d) for d, p in zip(x.shape, pairs, strict=True))
+    padded[inner] = _bits(x)
+    assert len(flat) == 2 * x.dim()
+    return (padded.view(x.dtype),)
+
+
+@interprets(t.GatherOp)
+def _gather(op: t.GatherOp, args: Args, ctx: Interpreter) -> Args:
+    values, indices = args
+    rows = torch.arange(values.shape[0]).unsqueeze(1)
+    return (_bits(values)[rows, indices.to(torch.int64)].view(values.dtype),)
+
+
+def gather_rows(values: Tensor, indices: Tensor, count: int) -> Tensor:
+    """Rows `i … i + count - 1` of `[N, K, C]` for each index of `[N, W]`: `[N, W * count, C]`."""
+    wanted = indices.to(torch.int64).unsqueeze(-1) + torch.arange(count)
+    rows = torch.arange(values.shape[0]).unsqueeze(1)
+    return _bits(values)[rows, wanted.flatten(1)].view(values.dtype)
+
+
+@interprets(t.RowGatherOp)
+def _row_gather(op: t.RowGatherOp, args: Args, ctx: Interpreter) -> Args:
+    values, indices, count = args
+    if isinstance(values, BlockScaled):
+        codes, scales = (gather_rows(x, indices, int(count)) for x in (values.codes, values.scales))
+        return (BlockScaled(codes, scales, values.payload),)
+    return (gather_rows(values, indices, int(count)),)
+
+
+@interprets(t.RowGatherBlockScaledOp)
+def _row_gather_block_scaled(op: t.RowGatherBlockScaledOp, args: Args, ctx: Interpreter) -> Args:
+    *values, indices, count = args
+    return tuple(gather_rows(x, indices, int(count)) for x in values)
+
+
+@interprets(t.ScatterOp)
+def _scatter(op: t.ScatterOp, args: Args, ctx: Interpreter) -> Args:
+    values, indices, source = args
+    result = _bits(values).clone()
+    rows = torch.arange(values.shape[0]).unsqueeze(1)
+    result[rows, indices.to(torch.int64)] = _bits(source)
+    return (result.view(values.dtype),)
+
+
+@interprets(t.ResizeOp)
+def _resize(op: t.ResizeOp, args: Args, ctx: Interpreter) -> Args:
+    x, scale, offset, border = args
+    integer = is_integer(result_element(op))
+    x = wide(x).to(torch.int64) if integer else wide(x)
+    for axis, (n, d, o, b) in enumerate(
+        zip(scale[0::2], scale[1::2], offset, border, strict=True), start=1
+    ):
+        size = ((x.shape[axis] - 1) * n - o + b) // d + 1
+        position = torch.arange(size) * d + o
+        whole, part = torch.div(position, n, rounding_mode="floor"), position % n
+        if op.mode.data == "NEAREST_NEIGHBOR":
+            nearest = (whole + (2 * part >= n)).clamp(0, x.shape[axis] - 1)
+            x = x.index_select(axis, nearest)
+            continue
+        lower = x.index_select(axis, whole.clamp(0, x.shape[axis] - 1))
+        upper = x.index_select(axis, (whole + 1).clamp(0, x.shape[axis] - 1))
+        part = part.reshape([-1 if i == axis else 1 for i in range(x.dim())])
+        if integer:
+            x = lower * (n - part) + upper * part
+        else:
+            fraction = part.to(torch.float32) / n
+            x = lower * (1 - fraction) + upper * fraction
+    return (narrow(x, op),)

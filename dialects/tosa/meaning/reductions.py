@@ -1,0 +1,55 @@
+"""Reductions along one axis, which keep it with size 1, and ARGMAX, which removes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.meaning.values import ignores_nan, narrow, wide
+from stepwell.ir.interpretation import Interpreter, interprets
+
+Args = Sequence[Any]
+
+
+@interprets(t.ReduceSumOp)
+def _sum(op: t.ReduceSumOp, args: Args, ctx: Interpreter) -> Args:
+    return (narrow(wide(args[0]).sum(dim=op.axis.value.data, keepdim=True), op),)
+
+
+@interprets(t.ReduceProductOp)
+def _product(op: t.ReduceProductOp, args: Args, ctx: Interpreter) -> Args:
+    return (narrow(wide(args[0]).prod(dim=op.axis.value.data, keepdim=True), op),)
+
+
+@interprets(t.ReduceAllOp)
+def _all(op: t.ReduceAllOp, args: Args, ctx: Interpreter) -> Args:
+    return (args[0].all(dim=op.axis.value.data, keepdim=True),)
+
+
+@interprets(t.ReduceAnyOp)
+def _any(op: t.ReduceAnyOp, args: Args, ctx: Interpreter) -> Args:
+    return (args[0].any(dim=op.axis.value.data, keepdim=True),)
+
+
+@interprets(t.ReduceMaxOp, t.ReduceMinOp)
+def _extremum(op: t.ReduceMaxOp | t.ReduceMinOp, args: Args, ctx: Interpreter) -> Args:
+    x, axis = wide(args[0]), op.axis.value.data
+    greatest = isinstance(op, t.ReduceMaxOp)
+    if ignores_nan(op) and x.dtype.is_floating_point:
+        worst = -torch.inf if greatest else torch.inf
+        missing = torch.isnan(x)
+        result = torch.where(missing, worst, x)
+        result = result.amax(axis, True) if greatest else result.amin(axis, True)
+        return (narrow(torch.where(missing.all(axis, True), torch.nan, result), op),)
+    return (narrow(x.amax(axis, True) if greatest else x.amin(axis, True), op),)
+
+
+@interprets(t.ArgMaxOp)
+def _argmax(op: t.ArgMaxOp, args: Args, ctx: Interpreter) -> Args:
+    x = wide(args[0])
+    if ignores_nan(op) and x.dtype.is_floating_point:
+        x = torch.where(torch.isnan(x), -torch.inf, x)
+    return (narrow(x.argmax(dim=op.axis.value.data), op),)
