@@ -1,29 +1,64 @@
-"""aten → aten: every spelling of an operation brought to one normal form, for all targets."""
+"""aten → aten: every spelling of an operation brought to one normal form, for all targets.
+
+A pipeline runs `NORMAL_FORM` together, then `FOLD_WEIGHTS`. What remains is read by every target:
+
+    view permute slice cat expand constant_pad_nd    move elements
+    linear bmm convolution                           multiply
+    mean.dim sum.dim_IntList amax amin (kept axes)   reduce
+    _softmax layer_norm group_norm batch_norm        normalise
+    clamp mul add sub div sqrt rsqrt sigmoid …       compute an element each
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from stepwell.ir.rewriting import Rewrite
+from stepwell.translate.rewrites.aten.adaptive_pool_to_pool import AdaptivePoolToPool
+from stepwell.translate.rewrites.aten.addcmul_to_products import AddcmulToProducts
 from stepwell.translate.rewrites.aten.as_strided_to_view import AsStridedToView
+from stepwell.translate.rewrites.aten.clip_to_clamp import ClipToClamp
+from stepwell.translate.rewrites.aten.conv_to_convolution import ConvToConvolution
+from stepwell.translate.rewrites.aten.division_to_multiplication import DivisionToMultiplication
+from stepwell.translate.rewrites.aten.fold_batch_norm import FoldBatchNorm
+from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
+from stepwell.translate.rewrites.aten.hardsigmoid_to_clamp import HardsigmoidToClamp
+from stepwell.translate.rewrites.aten.matmul_to_bmm import MatmulToBmm
+from stepwell.translate.rewrites.aten.matmul_to_linear import MatmulToLinear
 from stepwell.translate.rewrites.aten.merge_permutes import MergePermutes
+from stepwell.translate.rewrites.aten.merge_scalar_products import MergeScalarProducts
 from stepwell.translate.rewrites.aten.merge_views import MergeViews
+from stepwell.translate.rewrites.aten.normalise_batch_norm import NormaliseBatchNorm
+from stepwell.translate.rewrites.aten.normalise_embedding import NormaliseEmbedding
 from stepwell.translate.rewrites.aten.normalise_expand import NormaliseExpand
+from stepwell.translate.rewrites.aten.normalise_norm import NormaliseNorm
+from stepwell.translate.rewrites.aten.normalise_pooling import NormalisePooling
+from stepwell.translate.rewrites.aten.normalise_reduction import NormaliseReduction
 from stepwell.translate.rewrites.aten.normalise_slice import NormaliseSlice
+from stepwell.translate.rewrites.aten.normalise_softmax import NormaliseSoftmax
 from stepwell.translate.rewrites.aten.pad_to_constant_pad import PadToConstantPad
 from stepwell.translate.rewrites.aten.pixel_shuffle_to_permute import PixelShuffleToPermute
+from stepwell.translate.rewrites.aten.power_to_products import PowerToProducts
+from stepwell.translate.rewrites.aten.recognise_hardswish import RecogniseHardswish
 from stepwell.translate.rewrites.aten.remove_copy import RemoveCopy
 from stepwell.translate.rewrites.aten.remove_dropout import RemoveDropout
 from stepwell.translate.rewrites.aten.remove_neutral_arithmetic import RemoveNeutralArithmetic
 from stepwell.translate.rewrites.aten.remove_noop_cast import RemoveNoopCast
 from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
 from stepwell.translate.rewrites.aten.remove_noop_view import RemoveNoopView
+from stepwell.translate.rewrites.aten.remove_safe_softmax_guard import RemoveSafeSoftmaxGuard
 from stepwell.translate.rewrites.aten.repeat_to_expand import RepeatToExpand
 from stepwell.translate.rewrites.aten.reshape_to_view import ReshapeToView
+from stepwell.translate.rewrites.aten.rms_norm_to_means import RmsNormToMeans
 from stepwell.translate.rewrites.aten.roll_to_cat import RollToCat
+from stepwell.translate.rewrites.aten.select_by_constant_mask import SelectByConstantMask
+from stepwell.translate.rewrites.aten.silu_to_sigmoid import SiluToSigmoid
+from stepwell.translate.rewrites.aten.softplus_to_log import SoftplusToLog
+from stepwell.translate.rewrites.aten.split_alpha import SplitAlpha
 from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.stack_to_cat import StackToCat
 from stepwell.translate.rewrites.aten.transpose_to_permute import TransposeToPermute
+from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 
 NOOPS: tuple[Rewrite[Any], ...] = (
     RemoveNoopExpand(),
@@ -50,7 +85,45 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     MergePermutes(),
     MergeViews(),
 )
-"""Ops that move elements: view, permute, slice, cat, expand and constant_pad_nd remain."""
+"""Ops that move elements."""
 
-NORMAL_FORM: tuple[Rewrite[Any], ...] = (*NOOPS, *SHAPES)
+ARITHMETIC: tuple[Rewrite[Any], ...] = (
+    SplitAlpha(),
+    DivisionToMultiplication(),
+    PowerToProducts(),
+    AddcmulToProducts(),
+    ClipToClamp(),
+    RecogniseHardswish(),
+    HardsigmoidToClamp(),
+    SiluToSigmoid(),
+    SoftplusToLog(),
+    MergeScalarProducts(),
+)
+"""Ops that compute each element."""
+
+LAYERS: tuple[Rewrite[Any], ...] = (
+    MatmulToLinear(),
+    MatmulToBmm(),
+    ConvToConvolution(),
+    NormaliseReduction(),
+    VarianceToMeans(),
+    NormaliseSoftmax(),
+    NormaliseNorm(),
+    RmsNormToMeans(),
+    NormaliseBatchNorm(),
+    NormalisePooling(),
+    AdaptivePoolToPool(),
+    NormaliseEmbedding(),
+)
+"""Ops that combine elements."""
+
+NORMAL_FORM: tuple[Rewrite[Any], ...] = (*NOOPS, *SHAPES, *ARITHMETIC, *LAYERS)
 """Every normal form, for `Together("normalise", NORMAL_FORM)`."""
+
+FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (
+    FoldConstants(),
+    FoldBatchNorm(),
+    SelectByConstantMask(),
+    RemoveSafeSoftmaxGuard(),
+)
+"""What weights decide at compile time, for `Together("fold-weights", FOLD_WEIGHTS)`."""

@@ -1,0 +1,112 @@
+"""Spell variance and standard deviation by means: var(x) = Σ(x − mean(x))² / (n − correction).
+
+Before:
+    func.func @forward(%x: tensor<2x8xf32>) -> tensor<2xf32> {
+      %y = aten.var.correction(%x, [1], correction=1) : (tensor<2x8xf32>) -> tensor<2xf32>
+      func.return %y : tensor<2xf32>
+    }
+After:
+    AUTO
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.dtypes import f32, f64
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, tensor
+from stepwell.translate.rewrites.aten.building import axes, cannot_be_viewed_as, emit, view
+from stepwell.translate.rewrites.aten.normalise_reduction import kept
+
+
+@dataclass(frozen=True)
+class Variance:
+    """The variance over axes of `count` elements, its root if `is_deviation`."""
+
+    op: SchemaOp
+    axes: tuple[int, ...]
+    count: int
+    correction: float
+    is_deviation: bool
+    results: tuple[SSAValue | None, SSAValue | None]
+
+
+@dataclass(frozen=True)
+class VarianceToMeans(Rewrite[Variance]):
+    """`var`, `std`, `var_mean`, `std_mean` to means of a difference and its square."""
+
+    name: ClassVar[str] = "variance-to-means"
+    bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "torch computes it in one pass (Welford)")
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.VarDefault,
+        aten.VarDim,
+        aten.VarCorrection,
+        aten.StdDefault,
+        aten.StdDim,
+        aten.StdCorrection,
+        aten.VarMeanDefault,
+        aten.VarMeanDim,
+        aten.VarMeanCorrection,
+        aten.StdMeanCorrection,
+    )
+
+    def match(self, op: SchemaOp, program: Program) -> Variance | Refusal | None:
+        """Guards: a float, axes of static size with more elements than the correction."""
+        value, names = op.operands[0], op.SCHEMA.by_name
+        if element(value.type) not in (f32, f64):
+            return Refusal("torch accumulates this dtype in f32")
+        held = dims(value.type)
+        listed = op.arg("dim") if "dim" in names else None
+        over = axes(listed, len(held)) if listed else tuple(range(len(held)))
+        count = 1
+        for at in over:
+            size = held[at]
+            if not isinstance(size, int):
+                return Refusal("the reduced axis is symbolic")
+            count *= size
+        correction = correction_of(op)
+        if count <= correction:
+            return Refusal(f"{count} elements less {correction} leave nothing to divide by")
+        refusal = cannot_be_viewed_as(value, kept(held, over))
+        is_deviation = op.SCHEMA.operator.startswith("std")
+        second = op.results[1] if len(op.results) > 1 else None
+        results = (op.results[0], second)
+        return refusal or Variance(op, over, count, correction, is_deviation, results)
+
+    def build(self, match: Variance, rw: Rewriter) -> None:
+        """Write mean, difference, square, its mean and the factor of the correction."""
+        x = match.op.operands[0]
+        small = tensor(kept(dims(x.type), match.axes), element(x.type))
+
+        def mean(value: SSAValue) -> SSAValue:
+            op = aten.MeanDim.make(value, list(match.axes), True, result_types=[small])
+            return emit(rw, op)
+
+        average = mean(x)
+        centred = emit(rw, aten.SubTensor.make(x, average, result_types=[x.type]))
+        square = emit(rw, aten.MulTensor.make(centred, centred, result_types=[x.type]))
+        value = mean(square)
+        factor = match.count / (match.count - match.correction)
+        if factor != 1:
+            value = emit(rw, aten.MulScalar.make(value, factor, result_types=[small]))
+        if match.is_deviation:
+            value = emit(rw, aten.SqrtDefault.make(value, result_types=[small]))
+        for old, new in zip(match.results, (value, average), strict=True):
+            if old is not None and old.uses:
+                rw.replace_value(old, view(rw, new, dims(old.type)))
+        rw.erase(match.op)
+
+
+def correction_of(op: SchemaOp) -> float:
+    """What is subtracted from the count: 1 unless said otherwise."""
+    if "correction" in op.SCHEMA.by_name:
+        given = op.arg("correction")
+        return 1 if given is None else given
+    return 1 if op.arg("unbiased") else 0
