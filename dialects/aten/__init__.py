@@ -2,6 +2,7 @@
 
 from xdsl.ir import Dialect
 
+from stepwell.dialects.aten import interpretation as _interpretation  # noqa: F401
 from stepwell.dialects.aten.attributes import ComplexArg, Dynamic, NoneArg
 
 Aten = Dialect("aten", [], [NoneArg, Dynamic, ComplexArg])

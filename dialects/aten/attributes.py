@@ -8,6 +8,7 @@ order stands for the n-th operand of the op's `dynamic` group.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, cast
@@ -126,12 +127,19 @@ def _read_integer(attr: Any) -> int | bool:
     return bool(value) if isinstance(type_, IntegerType) and type_.width.data == 1 else value
 
 
+def _read_array(attr: Any) -> list[int] | list[float]:
+    if isinstance(attr.elt_type, IntegerType) and attr.elt_type.width.data == 64:
+        data: bytes = attr.data.data
+        return list(struct.unpack(f"<{len(data) // 8}q", data))
+    return list(attr.get_values())
+
+
 _READERS: dict[type[Attribute], Callable[[Any], Any]] = {
     IntegerAttr: _read_integer,
     FloatAttr: lambda attr: attr.value.data,
     StringAttr: lambda attr: attr.data,
     NoneArg: lambda attr: None,
-    DenseArrayBase: lambda attr: list(attr.get_values()),
+    DenseArrayBase: _read_array,
     ComplexArg: lambda attr: complex(attr.real.value.data, attr.imaginary.value.data),
 }
 

@@ -49,7 +49,12 @@ class SchemaOp(IRDLOperation):
             sizes = self.properties.get(SEGMENTS)
             if not isinstance(sizes, DenseArrayBase):
                 raise VerifyException(f"{SEGMENTS} is missing")
-            return cast(tuple[int, ...], tuple(sizes.get_values()))
+            data = sizes.data.data
+            found = _SIZES_CACHE.get(data)
+            if found is None:
+                found = cast(tuple[int, ...], tuple(sizes.get_values()))
+                _SIZES_CACHE[data] = found
+            return found
         return self._implied_sizes(len(self.operands))
 
     @classmethod
@@ -306,6 +311,7 @@ class SchemaOp(IRDLOperation):
             )
 
 
+_SIZES_CACHE: dict[bytes, tuple[int, ...]] = {}
 _SEGMENT_CACHE: dict[tuple[int, ...], DenseArrayBase] = {}
 
 

@@ -124,7 +124,22 @@ LIBRARIES = {
 """The module that registers a namespace's operators, imported when one of them is named."""
 
 
-def _define_from_torch(name: str) -> type[SchemaOp] | None:
+def torch_overload(cls: type[SchemaOp]) -> Any:
+    """The `OpOverload` that a class is made from.
+
+    Raises:
+        StepwellError: no library that is loaded registers it.
+    """
+    found = _find_overload(cls.SCHEMA.op_name)
+    if found is None:
+        raise StepwellError(
+            f"{cls.name} is not an operator torch knows",
+            help="import the library that registers it",
+        )
+    return found
+
+
+def _find_overload(name: str) -> Any:
     import torch
 
     parts = name.split(".")
@@ -141,7 +156,12 @@ def _define_from_torch(name: str) -> type[SchemaOp] | None:
     schema = getattr(handle, "_schema", None)
     if schema is None or schema.name != qualified or schema.overload_name != overload:
         return None
-    return define(str(schema), _is_pure(handle))
+    return handle
+
+
+def _define_from_torch(name: str) -> type[SchemaOp] | None:
+    handle = _find_overload(name)
+    return None if handle is None else define(str(handle._schema), _is_pure(handle))
 
 
 def _is_pure(overload: Any) -> bool:

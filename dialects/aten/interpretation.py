@@ -1,0 +1,158 @@
+"""The meaning of a schema op: call the torch operator it is made from.
+
+Each class has a plan, made on first use: the overload and, for every argument, how its attribute
+becomes the Python object that torch takes. Views come back as views; the caller of a program
+never sees one of its weights (`Interpreter.call` copies what could be written to).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from xdsl.dialects.builtin import ArrayAttr
+from xdsl.ir import Attribute
+
+from stepwell.dialects.aten.attributes import NoneArg, python_value
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import torch_overload
+from stepwell.dialects.aten.schema import Argument
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.interpretation import interprets
+
+_RUNNING_STATISTICS = ("running_mean", "running_var")
+WRITES_UNDECLARED: dict[str, tuple[str, ...]] = {
+    "aten.batch_norm.default": _RUNNING_STATISTICS,
+    "aten.cudnn_batch_norm.default": _RUNNING_STATISTICS,
+    "aten.instance_norm.default": _RUNNING_STATISTICS,
+    "aten.miopen_batch_norm.default": _RUNNING_STATISTICS,
+    "aten.native_batch_norm.default": _RUNNING_STATISTICS,
+}
+"""Operators that write to arguments which their schema does not mark; they are given copies."""
+
+
+def torch_object(name: str) -> Any:
+    """`strided`, `torch.channels_last` … → the layout or memory format of that name."""
+    found = getattr(torch, name.removeprefix("torch."), None)
+    if not isinstance(found, torch.layout | torch.memory_format):
+        raise StepwellError(f"torch has no layout or memory format {name!r}")
+    return found
+
+
+def _nested(convert: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, list):
+        return [_nested(convert, item) for item in cast(list[Any], value)]
+    return None if value is None else convert(value)
+
+
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "ScalarType": torch_dtype,
+    "Layout": torch_object,
+    "MemoryFormat": torch_object,
+    "Device": torch.device,
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to call one operator: its overload, and each argument with its converter, if any."""
+
+    overload: Callable[..., Any]
+    arguments: tuple[tuple[Argument, Callable[[Any], Any] | None], ...]
+    copied: tuple[str, ...]
+
+
+_PLANS: dict[type[SchemaOp], Plan] = {}
+
+
+def plan_of(cls: type[SchemaOp]) -> Plan:
+    """The plan of a class.
+
+    Raises:
+        StepwellError: torch does not know the operator.
+    """
+    found = _PLANS.get(cls)
+    if found is None:
+        arguments = tuple((a, _CONVERTERS.get(a.type.base)) for a in cls.SCHEMA.arguments)
+        copied = WRITES_UNDECLARED.get(cls.name, ())
+        found = _PLANS[cls] = Plan(torch_overload(cls), arguments, copied)
+    return found
+
+
+def call_arguments(op: SchemaOp, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The positional and keyword arguments of the torch call, from the op's evaluated operands."""
+    plan = plan_of(type(op))
+    sizes = op.group_sizes()
+    properties = op.properties
+    scalars = op.SCHEMA.takes_runtime_scalars
+    dynamic = iter(values[len(values) - sizes[-1] :]) if scalars and sizes[-1] else iter(())
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    gap = False
+    offset = group = 0
+    for argument, convert in plan.arguments:
+        name = argument.name
+        if argument.type.is_tensor:
+            size = sizes[group]
+            group += 1
+            if argument.type.is_list:
+                value = _tensors(op, name, values[offset : offset + size])
+            elif size:
+                value = values[offset]
+            elif argument.default:
+                gap = True
+                continue
+            else:
+                value = None
+            offset += size
+        else:
+            attr = properties.get(name)
+            if attr is None:
+                gap = True
+                continue
+            value = python_value(attr, cast(Iterator[Any], dynamic))
+            if convert is not None:
+                value = _nested(convert, value)
+        if name in plan.copied and isinstance(value, torch.Tensor):
+            value = value.clone()
+        if gap or argument.keyword_only:
+            keywords[name] = value
+        else:
+            positional.append(value)
+    return positional, keywords
+
+
+def _tensors(op: SchemaOp, name: str, values: Sequence[Any]) -> list[Any] | None:
+    mask = op.properties.get(f"{name}_present")
+    if mask is None:
+        return list(values)
+    if isinstance(mask, NoneArg):
+        return None
+    rest = iter(values)
+    items = cast(ArrayAttr[Any], mask).data
+    return [next(rest) if item.value.data else None for item in items]
+
+
+def flat_results(returned: Any) -> tuple[Any, ...]:
+    """What an operator returned, one entry a result: lists of tensors are spread out."""
+    if returned is None:
+        return ()
+    if not isinstance(returned, tuple | list):
+        return (returned,)
+    flat: list[Any] = []
+    for item in cast(Sequence[Any], returned):
+        if isinstance(item, list | tuple):
+            flat.extend(cast(Sequence[Any], item))
+        else:
+            flat.append(item)
+    return tuple(flat)
+
+
+@interprets(SchemaOp)
+def interpret(op: SchemaOp, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    """Call the operator. Its results are as torch gives them: views where it returns views."""
+    positional, keywords = call_arguments(op, args)
+    return flat_results(plan_of(type(op)).overload(*positional, **keywords))
