@@ -263,7 +263,7 @@ def _scalar_text(attr: Attribute, printer: TextPrinter, dynamic: Iterator[SSAVal
     if isinstance(attr, IntegerAttr):
         if attr.type == i64:
             return str(attr.value.data)
-        if attr.type == i1 and attr.value.data in (0, 1):
+        if attr.type == i1 and attr.value.data in (0, -1):
             return "true" if attr.value.data else "false"
         raise _NotCanonical
     if isinstance(attr, FloatAttr):
