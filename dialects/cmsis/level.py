@@ -1,0 +1,66 @@
+"""The cmsis level: the library's operators, and float ops that stay correct floats beside them."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.cmsis.ops import CmsisOp
+from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
+from stepwell.dialects.quant.types import quantization
+from stepwell.ir.core import MutateInputOp, UpdateOp
+from stepwell.ir.levels import Level, register_level
+
+MOVES_INTEGERS = frozenset(
+    f"aten.{name}"
+    for name in (
+        "view.default reshape.default _unsafe_view.default flatten.using_ints unflatten.int "
+        "permute.default transpose.int t.default numpy_T.default squeeze.default squeeze.dim "
+        "squeeze.dims unsqueeze.default expand.default slice.Tensor select.int narrow.default "
+        "cat.default stack.default clone.default contiguous.default alias.default detach.default "
+        "lift_fresh_copy.default repeat.default flip.default roll.default pixel_shuffle.default "
+        "pixel_unshuffle.default split.Tensor split_with_sizes.default chunk.default unbind.int "
+        "index_select.default dropout.default view_copy.default permute_copy.default "
+        "transpose_copy.int squeeze_copy.dims unsqueeze_copy.default expand_copy.default "
+        "slice_copy.Tensor select_copy.int split_with_sizes_copy.default t_copy.default"
+    ).split()
+)
+"""Ops that may read the stored integers of a quantised value: they move and compute nothing."""
+
+_BOUNDARY = ("quantized_decomposed.", "torchao.")
+
+
+def _refuses(op: Operation) -> str | None:
+    if isinstance(op, CmsisOp | StorageCast):
+        return _misuse(op) if isinstance(op, StorageCast) else None
+    if isinstance(op, QuantizeCast | DequantizeCast):
+        return "the casts between float and int8 are cmsis ops at this level"
+    if isinstance(op, SchemaOp):
+        for value in op.operands:
+            if isinstance(value.type, TensorType) and quantization(value.type) is not None:
+                return f"it computes with reals, its operand is {value.type}"
+        return None
+    return "it is neither of the cmsis level nor an ATen op beside it"
+
+
+def _misuse(op: StorageCast) -> str | None:
+    """Who reads the plain integers of a quantised value as if they were numbers, if anyone does."""
+    if quantization(op.input.type) is None:
+        return None
+    pending, seen = [op.result], set[Operation]()
+    while pending:
+        for use in pending.pop().uses:
+            user = use.operation
+            if user in seen or isinstance(user, ReturnOp | UpdateOp | MutateInputOp | StorageCast):
+                continue
+            seen.add(user)
+            if user.name in MOVES_INTEGERS:
+                pending.extend(user.results)
+            elif not user.name.startswith(_BOUNDARY):
+                return f"{user.name} reads its stored integers as if they were the numbers"
+    return None
+
+
+CMSIS_LEVEL = register_level(Level("cmsis", _refuses))

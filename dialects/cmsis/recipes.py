@@ -1,0 +1,51 @@
+"""Derived weights of the cmsis level: layouts, kernel sums, biases. Evaluated when needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from stepwell.dialects.cmsis import arithmetic
+from stepwell.ir.weights import recipe
+
+
+@recipe("cmsis.permute")
+def permute(weight: torch.Tensor, permutation: Sequence[int]) -> torch.Tensor:
+    """The weight under permuted dimensions, dense."""
+    return weight.permute(tuple(permutation)).contiguous()
+
+
+@recipe("cmsis.reshape")
+def reshape(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """The weight under another shape."""
+    return weight.reshape(tuple(shape))
+
+
+@recipe("cmsis.expand")
+def expand(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """The weight broadcast to a shape, written out."""
+    return weight.expand(tuple(shape)).contiguous()
+
+
+@recipe("cmsis.kernel_sum")
+def kernel_sum(
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    input_offset: int = 0,
+    filter_offset: int = 0,
+) -> torch.Tensor:
+    """int32 [1, N]: what `arm_fully_connected_s8` reads on MVE, the bias in it."""
+    return arithmetic.kernel_sum(weight, bias, input_offset, filter_offset)
+
+
+@recipe("cmsis.bias")
+def bias(
+    values: torch.Tensor, scales: Sequence[float], unit: Sequence[float] | None = None
+) -> torch.Tensor:
+    """int32 biases at the accumulators' `scales`, from reals, or from integers of scale `unit`."""
+    real = values.to(torch.float64)
+    if unit is not None:
+        real = real * torch.tensor(list(unit), dtype=torch.float64)
+    stored = torch.round(real / torch.tensor(list(scales), dtype=torch.float64))
+    return stored.clamp(-(1 << 31), (1 << 31) - 1).to(torch.int32)

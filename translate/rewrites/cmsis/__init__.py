@@ -1,0 +1,54 @@
+"""From quantised ATen ops to CMSIS-NN's operators."""
+
+from stepwell.translate.rewrites.cmsis.cancel_transpose import CancelTranspose
+from stepwell.translate.rewrites.cmsis.fold_kernel_sum import BiasForm, FoldKernelSum
+from stepwell.translate.rewrites.cmsis.lower_arithmetic import LowerArithmetic
+from stepwell.translate.rewrites.cmsis.lower_boundary import LowerBoundary
+from stepwell.translate.rewrites.cmsis.lower_convolution import LowerConvolution
+from stepwell.translate.rewrites.cmsis.lower_linear import LowerLinear
+from stepwell.translate.rewrites.cmsis.lower_matmul import LowerMatmul
+from stepwell.translate.rewrites.cmsis.lower_mean import LowerMean
+from stepwell.translate.rewrites.cmsis.lower_movement import LowerPad, LowerPermute
+from stepwell.translate.rewrites.cmsis.lower_pooling import LowerPooling
+from stepwell.translate.rewrites.cmsis.lower_softmax import LowerSoftmax
+from stepwell.translate.rewrites.cmsis.lower_transposed_convolution import (
+    LowerTransposedConvolution,
+)
+from stepwell.translate.rewrites.cmsis.sink_transpose import SinkTranspose
+from stepwell.translate.rewrites.cmsis.state_target import StateTarget
+from stepwell.translate.rewrites.cmsis.tabulate import Tabulate
+
+TO_CMSIS = (
+    LowerLinear(),
+    LowerMatmul(),
+    LowerConvolution(),
+    LowerTransposedConvolution(),
+    LowerPooling(),
+    LowerMean(),
+    LowerSoftmax(),
+    LowerArithmetic(),
+    LowerPad(),
+    Tabulate(),
+)
+"""One rewrite for each family of ops; together they say what the library can run."""
+
+__all__ = [
+    "TO_CMSIS",
+    "BiasForm",
+    "CancelTranspose",
+    "FoldKernelSum",
+    "LowerArithmetic",
+    "LowerBoundary",
+    "LowerConvolution",
+    "LowerLinear",
+    "LowerMatmul",
+    "LowerMean",
+    "LowerPad",
+    "LowerPermute",
+    "LowerPooling",
+    "LowerSoftmax",
+    "LowerTransposedConvolution",
+    "SinkTranspose",
+    "StateTarget",
+    "Tabulate",
+]

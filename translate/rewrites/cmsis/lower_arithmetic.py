@@ -1,0 +1,238 @@
+"""Addition, subtraction, multiplication, division, minimum and maximum of two int8 tensors.
+
+Clamps after an addition narrow its range; after the others they are a table. One operand may
+broadcast: along channels without a copy, else a constant is written out ahead of time and a
+run-time value by an int8 expand.
+
+Before:
+    builtin.module {
+      func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>,
+                         %y: tensor<4x!quant.uniform<i8:f32, 0.5:2>>)
+          -> tensor<4x!quant.uniform<i8:f32, 1.0>> {
+        %a = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5>> to tensor<4xf32>
+        %b = quant.dcast %y : tensor<4x!quant.uniform<i8:f32, 0.5:2>> to tensor<4xf32>
+        %s = aten.mul.Tensor(%a, %b) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+        %q = quant.qcast %s : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 1.0>>
+        func.return %q : tensor<4x!quant.uniform<i8:f32, 1.0>>
+      }
+    }
+After:
+    builtin.module {
+      func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>,
+                         %y: tensor<4x!quant.uniform<i8:f32, 0.5:2>>)
+          -> tensor<4x!quant.uniform<i8:f32, 1.0>> {
+        %q = cmsis.quantized_mul(%x, %y) {self_zero_point = 0 : i64, other_zero_point = 2 : i64,
+            output_zero_point = 0 : i64, output_multiplier = 1073741824 : i64,
+            output_shift = -1 : i64}
+            : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5:2>>)
+            -> tensor<4x!quant.uniform<i8:f32, 1.0>>
+        func.return %q : tensor<4x!quant.uniform<i8:f32, 1.0>>
+      }
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.cmsis.arithmetic import (
+    AddParameters,
+    Multiplier,
+    add_parameters,
+    quantize_multiplier,
+)
+from stepwell.dialects.cmsis.kernels.elementwise import LEFT_SHIFT
+from stepwell.dialects.cmsis.ops import (
+    CmsisOp,
+    Maximum,
+    Minimum,
+    QuantizedAdd,
+    QuantizedDiv,
+    QuantizedMul,
+)
+from stepwell.dialects.quant import UniformQuantizedType
+from stepwell.dialects.quant.types import quantization
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, with_element
+from stepwell.translate.rewrites.cmsis.broadcast import (
+    channel_vector,
+    channels_last_view,
+    expanded,
+    from_channels_last_view,
+    is_along_channels,
+)
+from stepwell.translate.rewrites.cmsis.quantized import (
+    Activation,
+    Use,
+    activation,
+    deliver,
+    distinct,
+    quantized_uses,
+    shift_refusal,
+)
+from stepwell.translate.rewrites.cmsis.rescale import kernel_type, rescaled, through_table
+
+ADD, SUB, MUL, DIV = (op_class(f"aten.{name}.Tensor") for name in ("add", "sub", "mul", "div"))
+MINIMUM, MAXIMUM = (op_class(f"aten.{name}.default") for name in ("minimum", "maximum"))
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """An elementwise op of two quantised operands, every use of it quantised."""
+
+    op: SchemaOp
+    first: Activation
+    second: Activation
+    uses: tuple[Use, ...]
+
+
+@dataclass(frozen=True)
+class LowerArithmetic(Rewrite[Arithmetic]):
+    """q(op(dq(x), dq(y))) → cmsis."""
+
+    name: ClassVar[str] = "lower-arithmetic"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (ADD, SUB, MUL, DIV, MINIMUM, MAXIMUM)
+    bound: ClassVar[Bound] = Bound(absolute=1.0, reason="fixed-point requantisation, in units")
+
+    def match(self, op: SchemaOp, program: Program) -> Arithmetic | Refusal | None:
+        """Both operands and every use are int8; the factors are ones the kernel can apply."""
+        if len(op.operands) != 2 or not all(isinstance(v.type, TensorType) for v in op.operands):
+            return None
+        first, second = activation(op.operands[0]), activation(op.operands[1])
+        if isinstance(first, Refusal):
+            return first
+        if isinstance(second, Refusal):
+            return second
+        uses = quantized_uses(op.results[0])
+        if isinstance(uses, Refusal):
+            return uses
+        match = Arithmetic(op, first, second, uses)
+        for use in uses:
+            if found := _factor_refusal(match, use):
+                return found
+        return match
+
+    def build(self, match: Arithmetic, rw: Rewriter) -> None:
+        """One op for each distinct quantisation of the result."""
+        for use, group in distinct(match.uses):
+            first, second = match.first.value, match.second.value
+            if isinstance(match.op, (MINIMUM, MAXIMUM)):
+                first, second = (_requantized(rw, v, use) for v in (first, second))
+            shape = dims(use.type)
+            shapes = dims(first.type), dims(second.type)
+            commutes = not isinstance(match.op, DIV)
+            small = next((i for i in (0, 1) if is_along_channels(shapes[i], shape)), None)
+            if commutes and small is not None and shapes[1 - small] == shape:
+                sides = [first, second]
+                sides[1 - small] = channels_last_view(rw, sides[1 - small])
+                sides[small] = channel_vector(rw, sides[small], cast(int, shape[1]))
+                value = self._emit(match, use, sides[0], sides[1], kernel_type(use), rw)
+                value = from_channels_last_view(rw, value)
+            else:
+                sides = [expanded(rw, side, shape) for side in (first, second)]
+                value = self._emit(match, use, sides[0], sides[1], kernel_type(use), rw)
+            deliver(rw, group, rescaled(rw, value, use))
+
+    def _emit(
+        self,
+        match: Arithmetic,
+        use: Use,
+        first: SSAValue,
+        second: SSAValue,
+        wide: Attribute,
+        rw: Rewriter,
+    ) -> SSAValue:
+        a, b, out = match.first.held, match.second.held, use.held
+        zero_points = {
+            "self_zero_point": a.zero_point,
+            "other_zero_point": b.zero_point,
+            "output_zero_point": out.zero_point,
+        }
+        made: CmsisOp
+        if isinstance(match.op, (ADD, SUB)):
+            made = _add(match, use, first, second, zero_points)
+        elif isinstance(match.op, MUL):
+            factor = quantize_multiplier(a.scale * b.scale / out.scale)
+            made = QuantizedMul.make(
+                first,
+                second,
+                result=wide,
+                output_multiplier=factor.multiplier,
+                output_shift=factor.shift,
+                **zero_points,
+            )
+        elif isinstance(match.op, DIV):
+            scale = a.scale / (b.scale * out.scale)
+            made = QuantizedDiv.make(
+                first, second, result=wide, output_scale=scale, **zero_points
+            )
+        else:
+            cls = Minimum if isinstance(match.op, MINIMUM) else Maximum
+            made = cls.make(first, second, result=wide)
+        return rw.insert(made).results[0]
+
+
+def _add(
+    match: Arithmetic, use: Use, first: SSAValue, second: SSAValue, zero_points: dict[str, int]
+) -> CmsisOp:
+    p = _add_parameters(match, use)
+    return QuantizedAdd.make(
+        first,
+        second,
+        result=use.type,
+        self_multiplier=p.first.multiplier,
+        self_shift=p.first.shift,
+        other_multiplier=p.second.multiplier,
+        other_shift=p.second.shift,
+        output_multiplier=p.output.multiplier,
+        output_shift=p.output.shift,
+        activation_min=use.low,
+        activation_max=use.high,
+        **zero_points,
+    )
+
+
+def _add_parameters(match: Arithmetic, use: Use) -> AddParameters:
+    alpha = cast(int, match.op.arg("alpha"))
+    coefficient = -alpha if isinstance(match.op, SUB) else alpha
+    return add_parameters(
+        match.first.held.scale, match.second.held.scale, use.held.scale, coefficient
+    )
+
+
+def _factor_refusal(match: Arithmetic, use: Use) -> Refusal | None:
+    """Why the kernel cannot apply the factors that the scales ask for, or None."""
+    a, b = match.first.held, match.second.held
+    factors: list[Multiplier] = []
+    if isinstance(match.op, (ADD, SUB)):
+        alpha = match.op.arg("alpha")
+        if not isinstance(alpha, int) or alpha == 0:
+            return Refusal(f"alpha is {alpha}; a whole number other than 0 folds into a multiplier")
+        p = _add_parameters(match, use)
+        factors += [p.first, p.second, p.output]
+        reach = 255 * (abs(p.first.real) + abs(p.second.real)) * (1 << LEFT_SHIFT)
+        if p.output.shift > 0 and reach * 2.0**p.output.shift >= 1 << 31:
+            return Refusal(
+                f"a scale of {use.held.scale:g} for the sum of scales {a.scale:g} and {b.scale:g} "
+                "takes the requantisation past int32; the operands nearly cancel in calibration"
+            )
+    elif isinstance(match.op, MUL):
+        factors.append(quantize_multiplier(a.scale * b.scale / use.held.scale))
+        if 255 * 255 << max(factors[0].shift, 0) >= 1 << 31:
+            return Refusal(f"a factor of {factors[0].real:g} takes the product past int32")
+    return shift_refusal(factors)
+
+
+def _requantized(rw: Rewriter, value: SSAValue, use: Use) -> SSAValue:
+    """An operand of minimum or maximum in the result's quantisation, which both must have."""
+    wanted = quantization(kernel_type(use))
+    assert wanted is not None
+    type_ = with_element(value.type, UniformQuantizedType(wanted))
+    return value if value.type == type_ else through_table(rw, value, wanted, type_)

@@ -1,0 +1,237 @@
+"""Convolutions of every kind become CMSIS-NN's, in NHWC with explicit layout changes around them.
+
+`conv1d`, `conv2d` and `convolution`: strided, dilated, grouped, depthwise, "same" padding. The
+layout changes are `cmsis.transpose`; `sink-transpose` then moves and cancels them, so that the
+model does not have to be traced channels-last. What "same" padding adds on one side only becomes
+a `cmsis.pad` with the zero point.
+
+Before:
+    builtin.module {
+      func.func @forward(%x: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>)
+          -> tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>> {
+        %w = stepwell.weight <"w"> "parameter" : tensor<3x2x3x3xi8>
+        %wt = quant.scast %w : tensor<3x2x3x3xi8>
+            to tensor<3x2x3x3x!quant.uniform<i8:f32:0, {0.25, 0.5, 1.0}>>
+        %xr = quant.dcast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
+        %wr = quant.dcast %wt : tensor<3x2x3x3x!quant.uniform<i8:f32:0, {0.25, 0.5, 1.0}>>
+            to tensor<3x2x3x3xf32>
+        %y = aten.conv2d.default(%xr, %wr)
+            : (tensor<1x2x4x4xf32>, tensor<3x2x3x3xf32>) -> tensor<1x3x2x2xf32>
+        %q = quant.qcast %y : tensor<1x3x2x2xf32> to tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>>
+        func.return %q : tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>>
+      }
+    }
+After:
+    builtin.module {
+      func.func @forward(%x: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>)
+          -> tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>> {
+        %w = stepwell.weight <"w#cmsis.permute.0"> "constant" : tensor<3x3x3x2xi8>
+        %xn = cmsis.transpose(%x) {perm = array<i64: 0, 2, 3, 1>}
+            : (tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>)
+            -> tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>
+        %wt = quant.scast %w : tensor<3x3x3x2xi8>
+            to tensor<3x3x3x2x!quant.uniform<i8:f32:0, {0.25, 0.5, 1.0}>>
+        %y = cmsis.quantized_conv2d_nhwc(%xn, %wt) {stride = array<i64: 1, 1>,
+            padding = array<i64: 0, 0>, dilation = array<i64: 1, 1>, input_offset = -3 : i64,
+            output_offset = -1 : i64,
+            requantize_multipliers = array<i32: 1073741824, 1073741824, 1073741824>,
+            requantize_shifts = array<i32: -3, -2, -1>, activation_min = -128 : i64,
+            activation_max = 127 : i64, scratch = 0 : i64}
+            : (tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>,
+               tensor<3x3x3x2x!quant.uniform<i8:f32:0, {0.25, 0.5, 1.0}>>)
+            -> tensor<1x2x2x3x!quant.uniform<i8:f32, 2.0:-1>>
+        %q = cmsis.transpose(%y) {perm = array<i64: 0, 3, 1, 2>}
+            : (tensor<1x2x2x3x!quant.uniform<i8:f32, 2.0:-1>>)
+            -> tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>>
+        func.return %q : tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>>
+      }
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, cast
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.cmsis.arithmetic import Multiplier
+from stepwell.dialects.cmsis.ops import (
+    Pad,
+    QuantizedConv2dNhwc,
+    QuantizedDepthwiseConv2dNhwc,
+)
+from stepwell.dialects.quant.types import UniformQuantizedType
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.translate.rewrites.cmsis.convolution import (
+    CONVOLUTIONS,
+    Geometry,
+    geometry,
+)
+from stepwell.translate.rewrites.cmsis.quantized import (
+    Activation,
+    Bias,
+    Use,
+    Weight,
+    activation,
+    bias_operand,
+    deliver,
+    distinct,
+    integer_bias,
+    multipliers,
+    overflow,
+    quantized_uses,
+    stored_weight,
+    typed_weight,
+)
+from stepwell.translate.rewrites.cmsis.reshape import reshaped, to_nchw, to_nhwc
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution whose operands, weight and every use are quantised."""
+
+    op: SchemaOp
+    input: Activation
+    weight: Weight
+    bias: Bias | None
+    geometry: Geometry
+    uses: tuple[Use, ...]
+    scales: tuple[tuple[Multiplier, ...], ...]
+
+    @property
+    def channels(self) -> int:
+        """Output channels."""
+        return self.geometry.weight_shape[0]
+
+
+@dataclass(frozen=True)
+class LowerConvolution(Rewrite[Convolution]):
+    """q(conv(dq(x), dq(w), b)) → cmsis."""
+
+    name: ClassVar[str] = "lower-convolution"
+    anchors: ClassVar[tuple[type[Operation], ...]] = CONVOLUTIONS
+    bound: ClassVar[Bound] = Bound(absolute=1.0, reason="fixed-point requantisation, in units")
+
+    def match(self, op: SchemaOp, program: Program) -> Convolution | Refusal | None:
+        """Operands and uses are int8, the weight and bias constant, no sum can overflow."""
+        found = geometry(op)
+        if found is None or isinstance(found, Refusal):
+            return found
+        x = activation(op.operands[0])
+        if isinstance(x, Refusal):
+            return x
+        weight = stored_weight(op.operands[1])
+        if isinstance(weight, Refusal):
+            return weight
+        if weight.held.axis not in (None, 0) or any(weight.held.zero_points):
+            return Refusal("its weight is not quantised symmetrically for each output channel")
+        if not is_static(op.results[0].type):
+            return Refusal("its shape is known only at run time, and the operator resizes nothing")
+        bias = bias_operand(op.operand("bias"))
+        if isinstance(bias, Refusal):
+            return bias
+        uses = quantized_uses(op.results[0])
+        if isinstance(uses, Refusal):
+            return uses
+        scales: list[tuple[Multiplier, ...]] = []
+        for use in uses:
+            factors = multipliers(x.held, weight.held, use.held)
+            if isinstance(factors, Refusal):
+                return factors
+            scales.append(factors * (found.weight_shape[0] if len(factors) == 1 else 1))
+        match = Convolution(op, x, weight, bias, found, uses, tuple(scales))
+        return _overflow(match, program) or match
+
+    def build(self, match: Convolution, rw: Rewriter) -> None:
+        """NHWC input, one op for each distinct quantisation of the result, NCHW back."""
+        image = _image(match, rw)
+        bias = _bias(match, rw)
+        weight = _weight(match, rw)
+        for use, group in distinct(match.uses):
+            scales = match.scales[match.uses.index(use)]
+            fields: dict[str, Any] = {
+                "stride": match.geometry.stride,
+                "padding": match.geometry.padding,
+                "dilation": match.geometry.dilation,
+                "input_offset": -match.input.held.zero_point,
+                "output_offset": use.held.zero_point,
+                "requantize_multipliers": [scale.multiplier for scale in scales],
+                "requantize_shifts": [scale.shift for scale in scales],
+                "activation_min": use.low,
+                "activation_max": use.high,
+                "scratch": 0,
+            }
+            n, c, h, w = match.geometry.output_shape
+            result = tensor((n, h, w, c), element(use.type))
+            if match.geometry.is_depthwise:
+                fields["depth_multiplier"] = match.channels // match.geometry.input_shape[1]
+                made = QuantizedDepthwiseConv2dNhwc.make(
+                    image, weight, bias, result=result, **fields
+                )
+            else:
+                made = QuantizedConv2dNhwc.make(image, weight, bias, result=result, **fields)
+            back = to_nchw(rw, rw.insert(made).results[0])
+            deliver(rw, group, reshaped(rw, back, dims(use.type)))
+
+
+def _image(match: Convolution, rw: Rewriter) -> SSAValue:
+    """The input as NHWC, with the excess of uneven padding written out."""
+    shape = match.geometry.input_shape
+    image = to_nhwc(rw, reshaped(rw, match.input.value, shape))
+    before, after = match.geometry.excess
+    if not any((*before, *after)):
+        return image
+    n, c, h, w = shape
+    grown = (n, h + before[0] + after[0], w + before[1] + after[1], c)
+    padded = Pad.make(
+        image,
+        result=tensor(grown, element(image.type)),
+        pre_pad=[0, *before, 0],
+        post_pad=[0, *after, 0],
+        pad_value=match.input.held.zero_point,
+    )
+    return rw.insert(padded).results[0]
+
+
+def _weight(match: Convolution, rw: Rewriter) -> SSAValue:
+    """OIHW → OHWI, or 1HWO for a depthwise convolution."""
+    key = match.weight.key
+    shape = match.geometry.weight_shape
+    if tuple(dims(rw.weights.type_of(key))) != shape:
+        key = rw.weights.derive("cmsis.reshape", [key], shape=list(shape))
+    order = (1, 2, 3, 0) if match.geometry.is_depthwise else (0, 2, 3, 1)
+    key = rw.weights.derive("cmsis.permute", [key], permutation=list(order))
+    blocks = tuple((order.index(axis), block) for axis, block in match.weight.held.blocks)
+    held = UniformQuantizedType(replace(match.weight.held, blocks=blocks))
+    return typed_weight(rw, key, tensor([shape[axis] for axis in order], held))
+
+
+def _bias(match: Convolution, rw: Rewriter) -> SSAValue | None:
+    key = _bias_key(match, rw.program)
+    if key is not None:
+        return rw.weight(key)
+    if match.geometry.groups == 1:
+        return None
+    # CMSIS-NN's grouped kernels offset the bias for each group, and so need one.
+    return rw.constant(torch.zeros(match.channels, dtype=torch.int32), "zero_bias")
+
+
+def _bias_key(match: Convolution, program: Program) -> str | None:
+    units = [match.input.held.scale * scale for scale in match.weight.held.scales]
+    return integer_bias(match.bias, units, match.channels, program)
+
+
+def _overflow(match: Convolution, program: Program) -> Refusal | None:
+    rows = program.weights.get(match.weight.key).reshape(match.channels, -1)
+    key = _bias_key(match, program)
+    bias = None if key is None else program.weights.get(key).long()
+    padded = any(cast("tuple[int, ...]", match.geometry.padding))
+    for scales in match.scales:
+        if found := overflow(rows, bias, match.input.held, scales, padded):
+            return found
+    return None

@@ -1,0 +1,247 @@
+"""Linear layers become `cmsis.quantized_linear`, or a 1×1 convolution if quantised per channel.
+
+`linear`, `addmm`, `mm` and `matmul` with a constant right side. The library's linear takes one
+multiplier for all rows; weights with a scale for each row lower exactly to a 1×1 convolution,
+whose requantisation is per channel. The bias form is written here; `fold-kernel-sum` turns it
+into what an MVE build reads.
+
+Before:
+    builtin.module {
+      func.func @forward(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>)
+          -> tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>> {
+        %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
+        %wt = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.25>>
+        %xr = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
+        %wr = quant.dcast %wt : tensor<3x4x!quant.uniform<i8:f32, 0.25>> to tensor<3x4xf32>
+        %y = aten.linear.default(%xr, %wr) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+        %z = aten.relu.default(%y) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+        %q = quant.qcast %z : tensor<2x3xf32> to tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
+        func.return %q : tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
+      }
+    }
+After:
+    builtin.module {
+      func.func @forward(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>)
+          -> tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>> {
+        %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
+        %wt = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.25>>
+        %q = cmsis.quantized_linear(%x, %wt) {input_offset = -3 : i64, filter_offset = 0 : i64,
+            output_offset = -1 : i64, requantize_multipliers = array<i64: 1073741824>,
+            requantize_shifts = array<i64: -3>, activation_max = 127 : i64,
+            activation_min = -1 : i64}
+            : (tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<3x4x!quant.uniform<i8:f32, 0.25>>)
+            -> tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
+        func.return %q : tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
+      }
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, cast
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.cmsis.arithmetic import Multiplier
+from stepwell.dialects.cmsis.ops import QuantizedConv2dNhwc, QuantizedLinear
+from stepwell.dialects.quant.types import UniformQuantizedType
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.translate.rewrites.cmsis.quantized import (
+    Activation,
+    Bias,
+    Use,
+    Weight,
+    activation,
+    bias_operand,
+    deliver,
+    distinct,
+    integer_bias,
+    multipliers,
+    overflow,
+    quantized_uses,
+    stored_weight,
+    typed_weight,
+)
+from stepwell.translate.rewrites.cmsis.reshape import reshaped
+
+LINEAR, ADDMM, MM, MATMUL = (
+    op_class(f"aten.{name}.default") for name in ("linear", "addmm", "mm", "matmul")
+)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear layer whose operands, weight and every use are quantised. Weight rows are [N, K]."""
+
+    op: SchemaOp
+    input: Activation
+    weight: Weight
+    bias: Bias | None
+    uses: tuple[Use, ...]
+    scales: tuple[tuple[Multiplier, ...], ...]
+
+
+@dataclass(frozen=True)
+class LowerLinear(Rewrite[Linear]):
+    """q(linear(dq(x), dq(w), b)) → cmsis."""
+
+    name: ClassVar[str] = "lower-linear"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (LINEAR, ADDMM, MM, MATMUL)
+    bound: ClassVar[Bound] = Bound(absolute=1.0, reason="fixed-point requantisation, in units")
+
+    def match(self, op: SchemaOp, program: Program) -> Linear | Refusal | None:
+        """Operands and uses are int8, the weight and bias constant, no sum can overflow."""
+        parts = _parts(op)
+        if parts is None or isinstance(parts, Refusal):
+            return parts
+        given, weight_value, bias_value, transposed = parts
+        x = activation(given)
+        if isinstance(x, Refusal):
+            return x
+        weight = stored_weight(weight_value)
+        if isinstance(weight, Refusal):
+            return None if _is_batched(weight_value) else weight
+        weight = _rows(weight, transposed, program)
+        bias = bias_operand(bias_value)
+        if isinstance(bias, Refusal):
+            return bias
+        uses = quantized_uses(op.results[0])
+        if isinstance(uses, Refusal):
+            return uses
+        if weight.held.axis not in (None, 0):
+            return Refusal("its weight has a scale for each input, not for each output")
+        if weight.held.axis == 0 and any(weight.held.zero_points):
+            return Refusal("its weight has a zero point for each row; the kernel takes none")
+        if weight.held.axis == 0 and not is_static(op.results[0].type):
+            return Refusal("a convolution, which per-channel weights need, has a fixed shape")
+        scales: list[tuple[Multiplier, ...]] = []
+        for use in uses:
+            found = multipliers(x.held, weight.held, use.held)
+            if isinstance(found, Refusal):
+                return found
+            scales.append(found)
+        match = Linear(op, x, weight, bias, uses, tuple(scales))
+        return _overflow(match, program) or match
+
+    def build(self, match: Linear, rw: Rewriter) -> None:
+        """One op for each distinct quantisation of the result."""
+        weight_shape = dims(rw.weights.type_of(match.weight.key))
+        channels = cast(int, weight_shape[0])
+        bias = _bias_key(match, rw.program)
+        for use, group in distinct(match.uses):
+            scale = match.scales[match.uses.index(use)]
+            if match.weight.held.axis is None:
+                value = self._fully_connected(match, use, scale[0], bias, rw)
+            else:
+                value = self._pointwise(match, use, scale, bias, channels, rw)
+            deliver(rw, group, value)
+
+    def _fully_connected(
+        self, match: Linear, use: Use, scale: Multiplier, bias: str | None, rw: Rewriter
+    ) -> SSAValue:
+        held = UniformQuantizedType(match.weight.held)
+        type_ = tensor(dims(rw.weights.type_of(match.weight.key)), held)
+        op = QuantizedLinear.make(
+            match.input.value,
+            typed_weight(rw, match.weight.key, type_),
+            rw.weight(bias) if bias is not None else None,
+            None,
+            result=use.type,
+            input_offset=-match.input.held.zero_point,
+            filter_offset=-match.weight.held.zero_point,
+            output_offset=use.held.zero_point,
+            requantize_multipliers=[scale.multiplier],
+            requantize_shifts=[scale.shift],
+            activation_max=use.high,
+            activation_min=use.low,
+        )
+        return rw.insert(op).results[0]
+
+    def _pointwise(
+        self,
+        match: Linear,
+        use: Use,
+        scales: tuple[Multiplier, ...],
+        bias: str | None,
+        channels: int,
+        rw: Rewriter,
+    ) -> SSAValue:
+        shape = cast("tuple[int, ...]", dims(match.input.value.type))
+        inner = shape[-1]
+        rows = 1
+        for size in shape[:-1]:
+            rows *= size
+        image = reshaped(rw, match.input.value, (1, rows, 1, inner))
+        kernel = (channels, 1, 1, inner)
+        key = rw.weights.derive("cmsis.reshape", [match.weight.key], shape=list(kernel))
+        weight = typed_weight(rw, key, tensor(kernel, UniformQuantizedType(match.weight.held)))
+        made = QuantizedConv2dNhwc.make(
+            image,
+            weight,
+            rw.weight(bias) if bias is not None else None,
+            result=tensor((1, rows, 1, channels), element(use.type)),
+            stride=[1, 1],
+            padding=[0, 0],
+            dilation=[1, 1],
+            input_offset=-match.input.held.zero_point,
+            output_offset=use.held.zero_point,
+            requantize_multipliers=[scale.multiplier for scale in scales],
+            requantize_shifts=[scale.shift for scale in scales],
+            activation_min=use.low,
+            activation_max=use.high,
+            scratch=0,
+        )
+        result = rw.insert(made).results[0]
+        return reshaped(rw, result, cast("tuple[int, ...]", dims(use.type)))
+
+
+def _parts(
+    op: SchemaOp,
+) -> tuple[SSAValue, SSAValue, SSAValue | None, bool] | Refusal | None:
+    """(input, weight, bias, whether the weight is [K, N])."""
+    if isinstance(op, LINEAR):
+        weight = op.operands[1]
+        return op.operands[0], weight, op.operand("bias"), False
+    if isinstance(op, ADDMM):
+        if op.arg("beta") != 1 or op.arg("alpha") != 1:
+            return Refusal(f"beta is {op.arg('beta')} and alpha {op.arg('alpha')}; both must be 1")
+        if len(dims(op.operands[0].type)) != 1:
+            return Refusal("what is added is not one number for each output")
+        return op.operands[1], op.operands[2], op.operands[0], True
+    if len(dims(op.operands[1].type)) != 2:
+        return None
+    return op.operands[0], op.operands[1], None, True
+
+
+def _is_batched(weight: SSAValue) -> bool:
+    """Whether the right side is quantised at run time: a batch matmul's business."""
+    return not isinstance(activation(weight), Refusal)
+
+
+def _rows(weight: Weight, transposed: bool, program: Program) -> Weight:
+    if not transposed:
+        return weight
+    key = program.weights.derive("cmsis.permute", [weight.key], permutation=[1, 0])
+    blocks = tuple((1 - axis, block) for axis, block in weight.held.blocks)
+    return Weight(key, replace(weight.held, blocks=blocks))
+
+
+def _bias_key(match: Linear, program: Program) -> str | None:
+    channels = cast(int, dims(program.weights.type_of(match.weight.key))[0])
+    units = [match.input.held.scale * scale for scale in match.weight.held.scales]
+    return integer_bias(match.bias, units, channels, program)
+
+
+def _overflow(match: Linear, program: Program) -> Refusal | None:
+    rows = program.weights.get(match.weight.key).long() - match.weight.held.zero_points[0]
+    key = _bias_key(match, program)
+    bias = None if key is None else program.weights.get(key).long()
+    for scale in match.scales:
+        if found := overflow(rows, bias, match.input.held, scale, padded=False):
+            return found
+    return None

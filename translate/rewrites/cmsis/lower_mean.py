@@ -1,0 +1,190 @@
+"""A mean becomes an average pool, or a product with ones where a finer result is wanted.
+
+Over the last dimension it is a fully connected layer of ones, over the others an average pool of an
+image that is made of views. The average kernel passes scale and zero point through; a depthwise
+convolution with ones rounds once, whatever the result's quantisation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, cast
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.cmsis.arithmetic import Multiplier, quantize_multiplier
+from stepwell.dialects.cmsis.ops import (
+    QuantizedAvgPool2dNhwc,
+    QuantizedDepthwiseConv2dNhwc,
+    QuantizedLinear,
+)
+from stepwell.dialects.quant import per_tensor
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.translate.rewrites.cmsis.quantized import (
+    Activation,
+    Use,
+    activation,
+    deliver,
+    distinct,
+    quantized_uses,
+    shift_refusal,
+    typed_weight,
+)
+from stepwell.translate.rewrites.cmsis.rescale import rescaled
+from stepwell.translate.rewrites.cmsis.reshape import reshaped, to_nhwc, transposed
+
+MEAN = op_class("aten.mean.dim")
+SAFE_CELLS = (1 << 31) // 255 - 1
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over dimensions next to each other, every use of it quantised.
+
+    `is_image`: over height and width of NCHW, which the kernels take as NHWC.
+    """
+
+    op: SchemaOp
+    input: Activation
+    is_image: bool
+    before: int
+    over: int
+    after: int
+    uses: tuple[Use, ...]
+
+
+@dataclass(frozen=True)
+class LowerMean(Rewrite[Mean]):
+    """q(mean(dq(x), dims)) → cmsis."""
+
+    name: ClassVar[str] = "lower-mean"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (MEAN,)
+    bound: ClassVar[Bound] = Bound(absolute=1.0, reason="averages are rounded, in units")
+
+    def match(self, op: SchemaOp, program: Program) -> Mean | Refusal | None:
+        """The dimensions are adjacent, operand and uses are int8."""
+        given = op.operands[0].type
+        if not is_static(given):
+            return Refusal("its shape is known only at run time, and the operator resizes nothing")
+        if op.arg("dtype") is not None:
+            return Refusal("it changes the element type")
+        shape = cast("tuple[int, ...]", dims(given))
+        axes = sorted(axis % len(shape) for axis in (op.arg("dim") or range(len(shape))))
+        if axes != list(range(axes[0], axes[-1] + 1)):
+            return Refusal(f"dimensions {axes} do not lie next to each other")
+        x = activation(op.operands[0])
+        if isinstance(x, Refusal):
+            return x
+        uses = quantized_uses(op.results[0])
+        if isinstance(uses, Refusal):
+            return uses
+        over = _product(shape[axes[0] : axes[-1] + 1])
+        if over > SAFE_CELLS:
+            return Refusal(f"a sum of {over} values can overflow int32")
+        before, after = _product(shape[: axes[0]]), _product(shape[axes[-1] + 1 :])
+        is_image = len(shape) == 4 and axes == [2, 3]
+        if is_image:
+            before, after = shape[0], shape[1]
+        for use in uses:
+            if found := shift_refusal([_factor(x, over, use)]):
+                return found
+        return Mean(op, x, is_image, before, over, after, uses)
+
+    def build(self, match: Mean, rw: Rewriter) -> None:
+        """Rows of ones, an average pool, or a convolution with ones."""
+        given = match.input.value
+        given = to_nhwc(rw, given) if match.is_image else given
+        match = replace(match, input=replace(match.input, value=given))
+        for use, group in distinct(match.uses):
+            if match.after == 1:
+                value = self._rows(match, use, rw)
+            elif use.held.scale >= match.input.held.scale * (1 - 1e-6):
+                value = self._pool(match, use, rw)
+            else:
+                value = self._ones(match, use, rw)
+            deliver(rw, group, reshaped(rw, value, dims(use.type)))
+
+    def _rows(self, match: Mean, use: Use, rw: Rewriter) -> SSAValue:
+        factor = _factor(match.input, match.over, use)
+        rows = reshaped(rw, match.input.value, (match.before, match.over))
+        weight = _ones(rw, (1, match.over), match.over)
+        made = QuantizedLinear.make(
+            rows,
+            weight,
+            None,
+            None,
+            result=tensor((match.before, 1), element(use.type)),
+            input_offset=-match.input.held.zero_point,
+            filter_offset=0,
+            output_offset=use.held.zero_point,
+            requantize_multipliers=[factor.multiplier],
+            requantize_shifts=[factor.shift],
+            activation_max=use.high,
+            activation_min=use.low,
+        )
+        return rw.insert(made).results[0]
+
+    def _pool(self, match: Mean, use: Use, rw: Rewriter) -> SSAValue:
+        image = reshaped(rw, match.input.value, (match.before, match.over, 1, match.after))
+        scale = quantize_multiplier(match.input.held.scale)
+        made = QuantizedAvgPool2dNhwc.make(
+            image,
+            result=tensor((match.before, 1, 1, match.after), element(image.type)),
+            kernel_size=(match.over, 1),
+            stride=(1, 1),
+            padding=(0, 0),
+            ceil_mode=False,
+            zero_point=match.input.held.zero_point,
+            multiplier=scale.multiplier,
+            shift=scale.shift,
+            scratch=0,
+        )
+        value = rw.insert(made).results[0]
+        return rescaled(rw, reshaped(rw, value, dims(use.type)), use)
+
+    def _ones(self, match: Mean, use: Use, rw: Rewriter) -> SSAValue:
+        value = reshaped(rw, match.input.value, (match.before, match.over, match.after))
+        if match.before > 1:  # One image whose channels are (batch, channel) pairs.
+            value = transposed(rw, value, (1, 0, 2))
+        channels = match.before * match.after
+        image = reshaped(rw, value, (1, match.over, 1, channels))
+        factor = _factor(match.input, match.over, use)
+        made = QuantizedDepthwiseConv2dNhwc.make(
+            image,
+            _ones(rw, (1, match.over, 1, channels), match.over),
+            rw.constant(torch.zeros(channels, dtype=torch.int32), "zero_bias"),
+            result=tensor((1, 1, 1, channels), element(use.type)),
+            stride=(1, 1),
+            padding=(0, 0),
+            dilation=(1, 1),
+            depth_multiplier=1,
+            input_offset=-match.input.held.zero_point,
+            output_offset=use.held.zero_point,
+            requantize_multipliers=[factor.multiplier] * channels,
+            requantize_shifts=[factor.shift] * channels,
+            activation_min=use.low,
+            activation_max=use.high,
+            scratch=0,
+        )
+        return rw.insert(made).results[0]
+
+
+def _factor(given: Activation, over: int, use: Use) -> Multiplier:
+    return quantize_multiplier(given.held.scale * (1.0 / over) / use.held.scale)
+
+
+def _ones(rw: Rewriter, shape: tuple[int, ...], over: int) -> SSAValue:
+    key = rw.weights.constant(torch.ones(shape, dtype=torch.int8), "ones")
+    return typed_weight(rw, key, tensor(shape, per_tensor(torch.int8, 1.0 / over)))
+
+
+def _product(sizes: tuple[int, ...]) -> int:
+    total = 1
+    for size in sizes:
+        total *= size
+    return total

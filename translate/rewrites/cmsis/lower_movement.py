@@ -1,0 +1,147 @@
+"""Permutations and pads of quantised values become `cmsis.transpose` and `cmsis.pad`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.cmsis.ops import Pad, Transpose
+from stepwell.dialects.quant import StorageCast
+from stepwell.dialects.quant.types import quantization
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, is_static, with_element
+from stepwell.translate.rewrites.cmsis.quantized import (
+    Activation,
+    Use,
+    activation,
+    deliver,
+    distinct,
+    narrowed,
+    not_int8,
+    quantized_uses,
+)
+from stepwell.translate.rewrites.cmsis.rescale import rescaled
+from stepwell.translate.rewrites.quant.movement import permutation
+
+PERMUTATIONS = tuple(
+    op_class(f"aten.{name}")
+    for name in (
+        "permute.default",
+        "transpose.int",
+        "t.default",
+        "numpy_T.default",
+        "permute_copy.default",
+        "transpose_copy.int",
+        "t_copy.default",
+    )
+)
+PAD = op_class("aten.constant_pad_nd.default")
+PADS = (PAD, op_class("aten.pad.default"))
+
+
+@dataclass(frozen=True)
+class Permute:
+    """A permutation of the stored integers of a typed value, typed again behind."""
+
+    cast: StorageCast
+    source: SSAValue
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LowerPermute(Rewrite[Permute]):
+    """typed(permute(raw(x))) → cmsis.transpose(x)."""
+
+    name: ClassVar[str] = "lower-permute"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (StorageCast,)
+
+    def match(self, op: StorageCast, program: Program) -> Permute | Refusal | None:
+        """Rank at most 4, int8."""
+        held = quantization(op.result.type)
+        movement = op.input.owner
+        if held is None or not_int8(held) or not isinstance(movement, PERMUTATIONS):
+            return None
+        source = movement.operands[0].owner
+        if not isinstance(source, StorageCast) or quantization(source.input.type) != held:
+            return None
+        order = permutation(movement)
+        if order is None or not 2 <= len(order) <= 4:
+            return None
+        return Permute(op, source.input, order)
+
+    def build(self, match: Permute, rw: Rewriter) -> None:
+        """One transpose; none for a permutation that is the identity."""
+        if list(match.order) == sorted(match.order):
+            rw.replace(match.cast, [match.source])
+            return
+        made = Transpose.make(match.source, result=match.cast.result.type, perm=match.order)
+        rw.replace(match.cast, rw.insert(made).results)
+
+
+@dataclass(frozen=True)
+class Padding:
+    """A constant pad of a quantised value."""
+
+    op: SchemaOp
+    input: Activation
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    value: float
+    uses: tuple[Use, ...]
+
+
+@dataclass(frozen=True)
+class LowerPad(Rewrite[Padding]):
+    """q(pad(dq(x), v)) → cmsis.pad(x, q(v))."""
+
+    name: ClassVar[str] = "lower-pad"
+    anchors: ClassVar[tuple[type[Operation], ...]] = PADS
+
+    def match(self, op: SchemaOp, program: Program) -> Padding | Refusal | None:
+        """Constant mode, no cropping, rank at most 4; the value must be one that is stored."""
+        if op.name == "aten.pad.default" and op.arg("mode") != "constant":
+            return Refusal(f"its mode is {op.arg('mode')}; the kernel pads with a constant")
+        shape = dims(op.operands[0].type)
+        widths = cast("list[int]", op.arg("pad"))
+        if len(shape) > 4 or not is_static(op.results[0].type):
+            return Refusal(f"its input is {op.operands[0].type}; the kernel takes rank 4 at most")
+        if any(width < 0 for width in widths):
+            return Refusal("it crops; the kernel does not")
+        x = activation(op.operands[0])
+        if isinstance(x, Refusal):
+            return x
+        uses = quantized_uses(op.results[0])
+        if isinstance(uses, Refusal):
+            return uses
+        value = float(op.arg("value") or 0)
+        stored = narrowed(x.held, [(value, value)])[0]
+        if (stored - x.held.zero_point) * x.held.scale != value:
+            exact = all(use.held == x.held for use in uses)
+            if not exact:
+                return Refusal(f"it pads with {value:g}, which its input's scale does not hold")
+        missing = len(shape) - len(widths) // 2
+        before = (*([0] * missing), *reversed(widths[0::2]))
+        after = (*([0] * missing), *reversed(widths[1::2]))
+        return Padding(op, x, before, after, value, uses)
+
+    def build(self, match: Padding, rw: Rewriter) -> None:
+        """Pad the stored integers, then a table if another quantisation is wanted."""
+        value = match.input.value
+        if any((*match.before, *match.after)):
+            lead = [0] * (4 - len(match.before))
+            made = Pad.make(
+                value,
+                result=with_element(match.op.results[0].type, element(value.type)),
+                pre_pad=[*lead, *match.before],
+                post_pad=[*lead, *match.after],
+                pad_value=narrowed(match.input.held, [(match.value, match.value)])[0],
+            )
+            value = rw.insert(made).results[0]
+        for use, group in distinct(match.uses):
+            deliver(rw, group, rescaled(rw, value, use))
+

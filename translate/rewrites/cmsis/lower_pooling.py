@@ -1,0 +1,198 @@
+"""Average and maximum pooling in NHWC.
+
+The kernels pass scale and zero point through; another quantisation of the result is a table
+behind the maximum (exact), and behind the average where it is no finer. `count_include_pad` with
+padding becomes a pad with the zero point, and without padding nothing at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.cmsis.arithmetic import quantize_multiplier
+from stepwell.dialects.cmsis.ops import Pad, QuantizedAvgPool2dNhwc, QuantizedMaxPool2dNhwc
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.translate.rewrites.cmsis.quantized import (
+    Activation,
+    Use,
+    activation,
+    deliver,
+    distinct,
+    pair,
+    quantized_uses,
+)
+from stepwell.translate.rewrites.cmsis.rescale import rescaled
+from stepwell.translate.rewrites.cmsis.reshape import reshaped, to_nchw, to_nhwc
+
+AVERAGE = tuple(op_class(f"aten.{name}.default") for name in ("avg_pool2d", "avg_pool1d"))
+ADAPTIVE = tuple(
+    op_class(f"aten.{name}.default") for name in ("adaptive_avg_pool2d", "_adaptive_avg_pool2d")
+)
+MAXIMUM = tuple(
+    op_class(f"aten.{name}.default")
+    for name in ("max_pool2d", "max_pool1d", "max_pool2d_with_indices")
+)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Kernel, stride and padding, each (h, w)."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    ceil: bool
+    counts_padding: bool
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pooling of a quantised image, every use of it quantised."""
+
+    op: SchemaOp
+    input: Activation
+    window: Window
+    uses: tuple[Use, ...]
+
+
+@dataclass(frozen=True)
+class LowerPooling(Rewrite[Pool]):
+    """q(pool(dq(x))) → cmsis."""
+
+    name: ClassVar[str] = "lower-pooling"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (*AVERAGE, *ADAPTIVE, *MAXIMUM)
+    bound: ClassVar[Bound] = Bound(absolute=1.0, reason="averages are rounded, in units")
+
+    def match(self, op: SchemaOp, program: Program) -> Pool | Refusal | None:
+        """The window is one the kernels have, operand and uses are int8."""
+        given = op.operands[0]
+        if not is_static(given.type):
+            return Refusal("its shape is known only at run time, and the operator resizes nothing")
+        window = window_of(op)
+        if isinstance(window, Refusal):
+            return window
+        if len(op.results) > 1 and op.results[1].uses.get_length():
+            return Refusal("the indices of its maxima are used")
+        x = activation(given)
+        if isinstance(x, Refusal):
+            return x
+        uses = quantized_uses(op.results[0])
+        if isinstance(uses, Refusal):
+            return uses
+        if not isinstance(op, MAXIMUM):
+            for use in uses:
+                if use.held.scale < x.held.scale * (1 - 1e-6):
+                    return Refusal(
+                        f"its result has scale {use.held.scale:g}, finer than its input's "
+                        f"{x.held.scale:g}, which the kernel passes through"
+                    )
+        return Pool(op, x, window, uses)
+
+    def build(self, match: Pool, rw: Rewriter) -> None:
+        """NHWC in, the kernel, NCHW back, a table for another quantisation."""
+        shape = cast("tuple[int, ...]", dims(match.input.value.type))
+        made_shape = cast("tuple[int, ...]", dims(match.op.results[0].type))
+        image = to_nhwc(rw, reshaped(rw, match.input.value, four(shape)))
+        window, padding = match.window, match.window.padding
+        if window.counts_padding and any(padding):
+            image = _padded(rw, image, padding, match.input.held.zero_point)
+            padding = (0, 0)
+        n, c, h, w = four(made_shape)
+        result = tensor((n, h, w, c), element(image.type))
+        fields: dict[str, Any] = {
+            "kernel_size": window.kernel,
+            "stride": window.stride,
+            "padding": padding,
+            "ceil_mode": window.ceil,
+        }
+        zero = match.input.held.zero_point
+        if isinstance(match.op, MAXIMUM):
+            held = match.input.held
+            pooled = QuantizedMaxPool2dNhwc.make(
+                image,
+                result=result,
+                dilation=(1, 1),
+                input_zero_point=zero,
+                output_zero_point=zero,
+                activation_min=held.low,
+                activation_max=held.high,
+                **fields,
+            )
+        else:
+            scale = quantize_multiplier(match.input.held.scale)
+            pooled = QuantizedAvgPool2dNhwc.make(
+                image,
+                result=result,
+                zero_point=zero,
+                multiplier=scale.multiplier,
+                shift=scale.shift,
+                scratch=0,
+                **fields,
+            )
+        value = reshaped(rw, to_nchw(rw, rw.insert(pooled).results[0]), made_shape)
+        for use, group in distinct(match.uses):
+            deliver(rw, group, rescaled(rw, value, use))
+
+
+def four(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """(C, H, W) and (N, C, W) as NCHW: pooling over one dimension is over rows of height 1."""
+    if len(shape) == 3:
+        return shape[0], shape[1], 1, shape[2]
+    assert len(shape) == 4
+    return shape[0], shape[1], shape[2], shape[3]
+
+
+def window_of(op: SchemaOp) -> Window | Refusal:
+    """The window of a pooling op, or why the kernels have none like it."""
+    shape = cast("tuple[int, ...]", dims(op.operands[0].type))
+    if len(shape) != (3 if op.name.endswith("1d.default") else 4):
+        return Refusal(f"its input is {op.operands[0].type}; the kernel takes batches of images")
+    if isinstance(op, ADAPTIVE):
+        return _adaptive(op, shape)
+    is_flat = len(shape) == 3
+    kernel, padding = _pair(op.arg("kernel_size"), is_flat, 1), _pair(op.arg("padding"), is_flat, 0)
+    stride = _pair(op.arg("stride") or op.arg("kernel_size"), is_flat, 1)
+    ceil = bool(op.arg("ceil_mode"))
+    if isinstance(op, MAXIMUM):
+        if _pair(op.arg("dilation"), is_flat, 1) != (1, 1):
+            return Refusal(f"dilation is {op.arg('dilation')}; the kernel has none")
+        if ceil:
+            return Refusal("its output size is rounded up; the maximum kernel does not")
+        return Window(kernel, stride, padding, False, False)
+    if not is_flat and op.arg("divisor_override") is not None:
+        return Refusal("its divisor is overridden; the kernel divides by the cells it sees")
+    counts = bool(op.arg("count_include_pad")) and any(padding)
+    if counts and ceil:
+        return Refusal("padding counts and the output size is rounded up; the kernel has one or the other")
+    return Window(kernel, stride, padding, ceil, counts)
+
+
+def _adaptive(op: SchemaOp, shape: tuple[int, ...]) -> Window | Refusal:
+    target = pair(op.arg("output_size"))
+    sizes = shape[2], shape[3]
+    if any(size % cells for size, cells in zip(sizes, target, strict=True)):
+        return Refusal(f"{list(sizes)} does not divide into {list(target)} equal windows")
+    kernel = (sizes[0] // target[0], sizes[1] // target[1])
+    return Window(kernel, kernel, (0, 0), False, False)
+
+
+def _pair(value: Any, is_flat: bool, default: int) -> tuple[int, int]:
+    first, second = pair(value)
+    return (default, first) if is_flat else (first, second)
+
+
+def _padded(
+    rw: Rewriter, image: SSAValue, padding: tuple[int, int], zero_point: int
+) -> SSAValue:
+    n, h, w, c = cast("tuple[int, ...]", dims(image.type))
+    grown = tensor((n, h + 2 * padding[0], w + 2 * padding[1], c), element(image.type))
+    widths = [0, *padding, 0]
+    made = Pad.make(image, result=grown, pre_pad=widths, post_pad=widths, pad_value=zero_point)
+    return rw.insert(made).results[0]

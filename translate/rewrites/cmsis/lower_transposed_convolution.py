@@ -1,0 +1,148 @@
+"""Transposed convolutions become `cmsis.quantized_transpose_conv2d_nhwc`.
+
+The kernel has no groups, no dilation, and leaves what `output_padding` adds unwritten; those are
+refused with the reason. Weights are IOHW in torch and OHWI in CMSIS-NN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, cast
+
+from xdsl.ir import Operation
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.cmsis.arithmetic import Multiplier
+from stepwell.dialects.cmsis.ops import QuantizedTransposeConv2dNhwc
+from stepwell.dialects.quant.types import UniformQuantizedType
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.translate.rewrites.cmsis.quantized import (
+    Activation,
+    Bias,
+    Use,
+    Weight,
+    activation,
+    bias_operand,
+    deliver,
+    distinct,
+    integer_bias,
+    multipliers,
+    overflow,
+    pair,
+    quantized_uses,
+    stored_weight,
+    typed_weight,
+)
+from stepwell.translate.rewrites.cmsis.reshape import to_nchw, to_nhwc
+
+CONV_TRANSPOSE = op_class("aten.conv_transpose2d.input")
+CONVOLUTION = op_class("aten.convolution.default")
+
+
+@dataclass(frozen=True)
+class TransposedConvolution:
+    """A transposed convolution whose operands, weight and every use are quantised."""
+
+    op: SchemaOp
+    input: Activation
+    weight: Weight
+    bias: Bias | None
+    uses: tuple[Use, ...]
+    scales: tuple[tuple[Multiplier, ...], ...]
+
+
+@dataclass(frozen=True)
+class LowerTransposedConvolution(Rewrite[TransposedConvolution]):
+    """q(conv_transpose2d(dq(x), dq(w), b)) → cmsis."""
+
+    name: ClassVar[str] = "lower-transposed-convolution"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (CONV_TRANSPOSE, CONVOLUTION)
+    bound: ClassVar[Bound] = Bound(absolute=1.0, reason="fixed-point requantisation, in units")
+
+    def match(self, op: SchemaOp, program: Program) -> TransposedConvolution | Refusal | None:
+        """The kernel's limits, then operands and uses in int8."""
+        if op.name == "aten.convolution.default" and not op.arg("transposed"):
+            return None
+        if not is_static(op.results[0].type) or len(dims(op.results[0].type)) != 4:
+            return Refusal("the kernel takes images of a shape known ahead of time")
+        if op.arg("groups") != 1:
+            return Refusal(f"groups is {op.arg('groups')}; the kernel has none")
+        if pair(op.arg("dilation")) != (1, 1):
+            return Refusal(f"dilation is {op.arg('dilation')}; the kernel has none")
+        if any(pair(op.arg("output_padding"))):
+            return Refusal("the kernel leaves the cells that output_padding adds unwritten")
+        x = activation(op.operands[0])
+        if isinstance(x, Refusal):
+            return x
+        weight = stored_weight(op.operands[1])
+        if isinstance(weight, Refusal):
+            return weight
+        if weight.held.axis not in (None, 1) or any(weight.held.zero_points):
+            return Refusal("its weight is not quantised symmetrically for each output channel")
+        bias = bias_operand(op.operand("bias"))
+        if isinstance(bias, Refusal):
+            return bias
+        uses = quantized_uses(op.results[0])
+        if isinstance(uses, Refusal):
+            return uses
+        channels = cast(int, dims(op.results[0].type)[1])
+        scales: list[tuple[Multiplier, ...]] = []
+        for use in uses:
+            factors = multipliers(x.held, weight.held, use.held)
+            if isinstance(factors, Refusal):
+                return factors
+            scales.append(factors * (channels if len(factors) == 1 else 1))
+        match = TransposedConvolution(op, x, weight, bias, uses, tuple(scales))
+        return _overflow(match, program) or match
+
+    def build(self, match: TransposedConvolution, rw: Rewriter) -> None:
+        """NHWC input, one op for each distinct quantisation of the result, NCHW back."""
+        order = (1, 2, 3, 0)
+        key = rw.weights.derive("cmsis.permute", [match.weight.key], permutation=list(order))
+        blocks = tuple((order.index(axis), block) for axis, block in match.weight.held.blocks)
+        held = UniformQuantizedType(replace(match.weight.held, blocks=blocks))
+        image = to_nhwc(rw, match.input.value)
+        weight = typed_weight(rw, key, tensor(dims(rw.weights.type_of(key)), held))
+        bias = _bias_key(match, rw.program)
+        for use, group in distinct(match.uses):
+            scales = match.scales[match.uses.index(use)]
+            n, c, h, w = dims(use.type)
+            made = QuantizedTransposeConv2dNhwc.make(
+                image,
+                weight,
+                rw.weight(bias) if bias is not None else None,
+                result=tensor((n, h, w, c), element(use.type)),
+                stride=pair(match.op.arg("stride")),
+                padding=pair(match.op.arg("padding")),
+                output_padding=(0, 0),
+                dilation=(1, 1),
+                input_offset=-match.input.held.zero_point,
+                output_offset=use.held.zero_point,
+                requantize_multipliers=[scale.multiplier for scale in scales],
+                requantize_shifts=[scale.shift for scale in scales],
+                activation_min=use.low,
+                activation_max=use.high,
+                scratch=0,
+                output_scratch=0,
+            )
+            deliver(rw, group, to_nchw(rw, rw.insert(made).results[0]))
+
+
+def _bias_key(match: TransposedConvolution, program: Program) -> str | None:
+    channels = cast(int, dims(match.op.results[0].type)[1])
+    units = [match.input.held.scale * scale for scale in match.weight.held.scales]
+    return integer_bias(match.bias, units, channels, program)
+
+
+def _overflow(match: TransposedConvolution, program: Program) -> Refusal | None:
+    weight = program.weights.get(match.weight.key)
+    rows = weight.transpose(0, 1).reshape(weight.shape[1], -1)
+    key = _bias_key(match, program)
+    bias = None if key is None else program.weights.get(key).long()
+    for scales in match.scales:
+        if found := overflow(rows, bias, match.input.held, scales, padded=True):
+            return found
+    return None

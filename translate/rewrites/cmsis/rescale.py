@@ -1,0 +1,62 @@
+"""From the quantisation a kernel gives to the one that is wanted, through a table if need be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.cmsis.ops import CmsisOp, QuantizedActivation
+from stepwell.dialects.quant.ops import dequantize, quantize
+from stepwell.dialects.quant.types import Quantization, UniformQuantizedType, quantization
+from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.types import AnyTensor, with_element
+from stepwell.translate.rewrites.cmsis.quantized import Use
+
+
+def kernel_type(use: Use) -> AnyTensor:
+    """The use's type over all of int8, which is what kernels without a range give."""
+    held = replace(use.held, low=-128, high=127)
+    return with_element(use.type, UniformQuantizedType(held))
+
+
+def is_delivered(held: Quantization, use: Use) -> bool:
+    """Whether a kernel's result is the use's already: same meaning, nothing left to clamp."""
+    return (held.scale, held.zero_point) == (use.held.scale, use.held.zero_point) and (
+        use.low,
+        use.high,
+    ) == (-128, 127)
+
+
+def rescaled(rw: Rewriter, value: SSAValue, use: Use) -> SSAValue:
+    """An int8 value in the quantisation and range of a use: one table lookup, or nothing."""
+    held = quantization(value.type)
+    assert held is not None
+    if value.type == use.type and (is_delivered(held, use) or is_clamped(value, use)):
+        return value
+    return through_table(rw, value, use.held, use.type, (use.low, use.high))
+
+
+def is_clamped(value: SSAValue, use: Use) -> bool:
+    """Whether the op that made a value has clamped it to the use's range already."""
+    maker = value.owner
+    if not isinstance(maker, CmsisOp) or "activation_min" not in maker.properties:
+        return False
+    return (maker.number("activation_min"), maker.number("activation_max")) == (use.low, use.high)
+
+
+def through_table(
+    rw: Rewriter,
+    value: SSAValue,
+    wanted: Quantization,
+    type_: Attribute,
+    limits: tuple[int, int] = (-128, 127),
+) -> SSAValue:
+    """An int8 value in another quantisation: q(dq(x)), clamped, as 256 entries."""
+    held = quantization(value.type)
+    assert held is not None
+    codes = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
+    table = quantize(dequantize(codes, held), wanted).clamp(*limits)
+    lookup = QuantizedActivation.make(value, rw.constant(table, "table"), result=type_)
+    return rw.insert(lookup).results[0]

@@ -1,0 +1,81 @@
+"""States what a program is for, and gives every kernel the scratch memory it needs there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
+from xdsl.ir import Operation
+
+from stepwell.dialects.cmsis.level import CMSIS_LEVEL
+from stepwell.dialects.cmsis.ops import (
+    QuantizedAvgPool2d,
+    QuantizedAvgPool2dNhwc,
+    QuantizedBatchMatmul,
+    QuantizedConv2d,
+    QuantizedConv2dNhwc,
+    QuantizedDepthwiseConv2d,
+    QuantizedDepthwiseConv2dNhwc,
+    QuantizedTransposeConv2d,
+    QuantizedTransposeConv2dNhwc,
+)
+from stepwell.dialects.cmsis.ops.base import TARGET
+from stepwell.dialects.cmsis.ops.layout import nhwc_shape
+from stepwell.dialects.cmsis.target import (
+    Target,
+    avgpool_scratch,
+    fully_connected_scratch,
+    target,
+)
+from stepwell.ir.levels import set_level
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, Pass
+from stepwell.ir.types import dims
+
+CONVOLUTIONS = (
+    QuantizedConv2d,
+    QuantizedConv2dNhwc,
+    QuantizedDepthwiseConv2d,
+    QuantizedDepthwiseConv2dNhwc,
+)
+
+
+@dataclass(frozen=True)
+class StateTarget(Pass):
+    """Sets the module's level and target, and every `scratch` field."""
+
+    name: ClassVar[str] = "state-target"
+    target: Target = target("cortex-m55")
+
+    def apply(self, program: Program, history: History) -> int:
+        """Returns the number of ops given scratch sizes."""
+        set_level(program.module, CMSIS_LEVEL.name)
+        program.module.attributes[TARGET] = StringAttr(str(self.target))
+        changed = 0
+        for op in program.module.walk():
+            for field, size in scratch_sizes(op, self.target).items():
+                op.properties[field] = IntegerAttr(size, i64)
+                changed += 1
+        return changed
+
+
+def scratch_sizes(op: Operation, target: Target) -> dict[str, int]:
+    """The scratch fields of an op and the bytes each needs on a target."""
+    if isinstance(op, CONVOLUTIONS):
+        needed = op.needed_scratch(target)
+        return {} if needed is None else {"scratch": needed}
+    if isinstance(op, (QuantizedTransposeConv2d, QuantizedTransposeConv2dNhwc)):
+        both = op.needed_scratch(target)
+        return {} if both is None else {"scratch": both[0], "output_scratch": both[1]}
+    if isinstance(op, QuantizedBatchMatmul):
+        _, columns, inner = cast("tuple[int, int, int]", dims(op.rhs_transposed.type))
+        return {"scratch": fully_connected_scratch(target.isa, inner=inner, outputs=columns)}
+    if isinstance(op, (QuantizedAvgPool2d, QuantizedAvgPool2dNhwc)):
+        _, _, width, channels = nhwc_shape(dims(op.out.type), op.IS_NHWC)
+        return {
+            "scratch": avgpool_scratch(
+                target.isa, output_width=cast(int, width), channels=cast(int, channels)
+            )
+        }
+    return {}

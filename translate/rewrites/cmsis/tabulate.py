@@ -1,0 +1,213 @@
+"""Any function of one int8 value becomes a table of 256 entries, exactly.
+
+Activations (sigmoid, gelu, hardswish, …), arithmetic with a scalar (`x * 0.5`, `1 - x`), chains of
+both, and a change of scale and zero point alone: the ops themselves are evaluated on all 256 stored
+values, so that the table holds what the float graph computes, bit for bit.
+
+Before:
+    builtin.module {
+      func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>)
+          -> tensor<4x!quant.uniform<i8:f32, 0.25>> {
+        %r = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5>> to tensor<4xf32>
+        %t = aten.tanh.default(%r) : (tensor<4xf32>) -> tensor<4xf32>
+        %q = quant.qcast %t : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.25>>
+        func.return %q : tensor<4x!quant.uniform<i8:f32, 0.25>>
+      }
+    }
+After:
+    builtin.module {
+      func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>)
+          -> tensor<4x!quant.uniform<i8:f32, 0.25>> {
+        %t = stepwell.weight <"table#0"> "constant" : tensor<256xi8>
+        %q = cmsis.quantized_activation(%x, %t)
+            : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<256xi8>)
+            -> tensor<4x!quant.uniform<i8:f32, 0.25>>
+        func.return %q : tensor<4x!quant.uniform<i8:f32, 0.25>>
+      }
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.cmsis.ops import QuantizedActivation
+from stepwell.dialects.quant import DequantizeCast, QuantizeCast
+from stepwell.dialects.quant.types import quantization
+from stepwell.ir.core import WeightOp
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.interpretation import Interpreter
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims
+from stepwell.translate.rewrites.cmsis.quantized import not_int8
+
+_NAMES = (
+    "relu",
+    "relu6",
+    "hardtanh",
+    "hardsigmoid",
+    "hardswish",
+    "leaky_relu",
+    "elu",
+    "celu",
+    "selu",
+    "gelu",
+    "silu",
+    "mish",
+    "sigmoid",
+    "log_sigmoid",
+    "tanh",
+    "softplus",
+    "exp",
+    "expm1",
+    "exp2",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "square",
+    "abs",
+    "neg",
+    "sign",
+    "sin",
+    "cos",
+    "tan",
+    "atan",
+    "sinh",
+    "cosh",
+    "erf",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "clamp",
+    "clamp_min",
+    "clamp_max",
+    "threshold",
+    "hardshrink",
+    "softshrink",
+)
+_OTHERS = (
+    "aten.pow.Tensor_Scalar",
+    "aten.add.Scalar",
+    "aten.sub.Scalar",
+    "aten.mul.Scalar",
+    "aten.div.Scalar",
+    "aten.rsub.Scalar",
+    "aten.add.Tensor",
+    "aten.sub.Tensor",
+    "aten.mul.Tensor",
+    "aten.div.Tensor",
+    "aten.minimum.default",
+    "aten.maximum.default",
+    "aten.pow.Tensor_Tensor",
+    "aten.pow.Scalar",
+)
+FUNCTIONS: tuple[type[SchemaOp], ...] = tuple(
+    op_class(name) for name in (*(f"aten.{name}.default" for name in _NAMES), *_OTHERS)
+)
+"""Elementwise ops; one of them alone, or many, of one value and constants of one element."""
+
+MOST_OPS = 64
+"""How long a chain is followed."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A quantisation, the value it is a function of, and the ops between, in order."""
+
+    cast: QuantizeCast
+    source: SSAValue
+    ops: tuple[Operation, ...]
+
+
+@dataclass(frozen=True)
+class Tabulate(Rewrite[Chain]):
+    """q(f(dq(x))) → table lookup."""
+
+    name: ClassVar[str] = "tabulate"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
+
+    def match(self, op: QuantizeCast, program: Program) -> Chain | Refusal | None:
+        """The result must be a function of one int8 value, of the same shape."""
+        held = quantization(op.result.type)
+        assert held is not None
+        if not_int8(held) is not None:
+            return None
+        chain = chain_of(op)
+        if chain is None or dims(chain.source.type) != dims(op.result.type):
+            return None
+        given = quantization(chain.source.type)
+        if given is None or not_int8(given) is not None:
+            return None
+        return chain
+
+    def build(self, match: Chain, rw: Rewriter) -> None:
+        """Evaluate the chain on every stored value."""
+        table = rw.constant(table_of(match, rw.program), "table")
+        made = QuantizedActivation.make(match.source, table, result=match.cast.result.type)
+        rw.replace(match.cast, rw.insert(made).results)
+
+
+def chain_of(cast: QuantizeCast) -> Chain | None:
+    """The ops from a quantised value to a quantisation, or None if there are two sources."""
+    order: list[Operation] = []
+    sources: set[SSAValue] = set()
+    seen: set[Operation] = set()
+
+    def visit(value: SSAValue) -> bool:
+        owner = value.owner
+        if not isinstance(owner, Operation):
+            return False
+        if owner in seen:
+            return True
+        seen.add(owner)
+        if len(seen) > MOST_OPS:
+            return False
+        if isinstance(owner, DequantizeCast):
+            inner = owner.input.owner
+            if isinstance(inner, QuantizeCast) and inner.result.has_one_use():
+                if not visit(inner.input):
+                    return False
+                order.append(inner)
+            else:
+                sources.add(owner.input)
+        elif isinstance(owner, WeightOp):
+            if any(size != 1 for size in dims(value.type)):
+                return False
+        elif isinstance(owner, FUNCTIONS):
+            if not all(isinstance(v.type, TensorType) and visit(v) for v in owner.operands):
+                return False
+        else:
+            return False
+        order.append(owner)
+        return True
+
+    if not visit(cast.input) or len(sources) != 1:
+        return None
+    return Chain(cast, sources.pop(), tuple(order))
+
+
+def table_of(chain: Chain, program: Program) -> torch.Tensor:
+    """int8 [256]: entry q + 128 is the quantised result for the stored value q."""
+    codes = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
+    environment: dict[SSAValue, Any] = {chain.source: codes}
+    interpreter = Interpreter(program.weights)
+    with torch.no_grad():
+        for op in (*chain.ops, chain.cast):
+            interpreter.step(op, environment)
+    table = environment[chain.cast.result]
+    if table.numel() != 256:
+        raise StepwellError(f"a table came out with shape {list(table.shape)}, not 256 entries")
+    return table.reshape(256)

@@ -1,0 +1,103 @@
+"""Scale, zero point and range of a quantise or dequantise op, from its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from xdsl.dialects.builtin import AnyFloat
+from xdsl.ir import Attribute, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import f32, torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import dims, element
+
+
+def quantization_of(
+    op: SchemaOp, stored: Attribute, program: Program
+) -> UniformQuantizedType | Refusal:
+    """The type that the integers of a (de)quantise op have, or why there is none.
+
+    `stored` is the type of the integer tensor.
+    """
+    is_affine = op.name.startswith("torchao.")
+    scale = numbers(op, "scale" if op.SCHEMA.by_name.get("scale") else "scales", program)
+    zero = numbers(op, "zero_point" if op.SCHEMA.by_name.get("zero_point") else "zero_points", program)
+    if isinstance(scale, Refusal):
+        return scale
+    if isinstance(zero, Refusal):
+        return zero
+    limits = torch.iinfo(torch_dtype(element(stored)))
+    low = cast("int | None", op.arg("quant_min"))
+    high = cast("int | None", op.arg("quant_max"))
+    shape = dims(stored)
+    if is_affine:
+        blocks, grid, sub_channel = _affine_blocks(op.arg("block_size"), shape)
+    elif op.SCHEMA.by_name.get("axis"):
+        axis = cast(int, op.arg("axis")) % len(shape)
+        blocks, grid, sub_channel = ((axis, 1),), (len(scale),), False
+    else:
+        blocks, grid, sub_channel = (), (), False
+    zeros = [int(item) for item in zero] or [0] * len(scale)
+    held = Quantization(
+        limits.bits,
+        limits.min < 0,
+        limits.min if low is None else int(low),
+        limits.max if high is None else int(high),
+        _expressed(op),
+        tuple(float(item) for item in scale),
+        tuple(zeros if len(zeros) == len(scale) else zeros * len(scale)),
+        blocks,
+        grid,
+        sub_channel,
+    )
+    problem = held.problem() or held.shape_problem(shape)
+    if problem is not None:
+        return Refusal(problem)
+    try:
+        return UniformQuantizedType(held)
+    except VerifyException as error:
+        return Refusal(str(error))
+
+
+def numbers(op: SchemaOp, name: str, program: Program) -> list[float] | Refusal:
+    """An argument as a flat list, read from the weight store if it is a constant tensor."""
+    value: Any = op.arg(name)
+    if value is None:
+        return []
+    if isinstance(value, SSAValue):
+        key = weight_key(value)
+        if key is None:
+            return Refusal(f"{name} is computed at run time; a type holds constants")
+        return [float(item) for item in program.weights.get(key).reshape(-1).tolist()]
+    if isinstance(value, Sequence):
+        return [float(item) for item in cast(Sequence[float], value)]
+    return [float(value)]
+
+
+def _expressed(op: SchemaOp) -> AnyFloat:
+    for value in (*op.operands[:1], *op.results):
+        held = element(value.type)
+        if isinstance(held, AnyFloat):
+            return held
+    return f32
+
+
+def _affine_blocks(
+    block_size: Sequence[int], shape: Sequence[object]
+) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...], bool]:
+    """torchao gives the block's extent along every dimension."""
+    blocks: list[tuple[int, int]] = []
+    grid: list[int] = []
+    for axis, (block, size) in enumerate(zip(block_size, shape, strict=True)):
+        if isinstance(size, int) and block != size:
+            blocks.append((axis, block))
+            grid.append(size // block)
+    sub_channel = len(blocks) > 1 or any(block != 1 for _, block in blocks)
+    return tuple(blocks), tuple(grid), sub_channel
