@@ -52,7 +52,10 @@ class Schema:
     enums: dict[str, tuple[str, dict[str, int]]] = field(
         default_factory=dict[str, tuple[str, dict[str, int]]]
     )
-    unions: dict[str, dict[int, str]] = field(default_factory=dict[str, dict[int, str]])
+    unions: dict[str, dict[int, tuple[str, str]]] = field(
+        default_factory=dict[str, dict[int, tuple[str, str]]]
+    )
+    """Members by tag: the name they have in the union, and their table's name."""
     root: str = ""
     identifier: bytes = b""
 
@@ -97,8 +100,11 @@ def _declare(schema: Schema, text: str, include: Callable[[str], str] | None) ->
                 following += 1
             schema.enums[found["name"]] = (found["base"], values)
         elif found["kind"] == "union":
-            names = [re.sub(r"^\w+\s*:\s*", "", e).split("=")[0].strip() for e in entries]
-            schema.unions[found["name"]] = {index + 1: name for index, name in enumerate(names)}
+            members = [e.split("=")[0].split(":") for e in entries]  # `Alias: Table`, or `Table`.
+            schema.unions[found["name"]] = {
+                tag: (member[0].strip(), member[-1].strip())
+                for tag, member in enumerate(members, start=1)
+            }
     for found in declarations:
         if found["kind"] == "table":
             schema.tables[found["name"]] = _fields(schema, found["body"])
@@ -229,7 +235,8 @@ class _Reader:
         member = self._schema.unions[declared.type].get(tag)
         if member is None:
             raise self._fail(f"{tag} is no member of the union {declared.type}", position)
-        return member, self.table(member, self.follow(position + offset), depth + 1)
+        name, table = member
+        return name, self.table(table, self.follow(position + offset), depth + 1)
 
     def _code(self, type_: str) -> str | None:
         if type_ in self._schema.enums:

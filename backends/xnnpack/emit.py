@@ -1,0 +1,357 @@
+"""A delegate op to the payload that ExecuTorch's XNNPACK backend loads.
+
+One op becomes one node, one value one value; nothing is rewritten. Constants travel beside the
+payload, by the hash of their content, so that delegates share them.
+
+XNNPACK copies ("packs") the filters and biases of convolutions and fully connected nodes when a
+delegate is loaded; to every other constant it keeps a pointer. Runtimes up to 1.4.0, and later
+ones built with the weights cache, free those as well, and a program loaded from a file then reads
+freed memory (executorch #17559, #18663, #22779). So a constant that is not packed is refused
+here, unless the caller knows the runtime to keep it; it belongs outside, as an operand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.backends.executorch.bounds import upper_bound
+from stepwell.backends.executorch.container import Data, NamedData
+from stepwell.backends.executorch.emit import DelegatePayload
+from stepwell.backends.flatbuffer import Record, read_root
+from stepwell.backends.xnnpack.flatbuffer_writer import write_root
+from stepwell.backends.xnnpack.nodes import input_names, output_names, to_fields
+from stepwell.backends.xnnpack.schema import (
+    ALIGNMENT,
+    NAMED,
+    NO_VALUE,
+    datatypes,
+    schema,
+    split_header,
+    with_header,
+)
+from stepwell.dialects.quant.ops import StorageCast
+from stepwell.dialects.quant.types import quantization
+from stepwell.dialects.xnnpack import (
+    NODES,
+    DelegateOp,
+    DynamicInt8Type,
+    ScaledDotProductAttention,
+    XnnpackOp,
+    YieldOp,
+    datatype,
+)
+from stepwell.dialects.xnnpack.datatypes import group_size
+from stepwell.ir.core import WeightOp
+from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError, describe_op, quoted
+from stepwell.ir.signature import get_signature
+from stepwell.ir.types import dims, element
+from stepwell.ir.weights import WeightStore, dense_bytes
+
+BACKEND = "XnnpackBackend"
+_INPUT, _OUTPUT = 1, 2
+_LIMIT = 2**31 - 1
+
+
+def payload(
+    delegate: DelegateOp, weights: WeightStore, *, embed_unpacked_constants: bool = False
+) -> DelegatePayload:
+    """What ExecuTorch needs to run a delegate.
+
+    Args:
+        delegate: its operands become external values 0, 1, …, its results those that follow.
+        weights: where the weights inside are kept.
+        embed_unpacked_constants: put constants that XNNPACK does not copy into the payload; only
+            for runtimes known to keep them alive (1.4.1 and later, without the weights cache).
+
+    Raises:
+        UnsupportedError: naming every constant that would have to be embedded, and every node
+            that the runtime does not run.
+
+    """
+    emitter = _Emitter(delegate, weights, embed_unpacked_constants)
+    graph = write_root(schema(), emitter.graph())
+    return DelegatePayload(BACKEND, with_header(graph), emitter.named_data)
+
+
+def payload_writer(
+    *, embed_unpacked_constants: bool = False
+) -> Callable[[Any, WeightStore], DelegatePayload]:
+    """`payload` with its options set, as the container's emitter takes it."""
+    return lambda delegate, weights: payload(
+        delegate, weights, embed_unpacked_constants=embed_unpacked_constants
+    )
+
+
+class _Emitter:
+    def __init__(self, delegate: DelegateOp, weights: WeightStore, embed: bool) -> None:
+        self.delegate = delegate
+        self.weights = weights
+        self.embed = embed
+        self.named_data: dict[str, NamedData] = {}
+        self.values: list[Record] = []
+        self.constants: list[Record] = [{"offset": 0, "size": 0, "named_key": ""}]
+        self.constant_index: dict[str, int] = {}
+        self.ids: dict[SSAValue, int] = {}
+        self.packed_ids: dict[tuple[SSAValue, bool], int] = {}
+        self.problems: list[Problem] = []
+
+    def graph(self) -> Record:
+        """The root table."""
+        block = self.delegate.block
+        last = cast(YieldOp, block.last_op)
+        types = self._storage_types()
+        inputs = [
+            self._value(types.get(arg, arg.type), external=index, flags=_INPUT)
+            for index, arg in enumerate(block.args)
+        ]
+        self.ids.update(zip(block.args, inputs, strict=True))
+        outputs: list[int] = []
+        for index, yielded in enumerate(last.operands, len(inputs)):
+            value = yielded.owner.input if isinstance(yielded.owner, StorageCast) else yielded
+            self.ids[value] = self._value(value.type, external=index, flags=_OUTPUT)
+            outputs.append(self.ids[value])
+        nodes: list[Record] = []
+        for handle, op in enumerate(block.ops, 1):
+            if isinstance(op, XnnpackOp):
+                nodes.append(self._node(op, handle))
+            elif isinstance(op, StorageCast) and op.input in self.ids:
+                self.ids[op.result] = self.ids[op.input]
+        if self.problems:
+            raise UnsupportedError(self.problems)
+        return {
+            "version": "0",
+            "xnodes": nodes,
+            "xvalues": self.values,
+            "num_externs": len(inputs) + len(outputs),
+            "input_ids": inputs,
+            "output_ids": outputs,
+            "constant_data": self.constants,
+        }
+
+    def _storage_types(self) -> dict[SSAValue, Attribute]:
+        """Inputs that come in as stored integers, with the quantised type they are cast to."""
+        types: dict[SSAValue, Attribute] = {}
+        for arg in self.delegate.block.args:
+            casts = {u.operation.results[0].type for u in arg.uses if _is_cast(u.operation)}
+            if not casts:
+                continue
+            if len(casts) > 1 or any(not _is_cast(use.operation) for use in arg.uses):
+                self.problems.append(
+                    Problem(
+                        f"input {arg.index} of a delegate is read in several types",
+                        describe_op(self.delegate),
+                        "a value has one datatype in XNNPACK; give it to the delegate twice",
+                    )
+                )
+            types[arg] = next(iter(casts))
+        return types
+
+    def _node(self, op: XnnpackOp, handle: int) -> Record:
+        if isinstance(op, ScaledDotProductAttention):
+            self.problems.append(
+                Problem(
+                    f"{op.name}: ExecuTorch's runtime does not run it (Unhandled node type)",
+                    describe_op(op),
+                    "write it as batch matrix multiply, softmax, batch matrix multiply",
+                )
+            )
+        ids = [self._operand(op, index) for index in range(len(op.operands))]
+        names = input_names(type(op))
+        ids += [NO_VALUE] * (len(names) - len(ids))
+        node = dict(zip(names, ids, strict=True))
+        for name, result in zip(output_names(type(op)), op.results, strict=True):
+            if result not in self.ids:
+                self.ids[result] = self._value(result.type)
+            node[name] = self.ids[result]
+        record: Record = {"xnode_union": (op.NODE, node | to_fields(op)), "debug_handle": handle}
+        if (limits := op.output_range) is not None:
+            record["output_min_max"] = {"output_min": limits[0], "output_max": limits[1]}
+        return record
+
+    def _operand(self, op: XnnpackOp, index: int) -> int:
+        value = op.operands[index]
+        if value in self.ids:
+            return self.ids[value]
+        weight = value.owner.input.owner if isinstance(value.owner, StorageCast) else value.owner
+        assert isinstance(weight, WeightOp), f"operand {index} of {op.name} is not defined"
+        packed = op.packs(index)
+        if not packed and not self.embed:
+            self.problems.append(
+                Problem(
+                    f"{op.name}: operand {index} is the constant {quoted(weight.key.data)}, which "
+                    "XNNPACK does not copy and runtimes free",
+                    describe_op(op),
+                    "hand it to the delegate as an input, or emit with "
+                    "embed_unpacked_constants=True for a runtime known to keep it",
+                )
+            )
+        # A value that is packed anywhere is freed: a packed and a pointed-to use are two values.
+        known = self.packed_ids.get((value, packed))
+        if known is None:
+            known = self.packed_ids[value, packed] = self._constant(weight.key.data, value.type)
+        return known
+
+    # -- values --------------------------------------------------------------------------------
+
+    def _value(
+        self, type_: Attribute, *, buffer: int = 0, external: int = NO_VALUE, flags: int = 0
+    ) -> int:
+        """Declare a value of this type; gives its id."""
+        what = datatype(type_)
+        assert what is not None, f"{type_} is not verified"
+        sizes = [d if isinstance(d, int) else self._bound(d) for d in dims(type_)]
+        made = len(self.values)
+        record: Record = {
+            "datatype": datatypes()[what],
+            "num_dims": len(sizes),
+            "dims": sizes,
+            "constant_buffer_idx": buffer,
+            "external_id": external,
+            "flags": flags,
+            "id_out": made,
+        }
+        parameters = self._quantization(type_, what)
+        if parameters is None:
+            self.values.append({"xvalue_union": ("XNNTensorValue", record)})
+        else:
+            quantized = {"tensor_value": record, "quant_params": parameters}
+            self.values.append({"xvalue_union": ("XNNQuantizedTensorValue", quantized)})
+        return made
+
+    def _quantization(self, type_: Attribute, what: str) -> tuple[str, Record] | None:
+        if isinstance(held := element(type_), DynamicInt8Type):
+            return "PerTokenDynamicQuant", {"num_nonbatch_dims": held.data}
+        params = quantization(type_)
+        if params is None:
+            return None
+        if params.is_per_tensor:
+            return "PerTensorQuant", {"scale": params.scale, "zero_point": params.zero_point}
+        scales = torch.tensor(params.scales, dtype=torch.float32)
+        if what == "qbint4":
+            scales = scales.to(torch.bfloat16)
+        data = dense_bytes(scales)
+        record: Record = {
+            "scale": [],
+            "channel_dim": params.axis or 0,
+            "scale_buffer_idx": self._buffer(_content_key(data), data),
+            "num_scales": len(params.scales),
+        }
+        if what == "qbint4":
+            return "PerChannelGroupQuant", record | {"group_size": group_size(params)}
+        return "PerChannelQuant", record
+
+    def _bound(self, dim: str) -> int:
+        """The most that a symbolic size can be."""
+        func: Operation | None = self.delegate
+        while func is not None and not isinstance(func, FuncOp):
+            func = func.parent_op()
+        if func is None:
+            raise StepwellError(
+                f"size {dim} has no bound: the delegate stands in no method",
+                describe_op(self.delegate),
+            )
+        return upper_bound(dim, get_signature(func).ranges)
+
+    # -- constants -----------------------------------------------------------------------------
+
+    def _constant(self, key: str, type_: Attribute) -> int:
+        tensor = self.weights.get(key)
+        name = self.weights.content_hash(key)
+        data: Data
+        if datatype(type_) in ("qcint4", "qbint4"):
+            name, data = name + ".int4", dense_bytes(pack_int4(tensor))
+        else:
+            data = dense_bytes(tensor)
+        return self._value(type_, buffer=self._buffer(name, data))
+
+    def _buffer(self, key: str, data: Data) -> int:
+        index = self.constant_index.get(key)
+        if index is None:
+            if len(data) > _LIMIT:
+                raise UnsupportedError(
+                    f"a constant of {len(data)} bytes; a .pte takes up to 2 GiB",
+                    describe_op(self.delegate),
+                    "quantise the weights, or split the model",
+                )
+            index = self.constant_index[key] = len(self.constants)
+            self.constants.append({"offset": NAMED, "size": len(data), "named_key": key})
+            self.named_data[key] = NamedData(data, ALIGNMENT)
+        return index
+
+
+def _is_cast(op: Operation) -> bool:
+    return isinstance(op, StorageCast)
+
+
+def _content_key(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def pack_int4(weight: torch.Tensor) -> torch.Tensor:
+    """Rows of numbers from -8 to 7 as XNNPACK keeps them: 8 added, two to a byte, low half first.
+
+    Args:
+        weight: `[outputs, inputs]`; an odd row is padded with a 0 that is never read.
+
+    """
+    if weight.shape[-1] % 2:
+        weight = torch.nn.functional.pad(weight, (0, 1))
+    raised = (weight.to(torch.int16) + 8).to(torch.uint8)
+    return (raised[:, 1::2] << 4) | raised[:, ::2]
+
+
+def unpack_int4(packed: torch.Tensor, inputs: int) -> torch.Tensor:
+    """The inverse of `pack_int4`: int8 numbers from -8 to 7, `[outputs, inputs]`."""
+    low, high = packed & 15, packed >> 4
+    pairs = torch.stack((low, high), dim=-1).reshape(packed.shape[0], -1)
+    return pairs[:, :inputs].to(torch.int8) - 8
+
+
+def unpacked_constants(data: Data) -> list[tuple[str, str, str]]:
+    """The constants in a payload that XNNPACK keeps pointing to.
+
+    Returns `(node, field of the node, key)` for each: `("XNNAdd", "input2_id", "3f…")`; the key
+    of a constant inside the payload is `""`. Works on payloads of any origin.
+
+    Raises:
+        ParseFailure: the bytes are no payload.
+
+    """
+    graph, _ = split_header(memoryview(data).cast("B"))
+    root = read_root(graph, schema(), what="XNNPACK payload", check_identifier=False)
+    constants: Mapping[int, int] = _constant_values(root["xvalues"])
+    keys: Sequence[Record] = root["constant_data"]
+    found: list[tuple[str, str, str]] = []
+    for node in root["xnodes"]:
+        if node["xnode_union"] is None:
+            continue
+        name, fields = node["xnode_union"]
+        cls = NODES.get(name)
+        if cls is None:
+            continue
+        for index, field in enumerate(input_names(cls)):
+            buffer = constants.get(fields[field])
+            if buffer and index not in cls.PACKED:
+                key = keys[buffer]["named_key"] if buffer < len(keys) else ""
+                found.append((name, field, key or ""))
+    return found
+
+
+def _constant_values(values: Sequence[Record]) -> dict[int, int]:
+    """Ids of constant values, with the buffer each is in."""
+    found: dict[int, int] = {}
+    for value in values:
+        if value["xvalue_union"] is None:
+            continue
+        name, record = value["xvalue_union"]
+        tensor = record if name == "XNNTensorValue" else record["tensor_value"]
+        if tensor is not None and tensor["constant_buffer_idx"]:
+            found[tensor["id_out"]] = tensor["constant_buffer_idx"]
+    return found
+

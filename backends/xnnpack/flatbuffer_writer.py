@@ -1,0 +1,177 @@
+"""Writes a FlatBuffer from nested records, as fast as Python can.
+
+The stock way (dataclasses → JSON → a flatc process) takes 0.1 s for a small graph; the
+`flatbuffers` package's `Builder` makes a dozen Python calls a field. Here a table with a given
+set of fields is one `struct.pack`, and its vtable is written once.
+
+The buffer grows from its end to its beginning, children before parents, because offsets point
+forward. A place is its distance from the end. Source: https://flatbuffers.dev/internals/.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.backends.flatbuffer import Field, Schema
+
+_CODES: dict[str, str] = {
+    "bool": "?", "byte": "b", "ubyte": "B", "int8": "b", "uint8": "B", "short": "h", "ushort": "H",
+    "int16": "h", "uint16": "H", "int": "i", "uint": "I", "int32": "i", "uint32": "I", "long": "q",
+    "ulong": "Q", "int64": "q", "uint64": "Q", "float": "f", "float32": "f", "double": "d",
+    "float64": "d",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the fields of a table lie when a given set of them is present."""
+
+    packer: struct.Struct
+    fields: tuple[tuple[Field, int, str | None], ...]  # Field, offset, scalar code.
+    unions: tuple[tuple[int, int], ...]  # Index into `fields`, offset of the tag.
+    vtable: bytes
+    alignment: int
+
+
+def write_root(schema: Schema, record: Mapping[str, Any]) -> bytes:
+    """The FlatBuffer of a root record.
+
+    Records are as `backends.flatbuffer` reads them: a field that is None or missing is left out,
+    vectors are sequences, a union is `(name of its member, record)`.
+    """
+    return _Writer(schema).finish(record)
+
+
+class _Writer:
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._layouts: dict[tuple[str, tuple[str, ...]], _Layout] = {}
+        self._vtables: dict[bytes, int] = {}
+        self._strings: dict[str, int] = {}
+        self._vectors: dict[tuple[str, tuple[Any, ...]], int] = {}
+        self._tags = {
+            union: {name: (tag, table) for tag, (name, table) in members.items()}
+            for union, members in schema.unions.items()
+        }
+
+    def finish(self, record: Mapping[str, Any]) -> bytes:
+        root = self._table(self._schema.root, record)
+        self._align(8, 8)
+        self._size += 8
+        self._chunks.append(struct.pack("<I4s", self._size - root, self._schema.identifier))
+        return b"".join(reversed(self._chunks))
+
+    def _put(self, data: bytes) -> int:
+        self._chunks.append(data)
+        self._size += len(data)
+        return self._size
+
+    def _align(self, size: int, alignment: int) -> None:
+        """Pad so that `size` bytes written next begin at a multiple of `alignment`."""
+        if padding := -(self._size + size) % alignment:
+            self._put(b"\0" * padding)
+
+    def _table(self, name: str, record: Mapping[str, Any]) -> int:
+        present = tuple(field for field, value in record.items() if value is not None)
+        layout = self._layouts.get((name, present))
+        if layout is None:
+            layout = self._layouts[name, present] = self._layout(name, set(present))
+        places: list[Any] = []
+        tags: list[int] = []
+        for field, _, code in layout.fields:
+            value = record[field.name]
+            if code is not None:
+                places.append(value)
+            elif field.type in self._tags:
+                tag, table = self._tags[field.type][value[0]]
+                tags.append(tag)
+                places.append(self._table(table, value[1]))
+            elif field.is_vector:
+                places.append(self._vector(field.type, value))
+            elif field.type == "string":
+                places.append(self._string(value))
+            else:
+                places.append(self._table(field.type, value))
+        vtable = self._vtables.get(layout.vtable)
+        if vtable is None:
+            self._align(len(layout.vtable), 2)
+            vtable = self._vtables[layout.vtable] = self._put(layout.vtable)
+        self._align(layout.packer.size, layout.alignment)
+        here = self._size + layout.packer.size
+        for index, (_, offset, code) in enumerate(layout.fields):
+            if code is None:
+                places[index] = here - offset - places[index]
+        return self._put(layout.packer.pack(vtable - here, *places, *tags))
+
+    def _layout(self, name: str, present: set[str]) -> _Layout:
+        fields = self._schema.tables[name]
+        used = [field for field in fields if field.name in present]
+        assert len(used) == len(present), f"{name} has no field {present - {f.name for f in used}}"
+        sized = [(field, self._code(field)) for field in used]
+        sized.sort(key=lambda pair: -struct.calcsize("<" + (pair[1] or "I")))
+        code, at, alignment = "i", 4, 4
+        placed: list[tuple[Field, int, str | None]] = []
+        slots = [0] * (max((field.slot for field in used), default=-1) + 1)
+        for field, scalar in sized:
+            size = struct.calcsize("<" + (scalar or "I"))
+            padding = -at % size
+            code += f"{padding}x" * bool(padding) + (scalar or "I")
+            slots[field.slot] = at + padding
+            placed.append((field, at + padding, scalar))
+            at += padding + size
+            alignment = max(alignment, size)
+        unions: list[tuple[int, int]] = []
+        for index, (field, _, _) in enumerate(placed):
+            if field.type in self._tags:
+                slots[field.slot - 1] = at
+                unions.append((index, at))
+                code += "B"
+                at += 1
+        code += f"{-at % 4}x"
+        packer = struct.Struct("<" + code)
+        vtable = struct.pack(f"<{len(slots) + 2}H", 4 + 2 * len(slots), packer.size, *slots)
+        return _Layout(packer, tuple(placed), tuple(unions), vtable, alignment)
+
+    def _code(self, field: Field) -> str | None:
+        if field.is_vector:
+            return None
+        if field.type in self._schema.enums:
+            return _CODES[self._schema.enums[field.type][0]]
+        return _CODES.get(field.type)
+
+    def _string(self, text: str) -> int:
+        place = self._strings.get(text)
+        if place is None:
+            data = text.encode()
+            self._align(len(data) + 1, 4)
+            self._put(data + b"\0")
+            place = self._strings[text] = self._put(struct.pack("<I", len(data)))
+        return place
+
+    def _vector(self, type_: str, items: Sequence[Any]) -> int:
+        code = _CODES.get(type_)
+        if code is not None:
+            key = (type_, tuple(items))
+            place = self._vectors.get(key)
+            if place is None:
+                data = struct.pack(f"<{len(items)}{code}", *items)
+                self._align(len(data), max(4, struct.calcsize("<" + code)))
+                self._put(data)
+                place = self._vectors[key] = self._put(struct.pack("<I", len(items)))
+            return place
+        places = [
+            self._string(item) if type_ == "string" else self._table(type_, item) for item in items
+        ]
+        self._align(4 * len(places), 4)
+        end = self._size + 4 * len(places)
+        self._put(
+            struct.pack(
+                f"<{len(places)}I", *(end - 4 * i - place for i, place in enumerate(places))
+            )
+        )
+        return self._put(struct.pack("<I", len(places)))

@@ -1,0 +1,87 @@
+"""ExecuTorch's own text of the payload's format, and the header that goes before it.
+
+Source: `schema.fbs` and `XNNHeader` in `executorch/backends/xnnpack/serialization`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+from functools import cache
+from pathlib import Path
+
+from stepwell.backends.flatbuffer import Schema, parse_schema
+from stepwell.ir.diagnostics import ParseFailure, StepwellError
+
+MAGIC = b"XH00"
+_HEADER = struct.Struct("<4s4sHIIIQ")
+ALIGNMENT = 16
+NO_VALUE = 2**32 - 1
+"""The id of an absent value, and the external id of an inner one."""
+NAMED = 2**64 - 1
+"""The offset of a constant that is found by name."""
+
+
+@cache
+def schema() -> Schema:
+    """The declarations of the schema that the installed ExecuTorch ships."""
+    spec = importlib.util.find_spec("executorch")  # Does not import it: that takes seconds.
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder, "backends", "xnnpack", "serialization", "schema.fbs")
+        if path.exists():
+            return parse_schema(path.read_text())
+    raise StepwellError(
+        "the installed executorch has no XNNPACK schema", help="install executorch 1.5"
+    )
+
+
+@cache
+def datatypes() -> dict[str, int]:
+    """XNNPACK's datatypes by name: `fp32`, `qcint8`, …"""
+    values = schema().enums["XNNDatatype"][1]
+    return {name.removeprefix("xnn_datatype_"): number for name, number in values.items()}
+
+
+def with_header(graph: bytes, constants: bytes = b"") -> bytes:
+    """A payload: header, graph, and inline constants, each at a multiple of 16 bytes."""
+    start = _padded(_HEADER.size)
+    constants_at = start + _padded(len(graph))
+    header = _HEADER.pack(
+        b"\0" * 4, MAGIC, _HEADER.size, start, len(graph), constants_at, len(constants)
+    )
+    return b"".join(
+        (header, b"\0" * (start - len(header)), graph,
+         b"\0" * (constants_at - start - len(graph)), constants)
+    )  # fmt: skip
+
+
+def split_header(payload: memoryview) -> tuple[memoryview, memoryview]:
+    """The graph and the inline constants of a payload; both may be views of it.
+
+    Raises:
+        ParseFailure: the payload is too short or its header points outside it.
+
+    """
+    if bytes(payload[4:8]) != MAGIC:
+        return payload, payload[:0]  # An old payload is a graph alone.
+    if len(payload) < _HEADER.size:
+        raise ParseFailure(f"XNNPACK payload: {len(payload)} bytes, its header takes 30")
+    _, _, size, graph_at, graph_size, constants_at, constants_size = _HEADER.unpack_from(payload)
+    if size != _HEADER.size:
+        raise ParseFailure(f"XNNPACK payload: the header says it has {size} bytes, not 30")
+    for name, begin, extent in (
+        ("graph", graph_at, graph_size),
+        ("constants", constants_at, constants_size),
+    ):
+        if begin + extent > len(payload):
+            raise ParseFailure(
+                f"XNNPACK payload: the {name} end at byte {begin + extent} of {len(payload)}"
+            )
+    return (
+        payload[graph_at : graph_at + graph_size],
+        payload[constants_at : constants_at + constants_size],
+    )
+
+
+def _padded(size: int) -> int:
+    return (size + ALIGNMENT - 1) & -ALIGNMENT
