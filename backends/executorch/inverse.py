@@ -1,0 +1,43 @@
+"""From a kernel's name to the functional operator it computes: `signatures` read backwards."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from stepwell.backends.executorch.signatures import KernelSignature, kernel_for, kernel_schema
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import find
+
+
+@dataclass(frozen=True)
+class Functional:
+    """The op class a kernel computes, and which of its arguments each kernel argument is."""
+
+    op: type[SchemaOp]
+    signature: KernelSignature
+
+
+@functools.cache
+def functional_of(kernel: str) -> Functional | None:
+    """The functional operator of a kernel: `aten::add.out` is `aten.add.Tensor`.
+
+    None for kernels that compute no functional operator: in-place ones, the runtime's own.
+    """
+    import torch
+
+    schema = kernel_schema(kernel)
+    if schema is None:
+        return None
+    if schema.namespace == "quantized_decomposed":
+        # torch registers these operators where its quantiser is defined.
+        import torch.ao.quantization.fx._decomposed  # pyright: ignore
+    packet = getattr(getattr(torch.ops, schema.namespace, None), schema.operator, None)
+    for overload in packet.overloads() if packet is not None else ():
+        if getattr(packet, overload)._schema.is_mutable:
+            continue
+        cls = find(f"{schema.namespace}.{schema.operator}.{overload}")
+        signature = kernel_for(cls.SCHEMA) if cls is not None else None
+        if cls is not None and signature is not None and signature.kernel == kernel:
+            return Functional(cls, signature)
+    return None

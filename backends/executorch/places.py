@@ -1,0 +1,268 @@
+"""What every place of a plan holds while its instructions are read in order, as SSA values.
+
+A place is a value of the plan or the bytes it names; see `arena`. Weights appear as they are first
+read, and bytes that are read before anything wrote them are state: what the last call left there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from stepwell.backends.executorch.arena import Arena
+from stepwell.backends.executorch.container import (
+    BoolList,
+    Constant,
+    Container,
+    Data,
+    DoubleList,
+    Dynamism,
+    External,
+    IntList,
+    Method,
+    OptionalTensorList,
+    Planned,
+    State,
+    TensorList,
+    TensorValue,
+    contiguous,
+    strides,
+)
+from stepwell.backends.executorch.runner import torch_dtype
+from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.core import StateOp, UpdateOp, WeightOp
+from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
+from stepwell.ir.dtypes import element_type
+from stepwell.ir.types import AnyTensor, Dim, dims, tensor
+from stepwell.ir.weights import WeightStore
+
+
+class Places:
+    """The values of one method, read and written as its instructions say.
+
+    `ranges` collects the bounds of the symbols made for dynamic dimensions.
+    """
+
+    def __init__(
+        self,
+        container: Container,
+        method: Method,
+        store: WeightStore,
+        external: Mapping[str, Data],
+        block: Block,
+    ) -> None:
+        self.container = container
+        self.method = method
+        self.store = store
+        self.external = external
+        self.block = block
+        self.values: dict[int, SSAValue] = {}
+        self.arenas: dict[int, Arena[int]] = {}
+        self.states: dict[tuple[int, int], str] = {}
+        self.entered: dict[str, SSAValue] = {}
+        self.weights: dict[int, SSAValue] = {}
+        self.ranges: dict[str, tuple[int, int | None]] = {}
+
+    def add(self, op: Operation) -> SSAValue:
+        """Append an op; its first result."""
+        self.block.add_op(op)
+        return op.results[0]
+
+    def op(self, name: str, *args: Any, types: Sequence[Attribute], **kwargs: Any) -> SSAValue:
+        """Append an ATen op; its first result."""
+        return self.add(op_class(name).make(*args, result_types=types, **kwargs))
+
+    def type_of(self, index: int) -> AnyTensor:
+        """The type a tensor value declares; dynamic dimensions get symbols of their own."""
+        value = self.tensor(index)
+        element = element_type(torch_dtype(value.scalar_type))
+        if value.dynamism is Dynamism.STATIC:
+            return tensor(value.sizes, element)
+        shape: list[Dim] = []
+        for axis, size in enumerate(value.sizes):
+            symbol = f"v{index}_{axis}"
+            bounded = value.dynamism is Dynamism.BOUNDED
+            self.ranges[symbol] = (0, size if bounded else None)
+            shape.append(symbol)
+        return tensor(shape, element)
+
+    def tensor(self, index: int) -> TensorValue:
+        """A value that must be a tensor's."""
+        value = self.method.values[index]
+        if not isinstance(value, TensorValue):
+            raise ParseFailure(f"value {index} is no tensor", f"method {self.method.name}")
+        return value
+
+    def write(self, index: int, value: SSAValue) -> None:
+        """The place of value `index` now holds an SSA value."""
+        self.values[index] = value
+        declared = self.method.values[index]
+        if isinstance(declared, TensorValue) and isinstance(declared.storage, Planned | State):
+            storage = declared.storage
+            if declared.nbytes:
+                arena = self.arenas.setdefault(storage.memory_id, Arena())
+                arena.write(storage.offset, storage.offset + declared.nbytes, index)
+
+    def read(self, index: int) -> SSAValue:
+        """The SSA value that value `index` stands for now."""
+        declared = self.method.values[index]
+        if not isinstance(declared, TensorValue):
+            return self.values[index]
+        storage = declared.storage
+        if isinstance(storage, Constant | External):
+            return self._weight(index, declared)
+        if storage is None or not declared.nbytes:
+            if index in self.values:
+                return self.values[index]
+            return self._undefined(index, declared)
+        arena = self.arenas.setdefault(storage.memory_id, Arena())
+        held = arena.read(storage.offset)
+        if held is None or (
+            isinstance(storage, State) and (storage.memory_id, storage.offset) not in self.states
+        ):
+            return self._state(index, declared, storage)
+        if held.content == index:
+            return self.values[index]
+        writer = self.tensor(held.content)
+        if writer.scalar_type != declared.scalar_type or math.prod(writer.sizes) != math.prod(
+            declared.sizes
+        ):
+            raise UnsupportedError(
+                f"value {index} reads part of what was written to value {held.content}",
+                f"method {self.method.name}",
+            )
+        return self.as_type(held.content, self.values[held.content], self.type_of(index))
+
+    def _undefined(self, index: int, declared: TensorValue) -> SSAValue:
+        if 0 in declared.sizes:
+            key = self.store.constant(
+                torch.empty(declared.sizes, dtype=torch_dtype(declared.scalar_type)), "empty"
+            )
+            return self.add(WeightOp(key, self.type_of(index)))
+        raise ParseFailure(
+            f"value {index} is read before anything wrote it", f"method {self.method.name}"
+        )
+
+    def as_type(self, index: int, value: SSAValue, type_: Attribute) -> SSAValue:
+        """The same bytes under another shape."""
+        if value.type == type_:
+            return value
+        shape = dims(type_)
+        if not all(isinstance(d, int) for d in shape):
+            if self.tensor(index).sizes == tuple(self.ranges.get(str(d), (0, d))[1] for d in shape):
+                return value
+            raise UnsupportedError(
+                f"value {index} is read in another shape that is known only at run time",
+                f"method {self.method.name}",
+            )
+        return self.op("aten.view.default", value, list(shape), types=[type_])
+
+    def _weight(self, index: int, declared: TensorValue) -> SSAValue:
+        if index not in self.weights:
+            key = self._weight_key(declared)
+            op = WeightOp(key, self.type_of(index))
+            first = self.block.first_op
+            if first is None:
+                self.block.add_op(op)
+            else:
+                self.block.insert_op_before(op, first)
+            self.weights[index] = op.result
+        return self.weights[index]
+
+    def _weight_key(self, declared: TensorValue) -> str:
+        storage = declared.storage
+        if isinstance(storage, External):
+            if storage.key not in self.external:
+                raise StepwellError(
+                    f"the constant {storage.key!r} is kept in a separate .ptd file",
+                    help="give that file too",
+                )
+            data, base = self.external[storage.key], declared.name or storage.key
+        else:
+            assert isinstance(storage, Constant)
+            data = self.container.constants[storage.index]
+            base = declared.name or f"constant_{storage.index}"
+        shape = "x".join(map(str, declared.sizes))
+        for key in (base, f"{base}.{declared.scalar_type.name.lower()}{shape}"):
+            tensor_ = as_tensor(declared, data)
+            if key not in self.store:
+                return self.store.add(key, tensor_)
+            if _is_same(self.store.get(key), tensor_):
+                return key
+        return self.store.constant(as_tensor(declared, data), base)
+
+    def _state(self, index: int, declared: TensorValue, storage: Planned | State) -> SSAValue:
+        """The value a place has at entry: its initial value, or what the last call left."""
+        place = (storage.memory_id, storage.offset)
+        key = declared.name or f"state_{place[0]}_{place[1]}"
+        if key not in self.store:
+            initial = (
+                as_tensor(declared, self.container.mutable_data[storage.initial])
+                if isinstance(storage, State)
+                else torch.zeros(declared.sizes, dtype=torch_dtype(declared.scalar_type))
+            )
+            self.store.add(key, initial)
+        op = StateOp(key, self.type_of(index))
+        self.add(op)
+        self.states[place] = key
+        self.entered[key] = op.result
+        self.write(index, op.result)
+        return op.result
+
+    def argument(self, index: int) -> Any:
+        """A kernel argument: an SSA value, a list, or a Python value."""
+        value = self.method.values[index]
+        match value:
+            case TensorValue():
+                return self.read(index)
+            case TensorList(items) | OptionalTensorList(items) | IntList(items):
+                return [None if item < 0 else self.argument(item) for item in items]
+            case BoolList(items) | DoubleList(items):
+                return list(items)
+            case _:
+                return self.values.get(index, value)
+
+    def write_updates(self) -> None:
+        """Append the updates of every state that was written."""
+        for place, key in self.states.items():
+            held = self.arenas[place[0]].read(place[1])
+            if held is not None and self.values[held.content] is not self.entered[key]:
+                value = self.as_type(
+                    held.content, self.values[held.content], self.entered[key].type
+                )
+                self.block.add_op(UpdateOp(key, value))
+
+
+def dim_order_of(value: TensorValue) -> tuple[int, ...] | None:
+    """A dim order, or None if it is row-major."""
+    return None if value.dim_order == contiguous(len(value.sizes)) else value.dim_order
+
+
+def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors are one: the same bytes, seen the same way."""
+    return (a.data_ptr(), a.dtype, a.shape, a.stride()) == (
+        b.data_ptr(),
+        b.dtype,
+        b.shape,
+        b.stride(),
+    )
+
+
+def as_tensor(declared: TensorValue, data: Data) -> torch.Tensor:
+    """A torch tensor over a value's bytes; a view of them where they may be written to."""
+    view = memoryview(data)
+    if view.readonly or not len(view):
+        view = memoryview(bytearray(view))
+    dtype = torch_dtype(declared.scalar_type)
+    count = math.prod(declared.sizes)
+    if not count:
+        return torch.empty(declared.sizes, dtype=dtype)
+    try:
+        flat = torch.frombuffer(view, dtype=dtype, count=count)
+    except ValueError as error:
+        raise ParseFailure(f"a constant's bytes: {error}") from None
+    return flat.as_strided(declared.sizes, strides(declared.sizes, declared.dim_order))

@@ -1,0 +1,116 @@
+"""One kernel call as the arguments of the functional operator it computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from stepwell.backends.executorch.container import KernelCall, ScalarType, TensorList, TensorValue
+from stepwell.backends.executorch.inverse import functional_of
+from stepwell.backends.executorch.places import Places
+from stepwell.backends.executorch.runner import torch_dtype
+from stepwell.backends.executorch.signatures import Input, Output
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.aten.schema import Argument
+from stepwell.ir.diagnostics import ParseFailure
+from stepwell.ir.dtypes import element_type
+
+_INDEX_PUT = "aten::index_put_"
+_LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
+
+
+@dataclass(frozen=True)
+class Call:
+    """An op class, its arguments by name, and the plan's values that its results are."""
+
+    op: type[SchemaOp]
+    given: dict[str, Any]
+    results: tuple[int, ...]
+
+
+def is_readable(kernel: str) -> bool:
+    """Whether calls of this kernel have a functional form."""
+    return kernel == _INDEX_PUT or functional_of(kernel) is not None
+
+
+def arguments_of(places: Places, call: KernelCall, where: str) -> Call:
+    """The functional form of a kernel call.
+
+    Raises:
+        ParseFailure: the arguments are not those of the kernel's schema.
+    """
+    if call.kernel == _INDEX_PUT:
+        cls = op_class("aten.index_put.default")
+        names = ("self", "indices", "values", "accumulate")
+        pairs = zip(names, call.args, strict=False)
+        given = {name: _value(places, cls.SCHEMA.by_name[name], i, where) for name, i in pairs}
+        return Call(cls, given, (call.args[0],))
+    found = functional_of(call.kernel)
+    assert found is not None, f"{call.kernel} is not readable"
+    signature = found.signature
+    if len(call.args) < len(signature.arguments):
+        raise ParseFailure(
+            f"{call.kernel} is given {len(call.args)} arguments, "
+            f"its schema has {len(signature.arguments)}",
+            where,
+        )
+    by_name = found.op.SCHEMA.by_name
+    given: dict[str, Any] = {}
+    written: list[int] = []
+    for source, index in zip(signature.arguments, call.args, strict=False):
+        if isinstance(source, Output):
+            written.append(index)
+            continue
+        argument = by_name[source.name]
+        value = _value(places, argument, index, where)
+        if argument.type.base in _LAYOUT or (argument.default == (value,) and value is not True):
+            continue
+        given[source.name] = value
+    results = _results(places, call, signature.arguments, written)
+    if "dtype" in by_name and all(
+        not isinstance(a, Input) or a.name != "dtype" for a in signature.arguments
+    ):
+        declared = places.method.values[results[0]]
+        assert isinstance(declared, TensorValue)
+        given["dtype"] = element_type(torch_dtype(declared.scalar_type))
+    return Call(found.op, given, results)
+
+
+def _results(
+    places: Places,
+    call: KernelCall,
+    arguments: tuple[Input | Output, ...],
+    written: list[int],
+) -> tuple[int, ...]:
+    if not written:  # The kernel gives a number, in the value after its arguments.
+        return call.args[len(arguments) :][:1]
+    expanded: list[int] = []
+    for index in written:
+        value = places.method.values[index]
+        expanded.extend(value.items if isinstance(value, TensorList) else (index,))
+    return tuple(expanded)
+
+
+def _value(places: Places, argument: Argument, index: int, where: str) -> Any:
+    value = places.argument(index)
+    if value is None or isinstance(value, SSAValue):
+        if value is None and not argument.type.nullable and argument.type.base not in _LAYOUT:
+            raise ParseFailure(f"argument {argument.name} is None", where)
+        return value
+    if argument.type.is_tensor and not argument.type.is_list:
+        raise ParseFailure(f"argument {argument.name} is {value!r}, no tensor", where)
+    if argument.type.base == "ScalarType":
+        try:
+            return element_type(torch_dtype(ScalarType(value)))
+        except ValueError:
+            raise ParseFailure(f"argument {argument.name}: no dtype {value!r}", where) from None
+    if argument.type.is_list != isinstance(value, list):
+        if argument.type.is_list:
+            return [value]
+        raise ParseFailure(f"argument {argument.name} is a list", where)
+    if argument.type.base == "float" and isinstance(value, int):
+        return float(value)
+    return value

@@ -1,0 +1,92 @@
+"""What a `.pte` file may hold that no other dialect here describes: delegates of other backends.
+
+    %y = executorch.opaque_delegate "QnnBackend" <"forward.0.payload"> (%x)
+           : (tensor<4xf32>) -> tensor<4xf32>
+
+It keeps the payload, so that the program can be written again, and has no meaning here: it prints,
+verifies and stays in place, and the interpreter refuses it by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Dialect, Operation, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    var_operand_def,
+    var_result_def,
+)
+
+from stepwell.ir.levels import Level, register_level
+from stepwell.ir.types import WeightAttr
+
+
+@irdl_op_definition
+class OpaqueDelegateOp(IRDLOperation):
+    """A delegate whose payload no reader here understands; its bytes are a weight of `ui8`.
+
+    `options` are the compile options, alternately names and weight keys of their bytes.
+    """
+
+    name = "executorch.opaque_delegate"
+    backend = prop_def(StringAttr)
+    payload = prop_def(WeightAttr)
+    options = opt_prop_def(ArrayAttr)
+    inputs = var_operand_def()
+    outputs = var_result_def()
+    assembly_format: ClassVar[str] = (
+        "$backend $payload (`options` $options^)? `(` $inputs `)` attr-dict "
+        "`:` functional-type($inputs, $outputs)"
+    )
+
+    @classmethod
+    def make(
+        cls,
+        backend: str,
+        payload: str,
+        inputs: Sequence[SSAValue],
+        results: Sequence[Attribute],
+        options: Sequence[tuple[str, str]] = (),
+    ) -> Self:
+        """An opaque delegate.
+
+        Args:
+            backend: the name the runtime knows it by.
+            payload: the weight key of its payload's bytes.
+            inputs: its inputs.
+            results: types of its outputs.
+            options: compile options, names with the weight keys of their bytes.
+        """
+        properties: dict[str, Attribute] = {
+            "backend": StringAttr(backend),
+            "payload": WeightAttr(payload),
+        }
+        if options:
+            properties["options"] = ArrayAttr(
+                [part for name, key in options for part in (StringAttr(name), WeightAttr(key))]
+            )
+        return cls.create(operands=inputs, result_types=results, properties=properties)
+
+
+def _refuses(op: Operation) -> str | None:
+    """Why an op may not stand at the executorch level, or None: what a `.pte` can say may."""
+    from stepwell.dialects.aten.op import SchemaOp
+
+    if isinstance(op, OpaqueDelegateOp | SchemaOp):
+        return None
+    if isinstance(op.parent_op(), FuncOp) and not op.name.startswith(("xnnpack.", "cmsis.")):
+        return "a .pte holds kernels and delegates"
+    return None
+
+
+EXECUTORCH_LEVEL = register_level(Level("executorch", _refuses))
+"""A `.pte` that was read back: kernel calls, and delegates of any backend."""
+
+Executorch = Dialect("executorch", [OpaqueDelegateOp])
