@@ -33,6 +33,18 @@ WRITES_UNDECLARED: dict[str, tuple[str, ...]] = {
 }
 """Operators that write to arguments which their schema does not mark; they are given copies."""
 
+BY_VALUE: dict[str, Callable[..., Any]] = {
+    "aten.view.default": torch.ops.aten.reshape.default,
+}
+"""Operators that torch refuses for some strides: values here have none, so these always run."""
+
+
+STRIDELESS: dict[str, Callable[..., Any]] = {
+    "aten.view.default": torch.ops.aten.reshape.default,
+    "aten._unsafe_view.default": torch.ops.aten.reshape.default,
+}
+"""Values of the IR have shapes but no strides, so a view of any value is meaningful."""
+
 
 def torch_object(name: str) -> Any:
     """`strided`, `torch.channels_last` … → the layout or memory format of that name."""
@@ -78,7 +90,8 @@ def plan_of(cls: type[SchemaOp]) -> Plan:
     if found is None:
         arguments = tuple((a, _CONVERTERS.get(a.type.base)) for a in cls.SCHEMA.arguments)
         copied = WRITES_UNDECLARED.get(cls.name, ())
-        found = _PLANS[cls] = Plan(torch_overload(cls), arguments, copied)
+        overload = BY_VALUE.get(cls.name) or torch_overload(cls)
+        found = _PLANS[cls] = Plan(overload, arguments, copied)
     return found
 
 

@@ -11,7 +11,11 @@ Before:
       func.return %a, %b : tensor<1x3x1x1xf32>, tensor<1x3x4x2xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<1x3x8x8xf32>) -> (tensor<1x3x1x1xf32>, tensor<1x3x4x2xf32>) {
+      %a = aten.mean.dim(%x, [2, 3], true) : (tensor<1x3x8x8xf32>) -> tensor<1x3x1x1xf32>
+      %b = aten.avg_pool2d.default(%x, [2, 4], [2, 4]) : (tensor<1x3x8x8xf32>) -> tensor<1x3x4x2xf32>
+      func.return %a, %b : tensor<1x3x1x1xf32>, tensor<1x3x4x2xf32>
+    }
 """
 
 from __future__ import annotations

@@ -10,7 +10,10 @@ Before:
       func.return %y : tensor<3x4xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x6xf32>) -> tensor<3x4xf32> {
+      %y = aten.view.default(%x, [3, 4]) : (tensor<2x6xf32>) -> tensor<3x4xf32>
+      func.return %y : tensor<3x4xf32>
+    }
 """
 
 from __future__ import annotations

@@ -11,7 +11,12 @@ Before:
       func.return %y : tensor<2x3xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %a = aten.clamp.default(%x, 0, none) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %b = aten.clamp.default(%a, 0.0, 6.0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %y = aten.clamp.default(%b, none, 5) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
 """
 
 from __future__ import annotations

@@ -11,12 +11,17 @@ Before:
       %b = stepwell.weight <"b"> "parameter" : tensor<4xf32>
       %m = stepwell.weight <"m"> "buffer" : tensor<4xf32>
       %v = stepwell.weight <"#positive"> "buffer" : tensor<4xf32>
-      %c = aten.convolution.default(%x, %w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
-      %y = aten.batch_norm.default(%c, %g, %b, %m, %v, False, 0.1, 1.0e-5, False) : (tensor<1x4x5x5xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<1x4x5x5xf32>
+      %c = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
+      %y = aten.batch_norm.default(%c, %g, %b, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<1x4x5x5xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<1x4x5x5xf32>
       func.return %y : tensor<1x4x5x5xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<1x3x5x5xf32>) -> tensor<1x4x5x5xf32> {
+      %0 = stepwell.weight <"w#scale-output-channels.c7a8571f8423"> "constant" : tensor<4x3x1x1xf32>
+      %1 = stepwell.weight <"m#batch-norm-shift.e4d522b6830a"> "constant" : tensor<4xf32>
+      %y = aten.convolution.default(%x, %0, %1, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>, tensor<4xf32>) -> tensor<1x4x5x5xf32>
+      func.return %y : tensor<1x4x5x5xf32>
+    }
 """
 
 from __future__ import annotations

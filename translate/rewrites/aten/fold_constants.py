@@ -16,7 +16,11 @@ Before:
       func.return %y : tensor<4x4xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+      %t = stepwell.weight <"w#operator.0253e73ce5aa"> "constant" : tensor<4x4xf32>
+      %y = aten.add.Tensor(%x, %t) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+      func.return %y : tensor<4x4xf32>
+    }
 """
 
 from __future__ import annotations

@@ -8,7 +8,12 @@ Before:
       func.return %y : tensor<2x3xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %0 = aten.add.Scalar(%x, 3) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %1 = aten.clamp.default(%0, 0, 6) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %y = aten.div.Scalar(%1, 6) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
 """
 
 from __future__ import annotations

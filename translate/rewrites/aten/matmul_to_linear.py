@@ -15,7 +15,14 @@ Before:
       func.return %p, %q : tensor<2x4xf32>, tensor<2x4xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
+      %w = stepwell.weight <"w"> "parameter" : tensor<4x3xf32>
+      %b = stepwell.weight <"b"> "parameter" : tensor<4xf32>
+      %0 = stepwell.weight <"v#transpose.6b771fc4db64"> "constant" : tensor<4x3xf32>
+      %p = aten.linear.default(%x, %w, %b) : (tensor<2x3xf32>, tensor<4x3xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+      %q = aten.linear.default(%x, %0) : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
+      func.return %p, %q : tensor<2x4xf32>, tensor<2x4xf32>
+    }
 """
 
 from __future__ import annotations

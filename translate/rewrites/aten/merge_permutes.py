@@ -7,7 +7,10 @@ Before:
       func.return %y : tensor<3x4x2xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<3x4x2xf32> {
+      %y = aten.permute.default(%x, [1, 2, 0]) : (tensor<2x3x4xf32>) -> tensor<3x4x2xf32>
+      func.return %y : tensor<3x4x2xf32>
+    }
 """
 
 from __future__ import annotations

@@ -7,7 +7,10 @@ Before:
       func.return %y : tensor<2x3xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %y = aten.mul.Scalar(%x, 1.5) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
 """
 
 from __future__ import annotations

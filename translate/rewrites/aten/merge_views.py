@@ -10,7 +10,10 @@ Before:
       func.return %y : tensor<2x12xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<1x6x4xf32>) -> tensor<2x12xf32> {
+      %y = aten.view.default(%x, [2, 12]) : (tensor<1x6x4xf32>) -> tensor<2x12xf32>
+      func.return %y : tensor<2x12xf32>
+    }
 """
 
 from __future__ import annotations

@@ -3,11 +3,15 @@
 Before:
     func.func @forward(%i: tensor<2xi64>, %w: tensor<9x4xf32>) -> tensor<2x4xf32> {
       %z = aten.mul.Scalar(%i, 0) : (tensor<2xi64>) -> tensor<2xi64>
-      %y = aten.embedding.default(%w, %z, 0, True, False) : (tensor<9x4xf32>, tensor<2xi64>) -> tensor<2x4xf32>
+      %y = aten.embedding.default(%w, %z, 0, true, false) : (tensor<9x4xf32>, tensor<2xi64>) -> tensor<2x4xf32>
       func.return %y : tensor<2x4xf32>
     }
 After:
-    AUTO
+    func.func @forward(%i: tensor<2xi64>, %w: tensor<9x4xf32>) -> tensor<2x4xf32> {
+      %z = aten.mul.Scalar(%i, 0) : (tensor<2xi64>) -> tensor<2xi64>
+      %y = aten.embedding.default(%w, %z) : (tensor<9x4xf32>, tensor<2xi64>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>
+    }
 """
 
 from __future__ import annotations

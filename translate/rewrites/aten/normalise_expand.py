@@ -10,7 +10,11 @@ Before:
       func.return %y : tensor<5x4x3xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<1x3xf32>) -> tensor<5x4x3xf32> {
+      %0 = aten.view.default(%x, [1, 1, 3]) : (tensor<1x3xf32>) -> tensor<1x1x3xf32>
+      %y = aten.expand.default(%0, [5, 4, 3]) : (tensor<1x1x3xf32>) -> tensor<5x4x3xf32>
+      func.return %y : tensor<5x4x3xf32>
+    }
 """
 
 from __future__ import annotations

@@ -5,12 +5,16 @@ training reads. An instance norm over its own statistics is a group norm with on
 
 Before:
     func.func @forward(%x: tensor<2x4x6xf32>, %w: tensor<6xf32>) -> tensor<2x4x6xf32> {
-      %a, %m, %r = aten.native_layer_norm.default(%x, [6], %w, None, 1.0e-5) : (tensor<2x4x6xf32>, tensor<6xf32>) -> (tensor<2x4x6xf32>, tensor<2x4x1xf32>, tensor<2x4x1xf32>)
-      %y = aten.instance_norm.default(%a, None, None, None, None, True, 0.1, 1.0e-5, False) : (tensor<2x4x6xf32>) -> tensor<2x4x6xf32>
+      %a, %m, %r = aten.native_layer_norm.default(%x, [6], %w, none, 1.0e-5) : (tensor<2x4x6xf32>, tensor<6xf32>) -> (tensor<2x4x6xf32>, tensor<2x4x1xf32>, tensor<2x4x1xf32>)
+      %y = aten.instance_norm.default(%a, none, none, none, none, true, 0.1, 1.0e-5, false) : (tensor<2x4x6xf32>) -> tensor<2x4x6xf32>
       func.return %y : tensor<2x4x6xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x4x6xf32>, %w: tensor<6xf32>) -> tensor<2x4x6xf32> {
+      %a = aten.layer_norm.default(%x, [6], %w, none, 1.0e-05) : (tensor<2x4x6xf32>, tensor<6xf32>) -> tensor<2x4x6xf32>
+      %y = aten.group_norm.default(%a, 4, none, none, 1.0e-05) : (tensor<2x4x6xf32>) -> tensor<2x4x6xf32>
+      func.return %y : tensor<2x4x6xf32>
+    }
 """
 
 from __future__ import annotations

@@ -9,7 +9,10 @@ Before:
       func.return %y : tensor<1x3x4x4xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<1x3x8x8xf32>) -> tensor<1x3x4x4xf32> {
+      %y = aten.max_pool2d.default(%x, [2, 2], [2, 2], [0, 0], [1, 1], false) : (tensor<1x3x8x8xf32>) -> tensor<1x3x4x4xf32>
+      func.return %y : tensor<1x3x4x4xf32>
+    }
 """
 
 from __future__ import annotations

@@ -10,7 +10,13 @@ Before:
       func.return %a, %b : tensor<2xf32>, tensor<f32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3x4xf32>) -> (tensor<2xf32>, tensor<f32>) {
+      %0 = aten.mean.dim(%x, [1, 2], true) : (tensor<2x3x4xf32>) -> tensor<2x1x1xf32>
+      %a = aten.view.default(%0, [2]) : (tensor<2x1x1xf32>) -> tensor<2xf32>
+      %1 = aten.sum.dim_IntList(%x, [0, 1, 2], true) : (tensor<2x3x4xf32>) -> tensor<1x1x1xf32>
+      %b = aten.view.default(%1, []) : (tensor<1x1x1xf32>) -> tensor<f32>
+      func.return %a, %b : tensor<2xf32>, tensor<f32>
+    }
 """
 
 from __future__ import annotations

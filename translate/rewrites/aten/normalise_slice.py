@@ -10,7 +10,12 @@ Before:
       func.return %a, %b : tensor<2x6xf32>, tensor<4xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<4x6xf32>) -> (tensor<2x6xf32>, tensor<4xf32>) {
+      %a = aten.slice.Tensor(%x, 0, 2, 4, 1) : (tensor<4x6xf32>) -> tensor<2x6xf32>
+      %0 = aten.slice.Tensor(%x, 1, 5, 6, 1) : (tensor<4x6xf32>) -> tensor<4x1xf32>
+      %b = aten.view.default(%0, [4]) : (tensor<4x1xf32>) -> tensor<4xf32>
+      func.return %a, %b : tensor<2x6xf32>, tensor<4xf32>
+    }
 """
 
 from __future__ import annotations

@@ -7,7 +7,11 @@ Before:
       func.return %a, %b : tensor<2x3xf32>, tensor<2x3xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>) {
+      %a = aten._softmax.default(%x, 1, false) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %b = aten._log_softmax.default(%x, 1, false) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %a, %b : tensor<2x3xf32>, tensor<2x3xf32>
+    }
 """
 
 from __future__ import annotations

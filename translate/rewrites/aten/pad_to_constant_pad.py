@@ -6,7 +6,10 @@ Before:
       func.return %y : tensor<2x6xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x6xf32> {
+      %y = aten.constant_pad_nd.default(%x, [1, 2], 0) : (tensor<2x3xf32>) -> tensor<2x6xf32>
+      func.return %y : tensor<2x6xf32>
+    }
 """
 
 from __future__ import annotations

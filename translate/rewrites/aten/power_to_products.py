@@ -9,7 +9,11 @@ Before:
       func.return %a, %b : tensor<2x3xf32>, tensor<2x3xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>) {
+      %a = aten.mul.Tensor(%x, %x) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+      %b = aten.rsqrt.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %a, %b : tensor<2x3xf32>, tensor<2x3xf32>
+    }
 """
 
 from __future__ import annotations

@@ -16,7 +16,10 @@ Before:
       func.return %y : tensor<2x3xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %y = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
 """
 
 from __future__ import annotations
@@ -35,6 +38,9 @@ from stepwell.translate.rewrites.aten.forwarding import ForwardOperand
 
 OBSERVERS = frozenset(("aten.as_strided.default", "aten.as_strided_copy.default"))
 """Ops whose result depends on the strides of their operand."""
+
+KEPT = ("preserve_format", "contiguous_format", "0", "1")
+"""Memory formats that ask for nothing new, by name and as schemas number them."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ def changes_layout(op: SchemaOp) -> Refusal | None:
     if "memory_format" not in op.SCHEMA.by_name:
         return None
     wanted = op.arg("memory_format")
-    if wanted is None or str(wanted).rsplit(".", 1)[-1] in ("preserve_format", "contiguous_format"):
+    if wanted is None or str(wanted).rsplit(".", 1)[-1] in KEPT:
         return None
     return Refusal(f"it asks for memory format {wanted}")
 

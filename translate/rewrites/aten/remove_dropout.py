@@ -2,13 +2,16 @@
 
 Before:
     func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %a = aten.dropout.default(%x, 0.5, False) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      %b, %m = aten.native_dropout.default(%a, 0.5, False) : (tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xi1>)
+      %a = aten.dropout.default(%x, 0.5, false) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %b, %m = aten.native_dropout.default(%a, 0.5, false) : (tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xi1>)
       %y = aten.neg.default(%b) : (tensor<2x3xf32>) -> tensor<2x3xf32>
       func.return %y : tensor<2x3xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %y = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
 """
 
 from __future__ import annotations

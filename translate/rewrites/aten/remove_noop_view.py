@@ -13,7 +13,10 @@ Before:
       func.return %y : tensor<2x3xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %y = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
 """
 
 from __future__ import annotations

@@ -6,7 +6,15 @@ Before:
       func.return %y : tensor<2x6xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x6xf32>, %w: tensor<6xf32>) -> tensor<2x6xf32> {
+      %0 = aten.mul.Tensor(%x, %x) : (tensor<2x6xf32>, tensor<2x6xf32>) -> tensor<2x6xf32>
+      %1 = aten.mean.dim(%0, [1], true) : (tensor<2x6xf32>) -> tensor<2x1xf32>
+      %2 = aten.add.Scalar(%1, 1.0e-05) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+      %3 = aten.rsqrt.default(%2) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+      %4 = aten.mul.Tensor(%x, %3) : (tensor<2x6xf32>, tensor<2x1xf32>) -> tensor<2x6xf32>
+      %y = aten.mul.Tensor(%4, %w) : (tensor<2x6xf32>, tensor<6xf32>) -> tensor<2x6xf32>
+      func.return %y : tensor<2x6xf32>
+    }
 """
 
 from __future__ import annotations

@@ -9,7 +9,15 @@ Before:
       func.return %y : tensor<4x6xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
+      %0 = aten.slice.Tensor(%x, 0, 1, 4, 1) : (tensor<4x6xf32>) -> tensor<3x6xf32>
+      %1 = aten.slice.Tensor(%x, 0, 0, 1, 1) : (tensor<4x6xf32>) -> tensor<1x6xf32>
+      %2 = aten.cat.default([%0, %1], 0) : (tensor<3x6xf32>, tensor<1x6xf32>) -> tensor<4x6xf32>
+      %3 = aten.slice.Tensor(%2, 1, 4, 6, 1) : (tensor<4x6xf32>) -> tensor<4x2xf32>
+      %4 = aten.slice.Tensor(%2, 1, 0, 4, 1) : (tensor<4x6xf32>) -> tensor<4x4xf32>
+      %y = aten.cat.default([%3, %4], 1) : (tensor<4x2xf32>, tensor<4x4xf32>) -> tensor<4x6xf32>
+      func.return %y : tensor<4x6xf32>
+    }
 """
 
 from __future__ import annotations

@@ -7,7 +7,15 @@ Before:
       func.return %y : tensor<2x2xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x2xf32> {
+      %0 = aten.sigmoid.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %a = aten.mul.Tensor(%x, %0) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %1 = aten.slice.Tensor(%a, 1, 2, 4, 1) : (tensor<2x4xf32>) -> tensor<2x2xf32>
+      %2 = aten.slice.Tensor(%a, 1, 0, 2, 1) : (tensor<2x4xf32>) -> tensor<2x2xf32>
+      %3 = aten.sigmoid.default(%1) : (tensor<2x2xf32>) -> tensor<2x2xf32>
+      %y = aten.mul.Tensor(%2, %3) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+      func.return %y : tensor<2x2xf32>
+    }
 """
 
 from __future__ import annotations

@@ -12,7 +12,18 @@ Before:
       func.return %y : tensor<2x3xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %0 = aten.abs.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %1 = aten.neg.default(%0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %2 = aten.exp.default(%1) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %3 = aten.add.Scalar(%2, 1) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %4 = aten.log.default(%3) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %5 = aten.clamp.default(%x, 0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %6 = aten.add.Tensor(%5, %4) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+      %7 = aten.tanh.default(%6) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %y = aten.mul.Tensor(%x, %7) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
 """
 
 from __future__ import annotations

@@ -10,7 +10,12 @@ Before:
       func.return %a, %b : tensor<2x3xf32>, tensor<2x3xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>) {
+      %0 = aten.mul.Scalar(%y, 3) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %a = aten.add.Tensor(%x, %0) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+      %b = aten.sub.Tensor(%y, %x) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %a, %b : tensor<2x3xf32>, tensor<2x3xf32>
+    }
 """
 
 from __future__ import annotations

@@ -9,7 +9,13 @@ Before:
       func.return %y : tensor<4x3x2xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<4x3x2xf32> {
+      %a = aten.permute.default(%x, [0, 2, 1]) : (tensor<2x3x4xf32>) -> tensor<2x4x3xf32>
+      %b = aten.neg.default(%a) : (tensor<2x4x3xf32>) -> tensor<2x4x3xf32>
+      %c = aten.permute.default(%b, [1, 2, 0]) : (tensor<2x4x3xf32>) -> tensor<4x3x2xf32>
+      %y = aten.neg.default(%c) : (tensor<4x3x2xf32>) -> tensor<4x3x2xf32>
+      func.return %y : tensor<4x3x2xf32>
+    }
 """
 
 from __future__ import annotations

@@ -1,0 +1,133 @@
+"""What tests of rewrites share: a program from text, random inputs, and the refinement check."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import pytest
+import torch
+from xdsl.dialects.builtin import TensorType
+
+import stepwell.dialects  # noqa: F401  (makes the dialects known)
+from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.ir.cleanup import RemoveDeadCode
+from stepwell.ir.core import StateOp, WeightOp
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, History, Pass, Rewrite, run_rewrites
+from stepwell.ir.text import parse_module, to_text
+from stepwell.ir.types import dims, element
+from stepwell.ir.weights import WeightStore
+
+
+def random_tensor(type_: Any, name: str = "", size: int = 5) -> torch.Tensor:
+    """A tensor of a type; `name` may ask for `#ones`, `#zeros`, `#positive` or `#causal`."""
+    shape = [d if isinstance(d, int) else size for d in dims(type_)]
+    if (held := quantization(element(type_))) is not None:
+        return torch.randint(held.low, held.high + 1, shape, dtype=storage_dtype(held))
+    dtype = torch_dtype(element(type_))
+    if "#ones" in name or "#zeros" in name:
+        return torch.full(shape, "#ones" in name, dtype=dtype)
+    if "#causal" in name:
+        allowed = torch.ones(shape, dtype=torch.bool).tril()
+        return (
+            allowed if dtype == torch.bool else torch.zeros(shape).masked_fill(~allowed, -torch.inf)
+        )
+    if dtype == torch.bool:
+        return torch.rand(shape) > 0.5
+    if not dtype.is_floating_point:
+        return torch.randint(0, 3, shape, dtype=dtype)
+    real = torch.rand(shape) + 0.5 if "#positive" in name else torch.randn(shape)
+    return real.to(dtype)
+
+
+def program_of(text: str) -> Program:
+    """A program whose weights are random, made from their types."""
+    program = Program(parse_module(text), WeightStore())
+    for op in program.module.walk():
+        if isinstance(op, WeightOp | StateOp) and op.key.data not in program.weights:
+            program.weights.add(op.key.data, random_tensor(op.result.type, op.key.data))
+    program.verify()
+    return program
+
+
+def inputs_of(program: Program) -> list[torch.Tensor]:
+    """Random run-time inputs of the only method."""
+    taken = program.method().function_type.inputs.data
+    assert all(isinstance(type_, TensorType) for type_ in taken)
+    return [random_tensor(type_) for type_ in taken]
+
+
+def assert_within(bound: Bound, before: Sequence[Any], after: Sequence[Any]) -> None:
+    """Outputs have the same shapes and dtypes, and values within a bound; NaN equals NaN."""
+    for one, other in zip(before, after, strict=True):
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        torch.testing.assert_close(
+            other, one, rtol=bound.relative, atol=bound.absolute, equal_nan=True
+        )
+
+
+class Applied:
+    """A program after a rewrite: its text, how often the rewrite applied, and why it refused."""
+
+    def __init__(self, program: Program, count: int, history: History) -> None:
+        self.program, self.count, self.history = program, count, history
+
+    @property
+    def text(self) -> str:
+        return to_text(self.program.module)
+
+    @property
+    def reasons(self) -> list[str]:
+        return [record.reason for record in self.history.refusals.values()]
+
+    def ops(self) -> list[str]:
+        """The names of the ops of the method in order, without weights and the return."""
+        block = self.program.method().body.block
+        names = [op.name for op in block.ops]
+        return [name for name in names if not name.startswith(("stepwell.", "func."))]
+
+
+class Apply(Protocol):
+    def __call__(self, text: str, *steps: Rewrite[Any] | Pass, inputs: Any = None) -> Applied: ...
+
+
+@pytest.fixture
+def apply() -> Apply:
+    """Run rewrites together on a text; what they give is interpreted and compared."""
+
+    def run(text: str, *steps: Rewrite[Any] | Pass, inputs: Any = None) -> Applied:
+        program = program_of(text)
+        inputs = inputs_of(program) if inputs is None else inputs
+        before = program.run(*inputs)
+        history = History()
+        rewrites = [step for step in steps if isinstance(step, Rewrite)]
+        count = run_rewrites(program, rewrites, history)
+        for step in steps:
+            if isinstance(step, Pass):
+                count += step.apply(program, history)
+        RemoveDeadCode().apply(program, history)
+        program.verify()
+        bound = Bound(
+            sum(step.bound.relative for step in steps), sum(step.bound.absolute for step in steps)
+        )
+        assert_within(bound, before, program.run(*inputs))
+        return Applied(program, count, history)
+
+    return run
+
+
+class Refused(Protocol):
+    def __call__(self, text: str, rewrite: Rewrite[Any], reason: str = "") -> None: ...
+
+
+@pytest.fixture
+def refused(apply: Apply) -> Refused:
+    """A near miss: the rewrite leaves the text alone, with this reason (or none) on record."""
+
+    def run(text: str, rewrite: Rewrite[Any], reason: str = "") -> None:
+        done = apply(text, rewrite)
+        assert done.count == 0
+        assert any(reason in held for held in done.reasons) if reason else not done.reasons
+
+    return run
