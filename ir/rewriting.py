@@ -99,11 +99,43 @@ class History:
 
 
 @dataclass
+class _Scope:
+    """The `stepwell.weight`s at the head of a block, found by key without a walk each time."""
+
+    block: Block
+    _ops: dict[str, WeightOp] | None = None
+    _last: WeightOp | None = None
+
+    def find(self, key: str) -> WeightOp | None:
+        if self._ops is None:
+            self._ops = {}
+            for op in self.block.ops:
+                if not isinstance(op, WeightOp):
+                    break
+                self._ops.setdefault(op.key.data, op)
+                self._last = op
+        found = self._ops.get(key)
+        return found if found is not None and found.parent is self.block else None
+
+    def add(self, op: WeightOp) -> None:
+        assert self._ops is not None
+        if self._last is not None and self._last.parent is self.block:
+            self.block.insert_op_after(op, self._last)
+        elif self.block.first_op is not None:
+            self.block.insert_op_before(op, self.block.first_op)
+        else:
+            self.block.add_op(op)
+        self._ops[op.key.data] = op
+        self._last = op
+
+
+@dataclass
 class Rewriter:
     """What `build` may do, around the op that matched. Locations and name hints are kept."""
 
     root: Operation
     program: Program
+    _scopes: dict[Block, _Scope] = field(default_factory=dict["Block", "_Scope"])
     _inserted: list[Operation] = field(default_factory=list[Operation])
     _erased: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
     _touched: list[Operation] = field(default_factory=list[Operation])
@@ -131,24 +163,14 @@ class Rewriter:
 
     def weight(self, key: str, kind: str = "constant") -> SSAValue:
         """The value of a weight, visible at the root: one `stepwell.weight` a key and scope."""
-        block = scope_of(self.root)
-        wanted = WeightOp(key, self.weights.type_of(key), kind)
-        last_weight: Operation | None = None
-        for op in block.ops:
-            if not isinstance(op, WeightOp):
-                break
-            last_weight = op
-            if op.key == wanted.key:
-                return op.result
-        wanted.location = self.root.location
-        if last_weight is not None:
-            block.insert_op_after(wanted, last_weight)
-        elif block.first_op is not None:
-            block.insert_op_before(wanted, block.first_op)
-        else:
-            block.add_op(wanted)
-        self._inserted.append(wanted)
-        return wanted.result
+        scope = self._scopes.setdefault(block := scope_of(self.root), _Scope(block))
+        found = scope.find(key)
+        if found is None:
+            found = WeightOp(key, self.weights.type_of(key), kind)
+            found.location = self.root.location
+            scope.add(found)
+            self._inserted.append(found)
+        return found.result
 
     def constant(self, tensor: Any, hint: str = "constant") -> SSAValue:
         """A small new constant tensor as a value."""
@@ -178,9 +200,10 @@ class Rewriter:
     def erase(self, op: Operation) -> None:
         """Take away an op that nothing uses; what only it used is swept up by the driver."""
         self._erased.append((op_name(op), node_name(op.location)))
-        self._touched.extend(v.owner for v in op.operands if isinstance(v.owner, Operation))
+        operands = list(op.operands)
         op.detach()
         op.erase()
+        self._touched.extend(_neighbours(operands))
 
     def changed(self, op: Operation) -> None:
         """Say that an op was changed in place."""
@@ -276,6 +299,8 @@ def run_rewrites(
     work: deque[Operation] = deque()
     waiting: set[Operation] = set()
     visits: dict[Operation, int] = {}
+    scopes: dict[Block, _Scope] = {}
+    refused: dict[tuple[Operation, str], str] = {}
     applied = 0
 
     def push(op: Operation) -> None:
@@ -293,11 +318,11 @@ def run_rewrites(
             continue
         history.visits += 1
         if op.results and is_pure(op) and not any(result.uses for result in op.results):
-            owners = [v.owner for v in op.operands if isinstance(v.owner, Operation)]
+            operands = list(op.operands)
             op.detach()
             op.erase()
-            for owner in owners:
-                push(owner)
+            for neighbour in _neighbours(operands):
+                push(neighbour)
             continue
         candidates = dispatch.get(type(op))
         if candidates is None:
@@ -305,10 +330,11 @@ def run_rewrites(
             dispatch[type(op)] = candidates
         for rewrite in candidates:
             found = rewrite.match(op, program)
-            if found is None:
-                continue
             if isinstance(found, Refusal):
-                history.refuse(rewrite.name, op, found.reason)
+                refused[op, rewrite.name] = found.reason
+                continue
+            refused.pop((op, rewrite.name), None)
+            if found is None:
                 continue
             count = visits[op] = visits.get(op, 0) + 1
             if count > VISITS_PER_OP:
@@ -317,7 +343,7 @@ def run_rewrites(
                     describe_op(op),
                     "two rewrites undo each other; run them in separate steps",
                 )
-            rw = Rewriter(op, program)
+            rw = Rewriter(op, program, scopes)
             root = (op_name(op), node_name(op.location))
             where = describe_op(op)
             rewrite.build(found, rw)
@@ -328,6 +354,9 @@ def run_rewrites(
             for touched in _affected(op, rw):
                 push(touched)
             break
+    for (op, name), reason in refused.items():
+        if op.parent is not None:
+            history.refuse(name, op, reason)
     return applied
 
 
@@ -336,6 +365,22 @@ def _record(
 ) -> None:
     created = tuple((op_name(o), node_name(o.location)) for o in rw._inserted)  # pyright: ignore
     history.events.append(Event(name, root, tuple(rw._erased), created, where))  # pyright: ignore
+
+
+FEW = 16
+"""Readers of a value that are looked at again when one of them went."""
+
+
+def _neighbours(operands: Iterable[SSAValue]) -> Iterable[Operation]:
+    """Who may match anew after a reader of `operands` went: their makers and other readers."""
+    for value in operands:
+        if isinstance(value.owner, Operation):
+            yield value.owner
+        if not isinstance(value.owner, WeightOp):
+            for count, use in enumerate(value.uses):
+                if count == FEW:
+                    break
+                yield use.operation
 
 
 def _affected(root: Operation, rw: Rewriter) -> Iterable[Operation]:

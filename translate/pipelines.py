@@ -1,0 +1,83 @@
+"""The order of rewrites, one literal tuple per target, readable on this page."""
+
+from __future__ import annotations
+
+from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
+from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.rewriting import Together
+from stepwell.translate.rewrites.aten import NORMAL_FORM
+from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
+from stepwell.translate.rewrites.aten.fold_bias_into_linear import FoldBiasIntoLinear
+from stepwell.translate.rewrites.aten.fold_scale_into_linear import FoldScaleIntoLinear
+from stepwell.translate.rewrites.aten.hoist_scale_over_layout import HoistScaleOverLayout
+from stepwell.translate.rewrites.aten.hoist_slice_over_layout import HoistSliceOverLayout
+from stepwell.translate.rewrites.aten.lift_constant_scalar import LiftConstantScalar
+from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
+from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
+from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
+from stepwell.translate.rewrites.aten.split_linear import SplitLinear
+from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
+from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import FoldAffineIntoLinear
+from stepwell.translate.rewrites.xnnpack.lower_clamp import FuseClamp, LowerClamp
+from stepwell.translate.rewrites.xnnpack.lower_convolution import LowerConvolution
+from stepwell.translate.rewrites.xnnpack.lower_elementwise import LowerElementwise
+from stepwell.translate.rewrites.xnnpack.lower_linear import LowerLinear
+from stepwell.translate.rewrites.xnnpack.lower_matmul import LowerMatmul
+from stepwell.translate.rewrites.xnnpack.lower_pooling import LowerPooling
+from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
+from stepwell.translate.rewrites.xnnpack.lower_softmax import LowerSoftmax
+from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
+
+TO_XNNPACK = (
+    LowerLinear(),
+    LowerMatmul(),
+    LowerConvolution(),
+    LowerPooling(),
+    LowerSoftmax(),
+    LowerElementwise(),
+    LowerClamp(),
+    LowerShape(),
+)
+"""One rewrite per family of ops; together they say what XNNPACK can run."""
+
+XNNPACK = Pipeline(
+    "xnnpack",
+    (
+        Together("normalise", (*NORMAL_FORM, SinkViewBelowLinear())),
+        RecogniseAttention(),
+        ExpandAttention(),
+        DecomposeLayerNorm(),
+        Together("normalise", NORMAL_FORM),
+        ShareCommonSubexpressions(),
+        Together(
+            "absorb",
+            (
+                HoistSliceOverLayout(),
+                SplitLinear(),
+                FoldAffineIntoLinear(),
+                HoistScaleOverLayout(),
+                FoldScaleIntoLinear(),
+                FoldBiasIntoLinear(),
+            ),
+        ),
+        Together("normalise", NORMAL_FORM),
+        LiftConstantScalar(protect_attention=False),
+        Together("lower", TO_XNNPACK),
+        FuseClamp(),
+        PartitionXnnpack(),
+        RemoveDeadCode(),
+    ),
+)
+"""Everything that makes the result faster."""
+
+XNNPACK_PUBLISHED = Pipeline(
+    "xnnpack-published",
+    (
+        RemoveNoopExpand(),
+        LiftConstantScalar(protect_attention=False),
+        Together("lower", TO_XNNPACK),
+        PartitionXnnpack(),
+        RemoveDeadCode(),
+    ),
+)
+"""The upstream change alone (executorch #20515): scalar lifting and removal of no-op expands."""

@@ -1,0 +1,192 @@
+"""Convolutions of images: NHWC nodes between transposes, weights laid out anew at compile time.
+
+XNNPACK keeps channels last. Each convolution is lowered on its own here; `place_transposes` then
+moves the transposes to where they cost least, most of them against each other. One-dimensional
+convolutions run as images of height one.
+
+Before:
+    func.func @forward(%x: tensor<1x3x8x8xf32>) -> tensor<1x4x8x8xf32> {
+      %w = stepwell.weight <"w"> "parameter" : tensor<4x3x3x3xf32>
+      %y = aten.convolution.default(%x, %w, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 1) : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>) -> tensor<1x4x8x8xf32>
+      func.return %y : tensor<1x4x8x8xf32>
+    }
+After:
+    AUTO
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten, xnnpack
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import Dim, dims
+from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.xnnpack.guards import (
+    not_constant,
+    not_for_xnnpack,
+    not_static,
+)
+from stepwell.translate.rewrites.xnnpack.lower_shape import to_nchw, to_nhwc
+
+
+@recipe("filter_ohwi")
+def filter_ohwi(weight: torch.Tensor) -> torch.Tensor:
+    """`[out, in/groups, h, w]` to `[out, h, w, in/groups]`."""
+    return weight.permute(0, 2, 3, 1).contiguous()
+
+
+@recipe("filter_depthwise")
+def filter_depthwise(weight: torch.Tensor) -> torch.Tensor:
+    """`[out, 1, h, w]` to `[1, h, w, out]`."""
+    return weight.permute(1, 2, 3, 0).contiguous()
+
+
+@recipe("filter_transposed")
+def filter_transposed(weight: torch.Tensor, *, groups: int) -> torch.Tensor:
+    """`[in, out/groups, h, w]` of a transposed convolution to `[out, h, w, in/groups]`."""
+    inputs, outputs, height, width = weight.shape
+    split = weight.reshape(groups, inputs // groups, outputs, height, width)
+    return split.permute(0, 2, 3, 4, 1).reshape(groups * outputs, height, width, -1).contiguous()
+
+
+@recipe("unsqueeze")
+def unsqueeze(tensor: torch.Tensor, *, axis: int) -> torch.Tensor:
+    """A tensor with one more axis of size one."""
+    return tensor.unsqueeze(axis)
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution of `[N, C, H, W]` or `[N, C, W]` with a constant filter."""
+
+    op: SchemaOp
+    node: type[XnnpackOp]
+    weight: str
+    recipe: str
+    groups: int
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    output_padding: tuple[int, int]
+    is_line: bool
+
+
+@dataclass(frozen=True)
+class LowerConvolution(Rewrite[Convolution]):
+    """`aten.convolution` to `xnnpack.{convolution_2d,depthwise_convolution_2d,deconvolution_2d}`."""
+
+    name: ClassVar[str] = "lower-convolution"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
+    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums in another order")
+
+    def match(self, op: SchemaOp, program: Program) -> Convolution | Refusal | None:
+        """Guards: float images, constant filter and bias, forms that XNNPACK has."""
+        rank = len(dims(op.operands[0].type))
+        weight = weight_key(op.operands[1])
+        for refusal in (
+            not_for_xnnpack(op),
+            not_an_image(rank),
+            not_static_image(op.operands[0]),
+            not_constant(op.operands[1], "filter"),
+            not_constant(op.operand("bias"), "bias"),
+        ):
+            if refusal is not None:
+                return refusal
+        assert weight is not None
+        groups = op.arg("groups")
+        filters = dims(op.operands[1].type)
+        inputs, outputs = dims(op.operands[0].type)[1], dims(op.results[0].type)[1]
+        node, layout = xnnpack.Convolution2d, "filter_ohwi"
+        if op.arg("transposed"):
+            refusal = not_a_deconvolution(op)
+            if refusal is not None:
+                return refusal
+            node, layout = xnnpack.Deconvolution2d, "filter_transposed"
+        elif groups == inputs and filters[1] == 1 and isinstance(outputs, int):
+            if groups > 1 and outputs % groups == 0:
+                node, layout = xnnpack.DepthwiseConvolution2d, "filter_depthwise"
+        is_line = rank == 3
+        return Convolution(
+            op,
+            node,
+            weight,
+            layout,
+            groups,
+            _pair(op.arg("stride"), 1, is_line),
+            _pair(op.arg("padding"), 0, is_line),
+            _pair(op.arg("dilation"), 1, is_line),
+            _pair(op.arg("output_padding"), 0, is_line),
+            is_line,
+        )
+
+    def build(self, match: Convolution, rw: Rewriter) -> None:
+        """Channels last, the node, channels second."""
+        op, store = match.op, rw.weights
+        result = op.results[0]
+        value = to_nhwc(rw, op.operands[0])
+        key = match.weight
+        if match.is_line:
+            key = store.derive("unsqueeze", [key], axis=2)
+        if match.recipe == "filter_transposed":
+            key = store.derive(match.recipe, [key], groups=match.groups)
+        else:
+            key = store.derive(match.recipe, [key])
+        bias = op.operand("bias")
+        operands = [value, rw.weight(key), *([bias] if bias is not None else [])]
+        new = match.node.make(*operands, **_fields(match))
+        rw.insert(new)
+        rw.replace(op, [to_nchw(rw, new.output, result.type)])
+
+
+def _fields(match: Convolution) -> dict[str, Any]:
+    rows, columns = match.padding
+    fields: dict[str, Any] = {
+        "stride": match.stride,
+        "padding": (rows, columns, rows, columns),
+        "dilation": match.dilation,
+    }
+    if match.node is not xnnpack.DepthwiseConvolution2d:
+        fields["groups"] = match.groups
+    if match.node is xnnpack.Deconvolution2d:
+        fields["adjustment"] = match.output_padding
+    return fields
+
+
+def _pair(numbers: list[int], line: int, is_line: bool) -> tuple[int, int]:
+    if is_line:
+        return line, numbers[0]
+    first, *rest = numbers
+    return first, rest[0] if rest else first
+
+
+def not_an_image(rank: int) -> Refusal | None:
+    """A batch of images or of lines."""
+    if rank in (3, 4):
+        return None
+    return Refusal(f"the input has rank {rank}; XNNPACK convolves batches of images or lines")
+
+
+def not_static_image(value: SSAValue) -> Refusal | None:
+    """Channels, height and width are numbers; the batch may be symbolic."""
+    shape: tuple[Dim, ...] = dims(value.type)
+    if any(isinstance(d, str) for d in shape[1:]):
+        return Refusal("channels, height or width are symbolic")
+    return None
+
+
+def not_a_deconvolution(op: SchemaOp) -> Refusal | None:
+    """A transposed convolution with a form that the node has."""
+    filters = dims(op.operands[1].type)
+    inputs, groups = filters[0], op.arg("groups")
+    if not isinstance(inputs, int) or inputs % groups:
+        return Refusal(f"{inputs} input channels are no multiple of {groups} groups")
+    return not_static(op.operands[1])

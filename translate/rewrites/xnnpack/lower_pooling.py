@@ -1,0 +1,155 @@
+"""Pooling and resizing of images, channels last between transposes like convolutions.
+
+Before:
+    func.func @forward(%x: tensor<1x3x8x8xf32>) -> tensor<1x3x4x4xf32> {
+      %y = aten.max_pool2d.default(%x, [2, 2], [2, 2]) : (tensor<1x3x8x8xf32>) -> tensor<1x3x4x4xf32>
+      func.return %y : tensor<1x3x4x4xf32>
+    }
+After:
+    AUTO
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.ir import Operation
+
+from stepwell.dialects import aten, xnnpack
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims
+from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
+from stepwell.translate.rewrites.xnnpack.lower_convolution import not_static_image
+from stepwell.translate.rewrites.xnnpack.lower_shape import to_nchw, to_nhwc
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """A node over images with its fields."""
+
+    op: SchemaOp
+    node: type[XnnpackOp]
+    fields: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class LowerPooling(Rewrite[Pooling]):
+    """`aten.{max_pool2d,avg_pool2d,mean over planes,upsample_bilinear2d}` to XNNPACK's nodes."""
+
+    name: ClassVar[str] = "lower-pooling"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.MaxPool2dDefault,
+        aten.AvgPool2dDefault,
+        aten.AdaptiveAvgPool2dDefault,
+        aten._AdaptiveAvgPool2dDefault,
+        aten.MeanDim,
+        aten.UpsampleBilinear2dVec,
+        aten.UpsampleBilinear2dDefault,
+    )
+    bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "sums in another order")
+
+    def match(self, op: SchemaOp, program: Program) -> Pooling | Refusal | None:
+        """Guards: float images, windows that the node computes as torch does."""
+        if isinstance(op, aten.MeanDim) and not is_plane_mean(op):
+            return None
+        refusal = not_for_xnnpack(op)
+        if refusal is None and len(dims(op.operands[0].type)) != 4:
+            refusal = Refusal("the input is no batch of images")
+        refusal = refusal or not_static_image(op.operands[0])
+        if refusal is not None:
+            return refusal
+        if isinstance(op, aten.MeanDim):
+            return Pooling(op, xnnpack.GlobalAveragePooling2d, (("keep_dims", True),))
+        if isinstance(op, aten.AdaptiveAvgPool2dDefault | aten._AdaptiveAvgPool2dDefault):
+            return _adaptive(op)
+        if isinstance(op, aten.MaxPool2dDefault):
+            return _max(op)
+        if isinstance(op, aten.AvgPool2dDefault):
+            return _average(op)
+        size = dims(op.results[0].type)[2:]
+        corners = bool(op.arg("align_corners"))
+        return Pooling(
+            op, xnnpack.StaticResizeBilinear2d, (("new_size", size), ("align_corners", corners))
+        )
+
+    def build(self, match: Pooling, rw: Rewriter) -> None:
+        """Channels last, the node, channels second."""
+        op = match.op
+        new = match.node.make(to_nhwc(rw, op.operands[0]), **dict(match.fields))
+        rw.insert(new)
+        rw.replace(op, [to_nchw(rw, new.output, op.results[0].type)])
+
+
+def is_plane_mean(op: SchemaOp) -> bool:
+    """Whether a mean is over height and width of images and keeps no other dtype."""
+    rank = len(dims(op.operands[0].type))
+    axes = op.arg("dim")
+    if rank != 4 or axes is None or op.arg("dtype") is not None:
+        return False
+    return sorted(a % 4 for a in axes) == [2, 3]
+
+
+def _adaptive(op: SchemaOp) -> Pooling | Refusal:
+    rows, columns = dims(op.operands[0].type)[2:]
+    out_rows, out_columns = dims(op.results[0].type)[2:]
+    assert isinstance(rows, int) and isinstance(columns, int)
+    assert isinstance(out_rows, int) and isinstance(out_columns, int)
+    if (out_rows, out_columns) == (1, 1):
+        return Pooling(op, xnnpack.GlobalAveragePooling2d, (("keep_dims", True),))
+    if rows % out_rows or columns % out_columns:
+        return Refusal(f"{rows}×{columns} to {out_rows}×{out_columns}: windows differ in size")
+    window = (rows // out_rows, columns // out_columns)
+    return Pooling(op, xnnpack.AveragePooling2d, (("kernel", window), ("stride", window)))
+
+
+def _max(op: SchemaOp) -> Pooling | Refusal:
+    if op.arg("ceil_mode") and not fits_exactly(op):
+        return Refusal("ceil_mode with windows that hang over the edge")
+    kernel = tuple(op.arg("kernel_size"))
+    padding = tuple(op.arg("padding"))
+    return Pooling(
+        op,
+        xnnpack.MaxPooling2d,
+        (
+            ("kernel", kernel),
+            ("stride", tuple(op.arg("stride")) or kernel),
+            ("padding", (padding[0], padding[1], padding[0], padding[1])),
+            ("dilation", tuple(op.arg("dilation"))),
+        ),
+    )
+
+
+def _average(op: SchemaOp) -> Pooling | Refusal:
+    kernel = tuple(op.arg("kernel_size"))
+    padding = tuple(op.arg("padding"))
+    if op.arg("ceil_mode") and not fits_exactly(op):
+        return Refusal("ceil_mode with windows that hang over the edge")
+    if any(padding) and op.arg("count_include_pad"):
+        return Refusal("padded cells count; XNNPACK divides by the cells inside the image")
+    if op.arg("divisor_override") not in (None, kernel[0] * kernel[1]):
+        return Refusal("another divisor than the window's size")
+    return Pooling(
+        op,
+        xnnpack.AveragePooling2d,
+        (
+            ("kernel", kernel),
+            ("stride", tuple(op.arg("stride")) or kernel),
+            ("padding", (padding[0], padding[1], padding[0], padding[1])),
+        ),
+    )
+
+
+def fits_exactly(op: SchemaOp) -> bool:
+    """Whether rounding the number of windows up or down is the same."""
+    kernel, padding = op.arg("kernel_size"), op.arg("padding")
+    stride = op.arg("stride") or kernel
+    dilation = op.arg("dilation") if "dilation" in op.SCHEMA.by_name else [1, 1]
+    sizes = dims(op.operands[0].type)[2:]
+    return all(
+        isinstance(n, int) and (n + 2 * p - d * (k - 1) - 1) % s == 0
+        for n, k, p, s, d in zip(sizes, kernel, padding, stride, dilation, strict=True)
+    )

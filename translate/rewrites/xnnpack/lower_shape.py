@@ -1,0 +1,188 @@
+"""Ops that move elements: view, permute, slice, cat, pad and expand.
+
+Before:
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<4x2xf32> {
+      %y = aten.permute.default(%x, [1, 0]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
+      func.return %y : tensor<4x2xf32>
+    }
+After:
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<4x2xf32> {
+      %y = xnnpack.static_transpose(%x, perm=[1, 0]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
+      func.return %y : tensor<4x2xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.dialects import aten, xnnpack
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.core import WeightOp
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.types import Dim, dims, element, tensor
+from stepwell.translate.rewrites.aten.building import axis
+from stepwell.translate.rewrites.aten.hoist_slice_over_layout import static_bounds
+from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack, not_static
+
+CONCATENATE: dict[int, type[XnnpackOp]] = {
+    2: xnnpack.Concatenate2,
+    3: xnnpack.Concatenate3,
+    4: xnnpack.Concatenate4,
+    5: xnnpack.Concatenate5,
+}
+
+
+@dataclass(frozen=True)
+class Moved:
+    """An op that moves elements of float tensors of known shape."""
+
+    op: SchemaOp
+
+
+@dataclass(frozen=True)
+class LowerShape(Rewrite[Moved]):
+    """`aten.{view,permute,slice,cat,constant_pad_nd,expand}` to XNNPACK's static nodes."""
+
+    name: ClassVar[str] = "lower-shape"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.ViewDefault,
+        aten.PermuteDefault,
+        aten.SliceTensor,
+        aten.CatDefault,
+        aten.ConstantPadNdDefault,
+        aten.ExpandDefault,
+    )
+
+    def match(self, op: SchemaOp, program: Program) -> Moved | Refusal | None:
+        """Guards: float elements, static shapes, forms that the nodes have."""
+        refusal = not_for_xnnpack(op)
+        if refusal is None and not isinstance(op, aten.PermuteDefault):
+            refusal = next((r for v in (*op.operands, *op.results) if (r := not_static(v))), None)
+        if refusal is not None:
+            return refusal
+        if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
+            return Refusal("all operands are constants; fold it instead")
+        if isinstance(op, aten.SliceTensor) and static_bounds(op) is None:
+            return Refusal("XNNPACK slices with step 1 and constant bounds")
+        if isinstance(op, aten.ConstantPadNdDefault) and min(op.arg("pad"), default=0) < 0:
+            return Refusal("negative padding crops; write it as a slice")
+        if isinstance(op, aten.CatDefault):
+            ranks = {len(dims(operand.type)) for operand in op.operands}
+            if len(ranks) != 1:
+                return Refusal("an empty tensor of another rank is concatenated")
+        return Moved(op)
+
+    def build(self, match: Moved, rw: Rewriter) -> None:
+        """The node of the op's kind."""
+        op = match.op
+        result = op.results[0]
+        rw.replace(op, [self._lowered(op, result.type, rw)])
+
+    def _lowered(self, op: SchemaOp, type_: Attribute, rw: Rewriter) -> SSAValue:
+        if isinstance(op, aten.ViewDefault):
+            return reshape(rw, op.operands[0], dims(type_))
+        if isinstance(op, aten.PermuteDefault):
+            rank = len(dims(type_))
+            return transpose(rw, op.operands[0], [axis(d, rank) for d in op.arg("dims")])
+        if isinstance(op, aten.SliceTensor):
+            return _slice(op, type_, rw)
+        if isinstance(op, aten.CatDefault):
+            return _concatenate(op, rw)
+        if isinstance(op, aten.ConstantPadNdDefault):
+            return _pad(op, type_, rw)
+        return _expand(op, type_, rw)
+
+
+def _put(rw: Rewriter, node: XnnpackOp) -> SSAValue:
+    return rw.insert(node).results[0]
+
+
+def reshape(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValue:
+    """`xnnpack.static_reshape`, or the value where the shape is its own."""
+    if dims(value.type) == shape:
+        return value
+    result = tensor(shape, element(value.type))
+    sizes = [0 if isinstance(d, str) else d for d in shape]
+    return _put(rw, xnnpack.StaticReshape.make(value, result=result, new_shape=sizes))
+
+
+def transpose(rw: Rewriter, value: SSAValue, order: list[int]) -> SSAValue:
+    """`xnnpack.static_transpose`, or the value where nothing moves."""
+    if order == list(range(len(order))):
+        return value
+    return _put(rw, xnnpack.StaticTranspose.make(value, perm=order))
+
+
+def to_nhwc(rw: Rewriter, value: SSAValue) -> SSAValue:
+    """`[N, C, H, W]` to `[N, H, W, C]`; `[N, C, W]` to `[N, 1, W, C]`."""
+    shape = dims(value.type)
+    if len(shape) == 3:
+        value = reshape(rw, value, (shape[0], shape[1], 1, shape[2]))
+    return transpose(rw, value, [0, 2, 3, 1])
+
+
+def to_nchw(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
+    """`[N, H, W, C]` to `[N, C, H, W]`, without the height where the type has none."""
+    return reshape(rw, transpose(rw, value, [0, 3, 1, 2]), dims(type_))
+
+
+def _slice(op: SchemaOp, type_: Attribute, rw: Rewriter) -> SSAValue:
+    bounds = static_bounds(op)
+    assert bounds is not None
+    at, start, _ = bounds
+    shape = dims(type_)
+    offsets = [start if index == at else 0 for index in range(len(shape))]
+    return _put(
+        rw,
+        xnnpack.StaticSlice.make(op.operands[0], result=type_, offsets=offsets, sizes=list(shape)),
+    )
+
+
+def _concatenate(op: SchemaOp, rw: Rewriter) -> SSAValue:
+    """Groups of at most five, then groups of groups."""
+    values = list(op.operands)
+    at = axis(op.arg("dim"), len(dims(op.results[0].type)))
+    while len(values) > 1:
+        values = [
+            _put(rw, CONCATENATE[len(part)].make(*part, axis=at)) if len(part) > 1 else part[0]
+            for part in (values[i : i + 5] for i in range(0, len(values), 5))
+        ]
+    return values[0]
+
+
+def _pad(op: SchemaOp, type_: Attribute, rw: Rewriter) -> SSAValue:
+    rank = len(dims(type_))
+    before, after = [0] * rank, [0] * rank
+    for index, amount in enumerate(op.arg("pad")):
+        (after if index % 2 else before)[rank - 1 - index // 2] = amount
+    node = xnnpack.StaticConstantPad.make(
+        op.operands[0],
+        result=type_,
+        pre_paddings=before,
+        post_paddings=after,
+        padding_value=float(op.arg("value")),
+    )
+    return _put(rw, node)
+
+
+def _expand(op: SchemaOp, type_: Attribute, rw: Rewriter) -> SSAValue:
+    """XNNPACK repeats nothing, but a product with ones broadcasts."""
+    value = op.operands[0]
+    target = dims(type_)
+    missing = len(target) - len(dims(value.type))
+    value = reshape(rw, value, (*([1] * missing), *dims(value.type)))
+    if dims(value.type) == target:
+        return value
+    ones = rw.constant(
+        torch.ones([d for d in target if isinstance(d, int)], dtype=torch_dtype(element(type_))),
+        "ones",
+    )
+    return _put(rw, xnnpack.Multiply.make(value, ones, result=type_))
