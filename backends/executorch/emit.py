@@ -76,7 +76,7 @@ def emit(
         raise UnsupportedError(problems)
     builder = ContainerBuilder(external_constants=external_weights)
     for name, func in program.methods.items():
-        emitter = _MethodEmitter(builder, builder.method(name), program, func, writers)
+        emitter = MethodEmitter(builder, builder.method(name), program, func, writers)
         emitter.external = external_weights
         emitter.emit()
     return builder.finish()
@@ -103,7 +103,9 @@ def missing_kernels(func: FuncOp, delegates: PayloadWriters) -> list[Problem]:
     return problems
 
 
-class _MethodEmitter:
+class MethodEmitter:
+    """Writes one method; a backend whose ops are kernel calls of its own derives from it."""
+
     def __init__(
         self,
         container: ContainerBuilder,
@@ -162,7 +164,11 @@ class _MethodEmitter:
             value = self._fresh(argument.type, port, borrowed=index in mutated)
             self.builder.input(value)
             self.given.append(value)
-            self.values[argument] = self._to_order(value, argument.type, None, port.dim_order)
+            self.values[argument] = self._entered(argument, value, port)
+
+    def _entered(self, argument: SSAValue, value: int, port: Port) -> int:
+        """An input as the method's ops see it: row-major."""
+        return self._to_order(value, argument.type, None, port.dim_order)
 
     def _weight(self, op: WeightOp) -> None:
         tensor = self.weights.get(op.key.data)
