@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import re
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Operation
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     irdl_op_definition,
@@ -20,22 +19,45 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
+from stepwell.dialects.aten.generated import HOME
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.schema import Schema, parse_schema
 from stepwell.ir.diagnostics import StepwellError
 
+_C = TypeVar("_C", bound=SchemaOp)
 _CLASSES: dict[str, type[SchemaOp]] = {}
 
 
 def class_name(schema: Schema) -> str:
     """`aten.mul.Scalar` → `MulScalar`; other namespaces lead: `QuantizedDecomposedChooseQparams…`."""
-    parts = [schema.operator, schema.overload or "default"]
-    if schema.namespace != "aten":
-        parts.insert(0, schema.namespace)
-    words = [word for part in parts for word in re.split(r"_", part) if word]
+    return spelled_class(schema.namespace, schema.operator, schema.overload or "default")
+
+
+def spelled_class(namespace: str, operator: str, overload: str) -> str:
+    """The class name of `namespace.operator.overload`."""
+    parts = [operator, overload]
+    if namespace != "aten":
+        parts.insert(0, namespace)
+    words = [word for part in parts for word in part.split("_") if word]
     name = "".join(word[:1].upper() + word[1:] for word in words)
-    lead = "_" if schema.operator.startswith("_") and schema.namespace == "aten" else ""
-    return lead + name
+    return f"_{name}" if operator.startswith("_") and namespace == "aten" else name
+
+
+def schema_op(cls: type[_C]) -> type[_C]:
+    """Finish and register an op class whose docstring is the schema it is declared after."""
+    schema = parse_schema(" ".join((cls.__doc__ or "").split()))
+    if schema.is_mutable:
+        raise StepwellError(
+            f"{schema.op_name} writes to its arguments",
+            help="import makes such ops functional; use the functional overload",
+        )
+    if schema.op_name in _CLASSES:
+        raise StepwellError(f"{schema.op_name} is defined twice")
+    defined = irdl_op_definition(cls)
+    defined.SCHEMA = schema
+    defined.HAS_SEGMENTS = "irdl_options" in cls.__dict__
+    _CLASSES[schema.op_name] = defined
+    return defined
 
 
 def define(text: str, pure: bool = True) -> type[SchemaOp]:
@@ -49,27 +71,14 @@ def define(text: str, pure: bool = True) -> type[SchemaOp]:
         StepwellError: the schema writes to an argument, or the name is taken.
     """
     schema = parse_schema(text)
-    if schema.is_mutable:
-        raise StepwellError(
-            f"{schema.op_name} writes to its arguments",
-            help="import makes such ops functional; use the functional overload",
-        )
-    if schema.op_name in _CLASSES:
-        raise StepwellError(f"{schema.op_name} is defined twice")
-    body: dict[str, Any] = {
-        "name": schema.op_name,
-        "__doc__": text,
-        "__module__": __name__,
-        "__annotations__": {"SCHEMA": ClassVar[Schema], "HAS_SEGMENTS": ClassVar[bool]},
-        "SCHEMA": schema,
-    }
+    body: dict[str, Any] = {"name": schema.op_name, "__doc__": text, "__module__": __name__}
     variadic = 0
     for argument in schema.arguments:
         if not argument.type.is_tensor:
-            body[argument.field] = opt_prop_def(Attribute, prop_name=argument.name)
+            body[argument.field] = opt_prop_def(prop_name=argument.name)
         elif argument.type.is_list:
             body[argument.field] = var_operand_def()
-            body[f"{argument.name}_present"] = opt_prop_def(Attribute)
+            body[f"{argument.name}_present"] = opt_prop_def()
             variadic += 1
         elif argument.type.nullable:
             body[argument.field] = opt_operand_def()
@@ -79,7 +88,6 @@ def define(text: str, pure: bool = True) -> type[SchemaOp]:
     if schema.takes_runtime_scalars:
         body["dynamic"] = var_operand_def()
         variadic += 1
-    body["HAS_SEGMENTS"] = variadic > 1
     if variadic > 1:
         body["irdl_options"] = (AttrSizedOperandSegments(as_property=True),)
     for index, returned in enumerate(schema.returns):
@@ -87,15 +95,24 @@ def define(text: str, pure: bool = True) -> type[SchemaOp]:
         body[field] = var_result_def() if returned.type.is_list else result_def()
     if pure:
         body["traits"] = traits_def(Pure())
-    cls = irdl_op_definition(type(class_name(schema), (SchemaOp,), body))
-    _CLASSES[schema.op_name] = cls
-    return cls
+    return schema_op(type(class_name(schema), (SchemaOp,), body))
+
+
+def _generated(operator_name: str) -> type[SchemaOp] | None:
+    """The checked-in class of an op, imported if there is one."""
+    parts = operator_name.split(".")
+    if len(parts) != 3:
+        return None
+    home = HOME.get(spelled_class(*parts))
+    if home is None:
+        return None
+    importlib.import_module(f"stepwell.dialects.aten.generated.{home}")
+    return _CLASSES.get(operator_name)
 
 
 def find(name: str) -> type[SchemaOp] | None:
     """The class of an op by its name in the IR, made from torch's schema if need be."""
-    found = _CLASSES.get(name)
-    return found if found is not None else _define_from_torch(name)
+    return _CLASSES.get(name) or _generated(name) or _define_from_torch(name)
 
 
 def op_class(name: str) -> type[SchemaOp]:
@@ -113,7 +130,7 @@ def of_overload(overload: Any) -> type[SchemaOp]:
     """The class of a torch `OpOverload` (also ExecuTorch's edge wrappers, by their schema)."""
     schema = overload._schema
     name = schema.name.replace("::", ".") + "." + (schema.overload_name or "default")
-    return _CLASSES.get(name) or define(str(schema), _is_pure(overload))
+    return _CLASSES.get(name) or _generated(name) or define(str(schema), is_pure(overload))
 
 
 LIBRARIES = {
@@ -130,7 +147,7 @@ def torch_overload(cls: type[SchemaOp]) -> Any:
     Raises:
         StepwellError: no library that is loaded registers it.
     """
-    found = _find_overload(cls.SCHEMA.op_name)
+    found = overload_of(cls.SCHEMA.op_name)
     if found is None:
         raise StepwellError(
             f"{cls.name} is not an operator torch knows",
@@ -139,7 +156,7 @@ def torch_overload(cls: type[SchemaOp]) -> Any:
     return found
 
 
-def _find_overload(name: str) -> Any:
+def overload_of(name: str) -> Any:
     import torch
 
     parts = name.split(".")
@@ -160,11 +177,11 @@ def _find_overload(name: str) -> Any:
 
 
 def _define_from_torch(name: str) -> type[SchemaOp] | None:
-    handle = _find_overload(name)
-    return None if handle is None else define(str(handle._schema), _is_pure(handle))
+    handle = overload_of(name)
+    return None if handle is None else define(str(handle._schema), is_pure(handle))
 
 
-def _is_pure(overload: Any) -> bool:
+def is_pure(overload: Any) -> bool:
     import torch
 
     tags = getattr(overload, "tags", ())

@@ -1,0 +1,262 @@
+"""Writes `generated/`: a typed class for every operator that rewrites and targets name.
+
+Run as `python -m stepwell.dialects.aten.generate`; a test regenerates and compares. The source
+of truth is the schema that torch registers. Listed are ATen's core operators (those tagged
+`torch.Tag.core`), the composite ones that a program holds before decomposition, what lowering
+and edge programs add, and the quantisation libraries'. Every other functional overload has the
+same kind of class, made when it is first met (`registry.find`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stepwell.dialects.aten.registry import LIBRARIES, class_name, is_pure
+from stepwell.dialects.aten.schema import Argument, Schema, parse_schema
+from stepwell.ir.diagnostics import ParseFailure
+
+FOLDER = Path(__file__).parent / "generated"
+
+PACKETS = tuple(
+    """
+    __and__ __or__ __xor__ _assert_scalar _assert_tensor_metadata _local_scalar_dense
+    _log_softmax _native_batch_norm_legit_no_training _safe_softmax _softmax _to_copy
+    _unsafe_view abs absolute acos adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d
+    add addcdiv addcmul addmm addmv addr alias all alpha_dropout aminmax any arange arccos arctan
+    argmax argmin argsort as_strided as_strided_copy asin atan atan2 avg_pool1d avg_pool2d
+    avg_pool3d baddbmm batch_norm bernoulli bitwise_and bitwise_not bitwise_or bitwise_xor bmm
+    broadcast_tensors broadcast_to bucketize cat cdist ceil celu channel_shuffle chunk clamp
+    clamp_max clamp_min clip clone col2im concat concatenate constant_pad_nd contiguous conv1d
+    conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution copy cos cosh
+    cosine_similarity cross_entropy_loss cudnn_batch_norm cumprod cumsum deg2rad detach
+    detach_copy diag diagonal diagonal_copy diff div divide dot dropout einsum elu embedding
+    embedding_bag empty empty_like eq erf erfc erfinv exp exp2 expand expand_as expand_copy expm1
+    eye feature_dropout fill flatten flip floor floor_divide fmod frac full full_like gather ge
+    gelu glu greater greater_equal grid_sampler_2d group_norm gru gt hardshrink hardsigmoid
+    hardswish hardtanh hinge_embedding_loss hstack huber_loss hypot im2col index index_add
+    index_copy index_fill index_put index_select instance_norm is_nonzero isclose isfinite isinf
+    isnan item kthvalue layer_norm le leaky_relu lerp less less_equal lift_fresh lift_fresh_copy
+    linalg_cross linalg_matrix_norm linalg_norm linalg_vector_norm linear linspace log log10
+    log1p log2 log_sigmoid log_softmax logaddexp logical_and logical_not logical_or logical_xor
+    logit logsumexp lstm lt masked_fill masked_scatter masked_select matmul matrix_exp max
+    max_pool1d max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices maximum mean
+    median meshgrid min minimum miopen_batch_norm mish mm moveaxis movedim mse_loss mul
+    multi_head_attention_forward multinomial multiply mv nan_to_num narrow narrow_copy
+    native_batch_norm native_dropout native_group_norm native_layer_norm ne neg negative
+    new_empty new_full new_ones new_zeros nll_loss nonzero norm normal not_equal numel numpy_T
+    one_hot ones ones_like outer pad permute permute_copy pixel_shuffle pixel_unshuffle pow prelu
+    prod rad2deg rand rand_like randint randn randn_like reciprocal reflection_pad1d
+    reflection_pad2d reflection_pad3d relu relu6 remainder renorm repeat repeat_interleave
+    replication_pad1d replication_pad2d replication_pad3d reshape reshape_as resolve_conj
+    resolve_neg rms_norm rnn_tanh roll rot90 round rrelu rsqrt rsub scalar_tensor
+    scaled_dot_product_attention scatter scatter_add scatter_reduce searchsorted select
+    select_copy select_scatter selu sigmoid sign silu sin sinc sinh slice slice_copy
+    slice_scatter smooth_l1_loss soft_margin_loss softmax softplus softshrink sort split
+    split_copy split_with_sizes split_with_sizes_copy sqrt square squeeze squeeze_copy stack std
+    std_mean sub subtract sum swapaxes swapdims sym_constrain_range sym_constrain_range_for_size
+    sym_numel sym_size sym_storage_offset sym_stride t t_copy take_along_dim tan tanh tensor_split
+    threshold tile to topk trace transpose transpose_copy tril triu true_divide trunc type_as
+    unbind unbind_copy unflatten unfold unfold_copy unsafe_chunk unsafe_split
+    unsafe_split_with_sizes unsqueeze unsqueeze_copy upsample_bicubic2d upsample_bilinear2d
+    upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
+    upsample_trilinear3d var var_mean vdot view view_as view_as_complex view_as_real view_copy
+    vstack where xlogy zeros zeros_like
+    """.split()
+)
+"""Operators of `aten`, every functional overload of each, beside those tagged core."""
+
+LIBRARY_OPERATORS: dict[str, tuple[str, ...]] = {
+    "dim_order_ops": ("_clone_dim_order", "_empty_dim_order", "_to_dim_order_copy"),
+    "quantized_decomposed": tuple(
+        """
+        _choose_qparams_per_token_asymmetric_impl add add_relu choose_qparams
+        choose_qparams_per_token choose_qparams_per_token_asymmetric choose_qparams_symmetric
+        convert_element_type dequantize_per_channel dequantize_per_channel_group
+        dequantize_per_tensor dequantize_per_token embedding_2bit embedding_4bit embedding_byte
+        fake_quant_per_channel mixed_linear mixed_mm quantize_per_channel
+        quantize_per_channel_group quantize_per_tensor quantize_per_token
+        """.split()
+    ),
+    "torchao": tuple(
+        """
+        choose_qparams_affine choose_scale_float8 dequantize_affine
+        dequantize_affine_float8_non_decomposed mx_fp8_bf16 quantize_affine
+        quantize_affine_float8_non_decomposed
+        """.split()
+    ),
+}
+"""Operators of other libraries: PT2E quantisation, torchao's affine, float8 and MX, edge."""
+
+_HEADER = '''"""Generated by `python -m stepwell.dialects.aten.generate`; do not edit."""
+'''
+
+
+def listed_overloads() -> Iterator[tuple[Schema, bool]]:
+    """Every overload that gets a class, with whether it is pure; ordered by name."""
+    found: dict[str, tuple[Schema, bool]] = {}
+    for name in dir(torch.ops.aten):
+        for schema, overload in _functional("aten", name):
+            if name in PACKETS or torch.Tag.core in overload.tags:
+                found[schema.op_name] = schema, is_pure(overload)
+    for namespace, names in LIBRARY_OPERATORS.items():
+        importlib.import_module(LIBRARIES[namespace])
+        for name in names:
+            for schema, overload in _functional(namespace, name):
+                found[schema.op_name] = schema, is_pure(overload)
+    for name in sorted(found):
+        yield found[name]
+
+
+def _functional(namespace: str, name: str) -> Iterator[tuple[Schema, Any]]:
+    """The overloads of an operator that write to no argument and take what a graph can hold."""
+    packet = getattr(getattr(torch.ops, namespace), name)
+    if not callable(getattr(packet, "overloads", None)):
+        return
+    for spelled in packet.overloads():
+        overload = getattr(packet, spelled)
+        try:
+            schema = parse_schema(str(overload._schema))
+        except ParseFailure:
+            continue  # names of dimensions and TorchScript's containers are in no exported graph
+        kinds = [item.type for item in (*schema.arguments, *schema.returns)]
+        on_tensors = any(kind.is_tensor for kind in kinds) or name.startswith(("_assert", "sym_"))
+        if on_tensors and not schema.is_mutable and "generator" not in spelled:
+            yield schema, overload
+
+
+def module_of(schema: Schema) -> str:
+    """The file of `generated/` that holds an overload: by namespace, ATen's by first letter."""
+    if schema.namespace != "aten":
+        return schema.namespace
+    return "aten_" + schema.operator.lstrip("_")[0].lower()
+
+
+def render() -> dict[str, str]:
+    """File name → text, for every file of `generated/`."""
+    by_module: dict[str, list[tuple[Schema, bool]]] = {}
+    for schema, pure in listed_overloads():
+        by_module.setdefault(module_of(schema), []).append((schema, pure))
+    files = {f"{module}.py": _module(listed) for module, listed in by_module.items()}
+    files["__init__.py"] = _index(by_module)
+    return files
+
+
+def _module(listed: list[tuple[Schema, bool]]) -> str:
+    classes = "\n".join(_class(schema, pure) for schema, pure in listed)
+    used = [name for name in _IMPORTED if f"{name}(" in classes]
+    names = sorted(class_name(schema) for schema, _ in listed)
+    exported = "".join(f'    "{name}",\n' for name in names)
+    traits = "from xdsl.traits import Pure\n" if "Pure()" in classes else ""
+    return (
+        f"{_HEADER}\n"
+        + "from xdsl.irdl import (\n"
+        + "".join(f"    {name},\n" for name in used)
+        + ")\n"
+        + traits
+        + "\nfrom stepwell.dialects.aten.op import SchemaOp\n"
+        + "from stepwell.dialects.aten.registry import schema_op\n\n"
+        + f"__all__ = [\n{exported}]\n\n{classes}"
+    )
+
+
+_IMPORTED = (
+    "AttrSizedOperandSegments",
+    "operand_def",
+    "opt_operand_def",
+    "opt_prop_def",
+    "result_def",
+    "traits_def",
+    "var_operand_def",
+    "var_result_def",
+)
+
+
+def _class(schema: Schema, pure: bool) -> str:
+    lines = ["", "@schema_op", f"class {class_name(schema)}(SchemaOp):"]
+    lines += [*_docstring(schema.text), "", f'    name = "{schema.op_name}"']
+    variadic = 0
+    for argument in schema.arguments:
+        lines += [f"    {line}" for line in _fields(argument)]
+        variadic += argument.type.is_tensor and (argument.type.is_list or argument.type.nullable)
+    if schema.takes_runtime_scalars:
+        lines.append("    dynamic = var_operand_def()")
+        variadic += 1
+    for index, returned in enumerate(schema.returns):
+        field = "result" if len(schema.returns) == 1 else f"result_{index}"
+        made = "var_result_def" if returned.type.is_list else "result_def"
+        lines.append(f"    {field} = {made}()")
+    if variadic > 1:
+        lines.append("    irdl_options = (AttrSizedOperandSegments(as_property=True),)")
+    if pure:
+        lines.append("    traits = traits_def(Pure())")
+    return "\n".join(lines) + "\n"
+
+
+def _docstring(text: str) -> list[str]:
+    if len(text) <= 90:
+        return [f'    """{text}"""']
+    wrapped = textwrap.wrap(text, 84, break_long_words=False, break_on_hyphens=False)
+    return [f'    """{wrapped[0]}', *(f"    {line}" for line in wrapped[1:]), '    """']
+
+
+def _fields(argument: Argument) -> Iterator[str]:
+    if not argument.type.is_tensor:
+        renamed = f'prop_name="{argument.name}"' if argument.field != argument.name else ""
+        yield f"{argument.field} = opt_prop_def({renamed})"
+    elif argument.type.is_list:
+        yield f"{argument.field} = var_operand_def()"
+        yield f"{argument.name}_present = opt_prop_def()"
+    elif argument.type.nullable:
+        yield f"{argument.field} = opt_operand_def()"
+    else:
+        yield f"{argument.field} = operand_def()"
+
+
+def _index(by_module: dict[str, list[tuple[Schema, bool]]]) -> str:
+    lines = [
+        '"""Generated by `python -m stepwell.dialects.aten.generate`; do not edit.',
+        "",
+        "Which module holds an operator's class, so that only what is named is imported.",
+        '"""',
+        "",
+        "CLASSES: dict[str, tuple[str, ...]] = {",
+    ]
+    for module in sorted(by_module):
+        names = sorted(class_name(schema) for schema, _ in by_module[module])
+        if len(names) == 1:
+            lines.append(f'    "{module}": ("{names[0]}",),')
+        else:
+            listed = [f'        "{name}",' for name in names]
+            lines += [f'    "{module}": (', *listed, "    ),"]
+    lines += [
+        "}",
+        '"""Module → the classes in it."""',
+        "",
+        "HOME: dict[str, str] = {name: module for module, names in CLASSES.items() "
+        "for name in names}",
+        '"""Class → the module it is in."""',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Write every file; remove the ones that no operator belongs to any more."""
+    FOLDER.mkdir(exist_ok=True)
+    files = render()
+    for path in FOLDER.glob("*.py"):
+        if path.name not in files:
+            path.unlink()
+    for name, text in files.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""The `aten` level: programs as PyTorch states them."""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.levels import Level, register_level
+
+_NEIGHBOURS = ("sym.", "control.", "quant.")
+"""Dialects whose ops stand beside torch's operators: scalars, control flow, quantised types."""
+
+
+def _refuses(op: Operation) -> str | None:
+    """Why an op may not stand at the aten level, or None."""
+    if isinstance(op, SchemaOp) or op.name.startswith(_NEIGHBOURS):
+        return None
+    return "this level holds torch's operators, run-time scalars and control flow"
+
+
+ATEN_LEVEL = register_level(Level("aten", _refuses))
+"""What import gives: torch's operators in SSA form, nothing decomposed."""
