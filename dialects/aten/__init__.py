@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.ir import Dialect
 
 from stepwell.dialects.aten import interpretation as _interpretation  # noqa: F401
+from stepwell.dialects.aten import level as _level  # noqa: F401
 from stepwell.dialects.aten.attributes import ComplexArg, Dynamic, NoneArg
 from stepwell.dialects.aten.generated import HOME
 

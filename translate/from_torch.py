@@ -1,0 +1,64 @@
+"""`from_exported_program`: a torch program becomes IR, as it stands.
+
+Nothing is decomposed, the input is not touched, and no weight is copied: the program's own
+tensors go into the weight store. Training graphs, functional graphs and ExecuTorch's edge dialect
+import alike.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from torch.export import ExportedProgram
+from xdsl.dialects.builtin import ModuleOp
+
+import stepwell.dialects.aten.level
+from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.levels import set_level
+from stepwell.ir.program import Program
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.torch_in.graph import Importing
+from stepwell.translate.torch_in.method import import_method, tensors_of
+
+_LEVEL = stepwell.dialects.aten.level.ATEN_LEVEL.name
+
+
+def from_exported_program(
+    exported: ExportedProgram | Mapping[str, ExportedProgram], *, method: str = "forward"
+) -> Program:
+    """Import a torch program, or several as methods of one program that share weights and state.
+
+    Args:
+        exported: a program of `torch.export` or of ExecuTorch's edge dialect, or a mapping from
+            method name to one.
+        method: the name of the method of a lone program.
+
+    Raises:
+        UnsupportedError: listing everything that has no form in the IR, with its source line.
+    """
+    programs = exported if isinstance(exported, Mapping) else {method: exported}
+    shared = Importing(WeightStore())
+    with _without_collection():
+        methods = [
+            import_method(shared, program, name, tensors_of(program))
+            for name, program in programs.items()
+        ]
+        if shared.problems:
+            raise UnsupportedError(shared.problems)
+        module = ModuleOp(methods)
+    set_level(module, _LEVEL)
+    return Program(module, shared.weights)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Garbage collection off: scanning what is being built takes a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,1 @@
+"""Torch programs into IR: one module for each part of an `ExportedProgram`."""

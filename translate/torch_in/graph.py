@@ -1,0 +1,328 @@
+"""One FX graph into one block: every call becomes the op of its schema, in order.
+
+A call is imported by the plan of its operator: which arguments are operands, which properties.
+Types come from the example values that export recorded; equal types, attributes and locations
+are one object.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from stepwell.dialects.aten.attributes import DYNAMIC, NONE, scalar_attribute
+from stepwell.dialects.aten.op import EXPLICIT_NONE, KEYWORDS_FROM, SEGMENTS, SchemaOp, segments
+from stepwell.dialects.aten.registry import of_overload
+from stepwell.dialects.aten.schema import Argument
+from stepwell.dialects.aten.text import call_layout
+from stepwell.ir.core import WeightOp
+from stepwell.ir.diagnostics import Problem, StepwellError, describe_location
+from stepwell.ir.types import tensor_like
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.torch_in.locations import Locations
+from stepwell.translate.torch_in.values import constant, flat_types
+
+Held = SSAValue | list[Any] | None
+"""What a node stands for: a value, or a list of them for a call with several results."""
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """How calls of one operator are imported."""
+
+    cls: type[SchemaOp]
+    arguments: tuple[Argument, ...]
+    positional: int
+    takes_scalars: bool
+    has_segments: bool
+
+
+@dataclass
+class Importing:
+    """What the graphs of one import share."""
+
+    weights: WeightStore
+    locations: Locations = field(default_factory=Locations)
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+    def refuse(self, node: Node, fact: str, help: str | None = None) -> None:
+        """Note what cannot be imported; all of it is reported at the end."""
+        where = describe_location(self.locations.of(node))
+        self.problems.append(Problem(fact, where, help))
+
+
+_PLANS: dict[Any, CallPlan] = {}
+
+
+def plan_of(overload: Any) -> CallPlan:
+    """The plan of a torch or edge operator.
+
+    Raises:
+        StepwellError: its schema has no functional op.
+    """
+    found = _PLANS.get(overload)
+    if found is None:
+        cls = of_overload(overload)
+        schema = cls.SCHEMA
+        found = _PLANS[overload] = CallPlan(
+            cls,
+            schema.arguments,
+            sum(not argument.keyword_only for argument in schema.arguments),
+            schema.takes_runtime_scalars,
+            cls.HAS_SEGMENTS,
+        )
+    return found
+
+
+class GraphImporter:
+    """Appends the ops of one graph to one block; `values` maps nodes to what they stand for."""
+
+    def __init__(self, shared: Importing, module: GraphModule, block: Block, prefix: str) -> None:
+        self.shared = shared
+        self.module = module
+        self.block = block
+        self.prefix = prefix
+        self.values: dict[Node, Held] = {}
+
+    def call(self, node: Node) -> None:
+        """Import a `call_function` node; what has no form is noted and the import goes on."""
+        target = node.target
+        if target is operator.getitem:
+            self._get_item(node)
+            return
+        try:
+            if hasattr(target, "_schema") and not isinstance(
+                target, torch._ops.HigherOrderOperator
+            ):
+                self.operator(node, target)
+            else:
+                self.python_call(node, target)
+        except StepwellError as error:
+            problem = error.problems[0]
+            self.refuse(node, f"{spelled(target)}: {problem.fact}", problem.help)
+
+    def refuse(self, node: Node, fact: str, help: str | None = None) -> None:
+        """Note a problem; the node's users are skipped without a word of their own."""
+        self.shared.refuse(node, fact, help)
+        self.values[node] = None
+
+    def operator(self, node: Node, overload: Any) -> None:
+        """A call of a torch operator."""
+        op = self.schema_op(plan_of(overload), node.args, node.kwargs, node)
+        if op is not None:
+            self.append(op, node)
+
+    def append(self, op: Operation, node: Node) -> None:
+        """Put an op at the end of the block, with its results as the node's value."""
+        op.location = self.shared.locations.of(node)
+        self.block.add_op(op)
+        results = op.results
+        if isinstance(node.meta.get("val"), tuple | list):
+            self.values[node] = _regroup(node.meta["val"], list(results))
+        elif results:
+            results[0].name_hint = node.name
+            self.values[node] = results[0]
+        else:
+            self.values[node] = None
+
+    def schema_op(
+        self, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any], node: Node
+    ) -> SchemaOp | None:
+        """The op of a call, not inserted; None if an operand could not be imported."""
+        values = self.values
+        operands: list[SSAValue] = []
+        sizes: list[int] = []
+        properties: dict[str, Attribute] = {}
+        dynamic: list[SSAValue] = []
+        nones = named = False
+        given = len(args)
+        for index, argument in enumerate(plan.arguments):
+            if index < given:
+                value = args[index]
+            elif kwargs and argument.name in kwargs:
+                value = kwargs[argument.name]
+                named = named or not argument.keyword_only
+            else:
+                if argument.type.is_tensor:
+                    sizes.append(0)
+                continue
+            if argument.type.is_tensor:
+                if isinstance(value, Node):
+                    held = values[value]
+                    if isinstance(held, list):
+                        operands.extend(held)
+                        sizes.append(len(held))
+                        continue
+                    if held is None:
+                        return self._skipped(node)
+                    operands.append(held)
+                    sizes.append(1)
+                elif value is None and not argument.type.is_list:
+                    nones = True
+                    sizes.append(0)
+                else:
+                    before = len(operands)
+                    if not self._tensor_list(argument, value, operands, properties):
+                        return self._skipped(node)
+                    sizes.append(len(operands) - before)
+            elif isinstance(value, Node):
+                held = values[value]
+                if not isinstance(held, SSAValue):
+                    return self._skipped(node)
+                dynamic.append(held)
+                properties[argument.name] = DYNAMIC
+            elif isinstance(value, list | tuple) and any(isinstance(v, Node) for v in value):
+                properties[argument.name] = self._mixed_list(value, dynamic)
+            else:
+                properties[argument.name] = constant(value, argument)
+        if plan.takes_scalars:
+            sizes.append(len(dynamic))
+            operands.extend(dynamic)
+        elif dynamic:
+            raise StepwellError("a number known only at run time is given where none is taken")
+        if plan.has_segments:
+            properties[SEGMENTS] = segments(tuple(sizes))
+        attributes = _call_style(plan, args, kwargs) if nones or named else {}
+        types = flat_types(node.meta["val"]) if plan.cls.SCHEMA.returns else ()
+        return plan.cls.create(
+            operands=operands, result_types=types, properties=properties, attributes=attributes
+        )
+
+    def python_call(self, node: Node, target: Any) -> None:
+        """A call of something that is no operator with a schema."""
+        from stepwell.translate.torch_in.calls import import_python_call
+
+        import_python_call(self, node, target)
+
+    def get_attr(self, node: Node) -> None:
+        """A tensor that hangs on the graph module; graphs are read by the ops that use them."""
+        held: Any = self.module
+        for part in str(node.target).split("."):
+            held = getattr(held, part)
+        if isinstance(held, GraphModule):
+            return
+        if not isinstance(held, torch.Tensor):
+            self.refuse(node, f"get_attr {node.target} is a {type(held).__name__}")
+            return
+        key = f"{self.prefix}{node.target}"
+        if key not in self.shared.weights:
+            self.shared.weights.add(key, held)
+        op = WeightOp(key, tensor_like(held))
+        self.append(op, node)
+
+    def value(self, node: Any) -> SSAValue:
+        """The one value of a node that has been imported."""
+        held = self.values.get(node)
+        if not isinstance(held, SSAValue):
+            raise StepwellError(f"{node} has no single value")
+        return held
+
+    def _get_item(self, node: Node) -> None:
+        source, index = node.args
+        held = self.values.get(source) if isinstance(source, Node) else None
+        if isinstance(held, list):
+            found = held[index] if isinstance(index, int) else None
+            self.values[node] = found
+            if isinstance(found, SSAValue) and found.name_hint is None:
+                found.name_hint = node.name
+        elif isinstance(held, SSAValue) and index == 0:
+            self.values[node] = held
+        else:
+            self.values[node] = None
+
+    def _skipped(self, node: Node) -> None:
+        """A node that reads what could not be imported; the cause has been noted."""
+        if not self.shared.problems:
+            self.shared.refuse(node, f"{spelled(node.target)}: an operand has no value")
+        self.values[node] = None
+
+    def _tensor_list(
+        self,
+        argument: Argument,
+        value: Any,
+        operands: list[SSAValue],
+        properties: dict[str, Attribute],
+    ) -> bool:
+        if value is None:
+            properties[f"{argument.name}_present"] = NONE
+            return True
+        complete = True
+        items = value if isinstance(value, list | tuple) else [value]
+        for item in items:
+            if item is None:
+                complete = False
+                continue
+            held = self.values.get(item)
+            if not isinstance(held, SSAValue):
+                return False
+            operands.append(held)
+        if not complete:
+            properties[f"{argument.name}_present"] = ArrayAttr(
+                [BoolAttr.from_bool(item is not None) for item in items]
+            )
+        return True
+
+    def _mixed_list(self, items: Sequence[Any], dynamic: list[SSAValue]) -> Attribute:
+        attributes: list[Attribute] = []
+        for item in items:
+            if isinstance(item, Node):
+                dynamic.append(self.value(item))
+                attributes.append(DYNAMIC)
+            else:
+                attributes.append(scalar_attribute(item))
+        return ArrayAttr(attributes)
+
+
+def _regroup(shape: Any, results: list[SSAValue]) -> list[Any]:
+    """Results in the nesting that getitem sees: `(Tensor[], Tensor)` is a list and a value."""
+    rest = iter(results)
+
+    def take(item: Any) -> Any:
+        return [take(part) for part in item] if isinstance(item, tuple | list) else next(rest)
+
+    return [take(item) for item in shape]
+
+
+def _call_style(
+    plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]
+) -> dict[str, Attribute]:
+    """What the op must remember of how its call was written: names used, None said aloud."""
+    passed: dict[str, str] = {}
+    nones: list[str] = []
+    keyword: str | None = None
+    for index, argument in enumerate(plan.arguments):
+        by_position = index < len(args)
+        if not by_position and argument.name not in kwargs:
+            continue
+        value = args[index] if by_position else kwargs[argument.name]
+        passed[argument.name] = "position" if by_position else "name"
+        if not by_position and not argument.keyword_only and keyword is None:
+            keyword = argument.name
+        if value is None and argument.type.is_tensor and not argument.type.is_list:
+            nones.append(argument.name)
+    style: dict[str, Attribute] = {}
+    if call_layout(plan.arguments, passed, None) == passed:
+        keyword = None
+    if keyword is not None:
+        style[KEYWORDS_FROM] = StringAttr(keyword)
+    if nones:
+        fillers = call_layout(plan.arguments, [n for n in passed if n not in nones], keyword)
+        said = [name for name in nones if fillers.get(name) != "filler"]
+        if said:
+            style[EXPLICIT_NONE] = ArrayAttr([StringAttr(name) for name in said])
+    return style
+
+
+def spelled(target: Any) -> str:
+    """How messages name what a node calls: `aten.add_.Tensor`."""
+    schema = getattr(target, "_schema", None)
+    if schema is not None and hasattr(schema, "overload_name"):
+        return schema.name.replace("::", ".") + "." + (schema.overload_name or "default")
+    return str(getattr(target, "__name__", target))

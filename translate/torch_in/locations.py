@@ -1,0 +1,63 @@
+"""Where an op comes from: node name, module path, and line of the model's source.
+
+`loc("conv2d_1"("blocks.0"("model.py":41:0)))`. Files are named without their folders, so that the
+text of a program says nothing about the machine that exported it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from torch.fx import Node
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr, UnknownLoc
+
+Location = FileLineColLoc | NameLoc | UnknownLoc
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_COLUMN = IntAttr(0)
+_UNKNOWN = UnknownLoc()
+
+
+class Locations:
+    """Locations of one import; equal parts are shared."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, Location] = {}
+        self._places: dict[tuple[str, str | None], Location] = {}
+
+    def of(self, node: Node) -> NameLoc:
+        """The location of a node."""
+        meta = node.meta
+        stack = meta.get("nn_module_stack")
+        path = _innermost_path(stack) if stack else ""
+        key = (path, meta.get("stack_trace"))
+        place = self._places.get(key)
+        if place is None:
+            place = self._line(key[1])
+            if path:
+                place = NameLoc(StringAttr(path), place)
+            self._places[key] = place
+        return NameLoc(StringAttr(node.name), place)
+
+    def _line(self, trace: str | None) -> Location:
+        if not trace:
+            return _UNKNOWN
+        start = trace.rfind('File "')
+        found = _FRAME.match(trace, start) if start >= 0 else None
+        if found is None:
+            return _UNKNOWN
+        spelled = found[0]
+        line = self._lines.get(spelled)
+        if line is None:
+            name = re.split(r"[/\\]", found[1])[-1]
+            line = FileLineColLoc(StringAttr(name), IntAttr(int(found[2])), _COLUMN)
+            self._lines[spelled] = line
+        return line
+
+
+def _innermost_path(stack: dict[str, Any]) -> str:
+    """The path of the last module entered, `layers.0.attention`."""
+    path: str = next(reversed(stack.values()))[0]
+    for prefix in ("L['self'].", "L__self__."):
+        path = path.removeprefix(prefix)
+    return "" if path in ("L['self']", "L__self__") else path

@@ -1,0 +1,245 @@
+"""One exported program into one `func.func`: signature, weights and state around its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+    TensorArgument,
+)
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import BoolAttr, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
+from stepwell.ir.diagnostics import Problem, StepwellError
+from stepwell.ir.signature import Port, Signature, set_signature
+from stepwell.ir.types import WeightAttr, tensor_like
+from stepwell.translate.torch_in.graph import GraphImporter, Importing
+from stepwell.translate.torch_in.values import dim_order, type_of
+
+_KINDS = {
+    InputKind.PARAMETER: StringAttr("parameter"),
+    InputKind.BUFFER: StringAttr("buffer"),
+    InputKind.CONSTANT_TENSOR: StringAttr("constant"),
+}
+_BOOLS = {True: BoolAttr.from_bool(True), False: BoolAttr.from_bool(False)}
+_VALUES = (TensorArgument, SymIntArgument, SymFloatArgument, SymBoolArgument)
+
+
+@dataclass
+class _Method:
+    """What is known of the method while its graph is read."""
+
+    ports: list[Port] = field(default_factory=list[Port])
+    keys: dict[str, str] = field(default_factory=dict[str, str])
+    """Placeholder name of each mutable buffer → its weight key."""
+    user_inputs: dict[str, int] = field(default_factory=dict[str, int])
+    """Placeholder name of each run-time input → its index among the function's arguments."""
+
+
+def import_method(
+    shared: Importing, exported: ExportedProgram, name: str, tensors: Mapping[str, torch.Tensor]
+) -> FuncOp:
+    """A method from an exported program.
+
+    Args:
+        shared: the import this method belongs to.
+        exported: the program; it is read only.
+        name: of the method.
+        tensors: parameters, buffers and constants by name.
+    """
+    signature = exported.graph_signature
+    mutated = set(signature.buffers_to_mutate.values())
+    method = _Method()
+    nodes = list(exported.graph.nodes)
+    placeholders = [node for node in nodes if node.op == "placeholder"]
+    specs = signature.input_specs
+    block = Block(arg_types=_argument_types(shared, placeholders, specs))
+    importer = GraphImporter(shared, exported.graph_module, block, "")
+    arguments = iter(block.args)
+    for node, spec in zip(placeholders, specs, strict=True):
+        if spec.kind is InputKind.USER_INPUT:
+            _user_input(importer, node, spec, method, arguments)
+        elif spec.kind in _KINDS:
+            key = spec.target or ""
+            tensor = tensors.get(key)
+            if tensor is None:
+                importer.refuse(node, f"{spec.kind.name.lower()} {key} is in no table of tensors")
+                continue
+            shared.weights.add(key, tensor)
+            importer.append(_weight(spec, tensor, key in mutated), node)
+            if key in mutated:
+                method.keys[node.name] = key
+        else:
+            kind = spec.kind.name.lower().replace("_", " ")
+            importer.refuse(node, f"input {node.name} is a {kind}: it has no form in the IR")
+    returned: Node | None = None
+    for node in nodes:
+        if node.op == "call_function":
+            importer.call(node)
+        elif node.op == "get_attr":
+            importer.get_attr(node)
+        elif node.op == "output":
+            returned = node
+        elif node.op != "placeholder":
+            importer.refuse(node, f"{node.op} {node.target}: a graph of torch.export holds none")
+    assert returned is not None
+    ports, operands = _outputs(importer, exported, returned, method)
+    if shared.problems:
+        return FuncOp(name, ((), ()))
+    block.add_op(ReturnOp(*operands))
+    func = FuncOp(
+        name, ([arg.type for arg in block.args], [v.type for v in operands]), Region(block)
+    )
+    set_signature(
+        func,
+        Signature(tuple(method.ports), tuple(ports), *_specs(exported), _ranges(exported)),
+    )
+    return func
+
+
+def _argument_types(
+    shared: Importing, placeholders: list[Node], specs: list[InputSpec]
+) -> list[Attribute]:
+    types: list[Attribute] = []
+    for node, spec in zip(placeholders, specs, strict=True):
+        if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, _VALUES):
+            try:
+                types.append(type_of(node.meta.get("val")))
+            except StepwellError as error:
+                shared.refuse(node, f"input {node.name}: {error.problems[0].fact}")
+    return types
+
+
+def _user_input(
+    importer: GraphImporter, node: Node, spec: InputSpec, method: _Method, arguments: Any
+) -> None:
+    if isinstance(spec.arg, ConstantArgument):
+        value = spec.arg.value
+        if value is not None and not isinstance(value, int | float | bool | str):
+            importer.refuse(node, f"input {node.name} is a frozen {type(value).__name__}")
+            return
+        method.ports.append(Port(node.name, constant=(value,)))
+        importer.values[node] = None
+        return
+    if not isinstance(spec.arg, _VALUES):
+        importer.refuse(node, f"input {node.name} is a {type(spec.arg).__name__}")
+        return
+    order = None
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor):
+        try:
+            order = dim_order(value)
+        except StepwellError as error:
+            problem = error.problems[0]
+            importer.refuse(node, f"input {node.name}: {problem.fact}", problem.help)
+            next(arguments, None)
+            return
+    argument = next(arguments, None)
+    if argument is None:
+        importer.values[node] = None
+        return
+    argument.name_hint = node.name
+    method.user_inputs[node.name] = argument.index
+    method.ports.append(Port(node.name, order))
+    importer.values[node] = argument
+
+
+def _weight(spec: InputSpec, tensor: torch.Tensor, mutable: bool) -> WeightOp | StateOp:
+    properties: dict[str, Attribute] = {"key": WeightAttr(spec.target or "")}
+    if spec.persistent is not None:
+        properties["persistent"] = _BOOLS[spec.persistent]
+    if mutable:
+        return StateOp.create(result_types=[tensor_like(tensor)], properties=properties)
+    properties["kind"] = _KINDS[spec.kind]
+    return WeightOp.create(result_types=[tensor_like(tensor)], properties=properties)
+
+
+def _outputs(
+    importer: GraphImporter, exported: ExportedProgram, returned: Node, method: _Method
+) -> tuple[list[Port], list[SSAValue]]:
+    """The ports and operands of the return; writes to buffers and inputs go before it."""
+    ports: list[Port] = []
+    operands: list[SSAValue] = []
+    location = importer.shared.locations.of(returned)
+    values = returned.args[0]
+    assert isinstance(values, tuple | list)
+    for value, spec in zip(values, exported.graph_signature.output_specs, strict=True):
+        if spec.kind is OutputKind.USER_OUTPUT:
+            held = importer.values.get(value) if isinstance(value, Node) else None
+            if isinstance(held, SSAValue):
+                assert isinstance(value, Node)
+                ports.append(Port(value.name, _output_order(value)))
+                operands.append(held)
+            elif isinstance(spec.arg, ConstantArgument):
+                ports.append(Port(f"output_{len(ports)}", constant=(spec.arg.value,)))
+            elif isinstance(value, Node) and not importer.shared.problems:
+                importer.refuse(returned, f"output {value.name} has no value")
+            continue
+        if spec.kind not in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+            kind = spec.kind.name.lower().replace("_", " ")
+            importer.refuse(returned, f"output {value} is a {kind}: it has no form in the IR")
+            continue
+        held = importer.values.get(value) if isinstance(value, Node) else None
+        if not isinstance(held, SSAValue):
+            continue
+        op = (
+            UpdateOp(spec.target or "", held)
+            if spec.kind is OutputKind.BUFFER_MUTATION
+            else MutateInputOp(method.user_inputs[spec.target or ""], held)
+        )
+        op.location = location
+        importer.block.add_op(op)
+    return ports, operands
+
+
+def _output_order(node: Node) -> tuple[int, ...] | None:
+    """The dim order of an output; one that is not dense is a view, and given as row-major."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return None
+    try:
+        return dim_order(value)
+    except StepwellError:
+        return None
+
+
+def _specs(exported: ExportedProgram) -> tuple[str | None, str | None]:
+    spec = exported.call_spec
+    return (
+        None if spec.in_spec is None else pytree.treespec_dumps(spec.in_spec),
+        None if spec.out_spec is None else pytree.treespec_dumps(spec.out_spec),
+    )
+
+
+def _ranges(exported: ExportedProgram) -> dict[str, tuple[int, int | None]]:
+    ranges: dict[str, tuple[int, int | None]] = {}
+    for symbol, bounds in exported.range_constraints.items():
+        lower, upper = bounds.lower, bounds.upper
+        ranges[str(symbol)] = (
+            int(lower) if lower.is_Integer else 0,
+            int(upper) if upper.is_Integer else None,
+        )
+    return ranges
+
+
+def tensors_of(exported: ExportedProgram) -> dict[str, Any]:
+    """Parameters, buffers and constants by name; the program's own tensors."""
+    return {**exported.constants, **exported.state_dict}
+
+
+__all__ = ["Problem", "import_method", "tensors_of"]

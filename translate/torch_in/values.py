@@ -1,0 +1,143 @@
+"""From torch's example values to types, and from call arguments to attributes, both interned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute
+
+from stepwell.dialects.aten.attributes import attribute
+from stepwell.dialects.aten.schema import Argument
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import element_type
+from stepwell.ir.types import BoolType, Dim, FloatType, IntType, NoneType, tensor
+
+_NONE = NoneType()
+
+
+def dimension(size: int | torch.SymInt) -> Dim:
+    """A size as a number, or as its expression where it is symbolic."""
+    if isinstance(size, int):
+        return int(size)
+    known = size.node.maybe_as_int()
+    return str(size) if known is None else known
+
+
+def tensor_type(value: torch.Tensor) -> Attribute:
+    """The type of a (fake) tensor."""
+    if value.layout != torch.strided:
+        raise StepwellError(f"a tensor of layout {value.layout} has no type in the IR")
+    return tensor([dimension(size) for size in value.shape], element_type(value.dtype))
+
+
+def type_of(value: Any) -> Attribute:
+    """The type of an example value: a tensor, a number or None.
+
+    Raises:
+        StepwellError: the value is of another kind.
+    """
+    if isinstance(value, torch.Tensor):
+        return tensor_type(value)
+    if value is None:
+        return _NONE
+    if isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
+        return IntType(str(value))
+    if isinstance(value, torch.SymFloat | float):
+        return FloatType(str(value))
+    if isinstance(value, torch.SymBool | bool):
+        return BoolType(str(value))
+    raise StepwellError(f"a value of type {type(value).__name__} has no type in the IR")
+
+
+def flat_types(value: Any) -> list[Attribute]:
+    """The types of everything an operator returned, lists of tensors spread out."""
+    if isinstance(value, torch.Tensor):
+        return [tensor_type(value)]
+    if isinstance(value, tuple | list):
+        return [type_ for item in value for type_ in flat_types(item)]
+    return [type_of(value)]
+
+
+_WORDS: dict[Any, StringAttr] = {}
+_SCALARS: dict[tuple[type, Any, float, bool], Attribute] = {}
+_LISTS: dict[tuple[bool, tuple[Any, ...]], Attribute] = {}
+_NUMBERS = (int, float, bool)
+
+
+def constant(value: Any, argument: Argument) -> Attribute:
+    """The attribute of an argument that holds no value of the graph."""
+    kind = type(value)
+    wants_float = argument.type.base == "float"
+    if kind in _NUMBERS:
+        key = (kind, value, math.copysign(1.0, value), wants_float)
+        found = _SCALARS.get(key)
+        if found is None:
+            found = _SCALARS[key] = attribute(value, argument)
+        return found
+    if isinstance(value, list | tuple):
+        if all(type(item) is int for item in value):
+            listed = (wants_float, tuple(value))
+            found = _LISTS.get(listed)
+            if found is None:
+                found = _LISTS[listed] = attribute(list(value), argument)
+            return found
+        return attribute([_plain(item) for item in value], argument)
+    return attribute(_plain(value), argument)
+
+
+def _plain(value: Any) -> Any:
+    """What the IR holds for a torch object: an element type, or the object's name."""
+    if isinstance(value, torch.dtype):
+        return element_type(value)
+    if isinstance(value, torch.layout | torch.memory_format):
+        return str(value).removeprefix("torch.")
+    if isinstance(value, torch.device):
+        return str(value)
+    return value
+
+
+def dim_order(value: torch.Tensor) -> tuple[int, ...] | None:
+    """Dimensions from outermost to innermost in memory, None if row-major.
+
+    Axes of size 1 have no say, so a tensor that is row-major in this sense is taken as that.
+
+    Raises:
+        StepwellError: the tensor is not dense: it overlaps itself or has gaps.
+    """
+    shape = [_hint(size) for size in value.shape]
+    strides = [_hint(stride) for stride in value.stride()]
+    rank = len(shape)
+    candidates = [tuple(range(rank))]
+    if rank in (4, 5):
+        candidates.append((0, *range(2, rank), 1))
+    candidates.append(tuple(sorted(range(rank), key=lambda axis: -strides[axis])))
+    for order in candidates:
+        if _is_dense(shape, strides, order):
+            return None if order == candidates[0] else order
+    raise StepwellError(
+        f"an input of shape {shape} has strides {strides}: not dense",
+        help="export with a .contiguous() example input",
+    )
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
+    expected = 1
+    for axis in reversed(order):
+        if shape[axis] == 0:
+            return True
+        if shape[axis] != 1:
+            if strides[axis] != expected:
+                return False
+            expected *= shape[axis]
+    return True
+
+
+def _hint(size: int | torch.SymInt) -> int:
+    if isinstance(size, int):
+        return size
+    hint = size.node.hint
+    return 2 if hint is None else int(hint)
