@@ -288,6 +288,10 @@ class MethodBuilder:
         self._outputs = tuple(values)
         self._specs = (input_spec, output_spec)
 
+    def value(self, index: int) -> Value:
+        """The value at an index, as it stands."""
+        return self._values[index]
+
     def can_be_viewed(self, index: int) -> bool:
         """Whether other tensors may name this one's bytes: nothing will write to them again."""
         value = self._values[index]
