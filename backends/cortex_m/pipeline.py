@@ -10,13 +10,32 @@ from stepwell.translate.rewrites.cmsis import (
     TO_CMSIS,
     BiasForm,
     CancelTranspose,
+    CollapseReshape,
     FoldKernelSum,
     LowerBoundary,
     LowerPermute,
+    RelabelInput,
+    RelabelOutput,
     SinkTranspose,
     StateTarget,
 )
 from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION
+from stepwell.translate.rewrites.quant.cancel_casts import CancelCasts
+
+
+PLACE_LAYOUTS = Together(
+    "place-layouts",
+    (
+        CancelCasts(),
+        LowerPermute(),
+        CancelTranspose(),
+        SinkTranspose(),
+        RelabelInput(),
+        RelabelOutput(),
+        CollapseReshape(),
+    ),
+)
+"""Layout changes sink and meet; what is left of them is copied, the rest is views."""
 
 
 def cortex_m_pipeline(target: Target, bias_form: BiasForm | None = None) -> Pipeline:
@@ -28,7 +47,7 @@ def cortex_m_pipeline(target: Target, bias_form: BiasForm | None = None) -> Pipe
             ShareCommonSubexpressions(),
             Together("lower-to-cmsis", TO_CMSIS),
             LowerBoundary(),
-            Together("place-layouts", (LowerPermute(), CancelTranspose(), SinkTranspose())),
+            PLACE_LAYOUTS,
             ShareCommonSubexpressions(),
             FoldKernelSum(bias_form or BiasForm.of(target)),
             StateTarget(target),

@@ -52,7 +52,7 @@ from stepwell.ir.interpretation import interprets
 from stepwell.ir.types import Dim, dims, element
 
 
-class _Spatial(CmsisOp):
+class Spatial(CmsisOp):
     """What the three convolutions share."""
 
     IS_NHWC: ClassVar[bool]
@@ -166,7 +166,7 @@ class _Spatial(CmsisOp):
             yield f"{field} is {self.number(field)} bytes, {target} needs {needed}"
 
 
-class _Conv(_Spatial):
+class _Conv(Spatial):
     """`arm_convolve_wrapper_s8`; groups follow from the shapes."""
 
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
@@ -225,7 +225,7 @@ class QuantizedConv2dNhwc(_Conv):
     IS_NHWC: ClassVar[bool] = True
 
 
-class _Depthwise(_Spatial):
+class _Depthwise(Spatial):
     """`arm_depthwise_conv_wrapper_s8`: output channel c·m + j reads input channel c."""
 
     CHANNEL_AXIS: ClassVar[int] = 3
@@ -287,7 +287,7 @@ class QuantizedDepthwiseConv2dNhwc(_Depthwise):
     IS_NHWC: ClassVar[bool] = True
 
 
-class _TransposeConv(_Spatial):
+class _TransposeConv(Spatial):
     """`arm_transpose_conv_wrapper_s8`, with a second scratch for the reversed convolution."""
 
     output_padding = prop_def(DenseArrayBase)
@@ -353,7 +353,7 @@ class QuantizedTransposeConv2dNhwc(_TransposeConv):
     IS_NHWC: ClassVar[bool] = True
 
 
-def _common(op: _Spatial, bias: Any) -> dict[str, Any]:
+def _common(op: Spatial, bias: Any) -> dict[str, Any]:
     return {
         "bias": bias,
         "stride": op.numbers("stride"),
@@ -366,7 +366,7 @@ def _common(op: _Spatial, bias: Any) -> dict[str, Any]:
     }
 
 
-def _operands(op: _Spatial, args: Sequence[Any]) -> tuple[Any, Any, Any]:
+def _operands(op: Spatial, args: Sequence[Any]) -> tuple[Any, Any, Any]:
     return to_nhwc(args[0], op.IS_NHWC), args[1], args[2] if op.bias is not None else None
 
 

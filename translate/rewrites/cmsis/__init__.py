@@ -1,6 +1,7 @@
 """From quantised ATen ops to CMSIS-NN's operators."""
 
 from stepwell.translate.rewrites.cmsis.cancel_transpose import CancelTranspose
+from stepwell.translate.rewrites.cmsis.collapse_reshape import CollapseReshape
 from stepwell.translate.rewrites.cmsis.fold_kernel_sum import BiasForm, FoldKernelSum
 from stepwell.translate.rewrites.cmsis.lower_arithmetic import LowerArithmetic
 from stepwell.translate.rewrites.cmsis.lower_boundary import LowerBoundary
@@ -14,6 +15,7 @@ from stepwell.translate.rewrites.cmsis.lower_softmax import LowerSoftmax
 from stepwell.translate.rewrites.cmsis.lower_transposed_convolution import (
     LowerTransposedConvolution,
 )
+from stepwell.translate.rewrites.cmsis.relabel_ports import RelabelInput, RelabelOutput
 from stepwell.translate.rewrites.cmsis.sink_transpose import SinkTranspose
 from stepwell.translate.rewrites.cmsis.state_target import StateTarget
 from stepwell.translate.rewrites.cmsis.tabulate import Tabulate
@@ -36,6 +38,7 @@ __all__ = [
     "TO_CMSIS",
     "BiasForm",
     "CancelTranspose",
+    "CollapseReshape",
     "FoldKernelSum",
     "LowerArithmetic",
     "LowerBoundary",
@@ -48,6 +51,8 @@ __all__ = [
     "LowerPooling",
     "LowerSoftmax",
     "LowerTransposedConvolution",
+    "RelabelInput",
+    "RelabelOutput",
     "SinkTranspose",
     "StateTarget",
     "Tabulate",

@@ -1,0 +1,199 @@
+"""cmsis IR → a `.pte` whose kernels are `cortex_m::*.out`: planned scratch, views without copies.
+
+Nothing is rewritten and no neighbour looked at. Casts between quantised and plain integers, views
+and relabelled dimensions are further tensors over the same bytes. Multipliers and shifts become
+constant tensors. A constant method, `stepwell_target`, says which CPU a program is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.backends.cortex_m.limits import limit_problems
+from stepwell.backends.cortex_m.schemas import declarations, field_of
+from stepwell.backends.executorch.builder import ContainerBuilder
+from stepwell.backends.executorch.container import (
+    Container,
+    ScalarType,
+    TensorValue,
+    contiguous,
+)
+from stepwell.backends.executorch.emit import MethodEmitter, missing_kernels
+from stepwell.backends.executorch.runner import scalar_type
+from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.dialects.aten.schema import Argument
+from stepwell.dialects.cmsis.ops import CmsisOp, QuantizedAdd, QuantizedMul, Relabel
+from stepwell.dialects.cmsis.ops.base import TARGET
+from stepwell.dialects.cmsis.ops.elementwise import is_channel_broadcast
+from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC
+from stepwell.dialects.cmsis.ops.movement import DTYPES
+from stepwell.dialects.quant import StorageCast
+from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.ir.diagnostics import UnsupportedError, VerificationError
+from stepwell.ir.program import Program
+from stepwell.ir.signature import Port
+from stepwell.ir.types import dims, is_static
+from stepwell.ir.weights import dense_bytes
+
+TARGET_METHOD = "stepwell_target"
+
+
+def to_pte(program: Program) -> bytes:
+    """The `.pte` of a program at the cmsis level."""
+    return to_bytes(emit(program))
+
+
+def emit(program: Program) -> Container:
+    """The container of a program at the cmsis level.
+
+    Raises:
+        VerificationError: an accumulator can overflow with the actual weights.
+        UnsupportedError: naming every op beside the library's that has no kernel.
+    """
+    if problems := list(limit_problems(program)):
+        raise VerificationError(problems)
+    own = dict.fromkeys(
+        {type(op) for op in program.module.walk() if isinstance(op, CmsisOp | StorageCast)},
+        _is_own,
+    )
+    missing = [p for func in program.methods.values() for p in missing_kernels(func, own)]
+    if missing:
+        raise UnsupportedError(missing)
+    builder = ContainerBuilder()
+    for name, func in program.methods.items():
+        CortexMEmitter(builder, builder.method(name), program, func, {}).emit()
+    stated = program.module.attributes.get(TARGET)
+    if stated is not None:
+        constant = builder.method(TARGET_METHOD)
+        constant.outputs([constant.scalar(cast(Any, stated).data)])
+    return builder.finish()
+
+
+def _is_own(op: Any, weights: Any) -> Any:
+    raise AssertionError("the library's ops are kernel calls, not delegates")
+
+
+class CortexMEmitter(MethodEmitter):
+    """Kernel calls of the `cortex_m` library, beside those of ATen ops."""
+
+    def _delegate(self, op: Operation) -> None:
+        match op:
+            case StorageCast():
+                self.values[op.result] = self.values[op.input]
+            case Relabel():
+                self.values[op.out] = self._relabelled(op)
+            case CmsisOp():
+                self._library_call(op)
+            case _:
+                super()._delegate(op)
+
+    def _scalar_type(self, type_: Attribute) -> ScalarType:
+        held = quantization(type_)
+        return super()._scalar_type(type_) if held is None else scalar_type(storage_dtype(held))
+
+    # -- layouts -------------------------------------------------------------------------------
+
+    def _order(self, value: int) -> tuple[int, ...]:
+        """The dim order a value of the plan has in memory."""
+        held = self.builder.value(value)
+        assert isinstance(held, TensorValue)
+        return held.dim_order
+
+    def _view(self, source: int, type_: Attribute, order: Sequence[int]) -> int:
+        """Another tensor over the bytes of `source`."""
+        return self.builder.tensor(
+            self._scalar_type(type_),
+            cast("tuple[int, ...]", dims(type_)),
+            dim_order=order,
+            storage_of=source,
+        )
+
+    def _relabelled(self, op: Relabel) -> int:
+        source, perm = self.values[op.input], op.numbers("perm")
+        order = [perm.index(axis) for axis in self._order(source)]
+        return self._view(source, op.out.type, order)
+
+    def _entered(self, argument: SSAValue, value: int, port: Port) -> int:
+        """An input that is only seen relabelled is taken as it lies in memory."""
+        if argument.uses.get_length() and all(
+            isinstance(use.operation, Relabel) for use in argument.uses
+        ):
+            return value
+        return super()._entered(argument, value, port)
+
+    def _to_order(
+        self,
+        value: int,
+        type_: Attribute,
+        order: tuple[int, ...] | None,
+        current: tuple[int, ...] | None,
+    ) -> int:
+        if isinstance(type_, TensorType):
+            current = self._order(value)
+        return super()._to_order(value, type_, order, current)
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def _library_call(self, op: CmsisOp) -> None:
+        schema = declarations()[op.OPERATOR]
+        if not all(is_static(value.type) for value in (*op.operands, *op.results)):
+            raise UnsupportedError(
+                f"{op.name}: the operator does not resize its result, and its shape is dynamic",
+                help="export with a fixed shape",
+            )
+        operands = self._operands(op)
+        order = self._order(next(iter(operands.values())))
+        is_elementwise = dims(op.output.type) in {dims(v.type) for v in op.operands}
+        like_input = is_elementwise and order != contiguous(len(order))
+        result = self._fresh(op.output.type, Port("", order) if like_input else None)
+        args = [
+            result if argument.name == "out" else self._argument(op, argument, operands)
+            for argument in schema.arguments
+        ]
+        self.builder.call(f"cortex_m::{op.OPERATOR}.out", [*args, result], [self.handle])
+        self.values[op.output] = result
+
+    def _operands(self, op: CmsisOp) -> dict[str, int]:
+        """Values of the tensors, the larger one first where channels broadcast."""
+        found = {
+            name: self.values[value]
+            for name, value in op.named_operands.items()
+            if value is not None
+        }
+        if isinstance(op, QuantizedAdd | QuantizedMul):
+            first, second = op.pair
+            for name, small, large in (("other", second, first), ("self_", first, second)):
+                if dims(small.type) != dims(large.type) and is_channel_broadcast(
+                    dims(small.type), dims(large.type)
+                ):
+                    found[name] = self._view(found[name], small.type, NCHW_TO_NHWC)
+                    return dict(sorted(found.items(), key=lambda item: item[0] == name))
+        return found
+
+    def _argument(self, op: CmsisOp, argument: Argument, operands: dict[str, int]) -> int:
+        name, builder = field_of(argument.name), self.builder
+        if name in op.named_operands:
+            return operands[name] if name in operands else builder.scalar(None)
+        field = argument.name
+        if argument.type.is_tensor:
+            if field.endswith("scratch"):
+                return builder.tensor(ScalarType.BYTE, (op.number(field),))
+            values = torch.tensor(op.numbers(field), dtype=torch.int32)
+            return builder.constant(ScalarType.INT, tuple(values.shape), dense_bytes(values))
+        if argument.type.is_list:
+            return builder.ints(op.numbers(field))
+        match argument.type.base:
+            case "float":
+                return builder.scalar(op.real(field))
+            case "bool":
+                return builder.scalar(op.flag(field))
+            case "ScalarType":
+                dtype = DTYPES[cast(Any, op.properties[field]).data]
+                return builder.scalar(int(scalar_type(dtype)))
+            case _:
+                return builder.scalar(op.number(field))

@@ -1,0 +1,67 @@
+"""What the kernels' int32 accumulators hold, checked exactly from a program's actual weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.cmsis.arithmetic import (
+    Multiplier,
+    accumulator_bounds,
+    requantize_overflows,
+)
+from stepwell.dialects.cmsis.ops import QuantizedLinear
+from stepwell.dialects.cmsis.ops.base import per_tensor
+from stepwell.dialects.cmsis.ops.spatial import Spatial
+from stepwell.dialects.quant import StorageCast
+from stepwell.ir.core import weight_key
+from stepwell.ir.diagnostics import Problem, describe_op
+from stepwell.ir.program import Program
+
+
+def limit_problems(program: Program) -> Iterator[Problem]:
+    """Every row of a linear layer or convolution whose sum some input takes past int32."""
+    for op in program.module.walk():
+        if isinstance(op, QuantizedLinear | Spatial):
+            weight = _constant(op.operands[1], program)
+            if weight is None:
+                continue
+            bias = _constant(op.bias, program)
+            for fact in _row_problems(op, weight, bias):
+                yield Problem(f"{op.name}: {fact}", describe_op(op), "scale the layer down")
+
+
+def _row_problems(
+    op: QuantizedLinear | Spatial, weight: torch.Tensor, bias: torch.Tensor | None
+) -> Iterator[str]:
+    scales: Sequence[Multiplier]
+    if isinstance(op, QuantizedLinear):
+        rows, scales = weight.long() + op.number("filter_offset"), [op.requantization]
+        padded = False
+    else:
+        rows, scales = weight.movedim(op.CHANNEL_AXIS, 0).flatten(1), op.requantizations
+        padded = True
+    offset = op.number("input_offset")
+    held = per_tensor(op.operands[0])
+    low, high = (held.low, held.high) if held is not None else (-128, 127)
+    low, high = low + offset, high + offset
+    if padded:
+        low, high = min(low, 0), max(high, 0)
+    least, most = accumulator_bounds(rows, bias, low, high)
+    for row in range(rows.shape[0]):
+        reach = int(least[row]), int(most[row])
+        if reach[0] < -(1 << 31) or reach[1] >= 1 << 31:
+            yield f"row {row} can accumulate {reach[0]} … {reach[1]}, past int32"
+        elif requantize_overflows(*reach, scales[row if len(scales) > 1 else 0]):
+            yield f"row {row}: requantising {reach[0]} … {reach[1]} overflows int32"
+
+
+def _constant(value: SSAValue | None, program: Program) -> torch.Tensor | None:
+    if value is None:
+        return None
+    maker = value.owner
+    key = weight_key(maker.input if isinstance(maker, StorageCast) else value)
+    return None if key is None else program.weights.get(key)
+

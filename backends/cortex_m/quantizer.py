@@ -1,0 +1,197 @@
+"""A PT2E quantizer that annotates everything this backend lowers, so that nothing falls to float.
+
+    quantizer = CortexMQuantizer()
+    prepared = prepare_pt2e(torch.export.export(model, inputs).module(check_guards=False), quantizer)
+    prepared(*calibration); program = torch.export.export(convert_pt2e(prepared), inputs)
+
+ExecuTorch's own quantizer leaves scalar arithmetic, broadcasts, `matmul` of any rank, NCHW and 1-D
+convolutions, layer norms and more as floats; graphs it made lower too. PT2E is an interface of
+`torch.fx` graphs: this is the one module of the backend that works on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import torch
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e import MinMaxObserver, PerChannelMinMaxObserver
+from torchao.quantization.pt2e.quantizer import (
+    FixedQParamsQuantizationSpec,
+    QuantizationAnnotation,
+    QuantizationSpec,
+    Quantizer,
+    SharedQuantizationSpec,
+)
+
+from stepwell.backends.cortex_m.decompose_for_annotation import decompose
+from stepwell.dialects.cmsis.arithmetic import SOFTMAX_SCALE, SOFTMAX_ZERO_POINT
+
+aten = torch.ops.aten
+Targets = frozenset[Any]
+
+
+def _ops(*names: str) -> Targets:
+    found: set[Any] = set()
+    for name in names:
+        operator, _, overload = name.partition(".")
+        packet = getattr(aten, operator)
+        found.add(getattr(packet, overload or "default"))
+        if hasattr(aten, f"{operator}_"):
+            in_place = getattr(aten, f"{operator}_")
+            if hasattr(in_place, overload or "default"):
+                found.add(getattr(in_place, overload or "default"))
+    return frozenset(found)
+
+
+CONVOLUTIONS = _ops("conv1d", "conv1d.padding", "conv2d", "conv2d.padding")
+TRANSPOSED = _ops("conv_transpose2d.input")
+LINEAR = _ops("linear")
+PRODUCTS = _ops("matmul", "bmm", "mm")
+ADDMM = _ops("addmm")
+BINARY = _ops("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "minimum", "maximum")
+UNARY = _ops(
+    *"relu relu6 hardtanh hardsigmoid hardswish leaky_relu elu gelu silu mish sigmoid tanh "
+    "softplus exp log log1p sqrt rsqrt reciprocal square abs neg clamp clamp_min clamp_max "
+    "pow.Tensor_Scalar rsub.Scalar add.Scalar sub.Scalar mul.Scalar div.Scalar".split()
+)
+CLAMPS = _ops("relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_max")
+AVERAGES = _ops("avg_pool2d", "avg_pool1d", "adaptive_avg_pool2d", "mean.dim")
+SHARING = _ops(
+    *"max_pool2d max_pool1d view reshape flatten.using_ints permute transpose.int t squeeze "
+    "squeeze.dim squeeze.dims unsqueeze expand slice.Tensor select.int contiguous clone dropout "
+    "constant_pad_nd pad repeat flip unflatten.int chunk split.Tensor".split()
+)
+CONCATENATIONS = _ops("cat", "stack")
+SOFTMAX = _ops("softmax.int", "_softmax")
+
+
+class CortexMQuantizer(Quantizer):
+    """int8 activations per tensor; weights per channel for convolutions, per tensor for linear."""
+
+    def __init__(
+        self,
+        per_channel_linear: bool = False,
+        observer: Callable[..., Any] = MinMaxObserver,
+    ) -> None:
+        """`per_channel_linear` gives linear layers a scale for each row; they then lower to 1×1
+        convolutions. `observer` is the class that watches activations.
+        """
+        super().__init__()
+        self.activation = QuantizationSpec(
+            dtype=torch.int8,
+            quant_min=-128,
+            quant_max=127,
+            qscheme=torch.per_tensor_affine,
+            observer_or_fake_quant_ctr=cast(Any, observer),
+        )
+        self.per_tensor = QuantizationSpec(
+            dtype=torch.int8,
+            quant_min=-127,
+            quant_max=127,
+            qscheme=torch.per_tensor_symmetric,
+            observer_or_fake_quant_ctr=cast(Any, MinMaxObserver),
+        )
+        self.linear_weight = self._per_channel(0) if per_channel_linear else self.per_tensor
+        self.softmax = FixedQParamsQuantizationSpec(
+            dtype=torch.int8,
+            scale=SOFTMAX_SCALE,
+            zero_point=SOFTMAX_ZERO_POINT,
+            quant_min=-128,
+            quant_max=127,
+            qscheme=torch.per_tensor_affine,
+        )
+
+    def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        """Takes norms and fused attention apart, so that their parts can be annotated."""
+        return decompose(model)
+
+    def annotate(self, model: GraphModule) -> GraphModule:
+        """Annotate every node that has a lowering."""
+        for node in model.graph.nodes:
+            if node.op == "call_function" and _is_float(node):
+                self._annotate(node)
+        return model
+
+    def validate(self, model: GraphModule) -> None:
+        """Nothing can be wrong: what has no annotation stays a float."""
+
+    def _annotate(self, node: Node) -> None:
+        target = node.target
+        if target in CONVOLUTIONS:
+            self._weighted(node, 1, self._per_channel(0))
+        elif target in TRANSPOSED:
+            self._weighted(node, 1, self._per_channel(1))
+        elif target in LINEAR:
+            self._weighted(node, 1, self.linear_weight)
+        elif target in ADDMM:
+            self._mark(node, {node.args[1]: self.activation, node.args[2]: self.per_tensor})
+        elif target in PRODUCTS:
+            self._mark(node, dict.fromkeys(_tensors(node.args), self.activation))
+        elif target in BINARY or target in UNARY:
+            self._elementwise(node)
+        elif target in AVERAGES:
+            shared = target not in _ops("mean.dim")
+            spec = SharedQuantizationSpec((_first(node), node)) if shared else self.activation
+            self._mark(node, {_first(node): self.activation}, spec)
+        elif target in SOFTMAX:
+            self._mark(node, {_first(node): self.activation}, self.softmax)
+        elif target in SHARING:
+            self._shared(node, [_first(node)])
+        elif target in CONCATENATIONS:
+            self._shared(node, list(_tensors(cast("list[Any]", node.args[0]))))
+
+    def _weighted(self, node: Node, place: int, spec: QuantizationSpec) -> None:
+        weight = cast(Node, node.args[place])
+        self._mark(node, {_first(node): self.activation, weight: spec})
+
+    def _elementwise(self, node: Node) -> None:
+        first = _first(node)
+        is_fused_clamp = (
+            node.target in CLAMPS
+            and len(first.users) == 1
+            and first.op == "call_function"
+            and first.target in CONVOLUTIONS | TRANSPOSED | LINEAR | ADDMM | _ops("add.Tensor")
+        )
+        if is_fused_clamp:  # The clamp narrows the range of the op before it.
+            first.meta["quantization_annotation"].output_qspec = None
+            self._mark(node, {})
+            return
+        self._mark(node, dict.fromkeys(_tensors(node.args), self.activation))
+
+    def _shared(self, node: Node, inputs: list[Node]) -> None:
+        anchor = SharedQuantizationSpec((inputs[0], node))
+        specs: dict[Any, Any] = dict.fromkeys(inputs, anchor)
+        specs[inputs[0]] = self.activation
+        self._mark(node, specs, anchor)
+
+    def _mark(self, node: Node, inputs: dict[Any, Any], output: Any = None) -> None:
+        node.meta["quantization_annotation"] = QuantizationAnnotation(
+            input_qspec_map=inputs, output_qspec=output or self.activation, _annotated=True
+        )
+
+    def _per_channel(self, axis: int) -> QuantizationSpec:
+        return QuantizationSpec(
+            dtype=torch.int8,
+            quant_min=-127,
+            quant_max=127,
+            qscheme=torch.per_channel_symmetric,
+            ch_axis=axis,
+            observer_or_fake_quant_ctr=cast(Any, PerChannelMinMaxObserver),
+        )
+
+
+def _tensors(values: Iterable[Any]) -> Iterable[Node]:
+    return [value for value in values if isinstance(value, Node) and _is_float(value)]
+
+
+def _first(node: Node) -> Node:
+    return cast(Node, node.args[0])
+
+
+def _is_float(node: Node) -> bool:
+    value = node.meta.get("val")
+    if isinstance(value, (list, tuple)):
+        value = cast("list[Any]", value)[0]
+    return value is None or (isinstance(value, torch.Tensor) and value.is_floating_point())

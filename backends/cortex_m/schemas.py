@@ -1,0 +1,31 @@
+"""The `cortex_m` library's operator declarations, read from the file ExecuTorch ships."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from stepwell.backends.executorch.read import shipped
+from stepwell.dialects.aten.schema import Schema, parse_schema
+from stepwell.dialects.cmsis.ops import LIBRARY_OPS, CmsisOp
+
+_DECLARATION = re.compile(r"^- func: (cortex_m::\S.*)$", re.MULTILINE)
+
+
+@functools.cache
+def declarations() -> dict[str, Schema]:
+    """Operator name → schema of its out variant, `out` included."""
+    text = shipped("backends", "cortex_m", "ops", "operators.yaml").read_text()
+    schemas = [parse_schema(found) for found in _DECLARATION.findall(text)]
+    return {schema.operator: schema for schema in schemas}
+
+
+@functools.cache
+def op_classes() -> dict[str, type[CmsisOp]]:
+    """Kernel name (`cortex_m::transpose.out`) → op class."""
+    return {f"cortex_m::{cls.OPERATOR}.out": cls for cls in LIBRARY_OPS}
+
+
+def field_of(argument: str) -> str:
+    """The field of an op that holds a schema argument (`self` is a word of Python)."""
+    return "self_" if argument == "self" else argument
