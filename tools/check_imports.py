@@ -29,7 +29,11 @@ def source_files(root: Path) -> Iterator[Path]:
     """Every Python file of the package, relative to ``root``, each under one path only."""
     for folder in LAYERS[:-1]:
         yield from sorted(path.relative_to(root) for path in (root / folder).rglob("*.py"))
-    yield from sorted(path.relative_to(root) for path in (root / "src/stepwell").glob("*.py"))
+    front = root / "src/stepwell"
+    yield from sorted(path.relative_to(root) for path in front.glob("*.py"))
+    for folder in sorted(path for path in front.iterdir() if path.is_dir()):
+        if not folder.is_symlink():
+            yield from sorted(path.relative_to(root) for path in folder.rglob("*.py"))
 
 
 def module_name(path: Path) -> str:

@@ -8,15 +8,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from stepwell.commands import check, explain, opt, show
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import write_atomically
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code (0, or 1 after an error that was reported)."""
-    arguments = _parser().parse_args(argv)
-    command: Callable[[argparse.Namespace], int] = arguments.command
+    given = list(sys.argv[1:] if argv is None else argv)
     try:
+        if given[:1] == [opt.NAME]:
+            return opt.run(given[1:])
+        arguments = _parser().parse_args(given)
+        command: Callable[[argparse.Namespace], int] = arguments.command
         return command(arguments)
     except StepwellError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -46,10 +50,10 @@ def _parser() -> argparse.ArgumentParser:
     lower.add_argument("-o", "--output", type=Path, help="artefact to write")
     lower.add_argument("--emit-ir", type=Path, help="also write the target-level IR as text")
 
-    show = add("show", _show, "print a model or an artefact as text")
-    add_model(show)
-    show.add_argument("--locations", action="store_true", help="print node names and source lines")
-    show.add_argument("--generic", action="store_true", help="MLIR's generic form")
+    show.add_arguments(add("show", show.run, "a model or an artefact as text, tables, page, graph"))
+    explain.add_arguments(add("explain", explain.run, "where each op of a model went, and why"))
+    check.add_arguments(add("check", check.run, "compare before and after every step of a lowering"))
+    commands.add_parser(opt.NAME, help=opt.HELP)
 
     run = add("run", _run, "run a .pte on the ExecuTorch runtime, on random inputs")
     run.add_argument("artefact", type=Path)
@@ -74,22 +78,6 @@ def _lower(arguments: argparse.Namespace) -> int:
         data = lowered.artefact
         write_atomically(arguments.output, data)
         print(f"\n{arguments.output}: {len(data):,} bytes")
-    return 0
-
-
-def _show(arguments: argparse.Namespace) -> int:
-    from stepwell.formats import to_text
-
-    path = Path(arguments.model)
-    if path.suffix == ".pte":
-        from stepwell.artefacts import read_pte
-
-        program = read_pte(_read(path))
-    else:
-        from stepwell.models import open_model
-
-        program = open_model(arguments.model, trust=arguments.trust).program
-    print(to_text(program.module, locations=arguments.locations, generic=arguments.generic))
     return 0
 
 

@@ -48,6 +48,11 @@ class Program(IRProgram):
 
         return to_exported_program(self, method)
 
+    def _repr_html_(self) -> str:
+        from stepwell.showing.tables import program_fragment
+
+        return program_fragment(self)
+
 
 def from_exported_program(
     exported: ExportedProgram | Mapping[str, ExportedProgram],

@@ -52,3 +52,8 @@ class Report:
                 for r in self.refusals
             ]
         return "\n".join(rows)
+
+    def _repr_html_(self) -> str:
+        from stepwell.showing.tables import report_table
+
+        return report_table(self)

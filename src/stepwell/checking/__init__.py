@@ -1,0 +1,6 @@
+"""`stepwell check`: translation validation of every step of a lowering, and of its artefact."""
+
+from stepwell.checking.check import check
+from stepwell.checking.result import CheckResult, Finding, StepVerdict
+
+__all__ = ["CheckResult", "Finding", "StepVerdict", "check"]

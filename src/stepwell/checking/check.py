@@ -1,0 +1,284 @@
+"""`check`: interpret a program before and after every step of its lowering, and compare.
+
+Three looks, from near to far. Each application of a rewrite is compared at the values it replaced
+(`watching`). Each step is compared at everything a caller can see: outputs, state, inputs it
+writes. The artefact is compared with the program it was emitted from, on its real engine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stepwell.checking.compare import Difference, deviation, differs
+from stepwell.checking.engine import check_artefact
+from stepwell.checking.recording import Recording, record, recorded_bytes
+from stepwell.checking.reference import check_reference
+from stepwell.checking.result import CheckResult, Finding, StepVerdict
+from stepwell.checking.samples import make_samples
+from stepwell.checking.watching import Watcher, describe_bound, total_bound
+from stepwell.ir.calling import bind_inputs
+from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
+from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.program import Program as IRProgram
+from stepwell.ir.rewriting import Bound, History, Rewrite, Step, Together, step_name
+from stepwell.program import Program, from_exported_program
+from stepwell.targets import find_target
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+Progress = Callable[[str, int, int], None]
+"""Called with (what is being checked, its number, how many there are)."""
+
+MEMORY = 1 << 30
+"""Bytes of intermediate values that a check keeps, for looking at single applications."""
+
+
+def check(
+    program: IRProgram | ExportedProgram | Mapping[str, ExportedProgram],
+    target: str,
+    pipeline: Pipeline | None = None,
+    *,
+    inputs: Sequence[Any] | None = None,
+    reference: Any = None,
+    seed: int = 0,
+    artefact: bool = True,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+    **options: Any,
+) -> CheckResult:
+    """Lower a program step by step, checking that no step changes what it computes.
+
+    Args:
+        program: as for `stepwell.lower`; it is not changed.
+        target: as for `stepwell.lower`.
+        pipeline: instead of the target's own.
+        inputs: inputs the model takes, nested as it takes them; samples vary them. Needed where
+            integer inputs have a meaning that their type does not tell (token ids).
+        reference: the torch module; the imported program is compared with it too.
+        seed: of the random samples.
+        artefact: also emit the artefact and run it on its engine.
+        memory: bytes of intermediate values to keep.
+        progress: told about each step.
+        options: the target's emission options.
+
+    Raises:
+        StepwellError: the program is not valid, or cannot be lowered at all. What differs is not
+            raised but returned.
+    """
+    source = program if isinstance(program, IRProgram) else from_exported_program(program)
+    work = Program.of(source.clone())
+    work.verify()
+    found = find_target(target)
+    steps = found.prepare(pipeline, options).steps
+    run = _Check(work, memory)
+    started = time.perf_counter()
+    total = len(steps) + 1 + artefact
+    tell = progress or (lambda what, number, of: None)
+    tell("the program itself", 0, total)
+    run.start(inputs, seed)
+    if reference is not None:
+        run.add(*check_reference(reference, run.recordings))
+    for number, step in enumerate(steps, 1):
+        tell(step_name(step), number, total)
+        run.step(step)
+    tell("verify", len(steps), total)
+    run.verify()
+    if artefact and not run.findings:
+        tell("artefact", len(steps) + 1, total)
+        run.add(*check_artefact(found, work, run.recordings, options))
+    tell("done", total, total)
+    return CheckResult(
+        target,
+        tuple(run.verdicts),
+        tuple(run.findings),
+        tuple(run.skipped),
+        time.perf_counter() - started,
+    )
+
+
+@dataclass
+class _Check:
+    """A program on its way down, with what it computed before the step at hand."""
+
+    program: Program
+    memory: int
+    recordings: dict[str, list[Recording]] = field(default_factory=dict[str, list[Recording]])
+    verdicts: list[StepVerdict] = field(default_factory=list[StepVerdict])
+    findings: list[Finding] = field(default_factory=list[Finding])
+    skipped: list[str] = field(default_factory=list[str])
+    history: History = field(default_factory=History)
+
+    def start(self, inputs: Sequence[Any] | None, seed: int) -> None:
+        """Record the program as it came, on every sample on which it runs."""
+        left = self.memory
+        for name, func in self.program.methods.items():
+            kept: list[Recording] = []
+            example = bind_inputs(func, inputs) if inputs is not None else None
+            for sample in make_samples(func, example, seed):
+                try:
+                    recording = record(func, self.program.weights, sample)
+                except StepwellError as error:
+                    fact = error.problems[0].fact
+                    self.skipped.append(f"@{name} on {sample.label}: the program fails: {fact}")
+                    continue
+                left = self._within(recording, left)
+                kept.append(recording)
+            if not kept:
+                raise StepwellError(
+                    f"method @{name} runs on no sample",
+                    help="give inputs that the model takes: check(..., inputs=example_inputs); "
+                    + "; ".join(self.skipped[:3]),
+                )
+            self.recordings[name] = kept
+
+    def _within(self, recording: Recording, left: int) -> int:
+        """Forget a recording's inner values if they are more than may be kept."""
+        size = recorded_bytes(recording)
+        if size > left and left < self.memory:
+            recording.values.clear()
+            return left
+        return left - size
+
+    def step(self, step: Step) -> None:
+        """Apply one step and compare."""
+        name = step_name(step)
+        watcher = Watcher(self.program, self.history, self.recordings, name)
+        self.history.watch = watcher
+        applied = step.apply(self.program, self.history)
+        self.history.watch = None
+        started = time.perf_counter()
+        bounds = [*watcher.bounds, *([] if isinstance(step, Rewrite | Together) else [step.bound])]
+        bound = total_bound(bounds)
+        if not applied:
+            self.verdicts.append(
+                StepVerdict(name, 0, describe_bound(step.bound), 0, 0, 0.0, 0.0, True)
+            )
+            return
+        after, failures = self._again(name)
+        findings = list(watcher.findings) + failures
+        largest = watcher.largest
+        compared = 0
+        for method, befores in self.recordings.items():
+            for before in befores:
+                now = after[method].get(before.sample.label)
+                if now is None or not (bound.exact or before.sample.plain):
+                    continue
+                compared += 1
+                for what, old in before.observed().items():
+                    new = now.observed().get(what)
+                    largest = max(largest, deviation(old, new))
+                    difference = differs(old, new, bound, normwise=True)
+                    if difference is not None and not watcher.findings:
+                        findings.append(_locate(name, what, difference, before, now, bound))
+        self.verdicts.append(
+            StepVerdict(
+                name,
+                applied,
+                describe_bound(bound),
+                compared,
+                watcher.compared,
+                largest,
+                time.perf_counter() - started,
+                not findings,
+                f"{watcher.not_compared} applications judged by the outputs only"
+                if watcher.not_compared
+                else "",
+            )
+        )
+        self.findings += findings
+        self.recordings = {method: list(runs.values()) for method, runs in after.items()}
+
+    def _again(self, step: str) -> tuple[dict[str, dict[str, Recording]], list[Finding]]:
+        """Record every sample anew; a sample that fails now is a finding."""
+        left = self.memory
+        after: dict[str, dict[str, Recording]] = {}
+        failures: list[Finding] = []
+        for name, befores in self.recordings.items():
+            func = self.program.method(name)
+            after[name] = {}
+            for before in befores:
+                kept, sample = bool(before.values), before.sample
+                try:
+                    recording = record(func, self.program.weights, sample)
+                except StepwellError as error:
+                    problem = error.problems[0]
+                    fact = f"fails where it ran before the step: {problem.fact}"
+                    failures.append(
+                        Finding(step, None, None, None, problem.where, sample.label, fact)
+                    )
+                    continue
+                if kept:
+                    left = self._within(recording, left)
+                else:
+                    recording.values.clear()
+                after[name][sample.label] = recording
+        return after, failures
+
+    def verify(self) -> None:
+        """The lowered program is valid at its level."""
+        try:
+            self.program.verify()
+        except StepwellError as error:
+            for problem in error.problems:
+                self.findings.append(
+                    Finding("verify", None, None, None, problem.where, "", problem.fact)
+                )
+
+    def add(
+        self,
+        verdicts: Sequence[StepVerdict],
+        findings: Sequence[Finding],
+        skipped: Sequence[str],
+    ) -> None:
+        """Take over what another look found."""
+        self.verdicts += verdicts
+        self.findings += findings
+        self.skipped += skipped
+
+
+def _locate(
+    step: str, what: str, difference: Difference, before: Recording, after: Recording, bound: Bound
+) -> Finding:
+    """The first node of the model whose value differs, for a step that was not watched."""
+    old: dict[tuple[str, str], tuple[Any, Any]] = {}
+    for value, held in before.values.items():
+        if (node := _node(value)) is not None:
+            old[node, str(value.type)] = (held, value.owner)
+    for value, held in after.values.items():
+        node = _node(value)
+        if node is None or (node, str(value.type)) not in old:
+            continue
+        earlier, owner = old[node, str(value.type)]
+        found = differs(earlier, held, bound, normwise=True)
+        if found is not None:
+            return Finding(
+                step,
+                None,
+                op_name(owner),
+                node,
+                describe_op(owner) or describe_op(value.owner),
+                before.sample.label,
+                str(found),
+                found.largest,
+                describe_bound(bound),
+            )
+    return Finding(
+        step,
+        None,
+        None,
+        None,
+        None,
+        before.sample.label,
+        f"{what}: {difference}",
+        difference.largest,
+        describe_bound(bound),
+    )
+
+
+def _node(value: Any) -> str | None:
+    owner = value.owner
+    return node_name(owner.location) if hasattr(owner, "location") else None

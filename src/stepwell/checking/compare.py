@@ -1,0 +1,151 @@
+"""Are two run-time values the same, bit for bit or within a declared bound?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from stepwell.ir.rewriting import Bound
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a value differs from the one it replaced.
+
+    Attributes:
+        what: one sentence.
+        index: the element where they differ most, None for whole-value differences.
+        before, after: the two numbers there.
+        largest: the largest absolute difference (infinite where only one is finite).
+        count, total: elements that differ, elements there are.
+    """
+
+    what: str
+    index: tuple[int, ...] | None = None
+    before: float | int | bool | None = None
+    after: float | int | bool | None = None
+    largest: float = 0.0
+    count: int = 0
+    total: int = 0
+
+    def __str__(self) -> str:
+        if self.index is None:
+            return self.what
+        return (
+            f"{self.what}: {self.count} of {self.total} elements; "
+            f"at {list(self.index)} {self.before!r} became {self.after!r}"
+        )
+
+
+def differs(before: Any, after: Any, bound: Bound, *, normwise: bool = False) -> Difference | None:
+    """Why `after` may not stand for `before`, or None.
+
+    Args:
+        before, after: tensors, numbers, truth values or None.
+        bound: exact asks for equal bits (a NaN equals a NaN); otherwise each element may move by
+            `absolute + relative * |before|`.
+        normwise: measure `relative` against the largest finite |before| of the tensor instead: the
+            measure for values that went through further sums since they moved.
+    """
+    if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
+        return _scalars_differ(before, after, bound)
+    if before.dtype != after.dtype or before.shape != after.shape:
+        return Difference(
+            f"{_kind(before)} became {_kind(after)}", total=before.numel(), count=before.numel()
+        )
+    if not before.numel():
+        return None
+    if bound.exact or not before.dtype.is_floating_point:
+        wrong = ~_same_bits(before, after)
+    else:
+        wrong = _outside(before, after, bound, normwise)
+    if not bool(wrong.any()):
+        return None
+    return _worst(before, after, wrong, "not equal" if bound.exact else "outside the bound")
+
+
+def deviation(before: Any, after: Any) -> float:
+    """The largest |after - before| over elements finite on both sides, over the largest |before|.
+
+    0 for equal values, integers included.
+    """
+    if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
+        return 0.0
+    if before.shape != after.shape or not before.numel() or before.dtype.is_complex:
+        return 0.0
+    wide, other = before.double(), after.double()
+    finite = wide.isfinite() & other.isfinite()
+    if not bool(finite.any()):
+        return 0.0
+    moved = float((wide - other)[finite].abs().max())
+    scale = float(wide[finite].abs().max())
+    return moved / scale if scale else moved
+
+
+def _scalars_differ(before: Any, after: Any, bound: Bound) -> Difference | None:
+    if isinstance(before, torch.Tensor) or isinstance(after, torch.Tensor):
+        return Difference(f"{_kind(before)} became {_kind(after)}")
+    if before == after or (before != before and after != after):
+        return None
+    numbers = isinstance(before, float) and isinstance(after, float)
+    if numbers and abs(before - after) <= bound.absolute + bound.relative * abs(before):
+        return None
+    return Difference(f"{before!r} became {after!r}")
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return type(value).__name__
+
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def _same_bits(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    if before.dtype.is_complex:
+        pair = torch.view_as_real(before.resolve_conj()), torch.view_as_real(after.resolve_conj())
+        return _same_bits(*pair).all(dim=-1)
+    if not before.dtype.is_floating_point:
+        return before == after
+    bits = _BITS[before.dtype.itemsize]
+    same = before.contiguous().view(bits) == after.contiguous().view(bits)
+    if before.dtype.itemsize == 1:
+        before, after = before.float(), after.float()
+    return same | (before.isnan() & after.isnan())
+
+
+def _outside(
+    before: torch.Tensor, after: torch.Tensor, bound: Bound, normwise: bool
+) -> torch.Tensor:
+    wide, other = before.double(), after.double()
+    finite = wide.isfinite() & other.isfinite()
+    scale = wide.abs()
+    if normwise:
+        known = scale[scale.isfinite()]
+        scale = torch.full_like(wide, float(known.max()) if known.numel() else 0.0)
+    tolerated = bound.absolute + bound.relative * scale
+    close = (wide - other).abs() <= tolerated
+    special = (wide == other) | (wide.isnan() & other.isnan())
+    return ~torch.where(finite, close, special)
+
+
+def _worst(before: torch.Tensor, after: torch.Tensor, wrong: torch.Tensor, what: str) -> Difference:
+    if before.dtype.is_complex:
+        gap = (before - after).abs().double()
+    else:
+        gap = (before.double() - after.double()).abs()
+    gap = torch.where(wrong, gap.nan_to_num(nan=torch.inf), torch.full_like(gap, -1.0))
+    flat = int(gap.reshape(-1).argmax())
+    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), before.shape))
+    return Difference(
+        what,
+        index,
+        before[index].item(),
+        after[index].item(),
+        float(gap[index]),
+        int(wrong.sum()),
+        before.numel(),
+    )

@@ -1,0 +1,79 @@
+"""The artefact on its real engine, against the interpreter at the target's level."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from stepwell.checking.compare import deviation, differs
+from stepwell.checking.recording import Recording
+from stepwell.checking.result import Finding, StepVerdict
+from stepwell.checking.watching import describe_bound
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import EXACT, Bound
+from stepwell.targets import Target
+
+FLOAT_KERNELS = Bound(1e-4, 1e-6, "the engine's float kernels reassociate and approximate")
+"""XNNPACK's exp, tanh and erf are polynomials; its matrix products sum in blocks."""
+
+
+def engine_bound(target: Target) -> Bound:
+    """How far the engine may stand from the interpreter: integer engines not at all."""
+    return EXACT if target.name.startswith("cortex-m") else FLOAT_KERNELS
+
+
+def check_artefact(
+    target: Target,
+    program: Program,
+    recordings: dict[str, list[Recording]],
+    options: Mapping[str, Any],
+) -> tuple[list[StepVerdict], list[Finding], list[str]]:
+    """Emit the artefact and run it on every plain sample (all samples of an exact engine)."""
+    started = time.perf_counter()
+    bound = engine_bound(target)
+    findings: list[Finding] = []
+    skipped: list[str] = []
+    largest, compared = 0.0, 0
+    artefact = target.emitter(target.artefact)(program, **options)
+    for method, befores in recordings.items():
+        for before in befores:
+            if not (before.sample.plain or bound.exact):
+                continue
+            label = before.sample.label
+            try:
+                outputs = target.run(artefact, before.sample.inputs, method)
+            except UnsupportedError as error:
+                skipped.append(f"the artefact on {label}: {error.problems[0].fact}")
+                continue
+            except StepwellError as error:
+                fact = f"the engine fails: {error.problems[0].fact}"
+                findings.append(Finding("artefact", None, None, None, None, label, fact))
+                continue
+            compared += 1
+            expected = [v for v in before.outcome.outputs if isinstance(v, torch.Tensor)]
+            given = [v for v in outputs if isinstance(v, torch.Tensor)]
+            if len(expected) != len(given):
+                fact = f"{len(given)} tensors come out, {len(expected)} should"
+                findings.append(Finding("artefact", None, None, None, None, label, fact))
+                continue
+            for index, (old, new) in enumerate(zip(expected, given, strict=True)):
+                largest = max(largest, deviation(old, new))
+                difference = differs(old, new, bound, normwise=True)
+                if difference is not None:
+                    fact = f"output {index}: {difference}"
+                    findings.append(
+                        Finding(
+                            "artefact", None, None, None, None, label, fact,
+                            difference.largest, describe_bound(bound),
+                        )
+                    )  # fmt: skip
+    seconds = time.perf_counter() - started
+    verdict = StepVerdict(
+        f"artefact ({target.artefact})", 1, describe_bound(bound), compared, 0, largest, seconds,
+        not findings, f"{len(artefact):,} bytes",
+    )  # fmt: skip
+    return [verdict], findings, skipped

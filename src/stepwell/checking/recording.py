@@ -1,0 +1,141 @@
+"""One interpretation of a method that remembers the value of every SSA value.
+
+Float kernels may give other last bits for another memory layout, so every value is made dense
+before it goes on: the result of a step then depends on its numbers alone, and an exact rewrite
+upstream changes nothing downstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, Region, SSAValue
+
+from stepwell.checking.samples import Sample
+from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
+from stepwell.ir.diagnostics import UnsupportedError, op_name
+from stepwell.ir.interpretation import Interpreter, Outcome, rule_for
+from stepwell.ir.weights import WeightStore
+
+
+class NotRecorded(Exception):
+    """A value that was never computed in this run, and cannot be computed now."""
+
+
+@dataclass
+class RecordingInterpreter(Interpreter):
+    """An interpreter of dense values that keeps them all in `values`."""
+
+    values: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
+
+    def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
+        """Evaluate an op, make its results dense, remember them."""
+        super().step(op, environment)
+        for result in op.results:
+            environment[result] = self.values[result] = dense(environment[result], result)
+
+    def run_region(
+        self,
+        region: Region,
+        arguments: Sequence[Any],
+        outer: dict[SSAValue, Any] | None = None,
+    ) -> tuple[Any, ...]:
+        """Run a region, remembering its arguments too."""
+        self.values.update(zip(region.block.args, arguments, strict=True))
+        return super().run_region(region, arguments, outer)
+
+
+def dense(value: Any, of: SSAValue) -> Any:
+    """A tensor in row-major order, but for readers to which its strides are part of its meaning."""
+    if not isinstance(value, torch.Tensor) or value.is_contiguous():
+        return value
+    if any("as_strided" in op_name(use.operation) for use in of.uses):
+        return value
+    return value.contiguous()
+
+
+@dataclass
+class Recording:
+    """One run of one method on one sample.
+
+    Attributes:
+        sample: what it ran on.
+        outcome: what the method gave.
+        values: every SSA value's run-time value; grows as rewrites add ops.
+    """
+
+    sample: Sample
+    outcome: Outcome
+    interpreter: RecordingInterpreter
+
+    @property
+    def values(self) -> dict[SSAValue, Any]:
+        """Every SSA value's run-time value."""
+        return self.interpreter.values
+
+    def observed(self) -> dict[str, Any]:
+        """Everything a caller of the method can see, by name."""
+        seen: dict[str, Any] = {f"output {i}": v for i, v in enumerate(self.outcome.outputs)}
+        seen |= {f"state {key}": value for key, value in self.outcome.state.items()}
+        seen |= {f"input {i} as left": v for i, v in self.outcome.mutated_inputs.items()}
+        return seen
+
+    def value(self, wanted: SSAValue) -> Any:
+        """The run-time value of an SSA value, evaluating ops that were written since the run.
+
+        Raises:
+            NotRecorded: it depends on something that this run cannot know.
+        """
+        if wanted not in self.values:
+            owner = wanted.owner
+            if not isinstance(owner, Operation) or owner.parent is None:
+                raise NotRecorded
+            for result, value in zip(owner.results, self.evaluate(owner), strict=True):
+                self.values[result] = value
+        return self.values[wanted]
+
+    def evaluate(self, op: Operation) -> tuple[Any, ...]:
+        """The results of an op on the recorded values of its operands.
+
+        Raises:
+            NotRecorded: an operand is not known, or the op cannot run outside its region.
+        """
+        if isinstance(op, UpdateOp | MutateInputOp):
+            raise NotRecorded
+        operands = [self.value(operand) for operand in op.operands]
+        rule = rule_for(type(op))
+        if rule is None:
+            raise NotRecorded
+        try:
+            with torch.no_grad():
+                results = rule(op, operands, self.interpreter)
+        except (KeyError, UnsupportedError):
+            raise NotRecorded from None
+        return tuple(dense(v, r) for v, r in zip(results, op.results, strict=True))
+
+
+def record(func: FuncOp, weights: WeightStore, sample: Sample) -> Recording:
+    """Run a method on a sample, remembering everything."""
+    interpreter = RecordingInterpreter(weights)
+    for argument, value in zip(func.body.block.args, sample.inputs, strict=True):
+        interpreter.values[argument] = value
+    outcome = interpreter.call(func, sample.inputs)
+    return Recording(sample, outcome, interpreter)
+
+
+def recorded_bytes(recording: Recording) -> int:
+    """Bytes that a recording holds beyond the program's own weights."""
+    own: set[int] = set()
+    total = 0
+    for key, value in recording.values.items():
+        if isinstance(key.owner, WeightOp | StateOp) or not isinstance(value, torch.Tensor):
+            continue
+        storage = value.untyped_storage()
+        if storage.data_ptr() not in own:
+            own.add(storage.data_ptr())
+            total += storage.nbytes()
+    return total

@@ -1,0 +1,62 @@
+"""The imported program against the torch module that it came from."""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from stepwell.checking.compare import deviation, differs
+from stepwell.checking.recording import Recording
+from stepwell.checking.result import Finding, StepVerdict
+from stepwell.checking.watching import describe_bound
+from stepwell.ir.rewriting import Bound
+
+IMPORT = Bound(2e-5, 1e-6, "kernels sum in another order for another memory layout")
+"""Import changes no op; eager PyTorch picks kernels by strides, the interpreter sees dense ones."""
+
+
+def check_reference(
+    module: Any, recordings: dict[str, list[Recording]]
+) -> tuple[list[StepVerdict], list[Finding], list[str]]:
+    """Compare eager PyTorch with the imported program, on the plain samples of `forward`."""
+    started = time.perf_counter()
+    findings: list[Finding] = []
+    skipped: list[str] = []
+    largest, compared = 0.0, 0
+    for recording in recordings.get("forward", []):
+        sample = recording.sample
+        if not sample.plain:
+            continue
+        inputs = copy.deepcopy(sample.inputs)
+        try:
+            with torch.no_grad():
+                leaves = pytree.tree_leaves(copy.deepcopy(module)(*inputs))
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            reason = str(error).splitlines()[0]
+            skipped.append(f"eager PyTorch on {sample.label}: {reason}")
+            continue
+        eager = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        ours = [leaf for leaf in recording.outcome.outputs if isinstance(leaf, torch.Tensor)]
+        if len(eager) != len(ours):
+            skipped.append(f"eager PyTorch gives {len(eager)} tensors, the program {len(ours)}")
+            continue
+        compared += 1
+        for index, (before, after) in enumerate(zip(eager, ours, strict=True)):
+            largest = max(largest, deviation(before, after))
+            difference = differs(before, after, IMPORT, normwise=True)
+            if difference is not None:
+                fact = f"output {index}: {difference}"
+                findings.append(
+                    Finding(
+                        "import", None, None, None, None, sample.label, fact, difference.largest
+                    )
+                )
+    seconds = time.perf_counter() - started
+    verdict = StepVerdict(
+        "import", 1, describe_bound(IMPORT), compared, 0, largest, seconds, not findings
+    )
+    return [verdict], findings, skipped

@@ -1,0 +1,119 @@
+"""What a check found: verdicts of steps and, where one is bad, the op and both values."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One place where a program stopped computing what it did.
+
+    Attributes:
+        step: the pipeline's step, `import`, `artefact`, or `verify`.
+        rewrite: the rewrite that was applied, None where only the whole step is known.
+        op, node, where: the op it was applied to: name, node name and source line in the model.
+        sample: on which inputs.
+        what: what differs, with both values.
+        largest: the largest absolute difference.
+        bound: what the step had promised.
+        replacement: the text of the op that took its place.
+    """
+
+    step: str
+    rewrite: str | None
+    op: str | None
+    node: str | None
+    where: str | None
+    sample: str
+    what: str
+    largest: float = 0.0
+    bound: str = "exact"
+    replacement: str | None = None
+
+    def __str__(self) -> str:
+        by = f"{self.rewrite} (step {self.step})" if self.rewrite else f"step {self.step}"
+        lines = [f"{by}: {self.op or 'the outputs'}: {self.what}"]
+        if self.where:
+            lines.append(f"  at {self.where}")
+        lines.append(f"  on sample: {self.sample}; promised: {self.bound}")
+        if self.replacement:
+            lines.append(f"  now: {self.replacement}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class StepVerdict:
+    """One step, compared before and after.
+
+    Attributes:
+        name: the step's.
+        applied: how many changes it made; 0 means that nothing was there to compare.
+        bound: what it promises.
+        samples: on how many samples all outputs were compared.
+        applications: how many applications were compared one by one, at the values they replaced.
+        deviation: the largest difference seen, relative to the largest value of its tensor.
+        seconds: what interpreting and comparing took.
+        ok: whether everything stayed within the bound.
+        note: what could not be compared, and why.
+    """
+
+    name: str
+    applied: int
+    bound: str
+    samples: int
+    applications: int
+    deviation: float
+    seconds: float
+    ok: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The outcome of a check. `ok` is the answer; `findings[0]` is where to look first."""
+
+    target: str
+    steps: tuple[StepVerdict, ...]
+    findings: tuple[Finding, ...]
+    skipped: tuple[str, ...]
+    seconds: float
+    model: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing differs."""
+        return not self.findings
+
+    def to_json(self) -> str:
+        """Everything, as JSON."""
+        return json.dumps({"ok": self.ok, **asdict(self)}, indent=1, default=str)
+
+    def to_html(self) -> str:
+        """One self-contained page."""
+        from stepwell.checking.page import page
+
+        return page(self)
+
+    def _repr_html_(self) -> str:
+        from stepwell.checking.page import table
+
+        return table(self)
+
+    def __str__(self) -> str:
+        head = f"{'step':34} {'applied':>7} {'one by one':>10} {'samples':>7} {'deviation':>9} "
+        rows = [f"{head}{'ms':>7}  promised"]
+        for step in self.steps:
+            rows.append(
+                f"{'✓' if step.ok else '✗'} {step.name:32} {step.applied:7} "
+                f"{step.applications:10} {step.samples:7} {step.deviation:9.1e} "
+                f"{step.seconds * 1e3:7.0f}  {step.bound}" + (f"; {step.note}" if step.note else "")
+            )
+        rows += ["", *(f"not compared: {line}" for line in self.skipped)]
+        if self.ok:
+            rows.append(f"{self.target}: every step keeps its promise ({self.seconds:.1f} s)")
+        else:
+            rows.append(f"{self.target}: {len(self.findings)} findings; the first:")
+            rows.append(str(self.findings[0]))
+        return "\n".join(row for row in rows if row is not None)

@@ -1,0 +1,176 @@
+"""Each application of a rewrite, checked where it happens.
+
+When a rewrite replaces a value, the new value is computed from the recorded values of its inputs
+and compared with the recorded old one. So a wrong rewrite is caught at the op it was applied to,
+however little of the fault reaches the outputs, and only the new ops are evaluated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.checking.compare import deviation, differs
+from stepwell.checking.recording import NotRecorded, Recording
+from stepwell.checking.result import Finding
+from stepwell.ir.diagnostics import StepwellError, describe_value, op_name
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Event, History, Rewrite, Rewriter
+from stepwell.ir.text import to_text
+
+MOST_FINDINGS = 20
+"""Findings kept per step; one fault in a rewrite often shows at every application."""
+
+
+@dataclass
+class Watcher:
+    """The `watch` of a history: compares each replaced value on every recording."""
+
+    program: Program
+    history: History
+    recordings: dict[str, list[Recording]]
+    """By method."""
+    step: str = ""
+    findings: list[Finding] = field(default_factory=list[Finding])
+    compared: int = 0
+    """Applications of which at least one value was compared."""
+    not_compared: int = 0
+    """Applications whose replacement has another type, or cannot be evaluated where it stands."""
+    largest: float = 0.0
+    bounds: list[Bound] = field(default_factory=list[Bound])
+    """The bound of every application, in order."""
+
+    def __call__(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
+        """Check one application."""
+        self.bounds.append(rewrite.bound)
+        event = self.history.events[-1]
+        looked = False
+        for recordings in self.recordings.values():
+            for recording in recordings:
+                looked |= self._replaced(recording, rewrite, rewriter, event)
+                looked |= self._modified(recording, rewrite, rewriter, event)
+        self.compared += looked
+        self.not_compared += not looked
+
+    def _replaced(
+        self, recording: Recording, rewrite: Rewrite[Any], rewriter: Rewriter, event: Event
+    ) -> bool:
+        looked = False
+        for old, new in rewriter.replaced:
+            if old.type == new.type and old in recording.values:
+                try:
+                    value = recording.value(new)
+                except NotRecorded:
+                    continue
+                except StepwellError as error:
+                    self._failed(recording, rewrite, event, new, error)
+                    continue
+                looked = True
+                self._compare(recording, rewrite, event, recording.values[old], value, new)
+        return looked
+
+    def _modified(
+        self, recording: Recording, rewrite: Rewrite[Any], rewriter: Rewriter, event: Event
+    ) -> bool:
+        looked = False
+        for op in rewriter.modified:
+            held = [recording.values.get(result, _MISSING) for result in op.results]
+            if op.parent is None or not held or any(value is _MISSING for value in held):
+                continue
+            try:
+                values = recording.evaluate(op)
+            except NotRecorded:
+                continue
+            except StepwellError as error:
+                self._failed(recording, rewrite, event, op.results[0], error)
+                continue
+            looked = True
+            for result, old, new in zip(op.results, held, values, strict=True):
+                self._compare(recording, rewrite, event, old, new, result)
+                recording.values[result] = new
+        return looked
+
+    def _compare(
+        self,
+        recording: Recording,
+        rewrite: Rewrite[Any],
+        event: Event,
+        old: Any,
+        new: Any,
+        value: SSAValue,
+    ) -> None:
+        if not rewrite.bound.exact and not recording.sample.plain:
+            return
+        self.largest = max(self.largest, deviation(old, new))
+        difference = differs(old, new, rewrite.bound)
+        if difference is not None:
+            self._add(recording, rewrite, event, value, str(difference), difference.largest)
+
+    def _failed(
+        self,
+        recording: Recording,
+        rewrite: Rewrite[Any],
+        event: Event,
+        value: SSAValue,
+        error: StepwellError,
+    ) -> None:
+        fact = f"the replacement fails where the original did not: {error.problems[0].fact}"
+        self._add(recording, rewrite, event, value, fact, float("inf"))
+
+    def _add(
+        self,
+        recording: Recording,
+        rewrite: Rewrite[Any],
+        event: Event,
+        value: SSAValue,
+        what: str,
+        largest: float,
+    ) -> None:
+        if len(self.findings) < MOST_FINDINGS:
+            self.findings.append(
+                Finding(
+                    step=self.step,
+                    rewrite=rewrite.name,
+                    op=event.root[0],
+                    node=event.root[1],
+                    where=event.where,
+                    sample=recording.sample.label,
+                    what=what,
+                    largest=largest,
+                    bound=describe_bound(rewrite.bound),
+                    replacement=_definition(value),
+                )
+            )
+
+
+_MISSING: Any = object()
+
+
+def _definition(value: SSAValue) -> str:
+    """The text of the op that computes a value, with the ops around it that are as new."""
+    owner = value.owner
+    if isinstance(owner, Operation):
+        text = to_text(owner).strip()
+        return text if len(text) < 2000 else f"{op_name(owner)} …"
+    return describe_value(value)
+
+
+def describe_bound(bound: Bound) -> str:
+    """`exact`, or `2e-05 relative + 1e-05 (why)`."""
+    if bound.exact:
+        return "exact"
+    parts = [f"{bound.relative:g} relative" if bound.relative else ""]
+    parts.append(f"{bound.absolute:g} absolute" if bound.absolute else "")
+    why = f" ({bound.reason})" if bound.reason else ""
+    return " + ".join(part for part in parts if part) + why
+
+
+def total_bound(bounds: list[Bound]) -> Bound:
+    """What a whole step may move an output: each application's bound once."""
+    return Bound(
+        sum(b.relative for b in bounds),
+        sum(b.absolute for b in bounds),
+        ", ".join(sorted({b.reason for b in bounds if b.reason})),
+    )

@@ -1,0 +1,57 @@
+"""`stepwell check MODEL -t TARGET`: does every step of the lowering keep its promise?"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from stepwell.ir.files import write_atomically
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("model", help=".pt2, .mlir, or file.py:callable")
+    parser.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
+    parser.add_argument("-t", "--target", default="xnnpack")
+    parser.add_argument("--seed", type=int, default=0, help="of the random samples")
+    parser.add_argument("--no-artefact", action="store_true", help="stop before the artefact")
+    parser.add_argument("--json", type=Path, help="write the result as JSON")
+    parser.add_argument("--html", type=Path, help="write the result as a page")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check, print a table, and exit with 1 if anything differs."""
+    from dataclasses import replace
+
+    from stepwell.checking import check
+    from stepwell.models import open_model
+
+    model = open_model(arguments.model, trust=arguments.trust)
+    columns = (
+        TextColumn("{task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(what: str, number: int, of: int) -> None:
+            bar.update(task, description=what, completed=number, total=of)
+
+        result = check(
+            model.program,
+            arguments.target,
+            inputs=model.inputs,
+            reference=model.module,
+            seed=arguments.seed,
+            artefact=not arguments.no_artefact,
+            progress=show,
+        )
+    result = replace(result, model=model.name)
+    print(result)
+    if arguments.json:
+        write_atomically(arguments.json, result.to_json().encode())
+    if arguments.html:
+        write_atomically(arguments.html, result.to_html().encode())
+    return 0 if result.ok else 1

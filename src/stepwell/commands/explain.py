@@ -1,0 +1,33 @@
+"""`stepwell explain MODEL -t TARGET`: where did each op go, and why did some stay?"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from stepwell.ir.files import write_atomically
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("model", help=".pt2, .mlir, or file.py:callable")
+    parser.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
+    parser.add_argument("-t", "--target", default="xnnpack")
+    parser.add_argument("--outside", action="store_true", help="only what stayed with a kernel")
+    parser.add_argument("--json", type=Path, help="write every row as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Lower and print the fates of the model's ops, the costliest first."""
+    from stepwell.explaining import explain
+    from stepwell.models import open_model
+
+    model = open_model(arguments.model, trust=arguments.trust)
+    explanation = explain(model.program, arguments.target)
+    if arguments.json:
+        write_atomically(arguments.json, explanation.to_json().encode())
+    if arguments.outside:
+        explanation = replace(explanation, fates=explanation.outside)
+    print(explanation)
+    return 0

@@ -1,0 +1,60 @@
+"""`stepwell show SOURCE`: as text, as tables, as a page, as a graph."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from stepwell.ir.files import write_atomically
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("model", help=".pt2, .mlir, .pte, .tosa, or file.py:callable")
+    parser.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
+    parser.add_argument("-t", "--target", help="lower it first; --html then shows every step")
+    parser.add_argument("--summary", action="store_true", help="tables instead of text")
+    parser.add_argument(
+        "--locations", action="store_true", help="print node names and source lines"
+    )
+    parser.add_argument("--generic", action="store_true", help="MLIR's generic form")
+    parser.add_argument("--html", type=Path, help="write one page that holds everything")
+    parser.add_argument("--dot", type=Path, help="write Graphviz")
+    parser.add_argument("--model-explorer", type=Path, help="write JSON for Model Explorer")
+    parser.add_argument("--method", default="forward", help="for --dot")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write what was asked for; the text or the tables go to the terminal."""
+    from stepwell.commands.sources import open_source
+    from stepwell.formats import to_text
+    from stepwell.lowering import lower
+    from stepwell.showing import tell, to_dot, to_html, to_model_explorer
+    from stepwell.showing.highlight import highlighted
+    from stepwell.showing.summary import summarise
+
+    model = open_source(arguments.model, trust=arguments.trust)
+    program = model.program
+    written = False
+    if arguments.html:
+        story = tell(program, arguments.target, title=model.name)
+        write_atomically(arguments.html, to_html(story).encode())
+        program = story.lowered.program if story.lowered else program
+        written = True
+    elif arguments.target:
+        program = lower(program, arguments.target).program
+    if arguments.dot:
+        write_atomically(arguments.dot, to_dot(program, arguments.method).encode())
+        written = True
+    if arguments.model_explorer:
+        write_atomically(arguments.model_explorer, to_model_explorer(program).encode())
+        written = True
+    if arguments.summary:
+        print(summarise(program))
+    elif not written:
+        text = to_text(program.module, locations=arguments.locations, generic=arguments.generic)
+        colour = arguments.color == "always" or (arguments.color == "auto" and sys.stdout.isatty())
+        print(highlighted(text) if colour else text)
+    return 0

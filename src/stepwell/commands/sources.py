@@ -1,0 +1,30 @@
+"""Whatever `show` can look at, as a program: a model, a saved program, or an artefact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.models import Model, open_model
+from stepwell.program import Program
+
+ARTEFACTS = (".pte", ".tosa")
+
+
+def open_source(spec: str, *, trust: bool = False) -> Model:
+    """A model (`open_model`), a `.pte` or a `.tosa`.
+
+    Raises:
+        StepwellError: the file is missing or does not read.
+    """
+    path = Path(spec)
+    if path.suffix not in ARTEFACTS:
+        return open_model(spec, trust=trust)
+    from stepwell.artefacts import read_pte, read_tosa
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StepwellError(f"cannot read {spec}: {error.strerror or error}") from None
+    read = read_pte if path.suffix == ".pte" else read_tosa
+    return Model(path.stem, Program.of(read(data)))

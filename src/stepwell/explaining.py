@@ -1,0 +1,207 @@
+"""`explain`: for each op of a model, where it went on the way to a target, or why it stayed.
+
+The thread is the location of an op: rewrites hand it on to what they write, so what an op of the
+model became is what bears its name at the end. The history of rewrites says who did it; where an
+op is left to a runtime kernel, the refusals about it say why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Block, Operation
+
+from stepwell.costs import operations
+from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
+from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
+from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.program import Program as IRProgram
+from stepwell.ir.rewriting import Event
+from stepwell.lowering import Lowered, lower
+from stepwell.program import from_exported_program
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+_SILENT = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp)
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of one op of the model.
+
+    Attributes:
+        op, node: its name and node name in the model.
+        method: the method it stands in.
+        line, path: its source line and the module it came from, where known.
+        cost: multiply-adds or elements written (`costs.operations`).
+        where: `delegate 0`, `kernel`, `backend`, `split`, `folded` or `removed`.
+        became: the ops that bear its name now.
+        by: the rewrites that acted on it, in order.
+        into: the node it was folded into.
+        why: for what stayed with a kernel, each rewrite that refused with its sentence.
+    """
+
+    op: str
+    node: str
+    method: str
+    line: str | None
+    path: str | None
+    cost: int
+    where: str
+    became: tuple[str, ...]
+    by: tuple[str, ...]
+    into: str | None
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Every op of a model with its fate, the costliest first."""
+
+    target: str
+    fates: tuple[Fate, ...]
+    lowered: Lowered
+
+    def fate(self, node: str) -> Fate:
+        """The fate of one node."""
+        return next(fate for fate in self.fates if fate.node == node)
+
+    @property
+    def outside(self) -> tuple[Fate, ...]:
+        """What the runtime's own kernels run, the costliest first."""
+        return tuple(fate for fate in self.fates if fate.where in ("kernel", "split"))
+
+    def to_json(self) -> str:
+        """All rows, as JSON."""
+        return json.dumps(
+            {"target": self.target, "ops": [asdict(fate) for fate in self.fates]}, indent=1
+        )
+
+    def __str__(self) -> str:
+        total = sum(fate.cost for fate in self.fates) or 1
+        counts = Counter(fate.where.split(" ")[0] for fate in self.fates)
+        rows = [
+            f"{self.target}: " + ", ".join(f"{n} {where}" for where, n in counts.most_common()),
+            "",
+            f"{'work':>6}  {'op of the model':44} {'where':12} became",
+        ]
+        for fate in self.fates:
+            name = f"{fate.op} {fate.node}"
+            became = _spelled(fate.became) or (f"into {fate.into}" if fate.into else "")
+            by = f"  [{', '.join(fate.by)}]" if fate.by else ""
+            rows.append(f"{fate.cost / total:6.1%}  {name:44} {fate.where:12} {became}{by}")
+            rows += [f"{'':54} {reason}" for reason in fate.why]
+        return "\n".join(rows)
+
+    def _repr_html_(self) -> str:
+        from stepwell.showing.tables import explanation_table
+
+        return explanation_table(self)
+
+
+def explain(
+    program: IRProgram | ExportedProgram | Mapping[str, ExportedProgram],
+    target: str,
+    pipeline: Pipeline | None = None,
+) -> Explanation:
+    """Lower a program and say what became of each of its ops.
+
+    Args:
+        program, target, pipeline: as for `stepwell.lower`; the program is not changed.
+    """
+    source = program if isinstance(program, IRProgram) else from_exported_program(program)
+    lowered = lower(source, target, pipeline)
+    return Explanation(target, tuple(fates(source, lowered)), lowered)
+
+
+def fates(source: IRProgram, lowered: Lowered) -> list[Fate]:
+    """The fate of each op of `source`, which `lowered` was made from; the costliest first."""
+    final = _final_places(lowered.program)
+    acted: dict[str, list[Event]] = {}
+    for event in lowered.report.events:
+        nodes = {node for _, node in (event.root, *event.erased) if node is not None}
+        for node in nodes:
+            acted.setdefault(node, []).append(event)
+    refused: dict[str | None, list[str]] = {}
+    for refusal in lowered.report.refusals:
+        refused.setdefault(refusal.node, []).append(f"{refusal.rewrite}: {refusal.reason}")
+    found: list[Fate] = []
+    for method, func in source.methods.items():
+        for op in _ops(func.body.block):
+            node = node_name(op.location) or _hint(op)
+            places = final.get(node, [])
+            events = acted.get(node, [])
+            where, into = _where(node, places, events)
+            why = tuple(refused.get(node, ())) if where in ("kernel", "split") else ()
+            if where == "kernel" and not why:
+                why = (f"no rewrite of {lowered.report.target}'s pipeline takes it",)
+            found.append(
+                Fate(
+                    op_name(op),
+                    node,
+                    method,
+                    source_line(op.location),
+                    module_path(op.location),
+                    operations(op),
+                    where,
+                    tuple(name for name, _ in places),
+                    tuple(dict.fromkeys(event.rewrite for event in events)),
+                    into,
+                    why,
+                )
+            )
+    return sorted(found, key=lambda fate: -fate.cost)
+
+
+def _where(node: str, places: list[tuple[str, str]], events: list[Event]) -> tuple[str, str | None]:
+    kinds = {place for _, place in places}
+    if len(kinds) == 1:
+        return next(iter(kinds)), None
+    if kinds:
+        return "split", None
+    for event in reversed(events):
+        if event.root[1] not in (node, None):
+            return "folded", event.root[1]
+    return "removed", None
+
+
+def _final_places(program: IRProgram) -> dict[str, list[tuple[str, str]]]:
+    """Node name → (op name, place) of each op that bears it."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    outside = {"xnnpack": "kernel", "cmsis": "kernel", "aten": "kernel"}
+    number = 0
+    for func in program.methods.values():
+        for op in func.body.block.ops:
+            inside = "delegate" in op.name
+            place = outside.get(program.level, "backend")
+            if inside:
+                place = f"delegate {number}"
+                number += 1
+            elif program.level == "cmsis" and op.name.startswith("cmsis."):
+                place = "backend"
+            for inner in op.walk():
+                node = node_name(inner.location) or _hint(inner)
+                skip = isinstance(inner, _SILENT) or (inside and (inner is op or not inner.results))
+                if not skip:
+                    found.setdefault(node, []).append((op_name(inner), place))
+    return found
+
+
+def _ops(block: Block) -> Iterator[Operation]:
+    for op in block.ops:
+        if not isinstance(op, _SILENT):
+            yield op
+
+
+def _hint(op: Operation) -> str:
+    return next((r.name_hint for r in op.results if r.name_hint), "") or op_name(op)
+
+
+def _spelled(names: tuple[str, ...]) -> str:
+    return ", ".join(f"{name}×{n}" if n > 1 else name for name, n in Counter(names).items())

@@ -1,0 +1,30 @@
+"""MLIR text with terminal colours."""
+
+from __future__ import annotations
+
+import re
+
+_TOKENS = re.compile(
+    r"(?P<string>\"(?:[^\"\\]|\\.)*\")|(?P<value>%[\w$.-]+)|(?P<symbol>@[\w$.-]+|\^\w+)"
+    r"|(?P<type>(?:tensor|vector)<|![\w.]+<?|\b(?:f32|f16|bf16|f64|[su]?i\d+)\b)"
+    r"|(?P<attribute>#[\w.]+)|(?P<op>\b[a-z_]\w*(?:\.\w+)+)|(?P<number>-?\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b)"
+)
+_COLOURS = {
+    "string": "32",
+    "value": "33",
+    "symbol": "1;34",
+    "type": "36",
+    "attribute": "35",
+    "op": "1;34",
+    "number": "31",
+}
+
+
+def highlighted(text: str) -> str:
+    """The text with ANSI colours; without them it is the same text."""
+
+    def colour(found: re.Match[str]) -> str:
+        kind = found.lastgroup
+        return f"\x1b[{_COLOURS[kind]}m{found[0]}\x1b[0m" if kind else found[0]
+
+    return _TOKENS.sub(colour, text)

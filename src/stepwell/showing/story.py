@@ -1,0 +1,255 @@
+"""A program at every step of its way down, told in lines that can be compared.
+
+Steps change a program in place, so an op that a step left alone is the same object before and
+after it: each op gets a number when first seen, and the difference of two levels is a difference
+of sets of numbers, found without comparing text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from io import StringIO
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation
+
+from stepwell.explaining import Fate, fates
+from stepwell.ir.core import WeightOp
+from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
+from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.printer import TextPrinter
+from stepwell.ir.program import Program as IRProgram
+from stepwell.ir.rewriting import History, Pass, Step, step_name
+from stepwell.ir.types import dims, element
+from stepwell.lowering import Lowered, lower
+from stepwell.program import from_exported_program
+from stepwell.targets import find_target
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+@dataclass(frozen=True)
+class Line:
+    """One op at one level.
+
+    Attributes:
+        op: the number of the op, the same at every level where it is the same object; -1 for
+            braces and signatures.
+        text: as printed, without location.
+        depth: nesting.
+        name, node, source, path: op name, node name, source line and module of the model.
+        delegate: the number of the delegate around it, -1 outside.
+    """
+
+    op: int
+    text: str
+    depth: int
+    name: str = ""
+    node: str | None = None
+    source: str | None = None
+    path: str | None = None
+    delegate: int = -1
+
+
+@dataclass(frozen=True)
+class Level:
+    """The program after one step."""
+
+    name: str
+    applied: int
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class WeightRow:
+    """One weight of the program: key, element type, dimensions and bytes."""
+
+    key: str
+    element: str
+    shape: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Story:
+    """Everything the page shows.
+
+    Attributes:
+        title: the model's name.
+        levels: the program as it came and after each step that changed it.
+        weights: of the last level.
+        fates: what became of each op of the model; empty without a target.
+        lowered: the lowering, None if there was none.
+        notes: further tables, title → text (a check, a memory plan).
+        latency: seconds a call took where it was measured.
+    """
+
+    title: str
+    levels: tuple[Level, ...]
+    weights: tuple[WeightRow, ...]
+    fates: tuple[Fate, ...] = ()
+    lowered: Lowered | None = None
+    notes: Mapping[str, str] = field(default_factory=dict[str, str])
+    latency: float | None = None
+
+
+def tell(
+    program: IRProgram | ExportedProgram | Mapping[str, ExportedProgram],
+    target: str | None = None,
+    pipeline: Pipeline | None = None,
+    *,
+    title: str = "program",
+    notes: Mapping[str, str] | None = None,
+    latency: float | None = None,
+) -> Story:
+    """Lower a program, keeping what it looked like after each step; without a target, just look.
+
+    Args:
+        program, target, pipeline: as for `stepwell.lower`; the program is not changed.
+        title, notes, latency: shown on the page.
+    """
+    source = program if isinstance(program, IRProgram) else from_exported_program(program)
+    numbers: dict[Operation, int] = {}
+    more = dict(notes or {})
+    if target is None:
+        level = snapshot(source, "program", 0, numbers)
+        return Story(title, (level,), tuple(weight_rows(source)), notes=more, latency=latency)
+    levels: list[Level] = []
+
+    def look(now: IRProgram) -> None:
+        levels.append(snapshot(now, "program", 0, numbers))
+
+    def observe(step: Step, now: IRProgram, applied: int) -> None:
+        if applied:
+            levels.append(snapshot(now, step_name(step), applied, numbers))
+
+    steps = find_target(target).prepare(pipeline, {})
+    watched = replace(steps, steps=(_Look(look), *steps.steps))
+    lowered = lower(source, target, watched, observer=observe)
+    report = replace(lowered.report, steps=lowered.report.steps[1:])
+    lowered = replace(lowered, report=report)
+    return Story(
+        title,
+        tuple(levels),
+        tuple(weight_rows(lowered.program)),
+        tuple(fates(source, lowered)),
+        lowered,
+        more,
+        latency,
+    )
+
+
+@dataclass(frozen=True)
+class _Look(Pass):
+    """Shows the program as it came to a function; changes nothing."""
+
+    show: Callable[[IRProgram], None]
+    name: ClassVar[str] = "look"
+
+    def apply(self, program: IRProgram, history: History) -> int:
+        self.show(program)
+        return 0
+
+
+class _Lines(TextPrinter):
+    """A printer whose text is taken away piece by piece."""
+
+    def take(self) -> str:
+        text = self._out.getvalue().strip()
+        self._out = StringIO()
+        return text
+
+
+def snapshot(program: IRProgram, name: str, applied: int, numbers: dict[Operation, int]) -> Level:
+    """The lines of a program; ops not seen before are given the next numbers."""
+    lines: list[Line] = []
+    delegates = 0
+    for func in program.methods.values():
+        printer = _Lines()
+        lines.append(Line(-1, _signature(func, printer), 0))
+        for line, starts in _block_lines(func.body.block, printer, numbers, 1, -1, delegates):
+            delegates += starts
+            lines.append(line)
+        lines.append(Line(-1, "}", 0))
+    return Level(name, applied, tuple(lines))
+
+
+def _signature(func: FuncOp, printer: _Lines) -> str:
+    arguments = ", ".join(
+        f"{printer.value_name(arg)}: {printer.spelled(arg.type)}" for arg in func.body.block.args
+    )
+    printer.take()
+    results = ", ".join(printer.spelled(type_) for type_ in func.function_type.outputs.data)
+    printer.take()
+    return f"func.func @{func.sym_name.data}({arguments}) -> ({results}) {{"
+
+
+def _block_lines(
+    block: Block,
+    printer: _Lines,
+    numbers: dict[Operation, int],
+    depth: int,
+    delegate: int,
+    delegates: int,
+) -> Iterator[tuple[Line, bool]]:
+    for op in block.ops:
+        number = numbers.setdefault(op, len(numbers))
+        about = (op_name(op), node_name(op.location), source_line(op.location))
+        path = module_path(op.location)
+        if not op.regions:
+            printer.print_op(op)
+            yield Line(number, printer.take(), depth, *about, path, delegate), False
+            continue
+        is_delegate = "delegate" in op.name
+        inside = delegates if is_delegate else delegate
+        delegates += is_delegate
+        results = ", ".join(printer.value_name(result) for result in op.results)
+        operands = ", ".join(printer.value_name(value) for value in op.operands)
+        head = f"{results + ' = ' if results else ''}{op_name(op)}({operands}) {{"
+        printer.take()
+        yield Line(number, head, depth, *about, path, inside), is_delegate
+        for region in op.regions:
+            for inner in region.blocks:
+                if inner.args:
+                    given = ", ".join(
+                        f"{printer.value_name(a)}: {printer.spelled(a.type)}" for a in inner.args
+                    )
+                    printer.take()
+                    yield Line(-1, f"^({given}):", depth, delegate=inside), False
+                for line, starts in _block_lines(
+                    inner, printer, numbers, depth + 1, inside, delegates
+                ):
+                    delegates += starts
+                    yield line, starts
+        yield Line(-1, "}", depth, delegate=inside), False
+
+
+def weight_rows(program: IRProgram) -> Iterator[WeightRow]:
+    """Each weight that the program names, largest first; nothing is evaluated."""
+    types: dict[str, Any] = {}
+    for op in program.module.walk():
+        if isinstance(op, WeightOp):
+            types[op.key.data] = op.result.type
+    rows: list[WeightRow] = []
+    for key, type_ in types.items():
+        shape = dims(type_)
+        rows.append(
+            WeightRow(key, str(element(type_)), "×".join(map(str, shape)), weight_bytes(type_))
+        )
+    yield from sorted(rows, key=lambda row: -row.bytes)
+
+
+def weight_bytes(type_: Any) -> int:
+    """Bytes of a weight's elements; 0 where its element type has no fixed size."""
+    held = element(type_)
+    width = getattr(held, "bitwidth", None)
+    if width is None:
+        stored = getattr(held, "storage_type", None)
+        width = getattr(stored, "bitwidth", 0)
+    count = 1
+    for dim in dims(type_):
+        count *= dim if isinstance(dim, int) else 1
+    return (count * int(width) + 7) // 8

@@ -1,0 +1,75 @@
+"""Fragments of HTML that notebooks show for programs, reports, explanations and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepwell.explaining import Explanation
+    from stepwell.ir.program import Program
+    from stepwell.report import Report
+
+MOST_ROWS = 200
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
+    """A table, its cells escaped."""
+    shown = list(rows)
+    head = "".join(f"<th style='text-align:left'>{escape(h)}</th>" for h in heads)
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td style='text-align:left'>{escape(str(cell))}</td>" for cell in row)
+        + "</tr>"
+        for row in shown[:MOST_ROWS]
+    )
+    more = f"<p>… and {len(shown) - MOST_ROWS} more</p>" if len(shown) > MOST_ROWS else ""
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def explanation_table(explanation: Explanation) -> str:
+    """What became of each op."""
+    total = sum(fate.cost for fate in explanation.fates) or 1
+    rows = [
+        (
+            f"{fate.cost / total:.1%}",
+            fate.op,
+            fate.node,
+            fate.where + (f" into {fate.into}" if fate.into else ""),
+            ", ".join(fate.by),
+            "; ".join(fate.why),
+            fate.line or "",
+        )
+        for fate in explanation.fates
+    ]
+    heads = ("work", "op", "node", "where", "by", "why", "source line")
+    return table(heads, rows, f"lowered to {explanation.target}")
+
+
+def report_table(report: Report) -> str:
+    """The steps of a lowering, and what stayed outside."""
+    steps = [(s.name, s.applied, s.ops, f"{s.seconds * 1e3:.1f}") for s in report.steps]
+    outside = report.outside.most_common()
+    return (
+        f"<p><b>{escape(report.target)}</b>: {report.delegates} delegates, "
+        f"{report.outside.total()} ops outside, {report.seconds:.2f} s</p>"
+        + table(("step", "applied", "ops after", "ms"), steps)
+        + (table(("left to kernels", "count"), outside) if outside else "")
+    )
+
+
+def program_fragment(program: Program) -> str:
+    """The text of a program, folded away under its size."""
+    from stepwell.showing.summary import summarise
+
+    counts = summarise(program)
+    rows = sorted(counts.ops.items(), key=lambda item: -item[1][1])
+    text = escape(str(program))
+    return (
+        f"<p><b>{escape(counts.level)}</b> program, {len(counts.weights)} weights, "
+        f"{sum(w.bytes for w in counts.weights):,} bytes</p>"
+        + table(("op", "count", "work"), [(name, n, f"{w:,}") for name, (n, w) in rows])
+        + f"<details><summary>text</summary><pre>{text}</pre></details>"
+    )

@@ -1,0 +1,166 @@
+"""Every rewrite and pass by name, and each as an xDSL `ModulePass` for `stepwell opt`.
+
+A step's options are the fields of its dataclass: `lift-constant-scalar{protect_attention=false}`.
+A whole pipeline is a pass too: `lower-to-xnnpack`; so is one of its groups: `xnnpack-absorb`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, cast, get_type_hints
+from weakref import WeakKeyDictionary
+
+import torch
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+import stepwell.translate.rewrites
+from stepwell.ir import cleanup
+from stepwell.ir.core import StateOp, UpdateOp, WeightOp
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
+from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, Pass, Rewrite, Step, Together
+from stepwell.ir.types import AnyTensor, dims, element
+from stepwell.ir.weights import WeightStore
+from stepwell.targets import PIPELINES
+
+StepMaker = Callable[..., Step]
+
+_stores: WeakKeyDictionary[ModuleOp, WeightStore] = WeakKeyDictionary()
+
+
+@cache
+def step_classes() -> dict[str, type[Step]]:
+    """Every rewrite and pass that can be made without arguments, by its kebab-case name."""
+    found: dict[str, type[Step]] = {}
+    for module in _modules():
+        for value in vars(module).values():
+            if not inspect.isclass(value) or not issubclass(value, Rewrite | Pass):
+                continue
+            step = cast(type[Step], value)
+            if "name" in vars(step) and step is not Together and not inspect.isabstract(step):
+                held = found.setdefault(step.name, step)
+                if held is not step:
+                    raise StepwellError(f"two steps are named {step.name!r}: {held} and {step}")
+    return dict(sorted(found.items()))
+
+
+def _modules() -> Iterator[Any]:
+    root = stepwell.translate.rewrites
+    yield cleanup
+    for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
+        yield importlib.import_module(info.name)
+
+
+def weights_of(module: ModuleOp) -> WeightStore:
+    """The store of a module that came as text alone: seeded stand-ins of the stated types.
+
+    Passes that run one after the other on a module share its store, so derived keys keep their
+    meaning. `use_weights` puts real ones in their place.
+    """
+    store = _stores.get(module)
+    if store is None:
+        store = _stores[module] = WeightStore()
+    for op in module.walk():
+        if isinstance(op, WeightOp | StateOp | UpdateOp) and op.key.data not in store:
+            stated = op.value.type if isinstance(op, UpdateOp) else op.result.type
+            store.add(op.key.data, _stand_in(op.key.data, stated))
+    return store
+
+
+def use_weights(module: ModuleOp, weights: WeightStore) -> None:
+    """Let passes over a module read these weights."""
+    _stores[module] = weights
+
+
+def _stand_in(key: str, type_: Any) -> torch.Tensor:
+    tensor = cast(AnyTensor, type_)
+    if not has_torch_dtype(element(tensor)):
+        raise StepwellError(f"weight {key!r}: no stand-in of type {tensor} can be made")
+    shape = [d if isinstance(d, int) else 1 for d in dims(tensor)]
+    dtype = torch_dtype(element(tensor))
+    random = torch.Generator().manual_seed(sum(key.encode()))
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(shape, generator=random).to(dtype)
+    return torch.randint(0, 2, shape, generator=random).to(dtype)
+
+
+@dataclass(frozen=True)
+class StepPass(ModulePass):
+    """A step of ours as an xDSL pass."""
+
+    name = "stepwell-step"
+    make: ClassVar[StepMaker]
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Apply the step to a module."""
+        options = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        step = type(self).make(**options)
+        step.apply(Program(op, weights_of(op)), History())
+
+
+@dataclass(frozen=True)
+class PipelinePass(ModulePass):
+    """A pipeline of ours as an xDSL pass."""
+
+    name = "stepwell-pipeline"
+    pipeline: ClassVar[Pipeline]
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Run the pipeline on a module."""
+        self.pipeline.run(Program(op, weights_of(op)))
+
+
+def as_module_pass(step: type[Step] | Step) -> type[ModulePass]:
+    """A step class (its fields become options) or a step as an xDSL pass class."""
+    if isinstance(step, type):
+        cls, name = step, step.name
+        hints = get_type_hints(cls)
+        fields = [
+            (f.name, hints[f.name], dataclasses.field(default=f.default))
+            for f in dataclasses.fields(cast(Any, cls))
+        ]
+        make: StepMaker = cls
+    else:
+        name = step.label if isinstance(step, Together) else step.name
+        fields = []
+        held = step
+        make = lambda: held  # noqa: E731
+    namespace = {"name": name, "make": staticmethod(make), "__doc__": step.__doc__}
+    spelled = "".join(word.title() for word in name.split("-")) + "Pass"
+    return dataclasses.make_dataclass(
+        spelled, fields, bases=(StepPass,), namespace=namespace, frozen=True
+    )
+
+
+def _pipeline_pass(name: str, pipeline: Pipeline) -> type[ModulePass]:
+    namespace = {"name": name, "pipeline": pipeline, "__doc__": f"The steps of {pipeline.name!r}."}
+    spelled = "".join(word.title() for word in name.split("-")) + "Pass"
+    return dataclasses.make_dataclass(
+        spelled, [], bases=(PipelinePass,), namespace=namespace, frozen=True
+    )
+
+
+def all_passes() -> dict[str, Callable[[], type[ModulePass]]]:
+    """Pass name → factory: every step, every group of a pipeline, every pipeline."""
+    found: dict[str, Callable[[], type[ModulePass]]] = {}
+    for name, cls in step_classes().items():
+        found[name] = lambda cls=cls: as_module_pass(cls)
+    for target, pipeline in PIPELINES.items():
+        found[f"lower-to-{target}"] = lambda t=target, p=pipeline: _pipeline_pass(
+            f"lower-to-{t}", p
+        )
+        for step in pipeline.steps:
+            if isinstance(step, Together):
+                renamed = dataclasses.replace(step, label=f"{target}-{step.label}")
+                found[renamed.label] = lambda s=renamed: as_module_pass(s)
+    return found
