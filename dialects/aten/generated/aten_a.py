@@ -17,6 +17,9 @@ __all__ = [
     "AbsoluteDefault",
     "AcosDefault",
     "AcoshDefault",
+    "AdaptiveAvgPool1dDefault",
+    "AdaptiveAvgPool2dDefault",
+    "AdaptiveAvgPool3dDefault",
     "AdaptiveMaxPool2dDefault",
     "AddScalar",
     "AddTensor",
@@ -26,6 +29,8 @@ __all__ = [
     "AddmmDtype",
     "AddmvDefault",
     "AddrDefault",
+    "AdjointDefault",
+    "AliasCopyDefault",
     "AliasDefault",
     "AllDefault",
     "AllDim",
@@ -44,6 +49,8 @@ __all__ = [
     "ArctanDefault",
     "ArgmaxDefault",
     "ArgminDefault",
+    "ArgsortDefault",
+    "ArgsortStable",
     "AsStridedCopyDefault",
     "AsStridedDefault",
     "AsinDefault",
@@ -51,6 +58,7 @@ __all__ = [
     "Atan2Default",
     "AtanDefault",
     "AtanhDefault",
+    "AvgPool1dDefault",
     "AvgPool2dBackwardDefault",
     "AvgPool2dDefault",
     "AvgPool3dDefault",
@@ -184,6 +192,42 @@ class AcoshDefault(SchemaOp):
 
     name = "aten.acosh.default"
     self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class AdaptiveAvgPool1dDefault(SchemaOp):
+    """aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor"""
+
+    name = "aten.adaptive_avg_pool1d.default"
+    self_ = operand_def()
+    output_size = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class AdaptiveAvgPool2dDefault(SchemaOp):
+    """aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
+
+    name = "aten.adaptive_avg_pool2d.default"
+    self_ = operand_def()
+    output_size = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class AdaptiveAvgPool3dDefault(SchemaOp):
+    """aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"""
+
+    name = "aten.adaptive_avg_pool3d.default"
+    self_ = operand_def()
+    output_size = opt_prop_def()
+    dynamic = var_operand_def()
     result = result_def()
     traits = traits_def(Pure())
 
@@ -325,10 +369,30 @@ class AddrDefault(SchemaOp):
 
 
 @schema_op
+class AdjointDefault(SchemaOp):
+    """aten::adjoint(Tensor(a) self) -> Tensor(a)"""
+
+    name = "aten.adjoint.default"
+    self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
 class AliasDefault(SchemaOp):
     """aten::alias(Tensor(a) self) -> Tensor(a)"""
 
     name = "aten.alias.default"
+    self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class AliasCopyDefault(SchemaOp):
+    """aten::alias_copy(Tensor self) -> Tensor"""
+
+    name = "aten.alias_copy.default"
     self_ = operand_def()
     result = result_def()
     traits = traits_def(Pure())
@@ -562,6 +626,35 @@ class ArgminDefault(SchemaOp):
 
 
 @schema_op
+class ArgsortDefault(SchemaOp):
+    """aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor"""
+
+    name = "aten.argsort.default"
+    self_ = operand_def()
+    dim = opt_prop_def()
+    descending = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class ArgsortStable(SchemaOp):
+    """aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False)
+    -> Tensor
+    """
+
+    name = "aten.argsort.stable"
+    self_ = operand_def()
+    stable = opt_prop_def()
+    dim = opt_prop_def()
+    descending = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
 class AsStridedDefault(SchemaOp):
     """aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt?
     storage_offset=None) -> Tensor(a)
@@ -640,6 +733,24 @@ class AtanhDefault(SchemaOp):
 
     name = "aten.atanh.default"
     self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class AvgPool1dDefault(SchemaOp):
+    """aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1]
+    padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor
+    """
+
+    name = "aten.avg_pool1d.default"
+    self_ = operand_def()
+    kernel_size = opt_prop_def()
+    stride = opt_prop_def()
+    padding = opt_prop_def()
+    ceil_mode = opt_prop_def()
+    count_include_pad = opt_prop_def()
+    dynamic = var_operand_def()
     result = result_def()
     traits = traits_def(Pure())
 

@@ -8,6 +8,7 @@ from xdsl.irdl import (
     result_def,
     traits_def,
     var_operand_def,
+    var_result_def,
 )
 from xdsl.traits import Pure
 
@@ -16,9 +17,11 @@ from stepwell.dialects.aten.registry import schema_op
 
 __all__ = [
     "CatDefault",
+    "CdistDefault",
     "CeilDefault",
     "CeluDefault",
     "ChannelShuffleDefault",
+    "ChunkDefault",
     "ClampDefault",
     "ClampMaxDefault",
     "ClampMaxTensor",
@@ -29,18 +32,32 @@ __all__ = [
     "ClipTensor",
     "CloneDefault",
     "Col2imDefault",
+    "ConcatDefault",
+    "ConcatenateDefault",
     "ConstantPadNdDefault",
+    "ContiguousDefault",
+    "Conv1dDefault",
+    "Conv1dPadding",
     "Conv2dDefault",
     "Conv2dPadding",
+    "Conv3dDefault",
+    "Conv3dPadding",
+    "ConvTranspose1dDefault",
+    "ConvTranspose2dInput",
+    "ConvTranspose3dInput",
     "ConvolutionBackwardDefault",
     "ConvolutionDefault",
     "CopyDefault",
     "CosDefault",
     "CoshDefault",
+    "CosineSimilarityDefault",
+    "CrossEntropyLossDefault",
     "CudnnBatchNormDefault",
     "CumprodDefault",
     "CumsumDefault",
     "_CdistForwardDefault",
+    "_ConvolutionDefault",
+    "_ConvolutionDeprecated",
 ]
 
 
@@ -59,6 +76,60 @@ class _CdistForwardDefault(SchemaOp):
 
 
 @schema_op
+class _ConvolutionDefault(SchemaOp):
+    """aten::_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride,
+    SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding,
+    SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool
+    allow_tf32) -> Tensor
+    """
+
+    name = "aten._convolution.default"
+    input = operand_def()
+    weight = operand_def()
+    bias = opt_operand_def()
+    stride = opt_prop_def()
+    padding = opt_prop_def()
+    dilation = opt_prop_def()
+    transposed = opt_prop_def()
+    output_padding = opt_prop_def()
+    groups = opt_prop_def()
+    benchmark = opt_prop_def()
+    deterministic = opt_prop_def()
+    cudnn_enabled = opt_prop_def()
+    allow_tf32 = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
+class _ConvolutionDeprecated(SchemaOp):
+    """aten::_convolution.deprecated(Tensor input, Tensor weight, Tensor? bias, SymInt[]
+    stride, SymInt[] padding, SymInt[] dilation, bool transposed, int[] output_padding,
+    SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled) -> Tensor
+    """
+
+    name = "aten._convolution.deprecated"
+    input = operand_def()
+    weight = operand_def()
+    bias = opt_operand_def()
+    stride = opt_prop_def()
+    padding = opt_prop_def()
+    dilation = opt_prop_def()
+    transposed = opt_prop_def()
+    output_padding = opt_prop_def()
+    groups = opt_prop_def()
+    benchmark = opt_prop_def()
+    deterministic = opt_prop_def()
+    cudnn_enabled = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
 class CatDefault(SchemaOp):
     """aten::cat(Tensor[] tensors, int dim=0) -> Tensor"""
 
@@ -69,6 +140,20 @@ class CatDefault(SchemaOp):
     dynamic = var_operand_def()
     result = result_def()
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
+class CdistDefault(SchemaOp):
+    """aten::cdist(Tensor x1, Tensor x2, float p=2., int? compute_mode=None) -> Tensor"""
+
+    name = "aten.cdist.default"
+    x1 = operand_def()
+    x2 = operand_def()
+    p = opt_prop_def()
+    compute_mode = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
     traits = traits_def(Pure())
 
 
@@ -103,6 +188,19 @@ class ChannelShuffleDefault(SchemaOp):
     groups = opt_prop_def()
     dynamic = var_operand_def()
     result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class ChunkDefault(SchemaOp):
+    """aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]"""
+
+    name = "aten.chunk.default"
+    self_ = operand_def()
+    chunks = opt_prop_def()
+    dim = opt_prop_def()
+    dynamic = var_operand_def()
+    result = var_result_def()
     traits = traits_def(Pure())
 
 
@@ -234,6 +332,34 @@ class Col2imDefault(SchemaOp):
 
 
 @schema_op
+class ConcatDefault(SchemaOp):
+    """aten::concat(Tensor[] tensors, int dim=0) -> Tensor"""
+
+    name = "aten.concat.default"
+    tensors = var_operand_def()
+    tensors_present = opt_prop_def()
+    dim = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
+class ConcatenateDefault(SchemaOp):
+    """aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor"""
+
+    name = "aten.concatenate.default"
+    tensors = var_operand_def()
+    tensors_present = opt_prop_def()
+    dim = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
 class ConstantPadNdDefault(SchemaOp):
     """aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"""
 
@@ -243,6 +369,57 @@ class ConstantPadNdDefault(SchemaOp):
     value = opt_prop_def()
     dynamic = var_operand_def()
     result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class ContiguousDefault(SchemaOp):
+    """aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)"""
+
+    name = "aten.contiguous.default"
+    self_ = operand_def()
+    memory_format = opt_prop_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class Conv1dDefault(SchemaOp):
+    """aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=[1],
+    SymInt[1] padding=[0], SymInt[1] dilation=[1], SymInt groups=1) -> Tensor
+    """
+
+    name = "aten.conv1d.default"
+    input = operand_def()
+    weight = operand_def()
+    bias = opt_operand_def()
+    stride = opt_prop_def()
+    padding = opt_prop_def()
+    dilation = opt_prop_def()
+    groups = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
+class Conv1dPadding(SchemaOp):
+    """aten::conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1]
+    stride=[1], str padding="valid", SymInt[1] dilation=[1], SymInt groups=1) -> Tensor
+    """
+
+    name = "aten.conv1d.padding"
+    input = operand_def()
+    weight = operand_def()
+    bias = opt_operand_def()
+    stride = opt_prop_def()
+    padding = opt_prop_def()
+    dilation = opt_prop_def()
+    groups = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(Pure())
 
 
@@ -281,6 +458,114 @@ class Conv2dPadding(SchemaOp):
     padding = opt_prop_def()
     dilation = opt_prop_def()
     groups = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
+class Conv3dDefault(SchemaOp):
+    """aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=[1, 1,
+    1], SymInt[3] padding=[0, 0, 0], SymInt[3] dilation=[1, 1, 1], SymInt groups=1) ->
+    Tensor
+    """
+
+    name = "aten.conv3d.default"
+    input = operand_def()
+    weight = operand_def()
+    bias = opt_operand_def()
+    stride = opt_prop_def()
+    padding = opt_prop_def()
+    dilation = opt_prop_def()
+    groups = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
+class Conv3dPadding(SchemaOp):
+    """aten::conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3]
+    stride=[1, 1, 1], str padding="valid", SymInt[3] dilation=[1, 1, 1], SymInt
+    groups=1) -> Tensor
+    """
+
+    name = "aten.conv3d.padding"
+    input = operand_def()
+    weight = operand_def()
+    bias = opt_operand_def()
+    stride = opt_prop_def()
+    padding = opt_prop_def()
+    dilation = opt_prop_def()
+    groups = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
+class ConvTranspose1dDefault(SchemaOp):
+    """aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1]
+    stride=[1], SymInt[1] padding=[0], SymInt[1] output_padding=[0], SymInt groups=1,
+    SymInt[1] dilation=[1]) -> Tensor
+    """
+
+    name = "aten.conv_transpose1d.default"
+    input = operand_def()
+    weight = operand_def()
+    bias = opt_operand_def()
+    stride = opt_prop_def()
+    padding = opt_prop_def()
+    output_padding = opt_prop_def()
+    groups = opt_prop_def()
+    dilation = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
+class ConvTranspose2dInput(SchemaOp):
+    """aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None,
+    SymInt[2] stride=[1, 1], SymInt[2] padding=[0, 0], SymInt[2] output_padding=[0, 0],
+    SymInt groups=1, SymInt[2] dilation=[1, 1]) -> Tensor
+    """
+
+    name = "aten.conv_transpose2d.input"
+    input = operand_def()
+    weight = operand_def()
+    bias = opt_operand_def()
+    stride = opt_prop_def()
+    padding = opt_prop_def()
+    output_padding = opt_prop_def()
+    groups = opt_prop_def()
+    dilation = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
+class ConvTranspose3dInput(SchemaOp):
+    """aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None,
+    SymInt[3] stride=[1, 1, 1], SymInt[3] padding=[0, 0, 0], SymInt[3]
+    output_padding=[0, 0, 0], SymInt groups=1, SymInt[3] dilation=[1, 1, 1]) -> Tensor
+    """
+
+    name = "aten.conv_transpose3d.input"
+    input = operand_def()
+    weight = operand_def()
+    bias = opt_operand_def()
+    stride = opt_prop_def()
+    padding = opt_prop_def()
+    output_padding = opt_prop_def()
+    groups = opt_prop_def()
+    dilation = opt_prop_def()
     dynamic = var_operand_def()
     result = result_def()
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
@@ -367,6 +652,39 @@ class CoshDefault(SchemaOp):
     name = "aten.cosh.default"
     self_ = operand_def()
     result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class CosineSimilarityDefault(SchemaOp):
+    """aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor"""
+
+    name = "aten.cosine_similarity.default"
+    x1 = operand_def()
+    x2 = operand_def()
+    dim = opt_prop_def()
+    eps = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class CrossEntropyLossDefault(SchemaOp):
+    """aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int
+    reduction=1, SymInt ignore_index=-100, float label_smoothing=0.) -> Tensor
+    """
+
+    name = "aten.cross_entropy_loss.default"
+    self_ = operand_def()
+    target = operand_def()
+    weight = opt_operand_def()
+    reduction = opt_prop_def()
+    ignore_index = opt_prop_def()
+    label_smoothing = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(Pure())
 
 

@@ -15,7 +15,10 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import schema_op
 
 __all__ = [
+    "EinsumDefault",
     "EluDefault",
+    "EmbeddingBagDefault",
+    "EmbeddingBagPaddingIdx",
     "EmbeddingDefault",
     "EmbeddingDenseBackwardDefault",
     "EmptyLikeDefault",
@@ -29,6 +32,7 @@ __all__ = [
     "ErfinvDefault",
     "Exp2Default",
     "ExpDefault",
+    "ExpandAsDefault",
     "ExpandCopyDefault",
     "ExpandDefault",
     "Expm1Default",
@@ -66,6 +70,21 @@ class _EmbeddingBagDefault(SchemaOp):
 
 
 @schema_op
+class EinsumDefault(SchemaOp):
+    """aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor"""
+
+    name = "aten.einsum.default"
+    equation = opt_prop_def()
+    tensors = var_operand_def()
+    tensors_present = opt_prop_def()
+    path = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
 class EluDefault(SchemaOp):
     """aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"""
 
@@ -93,6 +112,58 @@ class EmbeddingDefault(SchemaOp):
     sparse = opt_prop_def()
     dynamic = var_operand_def()
     result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class EmbeddingBagDefault(SchemaOp):
+    """aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool
+    scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor?
+    per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor,
+    Tensor)
+    """
+
+    name = "aten.embedding_bag.default"
+    weight = operand_def()
+    indices = operand_def()
+    offsets = operand_def()
+    scale_grad_by_freq = opt_prop_def()
+    mode = opt_prop_def()
+    sparse = opt_prop_def()
+    per_sample_weights = opt_operand_def()
+    include_last_offset = opt_prop_def()
+    dynamic = var_operand_def()
+    result_0 = result_def()
+    result_1 = result_def()
+    result_2 = result_def()
+    result_3 = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
+class EmbeddingBagPaddingIdx(SchemaOp):
+    """aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool
+    scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool
+    include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)
+    """
+
+    name = "aten.embedding_bag.padding_idx"
+    weight = operand_def()
+    indices = operand_def()
+    offsets = operand_def()
+    scale_grad_by_freq = opt_prop_def()
+    mode = opt_prop_def()
+    sparse = opt_prop_def()
+    per_sample_weights = opt_operand_def()
+    include_last_offset = opt_prop_def()
+    padding_idx = opt_prop_def()
+    dynamic = var_operand_def()
+    result_0 = result_def()
+    result_1 = result_def()
+    result_2 = result_def()
+    result_3 = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(Pure())
 
 
@@ -265,6 +336,17 @@ class ExpandDefault(SchemaOp):
     size = opt_prop_def()
     implicit = opt_prop_def()
     dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class ExpandAsDefault(SchemaOp):
+    """aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
+
+    name = "aten.expand_as.default"
+    self_ = operand_def()
+    other = operand_def()
     result = result_def()
     traits = traits_def(Pure())
 

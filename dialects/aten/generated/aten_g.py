@@ -3,6 +3,7 @@
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     result_def,
     traits_def,
@@ -24,6 +25,7 @@ __all__ = [
     "GreaterScalar",
     "GreaterTensor",
     "GridSampler2dDefault",
+    "GroupNormDefault",
     "GruData",
     "GruInput",
     "GtScalar",
@@ -151,6 +153,25 @@ class GridSampler2dDefault(SchemaOp):
     align_corners = opt_prop_def()
     dynamic = var_operand_def()
     result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class GroupNormDefault(SchemaOp):
+    """aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor?
+    bias=None, float eps=1.0000000000000001e-05, bool cudnn_enabled=True) -> Tensor
+    """
+
+    name = "aten.group_norm.default"
+    input = operand_def()
+    num_groups = opt_prop_def()
+    weight = opt_operand_def()
+    bias = opt_operand_def()
+    eps = opt_prop_def()
+    cudnn_enabled = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(Pure())
 
 

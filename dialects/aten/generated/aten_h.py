@@ -18,6 +18,7 @@ __all__ = [
     "HardswishDefault",
     "HardtanhDefault",
     "HingeEmbeddingLossDefault",
+    "HstackDefault",
     "HuberLossDefault",
     "HypotDefault",
 ]
@@ -80,6 +81,17 @@ class HingeEmbeddingLossDefault(SchemaOp):
     margin = opt_prop_def()
     reduction = opt_prop_def()
     dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class HstackDefault(SchemaOp):
+    """aten::hstack(Tensor[] tensors) -> Tensor"""
+
+    name = "aten.hstack.default"
+    tensors = var_operand_def()
+    tensors_present = opt_prop_def()
     result = result_def()
     traits = traits_def(Pure())
 

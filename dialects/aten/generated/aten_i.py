@@ -3,6 +3,7 @@
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     result_def,
     traits_def,
@@ -25,6 +26,9 @@ __all__ = [
     "IndexSelectDefault",
     "IndexTensor",
     "IndexTensorHackedTwin",
+    "InstanceNormDefault",
+    "IsNonzeroDefault",
+    "IscloseDefault",
     "IsfiniteDefault",
     "IsinfDefault",
     "IsnanDefault",
@@ -188,6 +192,56 @@ class IndexSelectDefault(SchemaOp):
     self_ = operand_def()
     dim = opt_prop_def()
     index = operand_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class InstanceNormDefault(SchemaOp):
+    """aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor?
+    running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps,
+    bool cudnn_enabled) -> Tensor
+    """
+
+    name = "aten.instance_norm.default"
+    input = operand_def()
+    weight = opt_operand_def()
+    bias = opt_operand_def()
+    running_mean = opt_operand_def()
+    running_var = opt_operand_def()
+    use_input_stats = opt_prop_def()
+    momentum = opt_prop_def()
+    eps = opt_prop_def()
+    cudnn_enabled = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
+class IsNonzeroDefault(SchemaOp):
+    """aten::is_nonzero(Tensor self) -> bool"""
+
+    name = "aten.is_nonzero.default"
+    self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class IscloseDefault(SchemaOp):
+    """aten::isclose(Tensor self, Tensor other, float rtol=1.0000000000000001e-05, float
+    atol=1e-08, bool equal_nan=False) -> Tensor
+    """
+
+    name = "aten.isclose.default"
+    self_ = operand_def()
+    other = operand_def()
+    rtol = opt_prop_def()
+    atol = opt_prop_def()
+    equal_nan = opt_prop_def()
     dynamic = var_operand_def()
     result = result_def()
     traits = traits_def(Pure())

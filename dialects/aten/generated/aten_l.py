@@ -15,6 +15,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import schema_op
 
 __all__ = [
+    "LayerNormDefault",
     "LeScalar",
     "LeTensor",
     "LeakyReluDefault",
@@ -27,6 +28,10 @@ __all__ = [
     "LiftFreshCopyDefault",
     "LiftFreshDefault",
     "LinalgCrossDefault",
+    "LinalgMatrixNormDefault",
+    "LinalgMatrixNormStrOrd",
+    "LinalgNormDefault",
+    "LinalgNormOrdStr",
     "LinalgVectorNormDefault",
     "LinearDefault",
     "LinspaceDefault",
@@ -37,6 +42,8 @@ __all__ = [
     "Log1pDefault",
     "Log2Default",
     "LogDefault",
+    "LogSigmoidDefault",
+    "LogSoftmaxInt",
     "LogaddexpDefault",
     "LogicalAndDefault",
     "LogicalNotDefault",
@@ -73,6 +80,26 @@ class _LogSoftmaxDefault(SchemaOp):
     half_to_float = opt_prop_def()
     dynamic = var_operand_def()
     result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class LayerNormDefault(SchemaOp):
+    """aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None,
+    Tensor? bias=None, float eps=1.0000000000000001e-05, bool cudnn_enable=True) ->
+    Tensor
+    """
+
+    name = "aten.layer_norm.default"
+    input = operand_def()
+    normalized_shape = opt_prop_def()
+    weight = opt_operand_def()
+    bias = opt_operand_def()
+    eps = opt_prop_def()
+    cudnn_enable = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(Pure())
 
 
@@ -210,6 +237,74 @@ class LinalgCrossDefault(SchemaOp):
     self_ = operand_def()
     other = operand_def()
     dim = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class LinalgMatrixNormDefault(SchemaOp):
+    """aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool
+    keepdim=False, *, ScalarType? dtype=None) -> Tensor
+    """
+
+    name = "aten.linalg_matrix_norm.default"
+    self_ = operand_def()
+    ord = opt_prop_def()
+    dim = opt_prop_def()
+    keepdim = opt_prop_def()
+    dtype = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class LinalgMatrixNormStrOrd(SchemaOp):
+    """aten::linalg_matrix_norm.str_ord(Tensor self, str ord="fro", int[] dim=[-2, -1],
+    bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+    """
+
+    name = "aten.linalg_matrix_norm.str_ord"
+    self_ = operand_def()
+    ord = opt_prop_def()
+    dim = opt_prop_def()
+    keepdim = opt_prop_def()
+    dtype = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class LinalgNormDefault(SchemaOp):
+    """aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool
+    keepdim=False, *, ScalarType? dtype=None) -> Tensor
+    """
+
+    name = "aten.linalg_norm.default"
+    self_ = operand_def()
+    ord = opt_prop_def()
+    dim = opt_prop_def()
+    keepdim = opt_prop_def()
+    dtype = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class LinalgNormOrdStr(SchemaOp):
+    """aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool
+    keepdim=False, *, ScalarType? dtype=None) -> Tensor
+    """
+
+    name = "aten.linalg_norm.ord_str"
+    self_ = operand_def()
+    ord = opt_prop_def()
+    dim = opt_prop_def()
+    keepdim = opt_prop_def()
+    dtype = opt_prop_def()
     dynamic = var_operand_def()
     result = result_def()
     traits = traits_def(Pure())
@@ -359,6 +454,29 @@ class Log2Default(SchemaOp):
 
     name = "aten.log2.default"
     self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class LogSigmoidDefault(SchemaOp):
+    """aten::log_sigmoid(Tensor self) -> Tensor"""
+
+    name = "aten.log_sigmoid.default"
+    self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class LogSoftmaxInt(SchemaOp):
+    """aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
+
+    name = "aten.log_softmax.int"
+    self_ = operand_def()
+    dim = opt_prop_def()
+    dtype = opt_prop_def()
+    dynamic = var_operand_def()
     result = result_def()
     traits = traits_def(Pure())
 

@@ -16,16 +16,22 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import schema_op
 
 __all__ = [
+    "MTA",
+    "MTDefault",
     "MaskedFillScalar",
     "MaskedFillTensor",
     "MaskedScatterDefault",
     "MaskedSelectDefault",
     "MatmulDefault",
+    "MatrixExpDefault",
     "MaxDefault",
     "MaxDim",
     "MaxOther",
+    "MaxPool1dDefault",
+    "MaxPool2dDefault",
     "MaxPool2dWithIndicesBackwardDefault",
     "MaxPool2dWithIndicesDefault",
+    "MaxPool3dDefault",
     "MaxPool3dWithIndicesDefault",
     "MaximumDefault",
     "MeanDefault",
@@ -42,6 +48,10 @@ __all__ = [
     "MishDefault",
     "MmDefault",
     "MmDtype",
+    "MoveaxisInt",
+    "MoveaxisIntlist",
+    "MovedimInt",
+    "MovedimIntlist",
     "MseLossDefault",
     "MulScalar",
     "MulTensor",
@@ -50,6 +60,26 @@ __all__ = [
     "MultiplyTensor",
     "MvDefault",
 ]
+
+
+@schema_op
+class MTA(SchemaOp):
+    """aten::mT.a(Tensor(a) self) -> Tensor(a)"""
+
+    name = "aten.mT.a"
+    self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class MTDefault(SchemaOp):
+    """aten::mT(Tensor(a) self) -> Tensor(a)"""
+
+    name = "aten.mT.default"
+    self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
 
 
 @schema_op
@@ -112,6 +142,16 @@ class MatmulDefault(SchemaOp):
 
 
 @schema_op
+class MatrixExpDefault(SchemaOp):
+    """aten::matrix_exp(Tensor self) -> Tensor"""
+
+    name = "aten.matrix_exp.default"
+    self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
 class MaxDefault(SchemaOp):
     """aten::max(Tensor self) -> Tensor"""
 
@@ -142,6 +182,42 @@ class MaxOther(SchemaOp):
     name = "aten.max.other"
     self_ = operand_def()
     other = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class MaxPool1dDefault(SchemaOp):
+    """aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1]
+    padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor
+    """
+
+    name = "aten.max_pool1d.default"
+    self_ = operand_def()
+    kernel_size = opt_prop_def()
+    stride = opt_prop_def()
+    padding = opt_prop_def()
+    dilation = opt_prop_def()
+    ceil_mode = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class MaxPool2dDefault(SchemaOp):
+    """aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2]
+    padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor
+    """
+
+    name = "aten.max_pool2d.default"
+    self_ = operand_def()
+    kernel_size = opt_prop_def()
+    stride = opt_prop_def()
+    padding = opt_prop_def()
+    dilation = opt_prop_def()
+    ceil_mode = opt_prop_def()
+    dynamic = var_operand_def()
     result = result_def()
     traits = traits_def(Pure())
 
@@ -181,6 +257,24 @@ class MaxPool2dWithIndicesBackwardDefault(SchemaOp):
     dilation = opt_prop_def()
     ceil_mode = opt_prop_def()
     indices = operand_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class MaxPool3dDefault(SchemaOp):
+    """aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3]
+    padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor
+    """
+
+    name = "aten.max_pool3d.default"
+    self_ = operand_def()
+    kernel_size = opt_prop_def()
+    stride = opt_prop_def()
+    padding = opt_prop_def()
+    dilation = opt_prop_def()
+    ceil_mode = opt_prop_def()
     dynamic = var_operand_def()
     result = result_def()
     traits = traits_def(Pure())
@@ -391,6 +485,58 @@ class MmDtype(SchemaOp):
     self_ = operand_def()
     mat2 = operand_def()
     out_dtype = opt_prop_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class MoveaxisInt(SchemaOp):
+    """aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)"""
+
+    name = "aten.moveaxis.int"
+    self_ = operand_def()
+    source = opt_prop_def()
+    destination = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class MoveaxisIntlist(SchemaOp):
+    """aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)"""
+
+    name = "aten.moveaxis.intlist"
+    self_ = operand_def()
+    source = opt_prop_def()
+    destination = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class MovedimInt(SchemaOp):
+    """aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)"""
+
+    name = "aten.movedim.int"
+    self_ = operand_def()
+    source = opt_prop_def()
+    destination = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class MovedimIntlist(SchemaOp):
+    """aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)"""
+
+    name = "aten.movedim.intlist"
+    self_ = operand_def()
+    source = opt_prop_def()
+    destination = opt_prop_def()
+    dynamic = var_operand_def()
     result = result_def()
     traits = traits_def(Pure())
 

@@ -47,6 +47,8 @@ __all__ = [
     "NotEqualScalar",
     "NotEqualTensor",
     "NumelDefault",
+    "NumpyTA",
+    "NumpyTDefault",
     "_NativeBatchNormLegitNoStats",
     "_NativeBatchNormLegitNoTrainingDefault",
 ]
@@ -586,6 +588,26 @@ class NumelDefault(SchemaOp):
     """aten::numel(Tensor self) -> int"""
 
     name = "aten.numel.default"
+    self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class NumpyTA(SchemaOp):
+    """aten::numpy_T.a(Tensor(a) self) -> Tensor(a)"""
+
+    name = "aten.numpy_T.a"
+    self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class NumpyTDefault(SchemaOp):
+    """aten::numpy_T(Tensor(a) self) -> Tensor(a)"""
+
+    name = "aten.numpy_T.default"
     self_ = operand_def()
     result = result_def()
     traits = traits_def(Pure())

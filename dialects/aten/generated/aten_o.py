@@ -16,6 +16,7 @@ __all__ = [
     "OneHotDefault",
     "OnesDefault",
     "OnesLikeDefault",
+    "OuterDefault",
     "_OrScalar",
     "_OrTensor",
 ]
@@ -87,5 +88,16 @@ class OnesLikeDefault(SchemaOp):
     pin_memory = opt_prop_def()
     memory_format = opt_prop_def()
     dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class OuterDefault(SchemaOp):
+    """aten::outer(Tensor self, Tensor vec2) -> Tensor"""
+
+    name = "aten.outer.default"
+    self_ = operand_def()
+    vec2 = operand_def()
     result = result_def()
     traits = traits_def(Pure())

@@ -13,6 +13,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import schema_op
 
 __all__ = [
+    "PadDefault",
     "PermuteCopyDefault",
     "PermuteDefault",
     "PixelShuffleDefault",
@@ -24,6 +25,7 @@ __all__ = [
     "ProdDefault",
     "ProdDimInt",
     "_PdistForwardDefault",
+    "_PreluKernelDefault",
 ]
 
 
@@ -34,6 +36,31 @@ class _PdistForwardDefault(SchemaOp):
     name = "aten._pdist_forward.default"
     self_ = operand_def()
     p = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class _PreluKernelDefault(SchemaOp):
+    """aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor"""
+
+    name = "aten._prelu_kernel.default"
+    self_ = operand_def()
+    weight = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class PadDefault(SchemaOp):
+    """aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor"""
+
+    name = "aten.pad.default"
+    self_ = operand_def()
+    pad = opt_prop_def()
+    mode = opt_prop_def()
+    value = opt_prop_def()
     dynamic = var_operand_def()
     result = result_def()
     traits = traits_def(Pure())

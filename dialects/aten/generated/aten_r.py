@@ -3,6 +3,7 @@
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     result_def,
     traits_def,
@@ -22,6 +23,7 @@ __all__ = [
     "RandnDefault",
     "RandnLikeDefault",
     "RandpermDefault",
+    "RavelDefault",
     "ReciprocalDefault",
     "ReflectionPad1dDefault",
     "ReflectionPad2dDefault",
@@ -39,17 +41,35 @@ __all__ = [
     "ReplicationPad1dDefault",
     "ReplicationPad2dDefault",
     "ReplicationPad3dDefault",
+    "ReshapeAsDefault",
     "ReshapeDefault",
+    "ResolveConjDefault",
+    "ResolveNegDefault",
+    "RmsNormDefault",
     "RnnTanhData",
     "RnnTanhInput",
     "RollDefault",
     "Rot90Default",
     "RoundDecimals",
     "RoundDefault",
+    "RreluDefault",
     "RsqrtDefault",
     "RsubScalar",
     "RsubTensor",
+    "_ReshapeCopyDefault",
 ]
+
+
+@schema_op
+class _ReshapeCopyDefault(SchemaOp):
+    """aten::_reshape_copy(Tensor self, SymInt[] size) -> Tensor"""
+
+    name = "aten._reshape_copy.default"
+    self_ = operand_def()
+    size = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
 
 
 @schema_op
@@ -178,6 +198,16 @@ class RandpermDefault(SchemaOp):
     pin_memory = opt_prop_def()
     dynamic = var_operand_def()
     result = result_def()
+
+
+@schema_op
+class RavelDefault(SchemaOp):
+    """aten::ravel(Tensor(a) self) -> Tensor(a)"""
+
+    name = "aten.ravel.default"
+    self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
 
 
 @schema_op
@@ -400,6 +430,54 @@ class ReshapeDefault(SchemaOp):
 
 
 @schema_op
+class ReshapeAsDefault(SchemaOp):
+    """aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
+
+    name = "aten.reshape_as.default"
+    self_ = operand_def()
+    other = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class ResolveConjDefault(SchemaOp):
+    """aten::resolve_conj(Tensor(a) self) -> Tensor(a)"""
+
+    name = "aten.resolve_conj.default"
+    self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class ResolveNegDefault(SchemaOp):
+    """aten::resolve_neg(Tensor(a) self) -> Tensor(a)"""
+
+    name = "aten.resolve_neg.default"
+    self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class RmsNormDefault(SchemaOp):
+    """aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float?
+    eps=None) -> Tensor
+    """
+
+    name = "aten.rms_norm.default"
+    input = operand_def()
+    normalized_shape = opt_prop_def()
+    weight = opt_operand_def()
+    eps = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+
+
+@schema_op
 class RnnTanhData(SchemaOp):
     """aten::rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params,
     bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) ->
@@ -493,6 +571,22 @@ class RoundDefault(SchemaOp):
     self_ = operand_def()
     result = result_def()
     traits = traits_def(Pure())
+
+
+@schema_op
+class RreluDefault(SchemaOp):
+    """aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool
+    training=False, Generator? generator=None) -> Tensor
+    """
+
+    name = "aten.rrelu.default"
+    self_ = operand_def()
+    lower = opt_prop_def()
+    upper = opt_prop_def()
+    training = opt_prop_def()
+    generator = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
 
 
 @schema_op

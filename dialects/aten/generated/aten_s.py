@@ -17,6 +17,7 @@ from stepwell.dialects.aten.registry import schema_op
 
 __all__ = [
     "ScalarTensorDefault",
+    "ScaledDotProductAttentionDefault",
     "ScatterAddDefault",
     "ScatterReduce",
     "ScatterReduceTwo",
@@ -25,6 +26,7 @@ __all__ = [
     "ScatterValueReduce",
     "SearchsortedScalar",
     "SearchsortedTensor",
+    "SelectCopyInt",
     "SelectInt",
     "SelectScatterDefault",
     "SeluDefault",
@@ -34,14 +36,17 @@ __all__ = [
     "SinDefault",
     "SincDefault",
     "SinhDefault",
+    "SliceCopyTensor",
     "SliceScatterDefault",
     "SliceTensor",
     "SmoothL1LossDefault",
     "SoftMarginLossDefault",
+    "SoftmaxInt",
     "SoftplusDefault",
     "SoftshrinkDefault",
     "SortDefault",
     "SortStable",
+    "SplitCopyTensor",
     "SplitDefault",
     "SplitSizes",
     "SplitTensor",
@@ -68,8 +73,11 @@ __all__ = [
     "SubtractTensor",
     "SumDefault",
     "SumDimIntList",
+    "SwapaxesDefault",
+    "SwapdimsDefault",
     "SymConstrainRangeDefault",
     "SymConstrainRangeForSizeDefault",
+    "SymIsContiguousDefault",
     "SymNumelDefault",
     "SymSizeDefault",
     "SymSizeInt",
@@ -122,6 +130,27 @@ class ScalarTensorDefault(SchemaOp):
     dynamic = var_operand_def()
     result = result_def()
     traits = traits_def(Pure())
+
+
+@schema_op
+class ScaledDotProductAttentionDefault(SchemaOp):
+    """aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor?
+    attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool
+    enable_gqa=False) -> Tensor
+    """
+
+    name = "aten.scaled_dot_product_attention.default"
+    query = operand_def()
+    key = operand_def()
+    value = operand_def()
+    attn_mask = opt_operand_def()
+    dropout_p = opt_prop_def()
+    is_causal = opt_prop_def()
+    scale = opt_prop_def()
+    enable_gqa = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
 
 @schema_op
@@ -270,6 +299,19 @@ class SelectInt(SchemaOp):
 
 
 @schema_op
+class SelectCopyInt(SchemaOp):
+    """aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor"""
+
+    name = "aten.select_copy.int"
+    self_ = operand_def()
+    dim = opt_prop_def()
+    index = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
 class SelectScatterDefault(SchemaOp):
     """aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"""
 
@@ -371,6 +413,23 @@ class SliceTensor(SchemaOp):
 
 
 @schema_op
+class SliceCopyTensor(SchemaOp):
+    """aten::slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt?
+    end=None, SymInt step=1) -> Tensor
+    """
+
+    name = "aten.slice_copy.Tensor"
+    self_ = operand_def()
+    dim = opt_prop_def()
+    start = opt_prop_def()
+    end = opt_prop_def()
+    step = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
 class SliceScatterDefault(SchemaOp):
     """aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt?
     end=None, SymInt step=1) -> Tensor
@@ -410,6 +469,19 @@ class SoftMarginLossDefault(SchemaOp):
     self_ = operand_def()
     target = operand_def()
     reduction = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class SoftmaxInt(SchemaOp):
+    """aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
+
+    name = "aten.softmax.int"
+    self_ = operand_def()
+    dim = opt_prop_def()
+    dtype = opt_prop_def()
     dynamic = var_operand_def()
     result = result_def()
     traits = traits_def(Pure())
@@ -504,6 +576,19 @@ class SplitSizes(SchemaOp):
     """aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]"""
 
     name = "aten.split.sizes"
+    self_ = operand_def()
+    split_size = opt_prop_def()
+    dim = opt_prop_def()
+    dynamic = var_operand_def()
+    result = var_result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class SplitCopyTensor(SchemaOp):
+    """aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]"""
+
+    name = "aten.split_copy.Tensor"
     self_ = operand_def()
     split_size = opt_prop_def()
     dim = opt_prop_def()
@@ -811,6 +896,32 @@ class SumDimIntList(SchemaOp):
 
 
 @schema_op
+class SwapaxesDefault(SchemaOp):
+    """aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)"""
+
+    name = "aten.swapaxes.default"
+    self_ = operand_def()
+    axis0 = opt_prop_def()
+    axis1 = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class SwapdimsDefault(SchemaOp):
+    """aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
+
+    name = "aten.swapdims.default"
+    self_ = operand_def()
+    dim0 = opt_prop_def()
+    dim1 = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
 class SymConstrainRangeDefault(SchemaOp):
     """aten::sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()"""
 
@@ -830,6 +941,17 @@ class SymConstrainRangeForSizeDefault(SchemaOp):
     min = opt_prop_def()
     max = opt_prop_def()
     dynamic = var_operand_def()
+
+
+@schema_op
+class SymIsContiguousDefault(SchemaOp):
+    """aten::sym_is_contiguous(Tensor self, MemoryFormat memory_format=0) -> SymBool"""
+
+    name = "aten.sym_is_contiguous.default"
+    self_ = operand_def()
+    memory_format = opt_prop_def()
+    result = result_def()
+    traits = traits_def(Pure())
 
 
 @schema_op

@@ -16,12 +16,14 @@ from stepwell.dialects.aten.registry import schema_op
 __all__ = [
     "TCopyDefault",
     "TDefault",
+    "TakeAlongDimDefault",
     "TanDefault",
     "TanhDefault",
     "TensorSplitIndices",
     "TensorSplitSections",
     "TensorSplitTensorIndicesOrSections",
     "ThresholdDefault",
+    "TileDefault",
     "ToDevice",
     "ToDtype",
     "ToDtypeLayout",
@@ -38,6 +40,7 @@ __all__ = [
     "TrueDivideScalar",
     "TrueDivideTensor",
     "TruncDefault",
+    "TypeAsDefault",
     "_ToCopyDefault",
 ]
 
@@ -78,6 +81,19 @@ class TCopyDefault(SchemaOp):
 
     name = "aten.t_copy.default"
     self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class TakeAlongDimDefault(SchemaOp):
+    """aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"""
+
+    name = "aten.take_along_dim.default"
+    self_ = operand_def()
+    indices = operand_def()
+    dim = opt_prop_def()
+    dynamic = var_operand_def()
     result = result_def()
     traits = traits_def(Pure())
 
@@ -155,6 +171,18 @@ class ThresholdDefault(SchemaOp):
     self_ = operand_def()
     threshold = opt_prop_def()
     value = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class TileDefault(SchemaOp):
+    """aten::tile(Tensor self, SymInt[] dims) -> Tensor"""
+
+    name = "aten.tile.default"
+    self_ = operand_def()
+    dims = opt_prop_def()
     dynamic = var_operand_def()
     result = result_def()
     traits = traits_def(Pure())
@@ -388,5 +416,16 @@ class TruncDefault(SchemaOp):
 
     name = "aten.trunc.default"
     self_ = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class TypeAsDefault(SchemaOp):
+    """aten::type_as(Tensor self, Tensor other) -> Tensor"""
+
+    name = "aten.type_as.default"
+    self_ = operand_def()
+    other = operand_def()
     result = result_def()
     traits = traits_def(Pure())

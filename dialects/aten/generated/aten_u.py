@@ -16,6 +16,7 @@ from stepwell.dialects.aten.registry import schema_op
 __all__ = [
     "UnbindCopyInt",
     "UnbindInt",
+    "UnflattenInt",
     "UnfoldCopyDefault",
     "UnfoldDefault",
     "UnsafeChunkDefault",
@@ -74,6 +75,19 @@ class UnbindCopyInt(SchemaOp):
     dim = opt_prop_def()
     dynamic = var_operand_def()
     result = var_result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class UnflattenInt(SchemaOp):
+    """aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)"""
+
+    name = "aten.unflatten.int"
+    self_ = operand_def()
+    dim = opt_prop_def()
+    sizes = opt_prop_def()
+    dynamic = var_operand_def()
+    result = result_def()
     traits = traits_def(Pure())
 
 

@@ -21,11 +21,13 @@ __all__ = [
     "VarMeanDim",
     "VdotDefault",
     "ViewAsComplexDefault",
+    "ViewAsDefault",
     "ViewAsRealDefault",
     "ViewCopyDefault",
     "ViewCopyDtype",
     "ViewDefault",
     "ViewDtype",
+    "VstackDefault",
 ]
 
 
@@ -153,6 +155,17 @@ class ViewDtype(SchemaOp):
 
 
 @schema_op
+class ViewAsDefault(SchemaOp):
+    """aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
+
+    name = "aten.view_as.default"
+    self_ = operand_def()
+    other = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
 class ViewAsComplexDefault(SchemaOp):
     """aten::view_as_complex(Tensor(a) self) -> Tensor(a)"""
 
@@ -191,5 +204,16 @@ class ViewCopyDtype(SchemaOp):
     name = "aten.view_copy.dtype"
     self_ = operand_def()
     dtype = opt_prop_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@schema_op
+class VstackDefault(SchemaOp):
+    """aten::vstack(Tensor[] tensors) -> Tensor"""
+
+    name = "aten.vstack.default"
+    tensors = var_operand_def()
+    tensors_present = opt_prop_def()
     result = result_def()
     traits = traits_def(Pure())
