@@ -1,15 +1,16 @@
 """Where each intermediate tensor lives in the arena: offsets from lifetimes.
 
 Two tensors may share bytes when their lifetimes do not touch. Finding the smallest arena is
-NP-hard; two heuristics are tried and the smaller answer kept:
+NP-hard; several heuristics are tried and the smallest answer kept:
 
 * *in order of birth*, each tensor takes the tightest hole left by the dead: n log n;
-* *by size*, each tensor takes the lowest hole among those alive at the same time, the order that
-  wastes least (Pisarchyk & Lee, "Efficient memory management for deep neural net inference",
-  2020): linear in the number of pairs that live together.
+* *in order of weight*, each tensor takes the tightest hole among those alive at the same time,
+  largest first, or largest product of size and lifetime first, or longest-lived first (after
+  Pisarchyk & Lee, "Efficient memory management for deep neural net inference", 2020): linear in
+  the number of pairs that live together.
 
-No plan can be smaller than the bytes alive at the busiest moment; when the first answer reaches
-that bound the second is not tried, nor is it where so many tensors live together that it would
+No plan can be smaller than the bytes alive at the busiest moment; once an answer reaches that
+bound no other is tried, nor is the second kind where so many tensors live together that it would
 be quadratic.
 """
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 ALIGNMENT = 16
@@ -59,9 +60,14 @@ def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Pl
     bound = _busiest_moment(lifetimes, sizes)
     offsets, arena = _in_order_of_birth(lifetimes, sizes)
     if arena > bound:
-        by_size = _by_size(lifetimes, sizes, _MAX_PAIRS_PER_TENSOR * len(sizes) + 65536)
-        if by_size is not None and by_size[1] < arena:
-            offsets, arena = by_size
+        for weight in _WEIGHTS:
+            tried = _in_order(lifetimes, sizes, weight)
+            if tried is None:
+                break
+            if tried[1] < arena:
+                offsets, arena = tried
+            if arena == bound:
+                break
     return Plan(tuple(offsets), arena, bound)
 
 
@@ -179,25 +185,44 @@ class _Neighbours:
         return found
 
 
-def _by_size(
-    lifetimes: Sequence[Lifetime], sizes: Sequence[int], max_pairs: int
+Weight = Callable[[Lifetime, int], tuple[int, int]]
+
+
+def _by_size(span: Lifetime, size: int) -> tuple[int, int]:
+    return size, span.last - span.first
+
+
+def _by_area(span: Lifetime, size: int) -> tuple[int, int]:
+    return size * (span.last - span.first + 1), -span.first
+
+
+def _by_size_then_birth(span: Lifetime, size: int) -> tuple[int, int]:
+    return size, span.first
+
+
+def _by_length(span: Lifetime, size: int) -> tuple[int, int]:
+    return span.last - span.first, size
+
+
+_WEIGHTS: tuple[Weight, ...] = (_by_size, _by_area, _by_size_then_birth, _by_length)
+
+
+def _in_order(
+    lifetimes: Sequence[Lifetime], sizes: Sequence[int], weight: Weight
 ) -> tuple[list[int], int] | None:
-    """Lowest hole first, largest tensor first; None if more than `max_pairs` live together."""
+    """Tightest hole first, in order of weight; None if too many tensors live together."""
     offsets = [0] * len(sizes)
     neighbours = _Neighbours()
     arena = pairs = 0
-
-    def urgency(index: int) -> tuple[int, int, int]:
-        span = lifetimes[index]
-        return (-sizes[index], span.first - span.last, span.first)
-
-    for index in sorted(range(len(sizes)), key=urgency):
+    most_pairs = _MAX_PAIRS_PER_TENSOR * len(sizes) + 65536
+    order = sorted(range(len(sizes)), key=lambda i: weight(lifetimes[i], sizes[i]), reverse=True)
+    for index in order:
         size = sizes[index]
         if not size:
             continue
         alive = neighbours.alive_during(lifetimes[index], lifetimes)
         pairs += len(alive)
-        if pairs > max_pairs:
+        if pairs > most_pairs:
             return None
         best, tightest, reached = -1, -1, 0
         for start, end in sorted((offsets[i], offsets[i] + sizes[i]) for i in alive):

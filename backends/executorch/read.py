@@ -73,7 +73,7 @@ def shipped(*path: str) -> Path:
     )
 
 
-def read_container(data: bytes | bytearray) -> Container:
+def read_container(data: bytes | bytearray | memoryview) -> Container:
     """The container in a `.pte` file's bytes. Constants stay views of `data`."""
     view = memoryview(data)
     program_size, segment_base = _extent(view)

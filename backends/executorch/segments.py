@@ -1,0 +1,69 @@
+"""The outer form that `.pte` and `.ptd` files share: a FlatBuffer with a header in it, then data.
+
+    root offset, file identifier, header, rest of the FlatBuffer, padding, segment, padding, …
+
+Segments begin at multiples of 128 bytes (or more, if they ask for more), counted from where the
+first one begins.
+
+Source: `schema/extended_header.h` and `extension/flat_tensor/serialize/flat_tensor_header.h` of
+ExecuTorch 1.5.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass, field
+
+from stepwell.backends.executorch.container import Data
+
+SEGMENT_ALIGNMENT = 128
+
+
+@dataclass
+class Segments:
+    """Data behind the FlatBuffer, in pieces."""
+
+    pieces: list[Data] = field(default_factory=list[Data])
+    size: int = 0
+    table: list[dict[str, int]] = field(default_factory=list[dict[str, int]])
+    """One `DataSegment` record for each segment."""
+
+    def add(self, data: Data, alignment: int = 1) -> int:
+        """Append a segment; its index."""
+        return self.add_pieces([data], alignment)
+
+    def add_pieces(self, pieces: list[Data], alignment: int = 1) -> int:
+        """Append one segment made of several pieces."""
+        padding = -self.size % math.lcm(SEGMENT_ALIGNMENT, alignment)
+        size = sum(len(piece) for piece in pieces)
+        self.table.append({"offset": self.size + padding, "size": size})
+        self.pieces.extend([bytes(padding), *pieces])
+        self.size += padding + size
+        return len(self.table) - 1
+
+
+def with_program_header(flatbuffer: bytes, segments: Segments) -> bytes:
+    """A `.pte` file: the FlatBuffer with its extended header, then the segments."""
+    header = struct.Struct("<4sIQQQ")
+    size = header.size + len(flatbuffer)
+    base = size + -size % SEGMENT_ALIGNMENT
+    packed = header.pack(b"eh00", header.size, size, base, segments.size)
+    return _joined(flatbuffer, packed, base, segments)
+
+
+def with_data_header(flatbuffer: bytes, segments: Segments) -> bytes:
+    """A `.ptd` file: the FlatBuffer with its header, then the segments."""
+    header = struct.Struct("<4sIQQQQ")
+    padded = header.size + -header.size % 16
+    size = padded + len(flatbuffer)
+    base = size + -size % SEGMENT_ALIGNMENT
+    packed = header.pack(b"FH01", header.size, padded, len(flatbuffer), base, segments.size)
+    return _joined(flatbuffer, packed.ljust(padded, b"\0"), base, segments)
+
+
+def _joined(flatbuffer: bytes, header: bytes, base: int, segments: Segments) -> bytes:
+    (root,) = struct.unpack_from("<I", flatbuffer)
+    head = struct.pack("<I", root + len(header)) + flatbuffer[4:8] + header
+    padding = bytes(base - len(header) - len(flatbuffer))
+    return b"".join([head, memoryview(flatbuffer)[8:], padding, *segments.pieces])
