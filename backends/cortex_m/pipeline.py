@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.dialects.cmsis.target import Target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
@@ -47,6 +48,7 @@ def cortex_m_pipeline(target: Target, bias_form: BiasForm | None = None) -> Pipe
             ShareCommonSubexpressions(),
             Together("lower-to-cmsis", TO_CMSIS),
             LowerBoundary(),
+            DecomposeForKernels(),
             PLACE_LAYOUTS,
             ShareCommonSubexpressions(),
             FoldKernelSum(bias_form or BiasForm.of(target)),

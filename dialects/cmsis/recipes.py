@@ -46,6 +46,6 @@ def bias(
     """int32 biases at the accumulators' `scales`, from reals, or from integers of scale `unit`."""
     real = values.to(torch.float64)
     if unit is not None:
-        real = real * torch.tensor(list(unit), dtype=torch.float64)
-    stored = torch.round(real / torch.tensor(list(scales), dtype=torch.float64))
+        real = real * real.new_tensor(list(unit))
+    stored = torch.round(real / real.new_tensor(list(scales)))
     return stored.clamp(-(1 << 31), (1 << 31) - 1).to(torch.int32)

@@ -10,8 +10,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.cmsis.ops import Pad, Transpose
-from stepwell.dialects.quant import StorageCast
-from stepwell.dialects.quant.types import quantization
+from stepwell.dialects.quant import StorageCast, UniformQuantizedType
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, with_element
@@ -26,7 +25,7 @@ from stepwell.translate.rewrites.cmsis.quantized import (
     quantized_uses,
 )
 from stepwell.translate.rewrites.cmsis.rescale import rescaled
-from stepwell.translate.rewrites.quant.movement import permutation
+from stepwell.translate.rewrites.quant.movement import is_movement, moved, permutation
 
 PERMUTATIONS = tuple(
     op_class(f"aten.{name}")
@@ -46,41 +45,55 @@ PADS = (PAD, op_class("aten.pad.default"))
 
 @dataclass(frozen=True)
 class Permute:
-    """A permutation of the stored integers of a typed value, typed again behind."""
+    """A permutation of stored integers, and the type whose storage they are."""
 
-    cast: StorageCast
-    source: SSAValue
+    op: SchemaOp
+    held: UniformQuantizedType
     order: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class LowerPermute(Rewrite[Permute]):
-    """typed(permute(raw(x))) → cmsis.transpose(x)."""
+    """permute(raw) → raw(cmsis.transpose(typed))."""
 
     name: ClassVar[str] = "lower-permute"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (StorageCast,)
+    anchors: ClassVar[tuple[type[Operation], ...]] = PERMUTATIONS
 
-    def match(self, op: StorageCast, program: Program) -> Permute | Refusal | None:
-        """Rank at most 4, int8."""
-        held = quantization(op.result.type)
-        movement = op.input.owner
-        if held is None or not_int8(held) or not isinstance(movement, PERMUTATIONS):
+    def match(self, op: SchemaOp, program: Program) -> Permute | Refusal | None:
+        """Rank at most 4, int8, and known what it is the storage of."""
+        held = stored_type(op.operands[0])
+        order = permutation(op)
+        if held is None or order is None or not_int8(held.data):
             return None
-        source = movement.operands[0].owner
-        if not isinstance(source, StorageCast) or quantization(source.input.type) != held:
-            return None
-        order = permutation(movement)
-        if order is None or not 2 <= len(order) <= 4:
-            return None
-        return Permute(op, source.input, order)
+        if len(order) > 4:
+            return Refusal(f"it permutes {len(order)} dimensions; the kernel takes 4 at most")
+        return Permute(op, held, order)
 
     def build(self, match: Permute, rw: Rewriter) -> None:
         """One transpose; none for a permutation that is the identity."""
+        source = match.op.operands[0]
         if list(match.order) == sorted(match.order):
-            rw.replace(match.cast, [match.source])
+            rw.replace(match.op, [source])
             return
-        made = Transpose.make(match.source, result=match.cast.result.type, perm=match.order)
-        rw.replace(match.cast, rw.insert(made).results)
+        result = match.op.results[0].type
+        typed = rw.insert(StorageCast(source, with_element(source.type, match.held)))
+        made = Transpose.make(
+            typed.results[0], result=with_element(result, match.held), perm=match.order
+        )
+        raw = StorageCast(rw.insert(made).results[0], result)
+        rw.replace(match.op, rw.insert(raw).results)
+
+
+def stored_type(value: SSAValue) -> UniformQuantizedType | None:
+    """The type whose stored integers a plain value holds, found through what only moves them."""
+    while True:
+        maker = value.owner
+        if isinstance(maker, StorageCast):
+            held = element(maker.input.type)
+            return held if isinstance(held, UniformQuantizedType) else None
+        if not isinstance(maker, SchemaOp) or not is_movement(maker):
+            return None
+        value = next(source for _, source in moved(maker))
 
 
 @dataclass(frozen=True)
