@@ -25,7 +25,7 @@ from stepwell.backends.tosa.graph import Region as GraphRegion
 from stepwell.backends.tosa.storage import from_bytes, is_held_as_codes
 from stepwell.dialects.tosa.attributes import BlockScaledType, ShapeType
 from stepwell.dialects.tosa.base import Field, TosaOp
-from stepwell.dialects.tosa.codes import class_of_code, element_of_code
+from stepwell.dialects.tosa.codes import class_of_code, e8m0, element_of_code, i4
 from stepwell.dialects.tosa.constants import INLINE, const, const_of_key, const_shape
 from stepwell.dialects.tosa.generated import ConstShapeOp
 from stepwell.dialects.tosa.structural import (
@@ -143,10 +143,8 @@ class _Builder:
         if isinstance(element, BlockScaledType):
             return self.block_scaled_constant(held, type_, element)
         values = from_bytes(held.data, held.shape, element)
-        if is_held_as_codes(element) or (values.dtype.itemsize == 1 and element_is_float(element)):
-            return const_of_key(self.weights.constant(values), type_)
-        if math.prod(held.shape) <= INLINE and math.prod(held.shape) > 0:
-            return const(values)
+        if 0 < math.prod(held.shape) <= INLINE and is_written_in_text(element):
+            return const(values, element)
         return const_of_key(self.weights.constant(values), type_)
 
     def block_scaled_constant(
@@ -277,6 +275,6 @@ def _element_value(
     return FloatAttr(float(number), element)  # pyright: ignore[reportArgumentType]
 
 
-def element_is_float(element: Attribute) -> bool:
-    """Whether elements of this type are floating-point numbers."""
-    return not isinstance(element, IntegerType)
+def is_written_in_text(element: Attribute) -> bool:
+    """Whether small constants of this type stand in the text: not those held as payload codes."""
+    return element != e8m0 and (element == i4 or not is_held_as_codes(element))

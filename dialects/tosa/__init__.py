@@ -2,17 +2,23 @@
 
 from xdsl.ir import Dialect, Operation
 
+from stepwell.dialects.tosa import meaning as _meaning
+from stepwell.dialects.tosa import shapes as _shapes
 from stepwell.dialects.tosa.attributes import ATTRIBUTES
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.generated import OPERATORS
 from stepwell.dialects.tosa.structural import STRUCTURAL
 from stepwell.ir.levels import Level, register_level
 
+__all__ = ["TOSA_LEVEL", "Tosa", "_meaning", "_shapes"]
+
 Tosa = Dialect("tosa", [*OPERATORS, *STRUCTURAL], [*ATTRIBUTES])
+"""The operators, types and enumerations."""
 
 
 def _refuses(op: Operation) -> str | None:
     return None if isinstance(op, TosaOp) else "not a TOSA operator"
 
 
-register_level(Level("tosa", _refuses))
+TOSA_LEVEL = register_level(Level("tosa", _refuses))
+"""What a program that becomes a flatbuffer may hold."""

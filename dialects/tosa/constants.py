@@ -26,20 +26,19 @@ INLINE = 16
 """Constants of up to this many elements are written into the text."""
 
 
-def dense(values: torch.Tensor) -> DenseIntOrFPElementsAttr:
-    """The elements of a tensor as an attribute."""
-    type_ = tensor(values.shape, element_type(values.dtype))
-    data = values.detach().cpu().reshape(-1).tolist()
-    element = type_.element_type
-    if isinstance(element, IntegerType):
-        return DenseIntOrFPElementsAttr.from_list(type_, [int(v) for v in data])  # pyright: ignore
-    assert isinstance(element, AnyFloat)
-    return DenseIntOrFPElementsAttr.from_list(type_, data)  # pyright: ignore
+def dense(values: torch.Tensor, element: Attribute | None = None) -> DenseIntOrFPElementsAttr:
+    """The elements of a tensor as an attribute; `element` if torch holds another type (int4)."""
+    type_ = tensor(values.shape, element or element_type(values.dtype))
+    held = values.detach().cpu().reshape(-1)
+    if isinstance(type_.element_type, IntegerType):
+        return DenseIntOrFPElementsAttr.from_list(type_, [int(v) for v in held.tolist()])  # pyright: ignore
+    assert isinstance(type_.element_type, AnyFloat)
+    return DenseIntOrFPElementsAttr.from_list(type_, held.to(torch.float64).tolist())  # pyright: ignore
 
 
-def const(values: torch.Tensor) -> ConstOp:
+def const(values: torch.Tensor, element: Attribute | None = None) -> ConstOp:
     """A CONST whose elements stand in the text."""
-    attribute = dense(values)
+    attribute = dense(values, element)
     return ConstOp.create(properties={"values": attribute}, result_types=[attribute.type])
 
 

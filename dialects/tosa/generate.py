@@ -67,8 +67,10 @@ _BINARY = frozenset(
     " DIV_CEIL_SHAPE DIV_FLOOR_SHAPE".split()
 )
 
-STRUCTURAL = frozenset("CONST COND_IF WHILE_LOOP VARIABLE VARIABLE_WRITE VARIABLE_READ".split())
-"""Operators written by hand in `structural.py`: regions, symbols, and constants with two sources."""
+STRUCTURAL = frozenset(
+    ("CONST", "COND_IF", "WHILE_LOOP", "VARIABLE", "VARIABLE_WRITE", "VARIABLE_READ")
+)
+"""Operators written by hand in `structural.py`: regions, symbols, constants with two sources."""
 
 EFFECTS = frozenset({"CUSTOM", "ASSERT_EQUAL_SHAPE"})
 """Operators that must stay even if nothing uses their results."""

@@ -1,0 +1,141 @@
+"""How a shape rule is written: it returns the sizes it knows and raises `StepwellError`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from xdsl.dialects.builtin import TensorType, UnrankedTensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.dialects.tosa.attributes import ShapeType
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.constants import shape_value as constant_shape
+from stepwell.dialects.tosa.meaning.values import ints
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.inference import infers
+from stepwell.ir.types import Dim, dims, tensor
+
+Shape = tuple[Dim, ...] | None
+"""Sizes, strings where unknown; None if not even the rank is known."""
+
+Expected = tuple[Shape, Attribute | None]
+"""What a rule knows of a result: its shape, and its element type if the operands fix it."""
+
+LARGEST_RANK = 6
+
+_F = TypeVar("_F", bound=Callable[..., Sequence[Expected]])
+
+
+def shaped(*classes: type[TosaOp]) -> Callable[[_F], _F]:
+    """Register a shape rule for operators; its results are checked against the stated types."""
+
+    def register(rule: _F) -> _F:
+        def inference(op: Operation) -> Sequence[Attribute]:
+            assert isinstance(op, TosaOp)
+            expected = rule(op)
+            if len(expected) != len(op.results):
+                raise StepwellError(f"{len(op.results)} results where {len(expected)} are due")
+            return [
+                _merged(result, *found) for result, found in zip(op.results, expected, strict=True)
+            ]
+
+        infers(*classes)(inference)
+        return rule
+
+    return register
+
+
+def _merged(result: SSAValue, shape: Shape, held: Attribute | None) -> Attribute:
+    """The type a rule gives; what it does not know is as stated."""
+    stated = result.type
+    if isinstance(stated, UnrankedTensorType) or not isinstance(stated, TensorType):
+        return stated
+    element = held if held is not None else stated.element_type
+    sizes = dims(stated)
+    if shape is None:
+        return tensor(sizes, element) if held is not None else stated
+    if len(shape) != len(sizes):
+        return tensor(shape, element)
+    known = [
+        stated_dim if isinstance(dim, str) or isinstance(stated_dim, str) else dim
+        for dim, stated_dim in zip(shape, sizes, strict=True)
+    ]
+    if tuple(known) == tuple(sizes) and element == stated.element_type:
+        return stated
+    return tensor(known, element)
+
+
+def shape_of(value: SSAValue) -> Shape:
+    """A tensor's sizes."""
+    type_ = value.type
+    if isinstance(type_, UnrankedTensorType):
+        return None
+    if not isinstance(type_, TensorType):
+        raise StepwellError(f"an operand is {type_}, a tensor is needed")
+    found = dims(type_)
+    if len(found) > LARGEST_RANK:
+        raise StepwellError(f"rank {len(found)} is above {LARGEST_RANK}")
+    return found
+
+
+def ranked(value: SSAValue, rank: int, what: str) -> tuple[Dim, ...]:
+    """The sizes of an operand of a fixed rank."""
+    shape = shape_of(value)
+    if shape is None:
+        return ("?",) * rank
+    if len(shape) != rank:
+        raise StepwellError(f"{what} has rank {len(shape)}, {rank} is needed")
+    return shape
+
+
+def sizes_of(value: SSAValue, what: str, rank: int | None = None) -> tuple[int, ...] | None:
+    """The sizes in a shape operand; None if computed at run time."""
+    type_ = value.type
+    if not isinstance(type_, ShapeType):
+        raise StepwellError(f"{what} is {type_}, a shape is needed")
+    if rank is not None and type_.rank.data != rank:
+        raise StepwellError(f"{what} has {type_.rank.data} sizes, {rank} are needed")
+    return constant_shape(value)
+
+
+def need(condition: bool, fact: str) -> None:
+    """Raise unless something holds."""
+    if not condition:
+        raise StepwellError(fact)
+
+
+def same(a: Dim, b: Dim) -> bool:
+    """Whether two sizes may be equal."""
+    return isinstance(a, str) or isinstance(b, str) or a == b
+
+
+def counts(op: Operation, operands: int, results: int) -> None:
+    """The number of operands and results of an operator with lists."""
+    need(len(op.operands) == operands, f"{len(op.operands)} operands, {operands} are due")
+    need(len(op.results) == results, f"{len(op.results)} results, {results} are due")
+
+
+def listed(attribute: Attribute, count: int, what: str) -> list[int]:
+    """The numbers of an `array` attribute of a fixed length."""
+    values = ints(attribute)
+    need(len(values) == count, f"{what} has {len(values)} numbers, {count} are needed")
+    return values
+
+
+def broadcast(a: Shape, b: Shape) -> Shape:
+    """The common shape of operands of one rank."""
+    if a is None or b is None:
+        return a or b
+    need(len(a) == len(b), f"the operands have ranks {len(a)} and {len(b)}")
+    result: list[Dim] = []
+    for first, second in zip(a, b, strict=True):
+        ok = same(first, second) or first == 1 or second == 1
+        need(ok, f"sizes {first} and {second} do not broadcast")
+        if first == 1:
+            result.append(second)
+        elif second == 1:
+            result.append(first)
+        else:
+            result.append(second if isinstance(first, str) else first)
+    return tuple(result)

@@ -1,0 +1,188 @@
+"""Convolutions, pooling and matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.attributes import BlockScaledType
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.meaning.values import element_of
+from stepwell.dialects.tosa.shapes.rules import (
+    Expected,
+    listed,
+    need,
+    ranked,
+    same,
+    shaped,
+    sizes_of,
+)
+from stepwell.dialects.tosa.shapes.zero_points import need_zero_point
+from stepwell.ir.dtypes import f32, i8
+from stepwell.ir.types import Dim
+
+
+def output_size(held: Dim, kernel: Dim, pad: int, stride: int, dilation: int) -> Dim:
+    """The size of a window's sweep, which must come out even."""
+    need(stride >= 1, f"stride {stride}")
+    need(dilation >= 1, f"dilation {dilation}")
+    if isinstance(held, str) or isinstance(kernel, str):
+        return "?"
+    span = held - 1 + pad - (kernel - 1) * dilation
+    need(span >= 0, "the kernel is larger than the image")
+    need(span % stride == 0, "the stride does not reach the last element exactly")
+    return span // stride + 1
+
+
+def _zero_points(op: TosaOp) -> None:
+    pairs = (("input", op.operands[0], op.operands[3]), ("weight", op.operands[1], op.operands[4]))
+    for what, value, zero in pairs:
+        held = element_of(value)
+        if isinstance(held, BlockScaledType):
+            held = f32
+        need_zero_point(zero, held, held == i8, what)
+
+
+def _bias(op: TosaOp, channels: Dim) -> None:
+    (size,) = ranked(op.operands[2], 1, "the bias")
+    need(size == 1 or same(size, channels), f"{size} of bias for {channels} channels")
+    held, result = element_of(op.operands[2]), element_of(op.results[0])
+    need(held == result, f"the bias is {held}, the result {result}")
+
+
+def _spatial(op: TosaOp, image: Sequence[Dim], kernel: Sequence[Dim]) -> tuple[Dim, ...]:
+    count = len(image)
+    pad = listed(op.properties["pad"], 2 * count, "pad")
+    stride = listed(op.properties["stride"], count, "stride")
+    dilation = listed(op.properties["dilation"], count, "dilation")
+    need(min(pad) >= 0, f"pad {pad}")
+    return tuple(
+        output_size(image[i], kernel[i], pad[2 * i] + pad[2 * i + 1], stride[i], dilation[i])
+        for i in range(count)
+    )
+
+
+@shaped(t.Conv2dOp)
+def _conv2d(op: t.Conv2dOp) -> Sequence[Expected]:
+    n, *image, channels = ranked(op.input, 4, "the input")
+    out, *kernel, per = ranked(op.weight, 4, "the weight")
+    need(same(channels, per), f"{channels} input channels, the weight has {per}")
+    _zero_points(op)
+    _bias(op, out)
+    return [((n, *_spatial(op, image, kernel), out), None)]
+
+
+@shaped(t.Conv3dOp)
+def _conv3d(op: t.Conv3dOp) -> Sequence[Expected]:
+    n, *image, channels = ranked(op.input, 5, "the input")
+    out, *kernel, per = ranked(op.weight, 5, "the weight")
+    need(same(channels, per), f"{channels} input channels, the weight has {per}")
+    _zero_points(op)
+    _bias(op, out)
+    return [((n, *_spatial(op, image, kernel), out), None)]
+
+
+@shaped(t.DepthwiseConv2dOp)
+def _depthwise(op: t.DepthwiseConv2dOp) -> Sequence[Expected]:
+    n, *image, channels = ranked(op.input, 4, "the input")
+    *kernel, per, multiplier = ranked(op.weight, 4, "the weight")
+    need(same(channels, per), f"{channels} input channels, the weight has {per}")
+    both = isinstance(per, int) and isinstance(multiplier, int)
+    out: Dim = per * multiplier if both else "?"  # pyright: ignore
+    _zero_points(op)
+    _bias(op, out)
+    return [((n, *_spatial(op, image, kernel), out), None)]
+
+
+@shaped(t.TransposeConv2dOp)
+def _transpose_conv2d(op: t.TransposeConv2dOp) -> Sequence[Expected]:
+    n, *image, channels = ranked(op.input, 4, "the input")
+    out, *kernel, per = ranked(op.weight, 4, "the weight")
+    need(same(channels, per), f"{channels} input channels, the weight has {per}")
+    pad = listed(op.out_pad, 4, "out_pad")
+    stride = listed(op.stride, 2, "stride")
+    found: list[Dim] = []
+    for i in range(2):
+        need(stride[i] >= 1, f"stride {stride[i]}")
+        held, size = image[i], kernel[i]
+        if isinstance(held, str) or isinstance(size, str):
+            found.append("?")
+            continue
+        need(min(pad[2 * i : 2 * i + 2]) > -size, f"out_pad {pad} with a kernel of {size}")
+        found.append((held - 1) * stride[i] + pad[2 * i] + pad[2 * i + 1] + size)
+    _zero_points(op)
+    _bias(op, out)
+    return [((n, *found, out), None)]
+
+
+def _pooled(
+    image: Sequence[Dim], kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int]
+) -> tuple[Dim, ...]:
+    need(min(kernel) >= 1, f"kernel {list(kernel)}")
+    need(min(pad) >= 0, f"pad {list(pad)}")
+    for i, size in enumerate(kernel):
+        need(max(pad[2 * i : 2 * i + 2]) < size, f"pad {list(pad)} with a kernel of {size}")
+    return tuple(
+        output_size(image[i], kernel[i], pad[2 * i] + pad[2 * i + 1], stride[i], 1)
+        for i in range(2)
+    )
+
+
+@shaped(t.MaxPool2dOp, t.AvgPool2dOp)
+def _pool(op: t.MaxPool2dOp | t.AvgPool2dOp) -> Sequence[Expected]:
+    n, *image, channels = ranked(op.input, 4, "the input")
+    lists = listed(op.kernel, 2, "kernel"), listed(op.stride, 2, "stride"), listed(op.pad, 4, "pad")
+    held = element_of(op.input)
+    if isinstance(op, t.AvgPool2dOp):
+        _pool_zero_points(op.input_zp, op.output_zp, held)
+    return [((n, *_pooled(image, *lists), channels), held)]
+
+
+@shaped(t.MaxPool2dAdaptiveOp, t.AvgPool2dAdaptiveOp)
+def _adaptive_pool(op: TosaOp) -> Sequence[Expected]:
+    n, *image, channels = ranked(op.operands[0], 4, "the input")
+    held = element_of(op.operands[0])
+    if isinstance(op, t.AvgPool2dAdaptiveOp):
+        _pool_zero_points(op.input_zp, op.output_zp, held)
+    names = ("kernel", 2), ("stride", 2), ("pad", 4)
+    lists = [
+        sizes_of(value, name, count)
+        for value, (name, count) in zip(op.operands[-3:], names, strict=True)
+    ]
+    known = [part for part in lists if part is not None]
+    if len(known) < 3:
+        return [((n, "?", "?", channels), held)]
+    return [((n, *_pooled(image, known[0], known[1], known[2]), channels), held)]
+
+
+def _pool_zero_points(input_zp: SSAValue, output_zp: SSAValue, held: Attribute) -> None:
+    need_zero_point(input_zp, held, held == i8, "input")
+    need_zero_point(output_zp, held, held == i8, "output")
+
+
+def _product(op: TosaOp, transposed: bool) -> Sequence[Expected]:
+    batch, rows, depth = ranked(op.operands[0], 3, "the left operand")
+    other, *rest = ranked(op.operands[1], 3, "the right operand")
+    columns, inner = rest if transposed else rest[::-1]
+    need(same(depth, inner), f"contracted sizes {depth} and {inner}")
+    fits = same(batch, other) or (transposed and other == 1)
+    need(fits, f"batches {batch} and {other}")
+    for value, zero, what in (
+        (op.operands[0], op.operands[2], "left"),
+        (op.operands[1], op.operands[3], "right"),
+    ):
+        held = element_of(value)
+        need_zero_point(zero, f32 if isinstance(held, BlockScaledType) else held, held == i8, what)
+    return [((batch, rows, columns), None)]
+
+
+@shaped(t.MatMulOp)
+def _matmul(op: t.MatMulOp) -> Sequence[Expected]:
+    return _product(op, False)
+
+
+@shaped(t.MatMulTOp)
+def _matmul_t(op: t.MatMulTOp) -> Sequence[Expected]:
+    return _product(op, True)

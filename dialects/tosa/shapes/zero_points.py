@@ -1,0 +1,39 @@
+"""Zero points and other parameters of one element."""
+
+from __future__ import annotations
+
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.tosa.constants import tensor_of_dense
+from stepwell.dialects.tosa.meaning.values import element_of, run_dtype
+from stepwell.dialects.tosa.shapes.rules import need, ranked
+from stepwell.dialects.tosa.structural import ConstOp
+from stepwell.ir.dtypes import i16
+from stepwell.ir.types import WeightAttr
+
+
+def constant_number(value: SSAValue) -> float | None:
+    """The number in a CONST of one element that stands in the text; None if not known."""
+    owner = value.owner
+    if not isinstance(owner, ConstOp) or isinstance(owner.values, WeightAttr):
+        return None
+    values = tensor_of_dense(owner.values, run_dtype(element_of(value)))
+    return float(values.reshape(-1)[0]) if values.numel() == 1 else None
+
+
+def need_zero_point(
+    value: SSAValue, held: Attribute, allowed: bool, what: str, *, unsigned: bool = False
+) -> None:
+    """A zero point: one element of its operand's type, zero unless the type allows others."""
+    (size,) = ranked(value, 1, f"the {what} zero point")
+    need(isinstance(size, str) or size == 1, f"{size} {what} zero points")
+    found = element_of(value)
+    need(found == held, f"the {what} zero point is {found}, the {what} {held}")
+    number = constant_number(value)
+    if number is None:
+        return
+    if not allowed:
+        need(number == 0, f"the {what} zero point of {held} must be 0, it is {number:g}")
+    elif unsigned and held == i16:
+        fits = number in (0, 32768, -32768)
+        need(fits, f"the {what} zero point of an unsigned i16 is {number:g}")

@@ -1,0 +1,73 @@
+"""aten → tosa: one rewrite per family of ops, then the transposes they left are cancelled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepwell.ir.rewriting import Rewrite
+from stepwell.translate.rewrites.tosa.lower_elementwise import (
+    LowerClamp,
+    LowerDivision,
+    LowerElementwise,
+    LowerGelu,
+    LowerWhere,
+    SpellOutElementwise,
+)
+from stepwell.translate.rewrites.tosa.lower_layout import (
+    LowerConcat,
+    LowerExpand,
+    LowerPad,
+    LowerPermute,
+    LowerReshape,
+    LowerSlice,
+)
+from stepwell.translate.rewrites.tosa.lower_products import (
+    LowerBmm,
+    LowerConvolution,
+    LowerLinear,
+)
+from stepwell.translate.rewrites.tosa.lower_reductions import (
+    LowerPooling,
+    LowerReduction,
+    LowerSoftmax,
+)
+from stepwell.translate.rewrites.tosa.merge_layout import MergeReshapes, MergeTransposes
+from stepwell.translate.rewrites.tosa.sink_transpose import SinkTranspose
+from stepwell.translate.rewrites.tosa.sink_transpose_through_reshape import (
+    SinkTransposeThroughReshape,
+)
+from stepwell.translate.rewrites.tosa.split_gelu import SplitGelu
+from stepwell.translate.rewrites.tosa.split_layer_norm import SplitLayerNorm
+
+SPLIT: tuple[Rewrite[Any], ...] = (SplitLayerNorm(), SplitGelu())
+"""Norms and activations written as arithmetic whose constants can join a layer's weights."""
+
+TO_TOSA: tuple[Rewrite[Any], ...] = (
+    LowerLinear(),
+    LowerBmm(),
+    LowerConvolution(),
+    LowerPooling(),
+    LowerReduction(),
+    LowerSoftmax(),
+    LowerGelu(),
+    LowerClamp(),
+    LowerDivision(),
+    LowerWhere(),
+    LowerElementwise(),
+    SpellOutElementwise(),
+    LowerReshape(),
+    LowerPermute(),
+    LowerSlice(),
+    LowerConcat(),
+    LowerExpand(),
+    LowerPad(),
+)
+"""Every lowering; their anchors do not overlap."""
+
+LAYOUT: tuple[Rewrite[Any], ...] = (
+    MergeTransposes(),
+    MergeReshapes(),
+    SinkTranspose(),
+    SinkTransposeThroughReshape(),
+)
+"""What cancels the transposes between NCHW and NHWC."""

@@ -1,0 +1,223 @@
+"""Writing TOSA operators: what one aten op becomes, operator by operator.
+
+Constants are weights in front of the op that needs them; `share-common-subexpressions` makes equal
+ones one at the end.  TOSA broadcasts equal ranks only, so that a constant of another rank is
+reshaped at compile time and a computed value by a RESHAPE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from xdsl.dialects.builtin import DenseArrayBase, IntegerType
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.attributes import NanModeAttr
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.constants import const_shape
+from stepwell.ir.core import WeightOp, weight_key
+from stepwell.ir.dtypes import bf16, f16, f32, i1, i8, i32, torch_dtype
+from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.types import AnyTensor, dims, element, tensor
+from stepwell.ir.weights import recipe
+
+FLOATS: tuple[Attribute, ...] = (f32, f16, bf16)
+"""Element types of TOSA's floating-point operators."""
+
+PROPAGATE = NanModeAttr("PROPAGATE")
+
+
+@recipe("tosa_reshape")
+def tosa_reshape(weight: torch.Tensor, *, shape: Sequence[int]) -> torch.Tensor:
+    """The same elements in another shape."""
+    return weight.reshape(list(shape))
+
+
+@recipe("tosa_permute")
+def tosa_permute(weight: torch.Tensor, *, order: Sequence[int]) -> torch.Tensor:
+    """The axes in another order."""
+    return weight.permute(list(order))
+
+
+def shape_of(value: SSAValue) -> tuple[int, ...]:
+    """The sizes of a static tensor value."""
+    found = dims(value.type)
+    assert all(isinstance(d, int) for d in found), f"{value.type} is not static"
+    return tuple(d for d in found if isinstance(d, int))
+
+
+def i64s(values: Sequence[int]) -> DenseArrayBase:
+    """`array<i64: …>`"""
+    return DenseArrayBase.from_list(IntegerType(64), list(values))
+
+
+def i32s(values: Sequence[int]) -> DenseArrayBase:
+    """`array<i32: …>`"""
+    return DenseArrayBase.from_list(IntegerType(32), list(values))
+
+
+def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The common shape of shapes of one rank."""
+    return tuple(torch.broadcast_shapes(*[torch.Size(shape) for shape in shapes]))
+
+
+def accumulator(held: Attribute) -> Attribute:
+    """The accumulator of products and averages: 32 bits."""
+    return f32 if held in FLOATS else i32
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Writes operators in front of the op that is being lowered."""
+
+    rw: Rewriter
+
+    def op(
+        self,
+        cls: type[TosaOp],
+        operands: Sequence[SSAValue],
+        shape: Sequence[int],
+        held: Attribute,
+        **properties: Attribute,
+    ) -> SSAValue:
+        """One operator with one result."""
+        new = cls.create(
+            operands=list(operands), result_types=[tensor(shape, held)], properties=properties
+        )
+        return self.rw.insert(new).results[0]
+
+    # -- constants ---------------------------------------------------------------------------
+
+    def weight(self, key: str) -> SSAValue:
+        """The value of a weight."""
+        return self.rw.insert(WeightOp(key, self.rw.weights.type_of(key))).results[0]
+
+    def constant(self, values: torch.Tensor) -> SSAValue:
+        """A small constant tensor."""
+        return self.weight(self.rw.weights.constant(values.contiguous()))
+
+    def splat(self, number: float, like: SSAValue) -> SSAValue:
+        """A number as a tensor that broadcasts to `like`."""
+        shape = [1] * len(dims(like.type))
+        return self.constant(torch.full(shape, number, dtype=torch_dtype(element(like.type))))
+
+    def zero(self, held: Attribute) -> SSAValue:
+        """`[0]`: a zero point."""
+        return self.constant(torch.zeros(1, dtype=torch_dtype(held)))
+
+    def sizes(self, values: Sequence[int]) -> SSAValue:
+        """A shape constant."""
+        return self.rw.insert(const_shape(values)).results[0]
+
+    # -- moving elements ---------------------------------------------------------------------
+
+    def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """The same elements in another shape; a constant is reshaped at compile time."""
+        if shape_of(value) == tuple(shape):
+            return value
+        key = weight_key(value)
+        if key is not None:
+            return self.weight(self.rw.weights.derive("tosa_reshape", [key], shape=list(shape)))
+        return self.op(t.ReshapeOp, [value, self.sizes(shape)], shape, element(value.type))
+
+    def transpose(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
+        """The axes in another order; a constant is transposed at compile time."""
+        if list(order) == list(range(len(order))):
+            return value
+        key = weight_key(value)
+        if key is not None:
+            return self.weight(self.rw.weights.derive("tosa_permute", [key], order=list(order)))
+        held = shape_of(value)
+        shape = [held[axis] for axis in order]
+        return self.op(t.TransposeOp, [value], shape, element(value.type), perms=i32s(order))
+
+    def of_rank(self, value: SSAValue, rank: int) -> SSAValue:
+        """The value with axes of size 1 in front."""
+        shape = shape_of(value)
+        return self.reshape(value, [1] * (rank - len(shape)) + list(shape))
+
+    # -- computing ---------------------------------------------------------------------------
+
+    def binary(
+        self, cls: type[TosaOp], a: SSAValue, b: SSAValue, held: Attribute | None = None
+    ) -> SSAValue:
+        """An elementwise operator of two operands, brought to one rank."""
+        rank = max(len(shape_of(a)), len(shape_of(b)))
+        a, b = self.of_rank(a, rank), self.of_rank(b, rank)
+        shape = broadcast(shape_of(a), shape_of(b))
+        held = held or element(a.type)
+        if cls is t.MulOp:
+            return self.op(cls, [a, b, self.zero(i8)], shape, held)
+        if cls in (t.MaximumOp, t.MinimumOp):
+            return self.op(cls, [a, b], shape, held, nan_mode=PROPAGATE)
+        return self.op(cls, [a, b], shape, held)
+
+    def scalar(self, cls: type[TosaOp], a: SSAValue, number: float) -> SSAValue:
+        """An elementwise operator of a value and a number."""
+        return self.binary(cls, a, self.splat(number, a))
+
+    def unary(self, cls: type[TosaOp], value: SSAValue) -> SSAValue:
+        """An elementwise operator of one operand."""
+        return self.op(cls, [value], shape_of(value), element(value.type))
+
+    def reduce(self, cls: type[TosaOp], value: SSAValue, axis: int) -> SSAValue:
+        """A reduction that keeps its axis with size 1."""
+        from xdsl.dialects.builtin import IntegerAttr
+
+        shape = list(shape_of(value))
+        shape[axis] = 1
+        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i32)}
+        if cls in (t.ReduceMaxOp, t.ReduceMinOp):
+            properties["nan_mode"] = PROPAGATE
+        return self.op(cls, [value], shape, element(value.type), **properties)
+
+    def matmul(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """`[B, M, K]` by `[B, K, N]`."""
+        shape = [*shape_of(a)[:2], shape_of(b)[2]]
+        held = element(a.type)
+        return self.op(t.MatMulOp, [a, b, self.zero(held), self.zero(held)], shape, held)
+
+    def conv2d(
+        self,
+        cls: type[TosaOp],
+        operands: tuple[SSAValue, SSAValue, SSAValue],
+        shape: Sequence[int],
+        **lists: Sequence[int],
+    ) -> SSAValue:
+        """A convolution of image, weight and bias; lists are pad, stride, dilation, …"""
+        image, weight, bias = operands
+        held = element(image.type)
+        zeros = [self.zero(held), self.zero(element(weight.type))]
+        return self.op(
+            cls,
+            [image, weight, bias, *zeros],
+            shape,
+            held,
+            acc_type=accumulator(held),
+            **{name: i64s(values) for name, values in lists.items()},
+        )
+
+
+def elements(shape: Sequence[int]) -> int:
+    """The number of elements of a shape."""
+    return prod(shape)
+
+
+def is_boolean(value: SSAValue) -> bool:
+    """Whether a tensor holds truth values."""
+    return element(value.type) == i1
+
+
+def result_type(op_result: SSAValue) -> AnyTensor:
+    """The type of a tensor result."""
+    return tensor(dims(op_result.type), element(op_result.type))
+
+
+@recipe("tosa_slice")
+def tosa_slice(weight: torch.Tensor, *, axis: int, start: int, size: int) -> torch.Tensor:
+    """A slice along one axis."""
+    return weight.narrow(axis, start, size)

@@ -1,0 +1,59 @@
+"""The end of the stair: every op is TOSA's, or the program is refused with all the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, node_name, op_name
+from stepwell.ir.levels import COMMON, set_level
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, Pass
+
+TARGET = "tosa.target"
+
+
+@dataclass(frozen=True)
+class FinishTosa(Pass):
+    """States the level and the target; raises `UnsupportedError` if anything else is left."""
+
+    target: str = "tosa-1.1+fp"
+    name: ClassVar[str] = "finish-tosa"
+
+    def apply(self, program: Program, history: History) -> int:
+        """Always one change: the level."""
+        left = [
+            op
+            for method in program.methods.values()
+            for op in _outer_ops(method)
+            if not isinstance(op, (TosaOp, *COMMON))
+        ]
+        if left:
+            raise UnsupportedError([_problem(op, history) for op in left])
+        set_level(program.module, "tosa")
+        program.module.attributes[TARGET] = StringAttr(self.target)
+        return 1
+
+
+def _outer_ops(method: FuncOp) -> Iterator[Operation]:
+    for block in method.body.blocks:
+        yield from block.ops
+
+
+def _problem(op: Operation, history: History) -> Problem:
+    name, node = op_name(op), node_name(op.location)
+    reasons = [
+        record.reason
+        for record in history.refusals.values()
+        if record.op == name and record.node == node and "tosa" in record.rewrite
+    ]
+    reason = reasons[-1] if reasons else "it has no lowering"
+    return Problem(
+        f"{name}: {reason}", describe_op(op), "TOSA holds whole models: change or split this one"
+    )

@@ -1,0 +1,272 @@
+"""Elementwise ops, one for one where TOSA has the operator, else spelled out.
+
+Before:
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+      %y = aten.tanh.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>
+    }
+After:
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+      %y = tosa.tanh %x : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.dtypes import i1
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.tosa.building import (
+    FLOATS,
+    PROPAGATE,
+    Builder,
+    elements,
+    shape_of,
+)
+from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, is_number, needs_floats
+
+UNARY: dict[type[Operation], type[TosaOp]] = {
+    aten.AbsDefault: t.AbsOp,
+    aten.CeilDefault: t.CeilOp,
+    aten.CosDefault: t.CosOp,
+    aten.ErfDefault: t.ErfOp,
+    aten.ExpDefault: t.ExpOp,
+    aten.FloorDefault: t.FloorOp,
+    aten.LogDefault: t.LogOp,
+    aten.ReciprocalDefault: t.ReciprocalOp,
+    aten.RsqrtDefault: t.RsqrtOp,
+    aten.SigmoidDefault: t.SigmoidOp,
+    aten.SinDefault: t.SinOp,
+    aten.TanhDefault: t.TanhOp,
+    aten.LogicalNotDefault: t.LogicalNotOp,
+}
+
+BINARY: dict[type[Operation], type[TosaOp]] = {
+    aten.AddTensor: t.AddOp,
+    aten.SubTensor: t.SubOp,
+    aten.MulTensor: t.MulOp,
+    aten.PowTensorTensor: t.PowOp,
+    aten.MaximumDefault: t.MaximumOp,
+    aten.MinimumDefault: t.MinimumOp,
+    aten.LogicalAndDefault: t.LogicalAndOp,
+    aten.LogicalOrDefault: t.LogicalOrOp,
+    aten.EqTensor: t.EqualOp,
+    aten.GtTensor: t.GreaterOp,
+    aten.GeTensor: t.GreaterEqualOp,
+}
+
+SWAPPED: dict[type[Operation], type[TosaOp]] = {
+    aten.LtTensor: t.GreaterOp,
+    aten.LeTensor: t.GreaterEqualOp,
+}
+"""a < b is b > a."""
+
+SCALAR: dict[type[Operation], type[TosaOp]] = {
+    aten.AddScalar: t.AddOp,
+    aten.SubScalar: t.SubOp,
+    aten.MulScalar: t.MulOp,
+    aten.PowTensorScalar: t.PowOp,
+    aten.EqScalar: t.EqualOp,
+    aten.GtScalar: t.GreaterOp,
+    aten.GeScalar: t.GreaterEqualOp,
+}
+
+_COMPARISONS = (t.EqualOp, t.GreaterOp, t.GreaterEqualOp, t.LogicalAndOp, t.LogicalOrOp)
+
+
+@dataclass(frozen=True)
+class LowerElementwise(LowerToTosa):
+    """`aten.tanh` to `tosa.tanh`, `aten.add` to `tosa.add`, and so on."""
+
+    name: ClassVar[str] = "lower-elementwise-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (*UNARY, *BINARY, *SWAPPED, *SCALAR)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """One element type throughout, numbers known, no scaled addition."""
+        if "alpha" in op.SCHEMA.by_name and op.arg("alpha") != 1:
+            return Refusal(f"alpha is {op.arg('alpha')}")
+        if type(op) in SCALAR:
+            number = op.SCHEMA.arguments[1].name
+            if not is_number(op.arg(number)):
+                return Refusal(f"{number} is known only at run time")
+        held = {element(value.type) for value in op.operands}
+        if len(held) > 1:
+            return Refusal("the operands' element types differ")
+        if held & {i1} and UNARY.get(type(op)) is not t.LogicalNotOp:
+            logical = BINARY.get(type(op)) in (t.LogicalAndOp, t.LogicalOrOp)
+            return None if logical else Refusal("arithmetic on truth values has no operator")
+        if any(isinstance(one, IntegerType) and one != i1 for one in held):
+            return Refusal("integer arithmetic is not lowered yet")
+        return None
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """One operator; a number becomes a constant of one element."""
+        if type(op) in UNARY:
+            return b.unary(UNARY[type(op)], op.operands[0])
+        if type(op) in SCALAR:
+            cls = SCALAR[type(op)]
+            x = op.operands[0]
+            number = b.splat(float(op.arg(op.SCHEMA.arguments[1].name)), x)
+            return b.binary(cls, x, number, i1 if cls in _COMPARISONS else None)
+        swapped = type(op) in SWAPPED
+        cls = SWAPPED[type(op)] if swapped else BINARY[type(op)]
+        left, right = op.operands[1::-1] if swapped else op.operands[:2]
+        return b.binary(cls, left, right, i1 if cls in _COMPARISONS else None)
+
+
+def _sqrt(x: SSAValue, b: Builder) -> SSAValue:
+    return b.scalar(t.PowOp, x, 0.5)
+
+
+def _negate(x: SSAValue, b: Builder) -> SSAValue:
+    held = element(x.type)
+    return b.op(t.NegateOp, [x, b.zero(held), b.zero(held)], shape_of(x), held)
+
+
+def _hardswish(x: SSAValue, b: Builder) -> SSAValue:
+    gate = clamp(b.scalar(t.AddOp, x, 3.0), 0.0, 6.0, b)
+    return b.binary(t.MulOp, b.scalar(t.MulOp, x, 1 / 6), gate)
+
+
+_SPELLED: dict[type[Operation], Callable[[SSAValue, Builder], SSAValue]] = {
+    aten.SqrtDefault: _sqrt,
+    aten.NegDefault: _negate,
+    aten.HardswishDefault: _hardswish,
+}
+
+
+@dataclass(frozen=True)
+class SpellOutElementwise(LowerToTosa):
+    """Elementwise ops that are several TOSA operators, or one with constants."""
+
+    name: ClassVar[str] = "spell-out-elementwise-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = tuple(_SPELLED)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Floats only."""
+        return needs_floats(op)
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """The operators of the table."""
+        return _SPELLED[type(op)](op.operands[0], b)
+
+
+@dataclass(frozen=True)
+class LowerGelu(LowerToTosa):
+    """Exact gelu: x/2 · (1 + erf(x/√2)); the tanh form with its polynomial."""
+
+    name: ClassVar[str] = "lower-gelu-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.GeluDefault,)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Floats only."""
+        return needs_floats(op)
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """Five operators, or eight for the tanh form."""
+        x = op.operands[0]
+        half = b.scalar(t.MulOp, x, 0.5)
+        if op.arg("approximate") == "tanh":
+            cubic = b.scalar(t.MulOp, b.binary(t.MulOp, x, x), 0.044715 * 0.7978845608028654)
+            inner = b.binary(t.MulOp, b.scalar(t.AddOp, cubic, 0.7978845608028654), x)
+            curve = b.unary(t.TanhOp, inner)
+        else:
+            curve = b.unary(t.ErfOp, b.scalar(t.MulOp, x, 0.7071067811865476))
+        return b.binary(t.AddOp, b.binary(t.MulOp, half, curve), half)
+
+
+@dataclass(frozen=True)
+class LowerDivision(LowerToTosa):
+    """`a / b` as a · (1/b); a number as divisor is inverted at compile time."""
+
+    name: ClassVar[str] = "lower-division-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.DivTensor, aten.DivScalar)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Floats, and a divisor that is known if it is a number."""
+        if isinstance(op, aten.DivScalar) and not is_number(op.arg("other")):
+            return Refusal("the divisor is known only at run time")
+        if any(element(value.type) not in FLOATS for value in op.operands):
+            return Refusal("integer division is not lowered yet")
+        return None
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """A product."""
+        x = op.operands[0]
+        if isinstance(op, aten.DivScalar):
+            return b.scalar(t.MulOp, x, 1.0 / float(op.arg("other")))
+        return b.binary(t.MulOp, x, b.unary(t.ReciprocalOp, op.operands[1]))
+
+
+def clamp(x: SSAValue, low: float, high: float, b: Builder) -> SSAValue:
+    """CLAMP to two numbers."""
+    held = element(x.type)
+    low_attr: Attribute
+    high_attr: Attribute
+    if isinstance(held, IntegerType):
+        low_attr, high_attr = IntegerAttr(int(low), held), IntegerAttr(int(high), held)
+    else:
+        low_attr = FloatAttr(low, held)  # pyright: ignore[reportArgumentType]
+        high_attr = FloatAttr(high, held)  # pyright: ignore[reportArgumentType]
+    bounds = {"min_val": low_attr, "max_val": high_attr}
+    return b.op(t.ClampOp, [x], shape_of(x), held, nan_mode=PROPAGATE, **bounds)
+
+
+@dataclass(frozen=True)
+class LowerClamp(LowerToTosa):
+    """`clamp` with numbers; an open side is the largest finite number of the type."""
+
+    name: ClassVar[str] = "lower-clamp-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ClampDefault,)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Floats, numbers."""
+        for side in (op.arg("min"), op.arg("max")):
+            if side is not None and not is_number(side):
+                return Refusal("a bound is known only at run time")
+        return needs_floats(op)
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """One CLAMP."""
+        low, high = op.arg("min"), op.arg("max")
+        infinity = float("inf")
+        return clamp(
+            op.operands[0],
+            -infinity if low is None else float(low),
+            infinity if high is None else float(high),
+            b,
+        )
+
+
+@dataclass(frozen=True)
+class LowerWhere(LowerToTosa):
+    """`where` to SELECT."""
+
+    name: ClassVar[str] = "lower-where-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.WhereSelf,)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """One element type for both choices."""
+        if element(op.operands[1].type) != element(op.operands[2].type):
+            return Refusal("the choices' element types differ")
+        return None
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """SELECT on operands of one rank."""
+        result = op.results[0]
+        rank = len(shape_of(result))
+        operands = [b.of_rank(value, rank) for value in op.operands]
+        assert elements(shape_of(result))
+        return b.op(t.SelectOp, operands, shape_of(result), element(result.type))

@@ -1,0 +1,180 @@
+"""Reductions, softmax, pooling and the norms that stay whole.
+
+Before:
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+      %y = aten._softmax.default(%x, 1, false) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>
+    }
+After:
+    AUTO
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.tosa.building import (
+    PROPAGATE,
+    Builder,
+    accumulator,
+    elements,
+    i64s,
+    shape_of,
+)
+from stepwell.translate.rewrites.tosa.lower_products import TO_NCHW, TO_NHWC
+from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats
+
+LARGEST_KERNEL = 8192
+"""MAX_KERNEL of TOSA's level 8K."""
+
+_REDUCTIONS: dict[type[Operation], type[TosaOp]] = {
+    aten.MeanDim: t.ReduceSumOp,
+    aten.SumDimIntList: t.ReduceSumOp,
+    aten.AmaxDefault: t.ReduceMaxOp,
+    aten.AminDefault: t.ReduceMinOp,
+}
+
+
+@dataclass(frozen=True)
+class LowerReduction(LowerToTosa):
+    """`mean`, `sum`, `amax`, `amin` to one REDUCE an axis; the mean of an image to AVG_POOL2D."""
+
+    name: ClassVar[str] = "lower-reduction-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = tuple(_REDUCTIONS)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Floats, axes kept or not."""
+        return needs_floats(op)
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """The reductions, then a product for the mean, then a reshape if axes go."""
+        x = op.operands[0]
+        shape = shape_of(x)
+        listed = op.arg("dim")
+        axes = sorted(axis % len(shape) for axis in (listed or range(len(shape))))
+        if isinstance(op, aten.MeanDim) and is_image_mean(shape, axes):
+            y = _pool(x, t.AvgPool2dOp, shape[2:], (1, 1), (0, 0, 0, 0), (1, 1), b)
+            return b.reshape(y, shape_of(op.results[0]))
+        y = x
+        for axis in axes:
+            y = b.reduce(_REDUCTIONS[type(op)], y, axis)
+        if isinstance(op, aten.MeanDim):
+            y = b.scalar(t.MulOp, y, 1.0 / elements([shape[axis] for axis in axes]))
+        return b.reshape(y, shape_of(op.results[0]))
+
+
+def is_image_mean(shape: Sequence[int], axes: Sequence[int]) -> bool:
+    """Whether a mean runs over the whole plane of an NCHW image that a pool can hold."""
+    return len(shape) == 4 and list(axes) == [2, 3] and max(shape[2:]) <= LARGEST_KERNEL
+
+
+def softmax(x: SSAValue, axis: int, b: Builder) -> SSAValue:
+    """exp(x - max) · 1/Σ."""
+    shifted = b.binary(t.SubOp, x, b.reduce(t.ReduceMaxOp, x, axis))
+    powers = b.unary(t.ExpOp, shifted)
+    total = b.unary(t.ReciprocalOp, b.reduce(t.ReduceSumOp, powers, axis))
+    return b.binary(t.MulOp, powers, total)
+
+
+@dataclass(frozen=True)
+class LowerSoftmax(LowerToTosa):
+    """`_softmax` and `_log_softmax`."""
+
+    name: ClassVar[str] = "lower-softmax-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten._SoftmaxDefault, aten._LogSoftmaxDefault)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Floats only."""
+        return needs_floats(op)
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """Six operators; the logarithm subtracts that of the sum."""
+        x = op.operands[0]
+        axis = op.arg("dim") % max(len(shape_of(x)), 1)
+        if isinstance(op, aten._SoftmaxDefault):
+            return softmax(x, axis, b)
+        shifted = b.binary(t.SubOp, x, b.reduce(t.ReduceMaxOp, x, axis))
+        total = b.reduce(t.ReduceSumOp, b.unary(t.ExpOp, shifted), axis)
+        return b.binary(t.SubOp, shifted, b.unary(t.LogOp, total))
+
+
+def _pool(
+    x: SSAValue,
+    cls: type[TosaOp],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    pad: Sequence[int],
+    size: Sequence[int],
+    b: Builder,
+) -> SSAValue:
+    """A pool of an NCHW image, in NHWC."""
+    image = b.transpose(x, TO_NHWC)
+    held = element(x.type)
+    n, _, _, channels = shape_of(image)
+    lists = {"kernel": i64s(kernel), "stride": i64s(stride), "pad": i64s(pad)}
+    shape = (n, *size, channels)
+    if cls is t.MaxPool2dOp:
+        y = b.op(cls, [image], shape, held, nan_mode=PROPAGATE, **lists)
+    else:
+        zeros = [b.zero(held), b.zero(held)]
+        y = b.op(cls, [image, *zeros], shape, held, acc_type=accumulator(held), **lists)
+    return b.transpose(y, TO_NCHW)
+
+
+@dataclass(frozen=True)
+class LowerPooling(LowerToTosa):
+    """`max_pool2d` and `avg_pool2d`, in NHWC."""
+
+    name: ClassVar[str] = "lower-pooling-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MaxPool2dDefault, aten.AvgPool2dDefault)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """No dilation; averages do not count the padding; windows fit with padding at the end."""
+        if len(shape_of(op.operands[0])) != 4:
+            return Refusal("an unbatched image")
+        if isinstance(op, aten.MaxPool2dDefault):
+            if any(d != 1 for d in _pair(op.arg("dilation"))):
+                return Refusal("MAX_POOL2D has no dilation")
+        elif op.arg("divisor_override") is not None:
+            return Refusal("AVG_POOL2D divides by the number of elements")
+        elif op.arg("count_include_pad") and any(_pair(op.arg("padding"))):
+            return Refusal("AVG_POOL2D does not count the padding")
+        kernel, pad = _pair(op.arg("kernel_size")), _padding(op)
+        if min(pad) < 0:
+            return Refusal("rows or columns at the end belong to no window")
+        if any(
+            p >= k for p, k in zip(pad, (kernel[0], kernel[0], kernel[1], kernel[1]), strict=True)
+        ):
+            return Refusal("a pad is as large as the kernel")
+        return needs_floats(op)
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """One pool between transposes."""
+        cls = t.MaxPool2dOp if isinstance(op, aten.MaxPool2dDefault) else t.AvgPool2dOp
+        stride = _pair(op.arg("stride") or op.arg("kernel_size"))
+        size = shape_of(op.results[0])[2:]
+        kernel = _pair(op.arg("kernel_size"))
+        return _pool(op.operands[0], cls, kernel, stride, _padding(op), size, b)
+
+
+def _pair(values: Sequence[int]) -> list[int]:
+    return list(values) * 2 if len(values) == 1 else list(values)
+
+
+def _padding(op: SchemaOp) -> tuple[int, int, int, int]:
+    """Top, bottom, left, right; those behind make the windows come out even."""
+    kernel, before = _pair(op.arg("kernel_size")), _pair(op.arg("padding"))
+    stride = _pair(op.arg("stride") or op.arg("kernel_size"))
+    held, size = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
+    behind = [(size[i] - 1) * stride[i] + kernel[i] - held[i] - before[i] for i in range(2)]
+    return before[0], behind[0], before[1], behind[1]

@@ -1,0 +1,88 @@
+"""The base of the rewrites from aten ops to TOSA operators."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa.codes import code_of_element
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, is_static
+from stepwell.translate.rewrites.tosa.building import FLOATS, Builder
+
+LARGEST_RANK = 6
+"""MAX_RANK of TOSA's level 8K."""
+
+
+@dataclass(frozen=True)
+class Lowerable:
+    """An op that passed every guard."""
+
+    op: SchemaOp
+
+
+@dataclass(frozen=True)
+class LowerToTosa(Rewrite[Lowerable]):
+    """One aten op to TOSA operators with the same result; subclasses write guard and operators."""
+
+    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "TOSA's operators round in another order")
+
+    def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
+        """Guards: static tensors of element types TOSA has, then the op's own."""
+        for value in (*op.operands, *op.results):
+            refusal = unfit(value)
+            if refusal is not None:
+                return refusal
+        return self.refuses(op) or Lowerable(op)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Why this op cannot be lowered, or None."""
+        return None
+
+    @abstractmethod
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """Write the operators; the value that replaces the op's first result."""
+
+    def build(self, match: Lowerable, rw: Rewriter) -> None:
+        """Put the operators in the op's place."""
+        result = match.op.results[0]
+        value = self.lower(match.op, Builder(rw))
+        if value.name_hint is None:
+            value.name_hint = result.name_hint
+        assert value.type == result.type, f"{match.op.name}: {value.type} for {result.type}"
+        rw.replace_value(result, value)
+        rw.erase(match.op)
+
+
+def unfit(value: SSAValue) -> Refusal | None:
+    """Why TOSA has no such tensor."""
+    type_ = value.type
+    if not isinstance(type_, TensorType):
+        return Refusal(f"{type_} is no tensor: the size is known only at run time")
+    held: Attribute = element(type_)
+    if code_of_element(held) is None:
+        return Refusal(f"TOSA has no element type {held}")
+    if not is_static(type_):
+        return Refusal(f"the shape {list(dims(type_))} is symbolic")
+    if len(dims(type_)) > LARGEST_RANK:
+        return Refusal(f"rank {len(dims(type_))} is above {LARGEST_RANK}")
+    if 0 in dims(type_):
+        return Refusal("TOSA has no empty tensors")
+    return None
+
+
+def needs_floats(op: SchemaOp) -> Refusal | None:
+    """The operators used for this op compute on floats only."""
+    held = element(op.operands[0].type)
+    return None if held in FLOATS else Refusal(f"{op.name} on {held} has no TOSA operator")
+
+
+def is_number(value: object) -> bool:
+    """Whether an argument is known at compile time."""
+    return isinstance(value, int | float)

@@ -1,0 +1,71 @@
+"""Write exact gelu in front of a linear layer so that its one half goes into the layer's weight.
+
+    gelu(x) = (x · (1 + erf(x/√2))) · ½
+
+Before:
+    func.func @forward(%x: tensor<2x4xf32>, %w: tensor<3x4xf32>) -> tensor<2x3xf32> {
+      %g = aten.gelu.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %y = aten.linear.default(%g, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
+After:
+    AUTO
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.dtypes import f32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.aten.building import emit
+
+
+@dataclass(frozen=True)
+class Gelu:
+    """An exact gelu that only linear layers read."""
+
+    op: SchemaOp
+
+
+@dataclass(frozen=True)
+class SplitGelu(Rewrite[Gelu]):
+    """`gelu` to erf arithmetic that ends in a product with ½."""
+
+    name: ClassVar[str] = "split-gelu"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.GeluDefault,)
+    bound: ClassVar[Bound] = Bound(2e-5, 2e-5, "the product is regrouped")
+
+    def match(self, op: SchemaOp, program: Program) -> Gelu | Refusal | None:
+        """Guards: the exact form, f32, no reader but linears."""
+        if op.arg("approximate") != "none":
+            return Refusal("the tanh form has no factor to give away")
+        if element(op.results[0].type) != f32:
+            return Refusal("1 + erf loses too much in half precision")
+        users = [use.operation for use in op.results[0].uses]
+        if not users or not all(
+            isinstance(user, aten.LinearDefault) and user.operands[0] is op.results[0]
+            for user in users
+        ):
+            return Refusal("another op than a linear layer reads it")
+        return Gelu(op)
+
+    def build(self, match: Gelu, rw: Rewriter) -> None:
+        """Scale, erf, add one, multiply, halve."""
+        x = match.op.operands[0]
+
+        def put(cls: type[SchemaOp], *args: object) -> SSAValue:
+            return emit(rw, cls.make(*args, result_types=[x.type]))
+
+        curve = put(aten.ErfDefault, put(aten.MulScalar, x, 0.7071067811865476))
+        y = put(aten.MulTensor, put(aten.AddScalar, curve, 1.0), x)
+        y = put(aten.MulTensor, y, rw.constant(torch.full([1], 0.5)))
+        rw.replace(match.op, [y])

@@ -1,0 +1,107 @@
+"""Write layer normalisation as arithmetic, its scale and shift as products with constants.
+
+    x̂ = c · rsqrt(Σc² + C·ε),  y = x̂ · (√C·γ) + β,  c = x − Σx/C
+
+The mean of the squares needs no product of its own: √C is in the scale, which
+`fold-affine-into-linear` takes into the layer that follows.
+
+Before:
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+      %y = aten.layer_norm.default(%x, [4], eps=1.0e-06) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>
+    }
+After:
+    AUTO
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import f32, torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import element, tensor
+from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.aten.building import emit, static_dims
+
+
+@recipe("scaled_by")
+def scaled_by(weight: torch.Tensor, *, factor: float) -> torch.Tensor:
+    """A weight times a number, computed in f64."""
+    return (weight.double() * factor).to(weight.dtype)
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """A layer norm over the last axis, of `width` elements."""
+
+    op: SchemaOp
+    width: int
+
+
+@dataclass(frozen=True)
+class SplitLayerNorm(Rewrite[LayerNorm]):
+    """`layer_norm` over the last axis to arithmetic."""
+
+    name: ClassVar[str] = "split-layer-norm"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LayerNormDefault,)
+    bound: ClassVar[Bound] = Bound(2e-5, 2e-5, "sums in another order, the scale regrouped")
+
+    def match(self, op: SchemaOp, program: Program) -> LayerNorm | Refusal | None:
+        """Guards: f32, one axis, constant scale and shift."""
+        shape = static_dims(op.operands[0])
+        if shape is None:
+            return Refusal("the shape is symbolic")
+        if element(op.operands[0].type) != f32:
+            return Refusal("the sum of squares of half precision would overflow")
+        if len(op.arg("normalized_shape")) != 1:
+            return Refusal("a layer norm over several axes")
+        for name in ("weight", "bias"):
+            value = op.operand(name)
+            if value is not None and weight_key(value) is None:
+                return Refusal(f"the {name} is computed at run time")
+        return LayerNorm(op, shape[-1])
+
+    def build(self, match: LayerNorm, rw: Rewriter) -> None:
+        """Centre, square, sum, normalise, scale, shift."""
+        op, width = match.op, match.width
+        x = op.operands[0]
+        held = element(x.type)
+        row = tensor([*(static_dims(x) or ())[:-1], 1], held)
+        last = len(row.get_shape()) - 1
+
+        def put(cls: type[SchemaOp], *args: object, result: object) -> SSAValue:
+            return emit(rw, cls.make(*args, result_types=[result]))  # pyright: ignore
+
+        def total(value: SSAValue) -> SSAValue:
+            return put(aten.SumDimIntList, value, [last], True, result=row)
+
+        mean = put(aten.MulScalar, total(x), 1.0 / width, result=row)
+        centred = put(aten.SubTensor, x, mean, result=x.type)
+        squares = total(put(aten.MulTensor, centred, centred, result=x.type))
+        shifted = put(aten.AddScalar, squares, width * float(op.arg("eps")), result=row)
+        inverse = put(aten.RsqrtDefault, shifted, result=row)
+        y = put(aten.MulTensor, centred, inverse, result=x.type)
+        scale, shift = op.operand("weight"), op.operand("bias")
+        y = put(aten.MulTensor, y, self._scale(scale, width, held, rw), result=x.type)
+        if shift is not None:
+            y = put(aten.AddTensor, y, shift, result=x.type)
+        y.name_hint = op.results[0].name_hint
+        rw.replace(op, [y])
+
+    def _scale(self, scale: SSAValue | None, width: int, held: object, rw: Rewriter) -> SSAValue:
+        root = math.sqrt(width)
+        key = weight_key(scale) if scale is not None else None
+        if key is not None:
+            return rw.weight(rw.weights.derive("scaled_by", [key], factor=root))
+        dtype = torch_dtype(held)  # pyright: ignore[reportArgumentType]
+        return rw.constant(torch.full([width], root, dtype=dtype))
