@@ -1,12 +1,10 @@
-"""The `Before:` / `After:` IR in the docstrings of rewrites: read by tests and by `stepwell explain`."""
+"""The `Before:` / `After:` IR in rewrites' docstrings, read by tests and by `stepwell explain`."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from inspect import isabstract
 from textwrap import dedent
 from types import ModuleType
@@ -15,26 +13,29 @@ from typing import Any
 import stepwell.translate.rewrites as rewrites
 from stepwell.ir.rewriting import Rewrite
 
+_BLOCK = r"(?P<{}>(?:[ ]{{4}}.*(?:\n|$)|\n)+)"
 _EXAMPLE = re.compile(
-    r"^Before:(?P<note>[^\n]*)\n(?P<before>(?:[ ]{4}.*\n|\n)+)After:\n(?P<after>(?:[ ]{4}.*(?:\n|$)|\n)+)",
-    re.M,
+    r"^Before:\n" + _BLOCK.format("before") + "After:\n" + _BLOCK.format("after"), re.M
 )
 
 
-@dataclass(frozen=True)
-class Documented:
-    """One example of what a module's rewrites (nearly always one) do: two complete texts."""
+def module_names() -> list[str]:
+    """Every module below `translate/rewrites`, as `aten.merge_views`; none is imported."""
+    prefix = rewrites.__name__ + "."
+    return [
+        found.name.removeprefix(prefix)
+        for folder in pkgutil.iter_modules(rewrites.__path__, prefix)
+        if folder.ispkg
+        for found in pkgutil.iter_modules(
+            [f"{path}/{folder.name.rsplit('.', 1)[-1]}" for path in rewrites.__path__],
+            folder.name + ".",
+        )
+    ]
 
-    file: str
-    rewrites: tuple[type[Rewrite[Any]], ...]
-    before: str
-    after: str
 
-
-def rewrite_modules() -> Iterator[ModuleType]:
-    """Every module below `translate/rewrites`."""
-    for found in pkgutil.walk_packages(rewrites.__path__, rewrites.__name__ + "."):
-        yield importlib.import_module(found.name)
+def module_of(name: str) -> ModuleType:
+    """The module that `module_names` calls so."""
+    return importlib.import_module(f"{rewrites.__name__}.{name}")
 
 
 def rewrites_of(module: ModuleType) -> list[type[Rewrite[Any]]]:
@@ -54,13 +55,3 @@ def examples_of(module: ModuleType) -> list[tuple[str, str]]:
     """The (before, after) texts of a module's docstring."""
     text = module.__doc__ or ""
     return [(dedent(m["before"]), dedent(m["after"])) for m in _EXAMPLE.finditer(text)]
-
-
-def documented_examples() -> list[Documented]:
-    """Every example of every module that has rewrites."""
-    return [
-        Documented(module.__name__.rsplit(".", 1)[-1], tuple(found), before, after)
-        for module in rewrite_modules()
-        if (found := rewrites_of(module))
-        for before, after in examples_of(module)
-    ]

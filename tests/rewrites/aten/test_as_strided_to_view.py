@@ -1,0 +1,66 @@
+"""AsStridedToView: what it rewrites beyond its documented example, and what it leaves alone."""
+
+from typing import Any
+
+from stepwell.translate.rewrites.aten.as_strided_to_view import AsStridedToView
+
+
+def test_overlapping_windows_are_refused(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<6xf32>",
+            "%y = aten.as_strided.default(%x, [5, 2], [1, 1]) : (tensor<6xf32>) -> tensor<5x2xf32>",
+            gives="tensor<5x2xf32>",
+        ),
+        AsStridedToView(),
+        "overlap",
+    )
+
+
+def test_a_transposition_is_refused(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%y = aten.as_strided.default(%x, [3, 2], [1, 3]) : (tensor<2x3xf32>) -> tensor<3x2xf32>",
+            gives="tensor<3x2xf32>",
+        ),
+        AsStridedToView(),
+        "reorder",
+    )
+
+
+def test_a_part_of_the_operand_is_refused(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<6xf32>",
+            "%y = aten.as_strided.default(%x, [2, 2], [2, 1]) : (tensor<6xf32>) -> tensor<2x2xf32>",
+            gives="tensor<2x2xf32>",
+        ),
+        AsStridedToView(),
+        "skip",
+    )
+
+
+def test_an_offset_is_refused(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<6xf32>",
+            "%y = aten.as_strided.default(%x, [2, 2], [2, 1], 2) : (tensor<6xf32>) -> tensor<2x2xf32>",
+            gives="tensor<2x2xf32>",
+        ),
+        AsStridedToView(),
+        "offset",
+    )
+
+
+def test_a_computed_operand_has_no_known_strides(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%a = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            "%y = aten.as_strided.default(%a, [6], [1]) : (tensor<2x3xf32>) -> tensor<6xf32>",
+            gives="tensor<6xf32>",
+        ),
+        AsStridedToView(),
+        "memory format",
+    )

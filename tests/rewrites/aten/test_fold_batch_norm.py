@@ -1,0 +1,87 @@
+"""FoldBatchNorm: what it rewrites beyond its documented example, and what it leaves alone."""
+
+from typing import Any
+
+from stepwell.translate.rewrites.aten.fold_batch_norm import FoldBatchNorm
+
+
+def test_statistics_that_are_inputs_stay(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<1x4x5xf32>, %m: tensor<4xf32>",
+            "%v = aten.mul.Tensor(%m, %m) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>",
+            "%y = aten.batch_norm.default(%x, none, none, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<1x4x5xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<1x4x5xf32>",
+            gives="tensor<1x4x5xf32>",
+        ),
+        FoldBatchNorm(),
+        "computed",
+    )
+
+
+def test_training_mode_is_refused(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x4x5xf32>",
+            "%y = aten.batch_norm.default(%x, none, none, none, none, true, 0.1, 1.0e-5, false) : (tensor<2x4x5xf32>) -> tensor<2x4x5xf32>",
+            gives="tensor<2x4x5xf32>",
+        ),
+        FoldBatchNorm(),
+        "training mode",
+    )
+
+
+def test_a_convolution_with_another_reader_is_left_alone(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<1x3x5xf32>",
+            '%w = stepwell.weight <"w#positive"> "buffer" : tensor<4x3x1xf32>',
+            '%m = stepwell.weight <"m#positive"> "buffer" : tensor<4xf32>',
+            '%v = stepwell.weight <"v#positive"> "buffer" : tensor<4xf32>',
+            "%c = aten.convolution.default(%x, %w, none, [1], [0], [1], false, [0], 1) : (tensor<1x3x5xf32>, tensor<4x3x1xf32>) -> tensor<1x4x5xf32>",
+            "%n = aten.batch_norm.default(%c, none, none, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<1x4x5xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<1x4x5xf32>",
+            "%y = aten.add.Tensor(%c, %n) : (tensor<1x4x5xf32>, tensor<1x4x5xf32>) -> tensor<1x4x5xf32>",
+            gives="tensor<1x4x5xf32>",
+        ),
+        FoldBatchNorm(),
+    )
+    assert done.ops() == [
+        "aten.convolution.default",
+        "aten.mul.Tensor",
+        "aten.add.Tensor",
+        "aten.add.Tensor",
+    ]
+
+
+def test_a_grouped_transposed_convolution_takes_it_in(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<1x4x3xf32>",
+            '%w = stepwell.weight <"w#positive"> "buffer" : tensor<4x3x2xf32>',
+            '%b = stepwell.weight <"b#positive"> "buffer" : tensor<6xf32>',
+            '%m = stepwell.weight <"m#positive"> "buffer" : tensor<6xf32>',
+            '%v = stepwell.weight <"v#positive"> "buffer" : tensor<6xf32>',
+            '%g = stepwell.weight <"g#positive"> "buffer" : tensor<6xf32>',
+            "%c = aten.convolution.default(%x, %w, %b, [2], [0], [1], true, [0], 2) : (tensor<1x4x3xf32>, tensor<4x3x2xf32>, tensor<6xf32>) -> tensor<1x6x6xf32>",
+            "%y = aten.batch_norm.default(%c, %g, none, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<1x6x6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<1x6x6xf32>",
+            gives="tensor<1x6x6xf32>",
+        ),
+        FoldBatchNorm(),
+    )
+    assert done.ops() == ["aten.convolution.default"]
+
+
+def test_a_linear_layer_takes_it_in(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<2x3xf32>",
+            '%w = stepwell.weight <"w#positive"> "buffer" : tensor<4x3xf32>',
+            '%m = stepwell.weight <"m#positive"> "buffer" : tensor<4xf32>',
+            '%v = stepwell.weight <"v#positive"> "buffer" : tensor<4xf32>',
+            '%b = stepwell.weight <"b#positive"> "buffer" : tensor<4xf32>',
+            "%c = aten.linear.default(%x, %w) : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>",
+            "%y = aten.batch_norm.default(%c, none, %b, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<2x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<2x4xf32>",
+            gives="tensor<2x4xf32>",
+        ),
+        FoldBatchNorm(),
+    )
+    assert done.ops() == ["aten.linear.default"]

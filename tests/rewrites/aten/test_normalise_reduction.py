@@ -1,0 +1,52 @@
+"""NormaliseReduction: what it rewrites beyond its documented example, and what it leaves alone."""
+
+from typing import Any
+
+from stepwell.translate.rewrites.aten.normalise_reduction import NormaliseReduction
+
+
+def test_indices_that_are_used_keep_the_op(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%a, %y = aten.max.dim(%x, 1) : (tensor<2x3xf32>) -> (tensor<2xf32>, tensor<2xi64>)",
+            gives="tensor<2xi64>",
+        ),
+        NormaliseReduction(),
+        "indices",
+    )
+
+
+def test_a_mean_in_normal_form_stays(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%y = aten.mean.dim(%x, [1], true) : (tensor<2x3xf32>) -> tensor<2x1xf32>",
+            gives="tensor<2x1xf32>",
+        ),
+        NormaliseReduction(),
+    )
+
+
+def test_a_sum_of_integers_casts_them_as_torch_does(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<2x3xi32>",
+            "%y = aten.sum.dim_IntList(%x, [1]) : (tensor<2x3xi32>) -> tensor<2xi64>",
+            gives="tensor<2xi64>",
+        ),
+        NormaliseReduction(),
+    )
+    assert done.ops() == ["aten._to_copy.default", "aten.sum.dim_IntList", "aten.view.default"]
+
+
+def test_a_dtype_casts_the_operand_first(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%y = aten.mean.dim(%x, [0], true, dtype=f64) : (tensor<2x3xf32>) -> tensor<1x3xf64>",
+            gives="tensor<1x3xf64>",
+        ),
+        NormaliseReduction(),
+    )
+    assert done.ops() == ["aten._to_copy.default", "aten.mean.dim"]

@@ -1,0 +1,77 @@
+"""RemoveNeutralArithmetic: what it rewrites beyond its documented example, and what it leaves alone."""
+
+from typing import Any
+
+from stepwell.translate.rewrites.aten.remove_neutral_arithmetic import RemoveNeutralArithmetic
+
+
+def test_adding_positive_zero_stays_because_of_negative_zero(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%y = aten.add.Scalar(%x, 0.0) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            gives="tensor<2x3xf32>",
+        ),
+        RemoveNeutralArithmetic(),
+        "0.0",
+    )
+
+
+def test_subtracting_zero_times_a_negative_alpha_stays(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%y = aten.sub.Scalar(%x, 0.0, -1) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            gives="tensor<2x3xf32>",
+        ),
+        RemoveNeutralArithmetic(),
+        "0.0",
+    )
+
+
+def test_a_product_that_promotes_integers_stays(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xi64>",
+            "%y = aten.mul.Scalar(%x, 1.0) : (tensor<2x3xi64>) -> tensor<2x3xf32>",
+            gives="tensor<2x3xf32>",
+        ),
+        RemoveNeutralArithmetic(),
+    )
+
+
+def test_a_product_with_another_number_stays(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%y = aten.mul.Scalar(%x, 1.5) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            gives="tensor<2x3xf32>",
+        ),
+        RemoveNeutralArithmetic(),
+    )
+
+
+def test_adding_negative_zero_goes(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%a = aten.add.Scalar(%x, -0.0) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            "%y = aten.neg.default(%a) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            gives="tensor<2x3xf32>",
+        ),
+        RemoveNeutralArithmetic(),
+    )
+    assert done.ops() == ["aten.neg.default"]
+
+
+def test_adding_zero_to_integers_goes(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<2x3xi64>",
+            "%a = aten.add.Scalar(%x, 0) : (tensor<2x3xi64>) -> tensor<2x3xi64>",
+            "%y = aten.neg.default(%a) : (tensor<2x3xi64>) -> tensor<2x3xi64>",
+            gives="tensor<2x3xi64>",
+        ),
+        RemoveNeutralArithmetic(),
+    )
+    assert done.ops() == ["aten.neg.default"]

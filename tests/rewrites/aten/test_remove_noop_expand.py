@@ -1,0 +1,27 @@
+"""RemoveNoopExpand: what it rewrites beyond its documented example, and what it leaves alone."""
+
+from typing import Any
+
+from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
+
+
+def test_an_expand_that_repeats_stays(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<1x3xf32>",
+            "%y = aten.expand.default(%x, [2, 3]) : (tensor<1x3xf32>) -> tensor<2x3xf32>",
+            gives="tensor<2x3xf32>",
+        ),
+        RemoveNoopExpand(),
+    )
+
+
+def test_an_expand_that_adds_an_axis_stays(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%y = aten.expand.default(%x, [1, 2, 3]) : (tensor<2x3xf32>) -> tensor<1x2x3xf32>",
+            gives="tensor<1x2x3xf32>",
+        ),
+        RemoveNoopExpand(),
+    )

@@ -1,0 +1,47 @@
+"""VarianceToMeans: what it rewrites beyond its documented example, and what it leaves alone."""
+
+from typing import Any
+
+from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
+
+
+def test_a_variance_of_one_element_has_nothing_to_divide_by(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x1xf32>",
+            "%y = aten.var.correction(%x, [1], correction=1) : (tensor<2x1xf32>) -> tensor<2xf32>",
+            gives="tensor<2xf32>",
+        ),
+        VarianceToMeans(),
+        "nothing to divide by",
+    )
+
+
+def test_half_precision_is_refused(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xf16>",
+            "%y = aten.var.dim(%x, [1]) : (tensor<2x3xf16>) -> tensor<2xf16>",
+            gives="tensor<2xf16>",
+        ),
+        VarianceToMeans(),
+        "accumulates",
+    )
+
+
+def test_a_biased_deviation_needs_no_factor(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%y = aten.std.dim(%x, [1], false, true) : (tensor<2x3xf32>) -> tensor<2x1xf32>",
+            gives="tensor<2x1xf32>",
+        ),
+        VarianceToMeans(),
+    )
+    assert done.ops() == [
+        "aten.mean.dim",
+        "aten.sub.Tensor",
+        "aten.mul.Tensor",
+        "aten.mean.dim",
+        "aten.sqrt.default",
+    ]
