@@ -14,7 +14,7 @@ from xdsl.ir import Dialect, Operation
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.text import register_dialect, register_op_finder
 
-PACKAGES = ("aten", "cmsis", "executorch", "quant", "sym", "tosa", "tosa_mxfp", "xnnpack")
+PACKAGES = ("aten", "cmsis", "control", "executorch", "quant", "sym", "tosa", "tosa_mxfp", "xnnpack")
 """Packages (or modules) here that define the `Dialect` of their name."""
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torch.fx import Node
+import torch
+from torch.fx import GraphModule, Node
+from xdsl.dialects.builtin import DenseArrayBase, i32
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from stepwell.dialects import control, sym
 from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.translate.torch_in.values import flat_types, type_of
 
 if TYPE_CHECKING:
     from stepwell.translate.torch_in.graph import GraphImporter
@@ -18,4 +24,108 @@ def import_python_call(importer: GraphImporter, node: Node, target: Any) -> None
     Raises:
         UnsupportedError: it has no form in the IR.
     """
-    raise UnsupportedError("it has no form in the IR")
+    cls = sym.OPS.get(target)
+    if cls is not None:
+        given = node.args[0] if target is torch.sym_sum else node.args
+        assert isinstance(given, list | tuple)
+        arguments = [importer.value(a) if isinstance(a, Node) else a for a in given]
+        importer.append(cls.make(arguments, type_of(node.meta["val"])), node)
+        return
+    rule = _HIGHER_ORDER.get(getattr(target, "__name__", ""))
+    if rule is None or not isinstance(target, torch._ops.HigherOrderOperator):
+        raise UnsupportedError("it has no form in the IR", help=_REASONS.get(_name(target)))
+    importer.append(rule(importer, node), node)
+
+
+def _name(target: Any) -> str:
+    return str(getattr(target, "__name__", target))
+
+
+_REASONS = {
+    "executorch_call_delegate": "import the program before it is lowered to a backend",
+    "auto_functionalized": "export with torch 2.13, which writes auto_functionalized_v2",
+}
+
+
+def _values(importer: GraphImporter, nodes: Any) -> list[SSAValue]:
+    if any(not isinstance(item, Node) for item in nodes):
+        raise UnsupportedError("a constant is given to a branch", help="capture it as a tensor")
+    return [importer.value(item) for item in nodes]
+
+
+def _region(importer: GraphImporter, graph: Any) -> Region:
+    """The region of a sub-graph that hangs on the graph module."""
+    from stepwell.translate.torch_in.graph import GraphImporter
+
+    module = getattr(importer.module, str(graph.target))
+    assert isinstance(module, GraphModule)
+    nodes = list(module.graph.nodes)
+    placeholders = [node for node in nodes if node.op == "placeholder"]
+    block = Block(arg_types=[type_of(node.meta["val"]) for node in placeholders])
+    inner = GraphImporter(importer.shared, module, block, f"{importer.prefix}{graph.target}.")
+    for node, argument in zip(placeholders, block.args, strict=True):
+        argument.name_hint = node.name
+        inner.values[node] = argument
+    inner.body(nodes)
+    returned = nodes[-1].args[0]
+    outputs = list(returned) if isinstance(returned, list | tuple) else [returned]
+    if any(not isinstance(item, Node) for item in outputs):
+        raise UnsupportedError("a branch returns a constant", help="return it as a tensor")
+    if all(isinstance(inner.values.get(item), SSAValue) for item in outputs):
+        block.add_op(control.YieldOp(*(inner.value(item) for item in outputs)))
+    return Region(block)
+
+
+def _create(
+    cls: type[Operation], groups: Sequence[list[SSAValue]], node: Node, regions: list[Region]
+) -> Operation:
+    properties: dict[str, Attribute] = {}
+    if cls is not control.CondOp:
+        sizes = [len(group) for group in groups]
+        properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)
+    return cls.create(
+        operands=[value for group in groups for value in group],
+        result_types=flat_types(node.meta["val"]),
+        properties=properties,
+        regions=regions,
+    )
+
+
+def _cond(importer: GraphImporter, node: Node) -> Operation:
+    predicate, if_true, if_false, *rest = node.args
+    if not isinstance(predicate, Node):
+        raise UnsupportedError("the predicate is a constant", help="export folds such a branch")
+    inputs = _values(importer, rest[0] if rest else ())
+    regions = [_region(importer, if_true), _region(importer, if_false)]
+    return _create(control.CondOp, ([importer.value(predicate)], inputs), node, regions)
+
+
+def _while_loop(importer: GraphImporter, node: Node) -> Operation:
+    condition, body, carried, *rest = node.args
+    groups = (_values(importer, carried), _values(importer, rest[0] if rest else ()))
+    regions = [_region(importer, condition), _region(importer, body)]
+    return _create(control.WhileLoopOp, groups, node, regions)
+
+
+def _map(importer: GraphImporter, node: Node) -> Operation:
+    body, sequences, additional = node.args
+    groups = (_values(importer, sequences), _values(importer, additional))
+    return _create(control.MapOp, groups, node, [_region(importer, body)])
+
+
+def _scan(importer: GraphImporter, node: Node) -> Operation:
+    body, initial, sequences, *rest = node.args
+    groups = (
+        _values(importer, initial),
+        _values(importer, sequences),
+        _values(importer, rest[0] if rest else ()),
+    )
+    return _create(control.ScanOp, groups, node, [_region(importer, body)])
+
+
+_HIGHER_ORDER: dict[str, Callable[[GraphImporter, Node], Operation]] = {
+    "cond": _cond,
+    "while_loop": _while_loop,
+    "map_impl": _map,
+    "scan": _scan,
+}

@@ -17,17 +17,21 @@ from torch.fx import GraphModule, Node
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from stepwell.dialects import sym
 from stepwell.dialects.aten.attributes import DYNAMIC, NONE, scalar_attribute
 from stepwell.dialects.aten.op import EXPLICIT_NONE, KEYWORDS_FROM, SEGMENTS, SchemaOp, segments
 from stepwell.dialects.aten.registry import of_overload
 from stepwell.dialects.aten.schema import Argument
-from stepwell.dialects.aten.text import call_layout
+from stepwell.dialects.aten.text import Manner, call_layout
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_location
-from stepwell.ir.types import tensor_like
+from stepwell.ir.types import ScalarType, tensor_like
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.torch_in.locations import Locations
 from stepwell.translate.torch_in.values import constant, flat_types
+
+WRITTEN_AS = "aten.written_as"
+"""The overload that the program named, where the op is the one that takes a number instead."""
 
 Held = SSAValue | list[Any] | None
 """What a node stands for: a value, or a list of them for a call with several results."""
@@ -42,6 +46,8 @@ class CallPlan:
     positional: int
     takes_scalars: bool
     has_segments: bool
+    scalar_twin: Any
+    """The overload that takes a number where this one, given a number, takes it as a tensor."""
 
 
 @dataclass
@@ -77,8 +83,23 @@ def plan_of(overload: Any) -> CallPlan:
             sum(not argument.keyword_only for argument in schema.arguments),
             schema.takes_runtime_scalars,
             cls.HAS_SEGMENTS,
+            _scalar_twin(overload),
         )
     return found
+
+
+def _scalar_twin(overload: Any) -> Any:
+    """`aten.add.Scalar` for `aten.add.Tensor`: what `x + 2.0` means is a Scalar overload's call."""
+    schema = overload._schema
+    namespace, operator_name = schema.name.split("::")
+    if schema.overload_name not in ("Tensor", "Tensor_mode"):
+        return None
+    packet = getattr(getattr(torch.ops, namespace), operator_name)
+    twin = getattr(packet, schema.overload_name.replace("Tensor", "Scalar"), None)
+    if twin is None:
+        return None
+    names = [argument.name for argument in schema.arguments]
+    return twin if {a.name for a in twin._schema.arguments} >= set(names) else None
 
 
 class GraphImporter:
@@ -90,6 +111,16 @@ class GraphImporter:
         self.block = block
         self.prefix = prefix
         self.values: dict[Node, Held] = {}
+
+    def body(self, nodes: Sequence[Node]) -> None:
+        """Import every node but placeholders and the output."""
+        for node in nodes:
+            if node.op == "call_function":
+                self.call(node)
+            elif node.op == "get_attr":
+                self.get_attr(node)
+            elif node.op not in ("placeholder", "output"):
+                self.refuse(node, f"{node.op} {node.target}: a graph of torch.export holds none")
 
     def call(self, node: Node) -> None:
         """Import a `call_function` node; what has no form is noted and the import goes on."""
@@ -115,9 +146,22 @@ class GraphImporter:
 
     def operator(self, node: Node, overload: Any) -> None:
         """A call of a torch operator."""
-        op = self.schema_op(plan_of(overload), node.args, node.kwargs, node)
+        plan = plan_of(overload)
+        twin = plan.scalar_twin
+        if twin is not None and len(node.args) > 1 and self._is_number(node.args[1]):
+            op = self.schema_op(plan_of(twin), node.args, node.kwargs, node)
+            if op is not None:
+                op.attributes[WRITTEN_AS] = StringAttr(overload._schema.overload_name)
+        else:
+            op = self.schema_op(plan, node.args, node.kwargs, node)
         if op is not None:
             self.append(op, node)
+
+    def _is_number(self, value: Any) -> bool:
+        if isinstance(value, Node):
+            held = self.values.get(value)
+            return isinstance(held, SSAValue) and isinstance(held.type, ScalarType)
+        return isinstance(value, int | float | complex)
 
     def append(self, op: Operation, node: Node) -> None:
         """Put an op at the end of the block, with its results as the node's value."""
@@ -169,6 +213,8 @@ class GraphImporter:
                     sizes.append(0)
                 else:
                     before = len(operands)
+                    if isinstance(value, int | float | complex):
+                        value = self._number(value, node)
                     if not self._tensor_list(argument, value, operands, properties):
                         return self._skipped(node)
                     sizes.append(len(operands) - before)
@@ -259,7 +305,7 @@ class GraphImporter:
             if item is None:
                 complete = False
                 continue
-            held = self.values.get(item)
+            held = item if isinstance(item, SSAValue) else self.values.get(item)
             if not isinstance(held, SSAValue):
                 return False
             operands.append(held)
@@ -268,6 +314,13 @@ class GraphImporter:
                 [BoolAttr.from_bool(item is not None) for item in items]
             )
         return True
+
+    def _number(self, value: int | float | complex, node: Node) -> SSAValue:
+        """A number where a tensor is taken and no overload takes a number."""
+        op = sym.ConstantOp(value)
+        op.location = self.shared.locations.of(node)
+        self.block.add_op(op)
+        return op.result
 
     def _mixed_list(self, items: Sequence[Any], dynamic: list[SSAValue]) -> Attribute:
         attributes: list[Attribute] = []
@@ -294,7 +347,7 @@ def _call_style(
     plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> dict[str, Attribute]:
     """What the op must remember of how its call was written: names used, None said aloud."""
-    passed: dict[str, str] = {}
+    passed: dict[str, Manner] = {}
     nones: list[str] = []
     keyword: str | None = None
     for index, argument in enumerate(plan.arguments):

@@ -87,18 +87,8 @@ def import_method(
         else:
             kind = spec.kind.name.lower().replace("_", " ")
             importer.refuse(node, f"input {node.name} is a {kind}: it has no form in the IR")
-    returned: Node | None = None
-    for node in nodes:
-        if node.op == "call_function":
-            importer.call(node)
-        elif node.op == "get_attr":
-            importer.get_attr(node)
-        elif node.op == "output":
-            returned = node
-        elif node.op != "placeholder":
-            importer.refuse(node, f"{node.op} {node.target}: a graph of torch.export holds none")
-    assert returned is not None
-    ports, operands = _outputs(importer, exported, returned, method)
+    importer.body(nodes)
+    ports, operands = _outputs(importer, exported, nodes[-1], method)
     if shared.problems:
         return FuncOp(name, ((), ()))
     block.add_op(ReturnOp(*operands))
