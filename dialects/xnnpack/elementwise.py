@@ -94,7 +94,6 @@ class Cosine(Unary):
 
     name = "xnnpack.cosine"
     NODE: ClassVar[str] = "XNNCos"
-    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
 
 
 @irdl_op_definition
@@ -103,7 +102,6 @@ class Exp(Unary):
 
     name = "xnnpack.exp"
     NODE: ClassVar[str] = "XNNExp"
-    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
 
 
 @irdl_op_definition
@@ -120,7 +118,6 @@ class Gelu(Unary):
 
     name = "xnnpack.gelu"
     NODE: ClassVar[str] = "XNNGelu"
-    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
 
 
 @irdl_op_definition
@@ -137,7 +134,6 @@ class Log(Unary):
 
     name = "xnnpack.log"
     NODE: ClassVar[str] = "XNNLog"
-    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
 
 
 @irdl_op_definition
@@ -154,7 +150,6 @@ class ReciprocalSquareRoot(Unary):
 
     name = "xnnpack.reciprocal_square_root"
     NODE: ClassVar[str] = "XNNReciprocalSquareRoot"
-    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
 
 
 @irdl_op_definition
@@ -171,7 +166,6 @@ class Sine(Unary):
 
     name = "xnnpack.sine"
     NODE: ClassVar[str] = "XNNSin"
-    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
 
 
 @irdl_op_definition
@@ -188,7 +182,6 @@ class SquareRoot(Unary):
 
     name = "xnnpack.square_root"
     NODE: ClassVar[str] = "XNNSquareRoot"
-    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
 
 
 @irdl_op_definition
@@ -301,7 +294,6 @@ class Divide(ClampedBinary):
 
     name = "xnnpack.divide"
     NODE: ClassVar[str] = "XNNDiv"
-    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
 
 
 @irdl_op_definition
@@ -310,7 +302,6 @@ class Minimum(Binary):
 
     name = "xnnpack.minimum"
     NODE: ClassVar[str] = "XNNMinimum"
-    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
 
 
 @irdl_op_definition
@@ -319,7 +310,6 @@ class Maximum(Binary):
 
     name = "xnnpack.maximum"
     NODE: ClassVar[str] = "XNNMaximum"
-    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
 
 
 @irdl_op_definition
@@ -328,4 +318,3 @@ class PReLU(Binary):
 
     name = "xnnpack.prelu"
     NODE: ClassVar[str] = "XNNPReLU"
-    DATATYPES: ClassVar[tuple[str, ...]] = FLOATS

@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 from stepwell.dialects.quant.types import quantization
 from stepwell.dialects.xnnpack.base import XnnpackOp, full_range, rank, same_everywhere
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, datatype
-from stepwell.dialects.xnnpack.weights import check_bias, check_weight
+from stepwell.dialects.xnnpack.weights import check_bias, check_scale, check_weight
 from stepwell.ir.types import dims, element
 
 
@@ -44,8 +44,8 @@ class FullyConnected(XnnpackOp):
             ("qdint8", "qcint4", ("fp32",), "fp16"),
             ("qdint8", "qbint4", ("fp32",), "fp32"),
             ("qdint8", "qbint4", ("fp32",), "fp16"),
-            ("fp32", "qcint8", ("fp32",), "fp32"),
-            ("fp32", "qcint4", ("fp32",), "fp32"),
+            ("fp32", "qcint8", (), "fp32"),  # XNNPACK scales the bias too: it must be absent.
+            ("fp32", "qcint4", (), "fp32"),
             ("qint8", "qint8", ("qint32",), "qint8"),
             ("qint8", "qcint8", ("qcint32", "qint32"), "qint8"),
             ("qint8", "qcint4", ("qcint32", "qint32"), "qint8"),
@@ -80,6 +80,10 @@ class FullyConnected(XnnpackOp):
         if weight is not None:
             if transposed and weight.bits == 4:
                 raise VerifyException("4-bit weights cannot be transposed")
+            inputs = dims(self.filter.type)[1]
+            if weight.bits == 4 and isinstance(inputs, int) and inputs % 2:
+                raise VerifyException(f"rows of {inputs} 4-bit weights; their number must be even")
+            check_scale(self)
             check_weight(self, 1, channel_axis=1 if transposed else 0)
         if self.bias is not None:
             check_bias(self, 2)
@@ -116,8 +120,14 @@ class BatchMatrixMultiply(XnnpackOp):
         if min(len(dims(v.type)) for v in self.operands) < 2:
             raise VerifyException("both operands need at least two dimensions")
         if datatype(self.right.type) == "qcint8":
-            axis = len(dims(self.right.type)) - (2 if self.flag("transpose_b") else 1)
-            check_weight(self, 1, channel_axis=axis)
+            rank(self, 1, 2)  # With more, XNNPACK reads scales for every batch.
+            check_weight(self, 1, channel_axis=0 if self.flag("transpose_b") else 1)
+            held = element(self.left.type)
+            if isinstance(held, DynamicInt8Type) and held.data != 1:
+                raise VerifyException("the input must have a scale for each row: dynamic_int8<1>")
+        held = quantization(self.right.type)
+        if held is not None and any(held.zero_points):
+            raise VerifyException("the right operand must have zero point 0")
 
 
 @irdl_op_definition

@@ -70,7 +70,7 @@ class StaticTranspose(_Movement):
 
 @irdl_op_definition
 class StaticSlice(_Movement):
-    """`sizes[i]` elements of axis i, from `offsets[i]` on. A size of 0 takes all that follow."""
+    """`sizes[i]` elements of axis i, from `offsets[i]` on; size 0 at offset 0 is the whole axis."""
 
     name = "xnnpack.static_slice"
     NODE: ClassVar[str] = "XNNStaticSlice"
@@ -88,13 +88,15 @@ class StaticSlice(_Movement):
         ):
             if offset < 0 or size < 0:
                 raise VerifyException(f"axis {axis}: a slice begins and ends inside the tensor")
-            if isinstance(dim, int) and offset + max(size, 1) > dim:
+            if size == 0 and offset:
+                raise VerifyException(f"axis {axis}: only a slice from 0 on may have size 0")
+            if isinstance(dim, int) and offset + size > dim:
                 raise VerifyException(f"axis {axis}: {offset}+{size} lies outside its {dim}")
 
 
 @irdl_op_definition
 class StaticConstantPad(_Movement):
-    """`pre_paddings[i]` elements before and `post_paddings[i]` after axis i, all `padding_value`."""
+    """`pre_paddings[i]` elements before axis i, `post_paddings[i]` after, all `padding_value`."""
 
     name = "xnnpack.static_constant_pad"
     NODE: ClassVar[str] = "XNNStaticConstantPad"

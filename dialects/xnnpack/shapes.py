@@ -271,12 +271,9 @@ def _slice(op: Operation) -> Sequence[Attribute]:
         raise StepwellError("offsets and sizes have a number for each dimension")
     result: list[Dim | None] = []
     for dim, offset, size in zip(given, offsets, sizes, strict=True):
-        if size:
-            result.append(size)
-        elif isinstance(dim, str):
-            result.append(None if offset else dim)
-        else:
-            result.append(dim - offset)
+        if size == 0 and offset:
+            raise StepwellError("only a slice from 0 on may have size 0, the whole axis")
+        result.append(size or dim)
     return _made(op, result)
 
 

@@ -26,7 +26,7 @@ from stepwell.dialects.xnnpack.base import (
     same_parameters,
 )
 from stepwell.dialects.xnnpack.datatypes import FLOATS, STATIC_INT8, DynamicInt8Type, datatype
-from stepwell.dialects.xnnpack.weights import check_bias, check_static, check_weight
+from stepwell.dialects.xnnpack.weights import check_bias, check_scale, check_static, check_weight
 from stepwell.ir.types import Dim, element
 
 Combination = tuple[str, str, str | None, str]
@@ -40,7 +40,6 @@ _STATIC: tuple[Combination, ...] = (
     ("quint8", "quint8", "qint32", "quint8"),
 )
 _DYNAMIC: tuple[Combination, ...] = (("qdint8", "qcint8", "fp32", "fp32"),)
-_DYNAMIC_HALF: tuple[Combination, ...] = (("qdint8", "qcint8", "fp32", "fp16"),)
 
 
 class _Window(XnnpackOp):
@@ -103,26 +102,32 @@ class _Convolution(_Window):
         return self.filter_shape[1:3]
 
     @property
+    def shared_dimensions(self) -> int:
+        """How many dimensions of a dynamically quantised input have one scale together."""
+        return 3
+
+    @property
     def channels(self) -> Dim:
         """Channels of the input."""
         return rank(self, 0, 4)[3]
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         bias = given[2] if len(given) > 2 else None
-        for allowed in self.DATATYPES:
-            if (given[0], given[1], made[0]) == (allowed[0], allowed[1], allowed[3]):
-                if bias in (None, allowed[2]):
-                    break
-        else:
-            names = ", ".join(str(name) for name in (given[0], given[1], bias, made[0]))
+        found = (given[0], given[1], bias, made[0])
+        if not any(found in (c, (c[0], c[1], None, c[3])) for c in self.DATATYPES):
+            names = ", ".join(str(name) for name in found)
             raise VerifyException(f"XNNPACK has no kernel of {self.name} for {names}")
         full_range(self.result.type)
 
     def check(self) -> None:
         super().check()
         held = element(self.input.type)
-        if isinstance(held, DynamicInt8Type) and held.data != 3:
-            raise VerifyException("the input must have one scale for each image: dynamic_int8<3>")
+        if isinstance(held, DynamicInt8Type) and held.data != self.shared_dimensions:
+            raise VerifyException(
+                f"this node takes an input whose last {self.shared_dimensions} dimensions share "
+                f"a scale: dynamic_int8<{self.shared_dimensions}>"
+            )
+        check_scale(self)
         if datatype(self.filter.type) in (*STATIC_INT8, "qcint8"):
             check_weight(self, 1, channel_axis=self.CHANNEL_AXIS)
         else:
@@ -137,25 +142,41 @@ class _Convolution(_Window):
         raise NotImplementedError
 
 
+def check_groups(op: Convolution2d | Deconvolution2d) -> None:
+    """Raise unless input and outputs fall into the op's groups."""
+    groups = op.integer("groups", 1)
+    outputs, _, _, inputs = op.filter_shape
+    if groups < 1 or outputs % groups:
+        raise VerifyException(f"{outputs} outputs do not fall into {groups} groups")
+    if op.channels != inputs * groups:
+        raise VerifyException(
+            f"the input has {op.channels} channels, the filter takes {inputs} in each of "
+            f"{groups} groups"
+        )
+
+
 @irdl_op_definition
 class Convolution2d(_Convolution):
     """Cross-correlation. Filter `[outputs, height, width, inputs / groups]`, bias `[outputs]`."""
 
     name = "xnnpack.convolution_2d"
     NODE: ClassVar[str] = "XNNConv2d"
-    DATATYPES: ClassVar[tuple[Combination, ...]] = _STATIC + _DYNAMIC + _DYNAMIC_HALF
+    DATATYPES: ClassVar[tuple[Combination, ...]] = _STATIC + _DYNAMIC
     groups = opt_prop_def(IntegerAttr)
 
+    @property
+    def shared_dimensions(self) -> int:
+        """XNNPACK makes a fully connected node of a pointwise one: each pixel is a token."""
+        is_pointwise = (
+            self.window == (1, 1)
+            and self.pair("stride") == (1, 1)
+            and not any(self.paddings)
+            and self.integer("groups", 1) == 1
+        )
+        return 1 if is_pointwise else 3
+
     def check_channels(self) -> None:
-        groups = self.integer("groups", 1)
-        outputs, _, _, inputs = self.filter_shape
-        if groups < 1 or outputs % groups:
-            raise VerifyException(f"{outputs} outputs do not fall into {groups} groups")
-        if self.channels != inputs * groups:
-            raise VerifyException(
-                f"the input has {self.channels} channels, the filter takes {inputs} in each of "
-                f"{groups} groups"
-            )
+        check_groups(self)
 
 
 @irdl_op_definition
@@ -187,20 +208,14 @@ class Deconvolution2d(_Convolution):
 
     name = "xnnpack.deconvolution_2d"
     NODE: ClassVar[str] = "XNNConvTranspose2d"
-    DATATYPES: ClassVar[tuple[Combination, ...]] = (*_STATIC, *_DYNAMIC)
+    DATATYPES: ClassVar[tuple[Combination, ...]] = tuple(
+        c for c in _STATIC + _DYNAMIC if c[0] != "fp16"
+    )
     groups = opt_prop_def(IntegerAttr)
     adjustment = opt_prop_def(DenseArrayBase)
 
     def check_channels(self) -> None:
-        groups = self.integer("groups", 1)
-        outputs, _, _, inputs = self.filter_shape
-        if groups < 1 or outputs % groups:
-            raise VerifyException(f"{outputs} outputs do not fall into {groups} groups")
-        if self.channels != inputs * groups:
-            raise VerifyException(
-                f"the input has {self.channels} channels, the filter takes {inputs} in each of "
-                f"{groups} groups"
-            )
+        check_groups(self)
         adjustment, stride = self.pair("adjustment", 0), self.pair("stride")
         if any(not 0 <= a < s for a, s in zip(adjustment, stride, strict=True)):
             raise VerifyException(f"adjustment {adjustment} must be less than stride {stride}")
@@ -223,6 +238,11 @@ class _Pooling(_Window):
             raise VerifyException("kernel is [height, width], both positive")
         if self.window == (1, 1):
             raise VerifyException("XNNPACK refuses to pool windows of one element")
+        top, right, bottom, left = self.paddings
+        dilation = self.pair("dilation")
+        extents = [(k - 1) * d + 1 for k, d in zip(self.window, dilation, strict=True)]
+        if max(top, bottom) >= extents[0] or max(left, right) >= extents[1]:
+            raise VerifyException("a window may not lie in the padding altogether")
 
 
 @irdl_op_definition
@@ -238,11 +258,6 @@ class MaxPooling2d(_Pooling):
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         same_everywhere(given, made, FLOATS + STATIC_INT8, self.name)
         same_parameters(self)
-
-    def check(self) -> None:
-        super().check()
-        if any(s > k for s, k in zip(self.pair("stride"), self.window, strict=True)):
-            raise VerifyException("XNNPACK refuses a stride greater than the window")
 
 
 @irdl_op_definition
@@ -266,10 +281,10 @@ class AveragePooling2d(_Pooling):
 
 @irdl_op_definition
 class ArgMaxPooling2d(_Pooling):
-    """The greatest of each window and its index in the window (row-major).
+    """The greatest of each window and its index there, counted down the columns of the window.
 
     Windows do not overlap: the stride is the kernel. The index is an int32; ExecuTorch widens it
-    where the delegate's output is `i64`.
+    where the delegate's output is `i64`. Padding repeats the image's edge.
     """
 
     name = "xnnpack.argmax_pooling_2d"

@@ -38,6 +38,8 @@ def check_weight(op: XnnpackOp, index: int, channel_axis: int) -> None:
         raise VerifyException(
             f"the weight's scales lie on axis {held.axis}, its output channels on {channel_axis}"
         )
+    if held is not None and held.signed and any(held.zero_points):
+        raise VerifyException("a signed weight must have zero point 0")
 
 
 def check_bias(op: XnnpackOp, index: int) -> None:
@@ -68,3 +70,13 @@ def _check_scales(given: Quantization | None, weight: Quantization | None, bias:
                 f"the bias of output {channel} has scale {have}; the kernel adds it to products "
                 f"of scale {want}"
             )
+
+
+def check_scale(op: XnnpackOp) -> None:
+    """Raise unless products of a statically quantised op rescale by less than 256."""
+    given, weight, made = (quantization(v.type) for v in (*op.operands[:2], op.output))
+    if given is None or weight is None or made is None:
+        return
+    ratio = given.scale * max(weight.scales) / made.scale
+    if ratio >= 256:
+        raise VerifyException(f"products are rescaled by {ratio:g}; XNNPACK takes less than 256")

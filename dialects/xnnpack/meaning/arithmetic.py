@@ -1,0 +1,112 @@
+"""XNNPACK's arithmetic on quantised numbers, bit for bit.
+
+At run time a statically quantised value is the tensor of its stored integers; a dynamically
+quantised one is a `DynamicTensor`. Scales are float32 and every step is rounded to float32, as in
+the kernels. Sources: `src/microparams-init.c`, `src/xnnpack/quantization.h` and
+`src/xnnpack/reference-utils.h` of XNNPACK.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from xdsl.ir import Attribute
+
+from stepwell.dialects.quant.types import Quantization, quantization, storage_dtype
+
+
+@dataclass(frozen=True)
+class DynamicTensor:
+    """int8 numbers with a scale and zero point for each token, broadcastable against them."""
+
+    stored: torch.Tensor
+    scale: torch.Tensor
+    zero_point: torch.Tensor
+
+
+def parameters(type_: Attribute) -> Quantization:
+    """The parameters of a quantised tensor type."""
+    held = quantization(type_)
+    assert held is not None, f"{type_} is not quantised"
+    return held
+
+
+def single(value: float) -> torch.Tensor:
+    """A float32 scalar."""
+    return torch.tensor(value, dtype=torch.float32)
+
+
+def real(stored: torch.Tensor, held: Quantization) -> torch.Tensor:
+    """`(stored − zero_point) · scale` in float32."""
+    return (stored.float() - held.zero_point) * single(held.scale)
+
+
+def saturate(number: torch.Tensor, held: Quantization) -> torch.Tensor:
+    """Whole numbers, clamped to what the storage holds."""
+    low, high = held.default_range
+    return number.clamp(low, high).to(storage_dtype(held))
+
+
+def quantize_round_then_shift(value: torch.Tensor, held: Quantization) -> torch.Tensor:
+    """`round(value / scale) + zero_point`: what the conversion kernels do."""
+    scaled = value.float() * (1.0 / single(held.scale))
+    return saturate(torch.round(scaled) + held.zero_point, held)
+
+
+def quantize_shift_then_round(value: torch.Tensor, held: Quantization) -> torch.Tensor:
+    """`round(value / scale + zero_point)`: what the table-made kernels do. NaN becomes 0."""
+    scaled = value.float() * (1.0 / single(held.scale)) + held.zero_point
+    return saturate(torch.round(torch.nan_to_num(scaled, nan=0.0)), held)
+
+
+def requantize(
+    accumulator: torch.Tensor, scale: torch.Tensor, held: Quantization
+) -> torch.Tensor:
+    """An int32 accumulator times a float32 scale, rounded to nearest even, then shifted.
+
+    Args:
+        accumulator: whole numbers in an integer or float64 tensor.
+        scale: float32, broadcastable.
+        held: the result's parameters.
+
+    """
+    scaled = accumulator.to(torch.int64).float() * scale
+    return saturate(torch.round(scaled.clamp(-(2.0**31), 2.0**31)).double() + held.zero_point, held)
+
+
+def clamp_stored(
+    stored: torch.Tensor, held: Quantization, limits: tuple[float, float] | None
+) -> torch.Tensor:
+    """Stored integers clamped to real limits, which are quantised first."""
+    if limits is None:
+        return stored
+    low, high = (quantized_limit(limit, held) for limit in limits)
+    return stored.clamp(low, high)
+
+
+def quantized_limit(limit: float, held: Quantization) -> int:
+    """A real limit as a stored integer."""
+    least, most = held.default_range
+    scaled = float(torch.round((single(limit) / single(held.scale) + held.zero_point)))
+    return int(min(max(scaled, least), most))
+
+
+def shift_right_rounding(value: torch.Tensor, bits: int) -> torch.Tensor:
+    """`floor(value / 2**bits + ½)` of int64 numbers."""
+    return (value + (1 << (bits - 1))) >> bits
+
+
+def quantize_tokens(value: torch.Tensor, count: int) -> DynamicTensor:
+    """Find a scale and zero point for each token and quantise; `count` last axes share one."""
+    axes = tuple(range(value.dim() - count, value.dim()))
+    given = value.float()
+    low = given.amin(axes, keepdim=True).clamp(max=0.0)
+    high = given.amax(axes, keepdim=True).clamp(min=0.0)
+    steps = torch.where(low == high, single(1.0), single(255.0) / (high - low))
+    bottom, top = low * steps, high * steps
+    from_bottom = (-128.0 + bottom) + (127.0 + top) > 0
+    zero = torch.where(from_bottom, -128.0 - bottom, 127.0 - top).clamp(-128.0, 127.0)
+    zero_point = torch.round(zero)
+    stored = (torch.round(given * steps) + zero_point).clamp(-128, 127).to(torch.int8)
+    return DynamicTensor(stored, 1.0 / steps, zero_point.to(torch.int32))
