@@ -5,7 +5,7 @@ from __future__ import annotations
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Together
-from stepwell.translate.rewrites.aten import NORMAL_FORM
+from stepwell.translate.rewrites.aten import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.aten.fold_bias_into_linear import FoldBiasIntoLinear
 from stepwell.translate.rewrites.aten.fold_scale_into_linear import FoldScaleIntoLinear
@@ -15,6 +15,7 @@ from stepwell.translate.rewrites.aten.lift_constant_scalar import LiftConstantSc
 from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
 from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
 from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
+from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
 from stepwell.translate.rewrites.aten.split_linear import SplitLinear
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
 from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import FoldAffineIntoLinear
@@ -27,10 +28,10 @@ from stepwell.translate.rewrites.xnnpack.lower_pooling import LowerPooling
 from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
 from stepwell.translate.rewrites.xnnpack.lower_softmax import LowerSoftmax
 from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
+from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 
 TO_XNNPACK = (
     LowerLinear(),
-    LowerMatmul(),
     LowerConvolution(),
     LowerPooling(),
     LowerSoftmax(),
@@ -38,12 +39,14 @@ TO_XNNPACK = (
     LowerClamp(),
     LowerShape(),
 )
-"""One rewrite per family of ops; together they say what XNNPACK can run."""
+"""One rewrite per family of ops; with `LowerMatmul`, which runs first because it looks at the
+permutes it can absorb, they say what XNNPACK can run."""
 
 XNNPACK = Pipeline(
     "xnnpack",
     (
         Together("normalise", (*NORMAL_FORM, SinkViewBelowLinear())),
+        Together("fold-weights", FOLD_WEIGHTS),
         RecogniseAttention(),
         ExpandAttention(),
         DecomposeLayerNorm(),
@@ -52,6 +55,7 @@ XNNPACK = Pipeline(
         Together(
             "absorb",
             (
+                UnmergeBatch(),
                 HoistSliceOverLayout(),
                 SplitLinear(),
                 FoldAffineIntoLinear(),
@@ -60,8 +64,9 @@ XNNPACK = Pipeline(
                 FoldBiasIntoLinear(),
             ),
         ),
-        Together("normalise", NORMAL_FORM),
+        Together("arrange", (*NOOPS, *SHAPES, SqueezePermute())),
         LiftConstantScalar(protect_attention=False),
+        LowerMatmul(),
         Together("lower", TO_XNNPACK),
         FuseClamp(),
         PartitionXnnpack(),
@@ -75,6 +80,7 @@ XNNPACK_PUBLISHED = Pipeline(
     (
         RemoveNoopExpand(),
         LiftConstantScalar(protect_attention=False),
+        LowerMatmul(),
         Together("lower", TO_XNNPACK),
         PartitionXnnpack(),
         RemoveDeadCode(),

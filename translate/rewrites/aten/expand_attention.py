@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from xdsl.ir import Operation, SSAValue
@@ -36,8 +36,9 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i1, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import Dim, dims, element, is_static
+from stepwell.ir.types import Dim, dims, element, is_static, tensor
 from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.aten.building import emit, permute, view
 from stepwell.translate.rewrites.aten.open_rows import unopened_rows
 
 
@@ -96,31 +97,24 @@ class ExpandAttention(Rewrite[WholeAttention]):
         op = match.op
         q, k, v = op.operands[:3]
         rank = len(dims(k.type))
-
-        def put(cls: type[SchemaOp], *args: Any, **kwargs: Any) -> SSAValue:
-            return rw.insert(cls.make(*args, **kwargs)).results[0]
-
         if match.scale != 1.0:
-            q = put(aten.MulScalar, q, match.scale)
+            q = emit(rw, aten.MulScalar.make(q, match.scale, result_types=[q.type]))
         heads = list(dims(q.type))
         if match.group > 1:
-            q = put(aten.ViewDefault, q, _grouped(heads, match.group))
-        kt = put(aten.PermuteDefault, k, [*range(rank - 2), rank - 1, rank - 2])
-        scores = put(aten.MatmulDefault, q, kt)
-        per_head: list[Dim] = [*heads[:-1], dims(scores.type)[-1]]
+            q = view(rw, q, _grouped(heads, match.group))
+        kt = permute(rw, k, [*range(rank - 2), rank - 1, rank - 2])
+        scores = _product(rw, q, kt)
         grouped = list(dims(scores.type))
+        per_head: list[Dim] = [*heads[:-1], grouped[-1]]
         mask = self._mask(op, per_head, rw)
-        if mask is not None and match.group > 1:
-            scores = put(aten.ViewDefault, scores, per_head)
         if mask is not None:
-            scores = put(aten.AddTensor, scores, mask)
-        weights = put(aten._SoftmaxDefault, scores, len(dims(scores.type)) - 1, False)
-        if mask is not None and match.group > 1:
-            weights = put(aten.ViewDefault, weights, grouped)
-        result = put(aten.MatmulDefault, weights, v)
-        if result.type != op.results[0].type:
-            result = put(aten.ViewDefault, result, list(dims(op.results[0].type)))
-        rw.replace(op, [result])
+            scores = view(rw, scores, per_head)
+            scores = emit(rw, aten.AddTensor.make(scores, mask, result_types=[scores.type]))
+        last = len(dims(scores.type)) - 1
+        softmax = aten._SoftmaxDefault.make(scores, last, False, result_types=[scores.type])
+        weights = view(rw, emit(rw, softmax), grouped)
+        result = _product(rw, weights, v)
+        rw.replace(op, [view(rw, result, dims(op.results[0].type))])
 
     def _mask(self, op: SchemaOp, scores: list[Dim], rw: Rewriter) -> SSAValue | None:
         held = element(op.operands[0].type)
@@ -167,6 +161,13 @@ def query_group(op: SchemaOp) -> int | Refusal:
     if not isinstance(q[-2], int):
         return Refusal("grouped-query attention with a symbolic length")
     return q[-3] // k[-3]
+
+
+def _product(rw: Rewriter, left: SSAValue, right: SSAValue) -> SSAValue:
+    """`left @ right` over equal batch axes."""
+    shape = [*dims(left.type)[:-1], dims(right.type)[-1]]
+    result = tensor(shape, element(left.type))
+    return emit(rw, aten.MatmulDefault.make(left, right, result_types=[result]))
 
 
 def _grouped(heads: list[Dim], group: int) -> list[Dim]:

@@ -45,6 +45,7 @@ from stepwell.translate.rewrites.aten.attention_pattern import (
     constant_factor,
     trace_scale,
 )
+from stepwell.translate.rewrites.aten.building import permute_op, view_op
 from stepwell.translate.rewrites.aten.open_rows import unopened_rows
 
 
@@ -116,8 +117,8 @@ class RecogniseAttention(Rewrite[Attention]):
             [u for u in unmerged if u is not None] if all(unmerged) else parts
         )
         rank = len(dims(k_transposed.type))
-        order = [*range(rank - 2), rank - 1, rank - 2]
-        k = rw.insert(aten.PermuteDefault.make(k_transposed, order), at).results[0]
+        turned = permute_op(k_transposed, [*range(rank - 2), rank - 1, rank - 2])
+        k = rw.insert(turned, at).results[0]
         arguments: list[Any] = [q, k, v]
         if match.mask is not None:
             arguments.append(match.mask)
@@ -128,8 +129,7 @@ class RecogniseAttention(Rewrite[Attention]):
         rw.insert(attention, at)
         result: SSAValue = attention.results[0]
         if result.type != at.results[0].type:
-            view = aten.ViewDefault.make(result, list(dims(at.results[0].type)))
-            result = rw.insert(view, at).results[0]
+            result = rw.insert(view_op(rw, result, dims(at.results[0].type)), at).results[0]
         rw.replace(at, [result])
 
 

@@ -25,7 +25,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims
-from stepwell.translate.rewrites.aten.building import axis, view
+from stepwell.translate.rewrites.aten.building import axis, permute, view
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack, not_static
 
 
@@ -62,26 +62,36 @@ class LowerMatmul(Rewrite[Product]):
             return Refusal("a vector operand; write it as a matrix of one row")
         if ranks[0] != ranks[1] and (not_static(left) or not_static(right)):
             return Refusal("ranks differ and a dimension is symbolic")
-        turned = right.owner
-        if isinstance(turned, aten.PermuteDefault) and swaps_last_two(turned):
-            return Product(op, left, turned.operands[0], True)
-        return Product(op, left, right, False)
+        return Product(op, left, right, is_turned(right))
 
     def build(self, match: Product, rw: Rewriter) -> None:
         """Equal ranks of at least three, the product, the stated shape."""
         result = match.op.results[0]
         rank = max(3, len(dims(match.left.type)), len(dims(match.right.type)))
-        left, right = (_raised(rw, value, rank) for value in (match.left, match.right))
+        right = upright(rw, match.right) if match.transposed else match.right
+        left, right = (_raised(rw, value, rank) for value in (match.left, right))
         new = xnnpack.BatchMatrixMultiply.make(left, right, transpose_b=match.transposed)
         output = rw.insert(new).results[0]
         rw.replace(match.op, [view(rw, output, dims(result.type))])
 
 
-def swaps_last_two(permute: SchemaOp) -> bool:
-    """Whether a permute is the matrix transpose."""
-    rank = len(dims(permute.results[0].type))
-    order = [axis(d, rank) for d in permute.arg("dims")]
-    return order == [*range(rank - 2), rank - 1, rank - 2]
+def is_turned(value: SSAValue) -> bool:
+    """Whether a permute brought a tensor's last axis to the rows: the product can read it as is."""
+    owner = value.owner
+    if not isinstance(owner, aten.PermuteDefault):
+        return False
+    rank = len(dims(value.type))
+    return axis(owner.arg("dims")[-2], rank) == rank - 1
+
+
+def upright(rw: Rewriter, value: SSAValue) -> SSAValue:
+    """The permuted tensor with its last axis last again; whole rows are moved, or nothing."""
+    owner = value.owner
+    assert isinstance(owner, aten.PermuteDefault)
+    rank = len(dims(value.type))
+    order = [axis(d, rank) for d in owner.arg("dims")]
+    order[-2:] = order[-1], order[-2]
+    return permute(rw, owner.operands[0], order)
 
 
 def _raised(rw: Rewriter, value: SSAValue, rank: int) -> SSAValue:
