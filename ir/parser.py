@@ -36,6 +36,8 @@ MAX_INTEGER_BITS = (1 << 24) - 1
 """The widest integer type, as in MLIR."""
 MAX_DENSE_ELEMENTS = 1 << 26
 """The most elements a `dense` literal may claim; larger constants belong in the weight store."""
+MAX_SHAPE_TEXT = 4096
+"""The most characters of a shape; each dimension is cut from the token that the rest forms."""
 
 _FLAT_TENSOR = re.compile(r"tensor<[^<>\"()\[\]{}]*>")
 
@@ -155,6 +157,12 @@ class TextParser(Parser):
             if found is not None and (len(found[1]) > 8 or int(found[1]) > MAX_INTEGER_BITS):
                 self.raise_error(f"an integer type has at most {MAX_INTEGER_BITS} bits")
         return super()._parse_optional_integer_or_float_type()
+
+    def _parse_optional_shape_delimiter(self) -> str | None:
+        span = self._current_token.span
+        if span.end - span.start > MAX_SHAPE_TEXT:
+            self.raise_error("a shape with that many dimensions", span.start)
+        return super()._parse_optional_shape_delimiter()
 
     # -- literals ------------------------------------------------------------------------------
 

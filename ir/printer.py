@@ -131,7 +131,7 @@ class TextPrinter(Printer):
             super().print_attribute(attribute)
 
     def print_float(self, value: float, type: AnyFloat) -> None:
-        """Print a float as MLIR does, always with a point (xDSL prints `1e-10` for narrow types)."""
+        """Print a float as MLIR does, always with a point (xDSL prints `1e-10` for f16)."""
         outer, self._out = self._out, StringIO()
         try:
             super().print_float(value, type)

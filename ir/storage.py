@@ -20,7 +20,6 @@ import safetensors.torch
 import torch
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, quoted
-from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.files import write_atomically
 from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.weights import WeightStore
@@ -187,7 +186,7 @@ def _bytes_of(tensor: torch.Tensor, first: int, last: int) -> torch.Tensor:
 def _view(tensor: torch.Tensor, owner: str, first: int) -> dict[str, Any]:
     view: dict[str, Any] = {
         "memory": owner,
-        "type": str(element_type(tensor.dtype)),
+        "dtype": str(tensor.dtype).removeprefix("torch."),
         "shape": list(tensor.shape),
         "stride": list(tensor.stride()),
         "offset": tensor.storage_offset() - first // tensor.element_size() if tensor.numel() else 0,
@@ -225,12 +224,10 @@ def unpack_tensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def _look(stored: dict[str, torch.Tensor], view: dict[str, Any]) -> torch.Tensor:
-    from xdsl.context import Context
-
-    from stepwell.ir.parser import TextParser
-
     memory = stored[view["memory"]].untyped_storage()
-    dtype = torch_dtype(TextParser(Context(), view["type"]).parse_type())
+    dtype = getattr(torch, view["dtype"])
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"{view['dtype']} is not a dtype")
     shape, stride = [int(n) for n in view["shape"]], [int(n) for n in view["stride"]]
     offset = int(view["offset"])
     if min([*shape, *stride, offset, 0]) < 0 or len(shape) != len(stride):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
+import torch
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
@@ -28,6 +29,7 @@ from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import irdl_attr_definition, param_def
 
 from stepwell.dialects.aten.schema import Argument
+from stepwell.ir import dtypes
 from stepwell.ir.diagnostics import StepwellError
 
 
@@ -151,3 +153,35 @@ def count_dynamic(attr: Attribute) -> int:
     if isinstance(attr, ArrayAttr):
         return sum(count_dynamic(item) for item in cast(ArrayAttr[Attribute], attr).data)
     return 0
+
+
+_SCALAR_TYPES: dict[object, Attribute] = {
+    0: dtypes.ui8,
+    1: dtypes.i8,
+    2: dtypes.i16,
+    3: dtypes.i32,
+    4: dtypes.i64,
+    5: dtypes.f16,
+    6: dtypes.f32,
+    7: dtypes.f64,
+    11: dtypes.i1,
+    15: dtypes.bf16,
+    23: dtypes.element_type(torch.float8_e5m2),
+    24: dtypes.element_type(torch.float8_e4m3fn),
+    27: dtypes.ui16,
+    28: dtypes.ui32,
+    29: dtypes.ui64,
+    "long": dtypes.i64,
+    "float": dtypes.f32,
+}
+"""Element types by the numbers and names that schemas write for a default dtype (PyTorch,
+c10/core/ScalarType.h)."""
+
+
+MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+"""Memory formats by the number that schemas write for a default (c10/core/MemoryFormat.h)."""
+
+
+def scalar_type(default: object) -> Attribute | None:
+    """The element type that a schema's default dtype stands for; None for None."""
+    return None if default is None else _SCALAR_TYPES[default]

@@ -26,34 +26,36 @@ FOLDER = Path(__file__).parent / "generated"
 
 PACKETS = tuple(
     """
-    __and__ __or__ __xor__ _assert_scalar _assert_tensor_metadata _local_scalar_dense
-    _adaptive_avg_pool2d _adaptive_avg_pool3d _batch_norm_no_update _convolution _fused_rms_norm
-    _log_softmax _native_batch_norm_legit_no_training _prelu_kernel _reshape_copy _safe_softmax _softmax _to_copy
-    _unsafe_view abs absolute acos adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
-    adaptive_max_pool2d add addcdiv addcmul addmm addmv addr adjoint alias alias_copy all alpha_dropout aminmax any arange arccos arctan
-    argmax argmin argsort as_strided as_strided_copy asin atan atan2 avg_pool1d avg_pool2d
-    avg_pool3d baddbmm batch_norm bernoulli bitwise_and bitwise_not bitwise_or bitwise_xor bmm
-    broadcast_tensors broadcast_to bucketize cat cdist ceil celu channel_shuffle chunk clamp
-    clamp_max clamp_min clip clone col2im concat concatenate constant_pad_nd contiguous conv1d
-    conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution copy cos cosh
-    cosine_similarity cross_entropy_loss cudnn_batch_norm cumprod cumsum deg2rad detach
-    detach_copy diag diagonal diagonal_copy diff div divide dot dropout einsum elu embedding
-    embedding_bag empty empty_like eq erf erfc erfinv exp exp2 expand expand_as expand_copy expm1
-    eye feature_alpha_dropout feature_dropout fill flatten flip floor floor_divide fmod frac full full_like gather ge
-    gelu glu greater greater_equal grid_sampler_2d group_norm gru gt hardshrink hardsigmoid
-    hardswish hardtanh hinge_embedding_loss hstack huber_loss hypot im2col index index_add
-    index_copy index_fill index_put index_select instance_norm is_nonzero isclose isfinite isinf
-    isnan item kthvalue layer_norm le leaky_relu lerp less less_equal lift_fresh lift_fresh_copy
-    linalg_cross linalg_matrix_norm linalg_norm linalg_vector_norm linear linspace log log10
-    log1p log2 log_sigmoid log_softmax logaddexp logical_and logical_not logical_or logical_xor
-    logit logsumexp lstm lt mT masked_fill masked_scatter masked_select matmul matrix_exp max
-    max_pool1d max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices maximum mean
-    median meshgrid min minimum miopen_batch_norm mish mm moveaxis movedim mse_loss mul
+    __and__ __or__ __xor__ _adaptive_avg_pool2d _adaptive_avg_pool3d _assert_scalar
+    _assert_tensor_metadata _batch_norm_no_update _convolution _fused_rms_norm
+    _local_scalar_dense _log_softmax _native_batch_norm_legit_no_training _prelu_kernel
+    _reshape_copy _safe_softmax _softmax _to_copy _unsafe_view abs absolute acos
+    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d add addcdiv
+    addcmul addmm addmv addr adjoint alias alias_copy all alpha_dropout aminmax any arange
+    arccos arctan argmax argmin argsort as_strided as_strided_copy asin atan atan2 avg_pool1d
+    avg_pool2d avg_pool3d baddbmm batch_norm bernoulli bitwise_and bitwise_not bitwise_or
+    bitwise_xor bmm broadcast_tensors broadcast_to bucketize cat cdist ceil celu channel_shuffle
+    chunk clamp clamp_max clamp_min clip clone col2im concat concatenate constant_pad_nd
+    contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+    convolution copy cos cosh cosine_similarity cross_entropy_loss cudnn_batch_norm cumprod
+    cumsum deg2rad detach detach_copy diag diagonal diagonal_copy diff div divide dot dropout
+    einsum elu embedding embedding_bag empty empty_like eq erf erfc erfinv exp exp2 expand
+    expand_as expand_copy expm1 eye feature_alpha_dropout feature_dropout fill flatten flip
+    floor floor_divide fmod frac full full_like gather ge gelu glu greater greater_equal
+    grid_sampler_2d group_norm gru gt hardshrink hardsigmoid hardswish hardtanh
+    hinge_embedding_loss hstack huber_loss hypot im2col index index_add index_copy index_fill
+    index_put index_select instance_norm is_nonzero isclose isfinite isinf isnan item kthvalue
+    layer_norm le leaky_relu lerp less less_equal lift_fresh lift_fresh_copy linalg_cross
+    linalg_matrix_norm linalg_norm linalg_vector_norm linear linspace log log10 log1p log2
+    log_sigmoid log_softmax logaddexp logical_and logical_not logical_or logical_xor logit
+    logsumexp lstm lt mT masked_fill masked_scatter masked_select matmul matrix_exp max
+    max_pool1d max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices maximum
+    mean median meshgrid min minimum miopen_batch_norm mish mm moveaxis movedim mse_loss mul
     multi_head_attention_forward multinomial multiply mv nan_to_num narrow narrow_copy
     native_batch_norm native_dropout native_group_norm native_layer_norm ne neg negative
     new_empty new_full new_ones new_zeros nll_loss nonzero norm normal not_equal numel numpy_T
-    one_hot ones ones_like outer pad permute permute_copy pixel_shuffle pixel_unshuffle pow prelu
-    prod rad2deg rand ravel rand_like randint randn randn_like reciprocal reflection_pad1d
+    one_hot ones ones_like outer pad permute permute_copy pixel_shuffle pixel_unshuffle pow
+    prelu prod rad2deg rand rand_like randint randn randn_like ravel reciprocal reflection_pad1d
     reflection_pad2d reflection_pad3d relu relu6 remainder renorm repeat repeat_interleave
     replication_pad1d replication_pad2d replication_pad3d reshape reshape_as resolve_conj
     resolve_neg rms_norm rnn_tanh roll rot90 round rrelu rsqrt rsub scalar_tensor
@@ -62,9 +64,9 @@ PACKETS = tuple(
     slice_scatter smooth_l1_loss soft_margin_loss softmax softplus softshrink sort split
     split_copy split_with_sizes split_with_sizes_copy sqrt square squeeze squeeze_copy stack std
     std_mean sub subtract sum swapaxes swapdims sym_constrain_range sym_constrain_range_for_size
-    sym_numel sym_size sym_storage_offset sym_stride t t_copy take_along_dim tan tanh tensor_split
-    threshold tile to topk trace transpose transpose_copy tril triu true_divide trunc type_as
-    unbind unbind_copy unflatten unfold unfold_copy unsafe_chunk unsafe_split
+    sym_numel sym_size sym_storage_offset sym_stride t t_copy take_along_dim tan tanh
+    tensor_split threshold tile to topk trace transpose transpose_copy tril triu true_divide
+    trunc type_as unbind unbind_copy unflatten unfold unfold_copy unsafe_chunk unsafe_split
     unsafe_split_with_sizes unsqueeze unsqueeze_copy upsample_bicubic2d upsample_bilinear2d
     upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
     upsample_trilinear3d var var_mean vdot view view_as view_as_complex view_as_real view_copy
@@ -102,8 +104,11 @@ _HEADER = '''"""Generated by `python -m stepwell.dialects.aten.generate`; do not
 def listed_overloads() -> Iterator[tuple[Schema, bool]]:
     """Every overload that gets a class, with whether it is pure; ordered by name."""
     found: dict[str, tuple[Schema, bool]] = {}
-    registered = {n.split("::")[1].split(".")[0] for n in torch._C._dispatch_get_all_op_names()
-                  if n.startswith("aten::")}
+    registered = {
+        n.split("::")[1].split(".")[0]
+        for n in torch._C._dispatch_get_all_op_names()
+        if n.startswith("aten::")
+    }
     for name in sorted(registered):
         for schema, overload in _functional("aten", name):
             if name in PACKETS or torch.Tag.core in overload.tags:

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import torch
 from xdsl.dialects.builtin import ArrayAttr
-from xdsl.ir import Attribute
 
 from stepwell.dialects.aten.attributes import NoneArg, python_value
 from stepwell.dialects.aten.op import SchemaOp

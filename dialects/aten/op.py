@@ -20,10 +20,12 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.aten.attributes import (
+    MEMORY_FORMATS,
     NoneArg,
     attribute,
     count_dynamic,
     python_value,
+    scalar_type,
 )
 from stepwell.dialects.aten.schema import Argument, Schema
 from stepwell.ir.diagnostics import StepwellError
@@ -139,7 +141,12 @@ class SchemaOp(IRDLOperation):
 
     def _default(self, argument: Argument) -> Any:
         if argument.default:
-            return argument.default[0]
+            value = argument.default[0]
+            if argument.type.base == "ScalarType":
+                return scalar_type(value)
+            if argument.type.base == "MemoryFormat" and isinstance(value, int):
+                return MEMORY_FORMATS[value]
+            return value
         if argument.type.nullable:
             return None
         raise StepwellError(f"{self.name}: argument {argument.name} is missing")

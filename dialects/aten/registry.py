@@ -29,7 +29,7 @@ _CLASSES: dict[str, type[SchemaOp]] = {}
 
 
 def class_name(schema: Schema) -> str:
-    """`aten.mul.Scalar` → `MulScalar`; other namespaces lead: `QuantizedDecomposedChooseQparams…`."""
+    """`aten.mul.Scalar` → `MulScalar`; other namespaces lead: `TorchaoQuantizeAffineDefault`."""
     return spelled_class(schema.namespace, schema.operator, schema.overload or "default")
 
 
@@ -157,6 +157,7 @@ def torch_overload(cls: type[SchemaOp]) -> Any:
 
 
 def overload_of(name: str) -> Any:
+    """The `OpOverload` of an op's name, its library imported; None where torch knows none."""
     import torch
 
     parts = name.split(".")
@@ -182,6 +183,7 @@ def _define_from_torch(name: str) -> type[SchemaOp] | None:
 
 
 def is_pure(overload: Any) -> bool:
+    """Whether equal calls give equal results and an unused call may go."""
     import torch
 
     tags = getattr(overload, "tags", ())

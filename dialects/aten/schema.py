@@ -218,8 +218,7 @@ def _literal(text: str, type_: Type) -> Literal_:
     if text == "None":
         return None
     if text.startswith("["):
-        items = [_literal(item, Type(type_.base)) for item in _split_commas(text[1:-1])]
-        return items  # pyright: ignore[reportReturnType]
+        return [_literal(item, Type(type_.base)) for item in _split_commas(text[1:-1])]  # pyright: ignore
     if text[:1] in "\"'":
         return text[1:-1]
     if text in ("True", "False"):

@@ -1,0 +1,201 @@
+"""Every generated class: it is what regeneration gives, and any legal call of it survives text."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Region
+
+import stepwell.dialects.aten as aten
+from stepwell.dialects.aten import generate, registry
+from stepwell.dialects.aten.generated import CLASSES, HOME
+from stepwell.dialects.aten.op import EXPLICIT_NONE, SchemaOp
+from stepwell.dialects.aten.registry import class_name, define, op_class, torch_overload
+from stepwell.dialects.aten.schema import Argument, parse_schema
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import f16, f32, f64, i1, ui8
+from stepwell.ir.text import parse_module, structurally_equal, to_text
+from stepwell.ir.types import FloatType, IntType, NoneType, tensor
+
+X = tensor([2, 3], f32)
+SYMBOLIC = tensor(["s77", 3], f16)
+
+
+def generated() -> list[type[SchemaOp]]:
+    return [getattr(aten, name) for name in HOME]
+
+
+def test_the_checked_in_classes_are_what_generation_gives() -> None:
+    files = generate.render()
+    held = {path.name: path.read_text() for path in generate.FOLDER.glob("*.py")}
+    assert sorted(files) == sorted(held)
+    for name, text in files.items():
+        assert held[name] == text, f"{name}: run python -m stepwell.dialects.aten.generate"
+
+
+def test_a_class_is_the_one_that_is_found_by_name() -> None:
+    for cls in generated():
+        assert registry.find(cls.name) is cls
+        assert registry.of_overload(torch_overload(cls)) is cls
+        assert class_name(cls.SCHEMA) == cls.__name__
+
+
+def test_a_class_declares_what_the_schema_of_torch_says() -> None:
+    for cls in generated():
+        assert parse_schema(str(torch_overload(cls)._schema)) == cls.SCHEMA
+
+
+def test_a_class_made_on_demand_has_the_same_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cls in (aten.Conv2dDefault, aten.CatDefault, aten.IndexTensor, aten.RandDefault):
+        monkeypatch.setattr(registry, "_CLASSES", {})
+        again = define(cls.SCHEMA.text, pure=bool(cls.traits.traits))
+        ours, theirs = cls.get_irdl_definition(), again.get_irdl_definition()
+        assert re.sub("0x[0-9a-f]+", "", str(ours)) == re.sub("0x[0-9a-f]+", "", str(theirs))
+        assert again.HAS_SEGMENTS == cls.HAS_SEGMENTS
+
+
+def test_type_checkers_see_every_module_of_classes() -> None:
+    source = aten.__file__
+    assert source is not None
+    text = open(source).read()  # noqa: SIM115
+    starred = re.findall(r"from stepwell\.dialects\.aten\.generated\.(\w+) import \*", text)
+    assert starred == sorted(CLASSES)
+
+
+def test_random_ops_and_checks_are_not_pure() -> None:
+    from xdsl.traits import Pure
+
+    impure = {cls.name for cls in generated() if not cls.has_trait(Pure)}
+    assert {"aten.rand.default", "aten.bernoulli.default", "aten._assert_scalar.default"} <= impure
+    assert "aten.add.Tensor" not in impure
+
+
+FLOATS = st.floats(allow_nan=True, allow_infinity=True, width=64)
+INTS = st.integers(-(2**63), 2**63 - 1)
+TEXTS = st.text(max_size=6)
+SCALARS: dict[str, st.SearchStrategy[Any]] = {
+    "int": INTS,
+    "SymInt": INTS,
+    "DeviceIndex": INTS,
+    "float": FLOATS,
+    "bool": st.booleans(),
+    "SymBool": st.booleans(),
+    "Scalar": INTS | FLOATS | st.booleans() | st.complex_numbers(allow_nan=False),
+    "complex": st.complex_numbers(allow_nan=False),
+    "str": TEXTS,
+    "Layout": st.sampled_from(["strided", "torch.strided"]),
+    "Device": st.sampled_from(["cpu", "cuda:0"]),
+    "MemoryFormat": st.sampled_from(["contiguous_format", "torch.channels_last"]),
+    "ScalarType": st.sampled_from([f16, f32, f64, i1, ui8]),
+}
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[type[SchemaOp], Block, dict[str, Any], str | None, list[str]]:
+    """An op class, legal arguments for it, where names begin, and which Nones are explicit."""
+    cls = op_class(draw(st.sampled_from([getattr(aten, name).name for name in sorted(HOME)])))
+    block = Block(arg_types=[X, SYMBOLIC, IntType("s0 + 1"), FloatType("f0")])
+    tensors = st.sampled_from(block.args[:2])
+    given_: dict[str, Any] = {}
+    for argument in cls.SCHEMA.arguments:
+        if argument.default and draw(st.booleans()):
+            continue
+        value = draw(_value(argument, block, tensors))
+        if value is None and argument.type.is_tensor and not argument.type.is_list:
+            continue
+        given_[argument.name] = value
+    optional = [
+        a.name
+        for a in cls.SCHEMA.arguments
+        if a.type.is_tensor and not a.type.is_list and a.type.nullable and a.name not in given_
+    ]
+    said = draw(st.lists(st.sampled_from(optional), unique=True)) if optional else []
+    names = [a.name for a in cls.SCHEMA.arguments]
+    keyword = draw(st.none() | st.sampled_from(names)) if names else None
+    return cls, block, given_, keyword, sorted(said, key=names.index)
+
+
+def _value(argument: Argument, block: Block, tensors: st.SearchStrategy[Any]) -> Any:
+    kind = argument.type
+    if kind.is_tensor:
+        if not kind.is_list:
+            return st.none() | tensors if kind.nullable else tensors
+        items = st.lists(st.none() | tensors if kind.element_nullable else tensors, max_size=3)
+        return st.none() | items if kind.nullable else items
+    if kind.base in ("Generator", "Stream"):
+        return st.none()
+    scalar = SCALARS[kind.base]
+    if kind.base in ("int", "SymInt"):
+        scalar = scalar | st.just(block.args[2])
+    elif kind.base in ("float", "Scalar"):
+        scalar = scalar | st.just(block.args[3])
+    value = st.lists(scalar, max_size=4) if kind.is_list else scalar
+    return st.none() | value if kind.nullable else value
+
+
+@settings(max_examples=250, suppress_health_check=list(HealthCheck))
+@given(calls())
+def test_any_legal_call_comes_back_from_both_forms(call: Any) -> None:
+    from xdsl.dialects.builtin import ArrayAttr, StringAttr
+
+    cls, block, arguments, keyword, nones = call
+    results: list[Attribute] = []
+    for returned in cls.SCHEMA.returns:
+        results += [X, SYMBOLIC] if returned.type.is_list else [NoneType() if nones else X]
+    op = cls.from_arguments(arguments, results)
+    if keyword is not None:
+        op.attributes["aten.keywords_from"] = StringAttr(keyword)
+    if nones:
+        op.attributes[EXPLICIT_NONE] = ArrayAttr([StringAttr(name) for name in nones])
+    block.add_op(op)
+    block.add_op(ReturnOp())
+    func = FuncOp("f", ([a.type for a in block.args], []), Region(block))
+    module = ModuleOp([func])
+    module.verify()
+    for generic in (False, True):
+        text = to_text(module, generic=generic)
+        back = parse_module(text)
+        assert structurally_equal(module, back), text
+        assert to_text(back, generic=generic) == text
+    again = next(iter(back.ops)).regions[0].block.first_op  # pyright: ignore
+    assert isinstance(again, cls)
+    assert repr(again.bind()[1].keys()) == repr(op.bind()[1].keys())
+
+
+def test_an_unknown_class_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="NoSuchClass"):
+        getattr(aten, "NoSuchClass")  # noqa: B009
+
+
+def test_an_op_that_writes_has_no_class() -> None:
+    with pytest.raises(StepwellError, match="writes to its arguments"):
+        op_class("aten.add_.Tensor")
+
+
+def test_importing_one_class_imports_one_module() -> None:
+    import subprocess
+    import sys
+
+    script = (
+        "import sys, stepwell.dialects.aten as aten; aten.MulScalar; "
+        "print(sorted(m.rpartition('.')[2] for m in sys.modules"
+        " if m.startswith('stepwell.dialects.aten.generated.')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "['aten_m']"
+
+
+def test_a_default_dtype_is_an_element_type() -> None:
+    block = Block(arg_types=[X])
+    op = op_class("torchao.dequantize_affine.default").make(
+        block.args[0], [1, 3], block.args[0], None, f32, result_types=[X]
+    )
+    assert op.arg("output_dtype") == f32
+    contiguous = op_class("aten.contiguous.default").make(block.args[0], result_types=[X])
+    assert contiguous.arg("memory_format") == "contiguous_format"
