@@ -36,6 +36,8 @@ def kernel_sum(
     filter_offset: int = 0,
 ) -> torch.Tensor:
     """int32 [1, N]: what `arm_fully_connected_s8` reads on MVE, the bias in it."""
+    if weight.is_meta:  # Its shape is plain; torch's meta kernels take milliseconds to say so.
+        return weight.new_empty((1, weight.shape[0]), dtype=torch.int32)
     return arithmetic.kernel_sum(weight, bias, input_offset, filter_offset)
 
 
@@ -44,6 +46,8 @@ def bias(
     values: torch.Tensor, scales: Sequence[float], unit: Sequence[float] | None = None
 ) -> torch.Tensor:
     """int32 biases at the accumulators' `scales`, from reals, or from integers of scale `unit`."""
+    if values.is_meta:
+        return torch.empty_like(values, dtype=torch.int32)
     real = values.to(torch.float64)
     if unit is not None:
         real = real * real.new_tensor(list(unit))
