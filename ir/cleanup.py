@@ -8,8 +8,10 @@ from typing import ClassVar
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import IsolatedFromAbove
 
+from stepwell.ir.core import WeightOp
+from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass, is_pure
+from stepwell.ir.rewriting import Event, History, Pass, is_pure
 
 _Key = tuple[
     type[Operation], tuple[SSAValue, ...], tuple[tuple[str, Attribute], ...], tuple[Attribute, ...]
@@ -25,23 +27,29 @@ class ShareCommonSubexpressions(Pass):
     def apply(self, program: Program, history: History) -> int:
         """Returns the number of ops removed."""
         return sum(
-            _share(block, {}) for func in program.methods.values() for block in func.body.blocks
+            _share(block, {}, history)
+            for func in program.methods.values()
+            for block in func.body.blocks
         )
 
 
-def _share(block: Block, outer: dict[_Key, Operation]) -> int:
+def _share(block: Block, outer: dict[_Key, Operation], history: History) -> int:
     seen = dict(outer)
     removed = 0
     for op in list(block.ops):
         for region in op.regions:
             inner: dict[_Key, Operation] = {} if op.has_trait(IsolatedFromAbove) else seen
-            removed += sum(_share(b, inner) for b in region.blocks)
+            removed += sum(_share(b, inner, history) for b in region.blocks)
         if op.regions or not op.results or not is_pure(op):
             continue
         properties = tuple(sorted(op.properties.items()))
         key = (type(op), tuple(op.operands), properties, tuple(r.type for r in op.results))
         twin = seen.setdefault(key, op)
         if twin is not op:
+            gone, kept = ((op_name(o), node_name(o.location)) for o in (op, twin))
+            if not isinstance(op, WeightOp):
+                name = ShareCommonSubexpressions.name
+                history.events.append(Event(name, gone, (gone,), (), describe_op(op), (kept,)))
             for old, new in zip(op.results, twin.results, strict=True):
                 old.replace_all_uses_with(new)
             op.detach()

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import IsolatedFromAbove, Pure
@@ -55,13 +55,17 @@ EXACT = Bound()
 
 @dataclass(frozen=True)
 class Event:
-    """One application: what it took away and what it put there (op name, node name)."""
+    """One application: what it took away and what it put there (op name, node name).
+
+    `absorbed_by` names ops that stood there before and now also do what the erased ones did.
+    """
 
     rewrite: str
     root: tuple[str, str | None]
     erased: tuple[tuple[str, str | None], ...]
     created: tuple[tuple[str, str | None], ...]
     where: str | None
+    absorbed_by: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,12 +79,23 @@ class RefusalRecord:
     reason: str
 
 
+class Watch(Protocol):
+    """What a checker is told about each application of a rewrite."""
+
+    def before(self, rewrite: Rewrite[Any], op: Operation) -> None:
+        """`rewrite` has matched at `op` and will be applied now."""
+        ...
+
+    def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
+        """It was applied; its event is the last one of the history."""
+        ...
+
+
 @dataclass
 class History:
     """What happened to a program on its way down: applications, refusals, visits.
 
-    `watch` is called after each application with the rewrite and the rewriter that it used; the
-    application's event is the last of `events` by then. `stepwell check` looks over its shoulder.
+    `watch` looks over the shoulder of each application (`stepwell check` does).
     """
 
     events: list[Event] = field(default_factory=list[Event])
@@ -88,7 +103,7 @@ class History:
         default_factory=dict[tuple[str, str, str | None, str], RefusalRecord]
     )
     visits: int = 0
-    watch: Callable[[Rewrite[Any], Rewriter], None] | None = None
+    watch: Watch | None = None
 
     def refuse(self, rewrite: str, op: Operation, reason: str) -> None:
         """Record a refusal once."""
@@ -346,11 +361,13 @@ def run_rewrites(
             rw = Rewriter(op, program, scopes)
             root = (op_name(op), node_name(op.location))
             where = describe_op(op)
+            if history.watch is not None:
+                history.watch.before(rewrite, op)
             rewrite.build(found, rw)
             applied += 1
             _record(history, rewrite.name, root, where, rw)
             if history.watch is not None:
-                history.watch(rewrite, rw)
+                history.watch.after(rewrite, rw)
             for touched in _affected(op, rw):
                 push(touched)
             break
@@ -364,7 +381,12 @@ def _record(
     history: History, name: str, root: tuple[str, str | None], where: str | None, rw: Rewriter
 ) -> None:
     created = tuple((op_name(o), node_name(o.location)) for o in rw._inserted)  # pyright: ignore
-    history.events.append(Event(name, root, tuple(rw._erased), created, where))  # pyright: ignore
+    heirs = {new.owner: None for _, new in rw.replaced if new.owner in rw.modified}
+    absorbed_by = tuple(
+        (op_name(o), node_name(o.location)) for o in heirs if isinstance(o, Operation)
+    )
+    erased = tuple(rw._erased)  # pyright: ignore[reportPrivateUsage]
+    history.events.append(Event(name, root, erased, created, where, absorbed_by))
 
 
 FEW = 16

@@ -137,7 +137,7 @@ def fates(source: IRProgram, lowered: Lowered) -> list[Fate]:
             node = node_name(op.location) or _hint(op)
             places = final.get(node, [])
             events = acted.get(node, [])
-            where, into = _where(node, places, events)
+            where, into = _where(op, node, places, events, final)
             why = tuple(refused.get(node, ())) if where in ("kernel", "split") else ()
             if where == "kernel" and not why:
                 why = (f"no rewrite of {lowered.report.target}'s pipeline takes it",)
@@ -159,15 +159,39 @@ def fates(source: IRProgram, lowered: Lowered) -> list[Fate]:
     return sorted(found, key=lambda fate: -fate.cost)
 
 
-def _where(node: str, places: list[tuple[str, str]], events: list[Event]) -> tuple[str, str | None]:
+def _where(
+    op: Operation,
+    node: str,
+    places: list[tuple[str, str]],
+    events: list[Event],
+    final: dict[str, list[tuple[str, str]]],
+) -> tuple[str, str | None]:
     kinds = {place for _, place in places}
     if len(kinds) == 1:
         return next(iter(kinds)), None
     if kinds:
         return "split", None
     for event in reversed(events):
+        if event.absorbed_by:
+            return "folded", event.absorbed_by[0][1]
         if event.root[1] not in (node, None):
             return "folded", event.root[1]
+        if event.root[1] == node and not event.created:
+            return "removed", None
+    return _into_reader(op, final)
+
+
+def _into_reader(op: Operation, final: dict[str, list[tuple[str, str]]]) -> tuple[str, str | None]:
+    """An op that vanished without a trace is part of what its nearest reader became."""
+    waiting, seen = [op], {op}
+    while waiting:
+        readers = {use.operation: None for o in waiting for r in o.results for use in r.uses}
+        waiting = [reader for reader in readers if reader not in seen]
+        seen.update(waiting)
+        for reader in waiting:
+            name = node_name(reader.location) or _hint(reader)
+            if name in final:
+                return "folded", name
     return "removed", None
 
 

@@ -71,6 +71,8 @@ class Recording:
     sample: Sample
     outcome: Outcome
     interpreter: RecordingInterpreter
+    stale: set[Operation] = field(default_factory=set[Operation])
+    """Ops whose values changed (within a bound) upstream; evaluated anew when asked for."""
 
     @property
     def values(self) -> dict[SSAValue, Any]:
@@ -98,6 +100,28 @@ class Recording:
                 self.values[result] = value
         return self.values[wanted]
 
+    def invalidate(self, value: SSAValue) -> None:
+        """Forget what was computed from a value, so that it is computed from the new one."""
+        waiting = [use.operation for use in value.uses]
+        while waiting:
+            op = waiting.pop()
+            if op in self.stale:
+                continue
+            self.stale.add(op)
+            for result in op.results:
+                self.values.pop(result, None)
+                waiting += [use.operation for use in result.uses]
+            if op.regions:
+                for inner in op.walk():
+                    for block in (b for region in inner.regions for b in region.blocks):
+                        for argument in block.args:
+                            self.values.pop(argument, None)
+                    for result in inner.results:
+                        self.values.pop(result, None)
+            parent = op.parent_op()
+            if parent is not None and parent.results:
+                waiting.append(parent)
+
     def evaluate(self, op: Operation) -> tuple[Any, ...]:
         """The results of an op on the recorded values of its operands.
 
@@ -106,6 +130,7 @@ class Recording:
         """
         if isinstance(op, UpdateOp | MutateInputOp):
             raise NotRecorded
+        self.stale.discard(op)
         operands = [self.value(operand) for operand in op.operands]
         rule = rule_for(type(op))
         if rule is None:

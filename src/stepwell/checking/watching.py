@@ -7,6 +7,7 @@ however little of the fault reaches the outputs, and only the new ops are evalua
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ from stepwell.checking.recording import NotRecorded, Recording
 from stepwell.checking.result import Finding
 from stepwell.ir.diagnostics import StepwellError, describe_value, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Event, History, Rewrite, Rewriter
+from stepwell.ir.rewriting import EXACT, Bound, Event, History, Rewrite, Rewriter
 from stepwell.ir.text import to_text
 
 MOST_FINDINGS = 20
@@ -26,7 +27,7 @@ MOST_FINDINGS = 20
 
 @dataclass
 class Watcher:
-    """The `watch` of a history: compares each replaced value on every recording."""
+    """A history's watch: compares each replaced value on every recording."""
 
     program: Program
     history: History
@@ -42,15 +43,24 @@ class Watcher:
     bounds: list[Bound] = field(default_factory=list[Bound])
     """The bound of every application, in order."""
 
-    def __call__(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
+    def before(self, rewrite: Rewrite[Any], op: Operation) -> None:
+        """Bring the values of the op up to date while everything it reads is still there."""
+        for recordings in self.recordings.values():
+            for recording in recordings:
+                if op in recording.stale:
+                    with suppress(NotRecorded, StepwellError):
+                        for result in op.results:
+                            recording.value(result)
+
+    def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
         """Check one application."""
         self.bounds.append(rewrite.bound)
         event = self.history.events[-1]
         looked = False
         for recordings in self.recordings.values():
             for recording in recordings:
-                looked |= self._replaced(recording, rewrite, rewriter, event)
                 looked |= self._modified(recording, rewrite, rewriter, event)
+                looked |= self._replaced(recording, rewrite, rewriter, event)
         self.compared += looked
         self.not_compared += not looked
 
@@ -68,13 +78,18 @@ class Watcher:
                     self._failed(recording, rewrite, event, new, error)
                     continue
                 looked = True
-                self._compare(recording, rewrite, event, recording.values[old], value, new)
+                held = recording.values[old]
+                self._compare(recording, rewrite, event, held, value, new)
+                if differs(held, value, EXACT) is not None:
+                    recording.invalidate(new)
         return looked
 
     def _modified(
         self, recording: Recording, rewrite: Rewrite[Any], rewriter: Rewriter, event: Event
     ) -> bool:
+        """Ops changed in place keep their values, but where a value now stands for another one."""
         looked = False
+        taking_over = {new for _, new in rewriter.replaced}
         for op in rewriter.modified:
             held = [recording.values.get(result, _MISSING) for result in op.results]
             if op.parent is None or not held or any(value is _MISSING for value in held):
@@ -88,8 +103,11 @@ class Watcher:
                 continue
             looked = True
             for result, old, new in zip(op.results, held, values, strict=True):
-                self._compare(recording, rewrite, event, old, new, result)
+                if result not in taking_over:
+                    self._compare(recording, rewrite, event, old, new, result)
                 recording.values[result] = new
+                if differs(old, new, EXACT) is not None:
+                    recording.invalidate(result)
         return looked
 
     def _compare(
