@@ -17,7 +17,9 @@ from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
 from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
 from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
 from stepwell.translate.rewrites.aten.split_linear import SplitLinear
+from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
+from stepwell.translate.rewrites.xnnpack.expand_tanh_gelu import ExpandTanhGelu
 from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import FoldAffineIntoLinear
 from stepwell.translate.rewrites.xnnpack.lower_clamp import FuseClamp, LowerClamp
 from stepwell.translate.rewrites.xnnpack.lower_convolution import LowerConvolution
@@ -25,6 +27,7 @@ from stepwell.translate.rewrites.xnnpack.lower_elementwise import LowerElementwi
 from stepwell.translate.rewrites.xnnpack.lower_linear import LowerLinear
 from stepwell.translate.rewrites.xnnpack.lower_matmul import LowerMatmul
 from stepwell.translate.rewrites.xnnpack.lower_pooling import LowerPooling
+from stepwell.translate.rewrites.xnnpack.lower_reduction import LowerReduction
 from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
 from stepwell.translate.rewrites.xnnpack.lower_softmax import LowerSoftmax
 from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
@@ -34,6 +37,7 @@ TO_XNNPACK = (
     LowerLinear(),
     LowerConvolution(),
     LowerPooling(),
+    LowerReduction(),
     LowerSoftmax(),
     LowerElementwise(),
     LowerClamp(),
@@ -49,7 +53,7 @@ XNNPACK = Pipeline(
         Together("fold-weights", FOLD_WEIGHTS),
         RecogniseAttention(),
         ExpandAttention(),
-        DecomposeLayerNorm(),
+        Together("decompose", (DecomposeLayerNorm(), DecomposeGroupNorm(), ExpandTanhGelu())),
         Together("normalise", NORMAL_FORM),
         ShareCommonSubexpressions(),
         Together(

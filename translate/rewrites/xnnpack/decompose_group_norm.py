@@ -1,0 +1,82 @@
+"""Write group normalisation with row statistics: a group is a row of `[N, G, C/G·…]`.
+
+Before:
+    func.func @forward(%x: tensor<2x4x3xf32>) -> tensor<2x4x3xf32> {
+      %y = aten.group_norm.default(%x, 2, eps=1.0e-05) : (tensor<2x4x3xf32>) -> tensor<2x4x3xf32>
+      func.return %y : tensor<2x4x3xf32>
+    }
+After:
+    AUTO
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.aten.building import static_dims, view
+from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_shift
+from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
+from stepwell.translate.rewrites.xnnpack.row_statistics import normalise_rows
+
+
+@recipe("per_channel")
+def per_channel(tensor: torch.Tensor, *, rank: int) -> torch.Tensor:
+    """`[C]` as `[C, 1, …]`, to broadcast over the axes behind the channels of a rank."""
+    return tensor.reshape(-1, *([1] * (rank - 2)))
+
+
+@dataclass(frozen=True)
+class GroupNorm:
+    """A group norm of `[N, C, …]` with constant scale and shift."""
+
+    op: SchemaOp
+    shape: tuple[int, ...]
+    groups: int
+
+
+@dataclass(frozen=True)
+class DecomposeGroupNorm(Rewrite[GroupNorm]):
+    """`aten.group_norm.default` to row statistics and an affine part per channel."""
+
+    name: ClassVar[str] = "decompose-group-norm"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.GroupNormDefault,)
+    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums in another order")
+
+    def match(self, op: SchemaOp, program: Program) -> GroupNorm | Refusal | None:
+        """Guards: float elements, static shape, constant affine part."""
+        shape = static_dims(op.operands[0])
+        for refusal in (
+            not_for_xnnpack(op),
+            not_constant(op.operand("weight"), "scale"),
+            not_constant(op.operand("bias"), "shift"),
+            Refusal("a dimension is symbolic") if shape is None else None,
+        ):
+            if refusal is not None:
+                return refusal
+        assert shape is not None
+        return GroupNorm(op, shape, op.arg("num_groups"))
+
+    def build(self, match: GroupNorm, rw: Rewriter) -> None:
+        """Rows, statistics, the shape again, scale and shift."""
+        op, shape = match.op, match.shape
+        rows = view(
+            rw, op.operands[0], [shape[0], match.groups, prod(shape[1:]) // match.groups]
+        )
+        value = view(rw, normalise_rows(rw, rows, op.arg("eps"), centred=False), shape)
+        weight, bias = (self._spread(op.operand(n), rw, len(shape)) for n in ("weight", "bias"))
+        rw.replace(op, [scale_and_shift(rw, value, weight, bias)])
+
+    def _spread(self, value: SSAValue | None, rw: Rewriter, rank: int) -> SSAValue | None:
+        key = weight_key(value) if value is not None else None
+        return rw.weight(rw.weights.derive("per_channel", [key], rank=rank)) if key else None

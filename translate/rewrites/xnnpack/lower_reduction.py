@@ -1,0 +1,104 @@
+"""Mean and sum over any axes: as a linear layer over the last ones, else as an image's planes.
+
+XNNPACK reduces nothing but image planes. `[B, N, C]` reduced over N is an image of height N and
+width one, channels last already, so no transpose is needed. Axes that do not lie together are
+reduced one run at a time.
+
+Before:
+    func.func @forward(%x: tensor<2x4x8xf32>) -> tensor<2x4x1xf32> {
+      %y = aten.mean.dim(%x, [2], true) : (tensor<2x4x8xf32>) -> tensor<2x4x1xf32>
+      func.return %y : tensor<2x4x1xf32>
+    }
+After:
+    AUTO
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten, xnnpack
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims
+from stepwell.translate.rewrites.aten.building import axes, emit, static_dims, view
+from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
+from stepwell.translate.rewrites.xnnpack.row_statistics import weighted_rows
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A mean or sum over runs of neighbouring axes, `(first, last + 1)` each, last run first."""
+
+    op: SchemaOp
+    runs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class LowerReduction(Rewrite[Reduction]):
+    """`aten.{mean.dim,sum.dim_IntList}` to fully-connected or global-average-pooling nodes."""
+
+    name: ClassVar[str] = "lower-reduction"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MeanDim, aten.SumDimIntList)
+    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums in another order")
+
+    def match(self, op: SchemaOp, program: Program) -> Reduction | Refusal | None:
+        """Guards: float elements, static shape unless only the last axis is reduced."""
+        refusal = not_for_xnnpack(op)
+        if refusal is not None:
+            return refusal
+        rank = len(dims(op.operands[0].type))
+        reduced = axes(op.arg("dim") or range(rank), rank)
+        if not reduced:
+            return Refusal("a number is reduced")
+        runs = runs_of(reduced)
+        shape = dims(op.operands[0].type)
+        if static_dims(op.operands[0]) is None:
+            if runs != ((rank - 1, rank),) or not isinstance(shape[-1], int):
+                return Refusal("a dimension is symbolic and more than the last axis is reduced")
+        return Reduction(op, runs)
+
+    def build(self, match: Reduction, rw: Rewriter) -> None:
+        """Reduce run by run from behind; the shape is restored by a view."""
+        op = match.op
+        value = op.operands[0]
+        is_mean = isinstance(op, aten.MeanDim)
+        for first, end in match.runs:
+            value = _reduce(rw, value, first, end, is_mean)
+        rw.replace(op, [view(rw, value, dims(op.results[0].type))])
+
+
+def runs_of(reduced: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Neighbouring axes together: `(0, 2, 3)` to `((2, 4), (0, 1))`."""
+    runs: list[tuple[int, int]] = []
+    for at in reversed(reduced):
+        if runs and runs[-1][0] == at + 1:
+            runs[-1] = (at, runs[-1][1])
+        else:
+            runs.append((at, at + 1))
+    return tuple(runs)
+
+
+def _reduce(rw: Rewriter, value: SSAValue, first: int, end: int, is_mean: bool) -> SSAValue:
+    """One run of axes, kept with size one."""
+    shape = dims(value.type)
+    kept = [1 if first <= i < end else d for i, d in enumerate(shape)]
+    if end == len(shape):
+        if end - first > 1:
+            sizes = [d for d in shape[first:] if isinstance(d, int)]
+            value = view(rw, value, [*shape[:first], prod(sizes)])
+        value = weighted_rows(rw, value, None if is_mean else 1.0, None)
+        return view(rw, value, kept)
+    sizes = [d for d in shape if isinstance(d, int)]
+    count = prod(sizes[first:end])
+    image = view(rw, value, [prod(sizes[:first]), count, 1, prod(sizes[end:])])
+    pooled = xnnpack.GlobalAveragePooling2d.make(image, keep_dims=True)
+    value = rw.insert(pooled).results[0]
+    if not is_mean:
+        value = emit(rw, aten.MulScalar.make(value, float(count), result_types=[value.type]))
+    return view(rw, value, kept)
