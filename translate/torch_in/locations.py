@@ -6,14 +6,17 @@ text of a program says nothing about the machine that exported it.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
+import torch
 from torch.fx import Node
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr, UnknownLoc
 
 Location = FileLineColLoc | NameLoc | UnknownLoc
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_FOREIGN = ('File "<', f'File "{os.path.dirname(torch.__file__)}{os.sep}')
 _COLUMN = IntAttr(0)
 _UNKNOWN = UnknownLoc()
 
@@ -39,14 +42,8 @@ class Locations:
             self._places[key] = place
         return NameLoc(StringAttr(node.name), place)
 
-    # Generated code (`<eval_with_key>`) is nobody's source: the frame that called it is taken.
     def _line(self, trace: str | None) -> Location:
-        if not trace:
-            return _UNKNOWN
-        start = trace.rfind('File "')
-        while start >= 0 and trace.startswith('File "<', start):
-            start = trace.rfind('File "', 0, start)
-        found = _FRAME.match(trace, start) if start >= 0 else None
+        found = _users_frame(trace) if trace else None
         if found is None:
             return _UNKNOWN
         spelled = found[0]
@@ -56,6 +53,18 @@ class Locations:
             line = FileLineColLoc(StringAttr(name), IntAttr(int(found[2])), _COLUMN)
             self._lines[spelled] = line
         return line
+
+
+def _users_frame(trace: str) -> re.Match[str] | None:
+    """The innermost frame that is neither generated code (`<eval_with_key>`) nor torch's own."""
+    start = trace.rfind('File "')
+    innermost = start
+    while start >= 0:
+        if not trace.startswith(_FOREIGN, start):
+            return _FRAME.match(trace, start)
+        start = trace.rfind('File "', 0, start)
+    found = _FRAME.match(trace, innermost) if innermost >= 0 else None
+    return None if found is None or found[1].startswith("<") else found
 
 
 def _innermost_path(stack: dict[str, Any]) -> str:

@@ -1,0 +1,184 @@
+"""Symbolic sizes in torch's terms: the expressions of our types as `SymInt`s, and fake tensors.
+
+An expression such as `2*s77 + 1` is read without evaluating it as Python; a program's text
+cannot run anything. Each symbol gets its range and, where it is the size of an input, an example
+value (a prime of its own), as `torch.export` gives it one from the example inputs.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy import functions as torch_functions
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute
+
+from stepwell.ir.diagnostics import ParseFailure, StepwellError
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.types import BoolType, Dim, FloatType, IntType, dims, element
+
+Ranges = Mapping[str, tuple[int, int | None]]
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: torch_functions.FloorDiv,
+    ast.Mod: torch_functions.Mod,
+    ast.Pow: operator.pow,
+    ast.BitAnd: sympy.And,
+    ast.BitOr: sympy.Or,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: sympy.Eq,
+    ast.NotEq: sympy.Ne,
+    ast.Lt: sympy.Lt,
+    ast.LtE: sympy.Le,
+    ast.Gt: sympy.Gt,
+    ast.GtE: sympy.Ge,
+}
+_SYMPY_FUNCTIONS = ("Eq", "Ne", "And", "Or", "Not", "Abs", "floor", "ceiling", "sqrt")
+
+
+def _functions() -> dict[str, Callable[..., Any]]:
+    found: dict[str, Callable[..., Any]] = {
+        name: getattr(torch_functions, name)
+        for name in torch_functions.__all__
+        if not name.startswith("_")
+    }
+    found.update({name: getattr(sympy, name) for name in _SYMPY_FUNCTIONS})
+    found.update(Max=torch_functions.Max, Min=torch_functions.Min)
+    return found
+
+
+_FUNCTIONS = _functions()
+
+
+class Symbols:
+    """The symbols of one method, in a shape environment of their own."""
+
+    def __init__(self, ranges: Ranges | None = None) -> None:
+        self.env = ShapeEnv()
+        self.mode = FakeTensorMode(shape_env=self.env, static_shapes=False)
+        self._ranges = dict(ranges or {})
+        self.ranges: dict[sympy.Symbol, Any] = {}
+        """What was stated of each symbol, before any guard."""
+        self._symbols: dict[str, sympy.Symbol] = {}
+        self._expressions: dict[str, Any] = {}
+        self._examples = _primes()
+
+    def symbol(self, name: str) -> sympy.Symbol:
+        """The symbol of a name; `u0`, `u1`, … are known only once the program runs."""
+        found = self._symbols.get(name)
+        if found is None:
+            unbacked = name.startswith("u") and name[1:].isdigit()
+            found = sympy.Symbol(name, integer=True, **({} if unbacked else {"positive": True}))
+            self._symbols[name] = found
+            low, high = self._ranges.get(name, (-int_oo if unbacked else 2, None))
+            bounds: Any = (low, int_oo if high is None else high)
+            self.env.constrain_symbol_range(found, *bounds)
+            self.ranges[found] = ValueRanges(*bounds)
+            if unbacked:
+                self.env.unbacked_symint_counter = max(
+                    self.env.unbacked_symint_counter, int(name[1:]) + 1
+                )
+            else:
+                self.env.backed_var_to_val[found] = sympy.Integer(self._example(low, high))
+        return found
+
+    def _example(self, low: Any, high: int | None) -> int:
+        """A size in the range that no other symbol has, if there is one."""
+        if high is not None and high - low < 1000:
+            return low + (next(self._examples) % (high - low + 1))
+        return next(self._examples) + max(int(low) - 2, 0)
+
+    def expression(self, text: str) -> Any:
+        """The sympy expression that a type spells.
+
+        Raises:
+            ParseFailure: the text is no arithmetic expression.
+        """
+        found = self._expressions.get(text)
+        if found is None:
+            try:
+                tree = ast.parse(text, mode="eval").body
+            except (SyntaxError, ValueError, RecursionError):
+                raise ParseFailure(f"{text!r} is not a symbolic expression") from None
+            found = self._expressions[text] = sympy.sympify(self._read(tree, text))
+        return found
+
+    def _read(self, tree: ast.expr, text: str) -> Any:
+        if isinstance(tree, ast.Name):
+            return self.symbol(tree.id)
+        if isinstance(tree, ast.Constant) and isinstance(tree.value, int | float):
+            return sympy.sympify(tree.value)
+        if isinstance(tree, ast.BinOp) and type(tree.op) in _BINARY:
+            left, right = self._read(tree.left, text), self._read(tree.right, text)
+            return _BINARY[type(tree.op)](left, right)
+        if isinstance(tree, ast.UnaryOp):
+            value = self._read(tree.operand, text)
+            if isinstance(tree.op, ast.USub):
+                return -value
+            if isinstance(tree.op, ast.Invert | ast.Not):
+                return sympy.Not(value)
+        if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
+            left, right = self._read(tree.left, text), self._read(tree.comparators[0], text)
+            return _COMPARE[type(tree.ops[0])](left, right)
+        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
+            function = _FUNCTIONS.get(tree.func.id)
+            if function is not None and not tree.keywords:
+                return function(*(self._read(item, text) for item in tree.args))
+        raise ParseFailure(f"{text!r} is not a symbolic expression")
+
+    def size(self, dim: Dim) -> int | torch.SymInt:
+        """A dimension as torch takes it."""
+        if isinstance(dim, int):
+            return dim
+        if dim == "?":
+            raise StepwellError("a dimension is not known, not even as an expression")
+        return self.env.create_symintnode(self.expression(dim), hint=None)
+
+    def number(self, type_: IntType | FloatType | BoolType) -> Any:
+        """A run-time number as torch takes it."""
+        expression = self.expression(type_.data)
+        if expression.is_number or expression in (sympy.true, sympy.false):
+            kind = {IntType: int, FloatType: float, BoolType: bool}[type(type_)]
+            return kind(expression)
+        if isinstance(type_, IntType):
+            return self.env.create_symintnode(expression, hint=None)
+        if isinstance(type_, FloatType):
+            return self.env.create_symfloatnode(expression, hint=None)
+        return self.env.create_symboolnode(expression)
+
+    def fake(self, type_: Attribute, order: Sequence[int] | None = None) -> Any:
+        """A fake tensor of a tensor type, laid out in a dim order; numbers as they are."""
+        if isinstance(type_, IntType | FloatType | BoolType):
+            return self.number(type_)
+        if not isinstance(type_, TensorType):
+            return None
+        shape: list[Any] = [self.size(dim) for dim in dims(type_)]
+        strides: list[Any] = [1] * len(shape)
+        step: Any = 1
+        for axis in reversed(order or range(len(shape))):
+            strides[axis] = step
+            step = step * (shape[axis] if shape[axis] != 0 else 1)
+        with self.mode:
+            return torch.empty_strided(shape, strides, dtype=torch_dtype(element(type_)))
+
+
+def _primes() -> Iterator[int]:
+    candidate = 11
+    while True:
+        candidate += 2
+        if all(candidate % divisor for divisor in range(3, int(candidate**0.5) + 1, 2)):
+            yield candidate

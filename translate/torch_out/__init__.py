@@ -1,0 +1,1 @@
+"""IR back into torch programs: one module for each part of an `ExportedProgram`."""
