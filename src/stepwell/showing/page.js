@@ -77,7 +77,8 @@
       this.level = level; this.other = other;
       this.rows = [];
       level.lines.forEach((line, row) => {
-        if (!state.onlyChanges || this.changed(row) || line[DEPTH] === 0) this.rows.push(row);
+        const wanted = !state.onlyChanges || this.changed(row) || line[DEPTH] === 0;
+        if (wanted && (state.weights || text(line[NAME]) !== "stepwell.weight")) this.rows.push(row);
       });
       this.space.style.height = this.rows.length * ROW + 40 + "px";
       this.draw();
@@ -122,18 +123,18 @@
       this.draw();
     }
   }
-  const TOKEN = /(%[\w$.-]+)|(\b[a-z_]\w*(?:\.\w+)+)|((?:tensor|!\w+(?:\.\w+)*)<[^ ]*)/g;
+  const TOKEN = /("(?:[^"\\]|\\.)*")|(%[\w$.-]+)|(\b[a-z_]\w*(?:\.\w+)+)|((?:tensor|!\w+(?:\.\w+)*)<[^ ]*)/g;
   function highlight(element, whole) {
     let at = 0;
     for (const found of whole.matchAll(TOKEN)) {
       element.append(whole.slice(at, found.index));
-      element.append(make("span", { class: found[1] ? "v" : found[2] ? "n" : "t" }, found[0]));
+      element.append(make("span", { class: found[1] ? "s" : found[2] ? "v" : found[3] ? "n" : "t" }, found[0]));
       at = found.index + found[0].length;
     }
     element.append(whole.slice(at));
   }
 
-  const state = { hits: null, picked: null, onlyChanges: false };
+  const state = { hits: null, picked: null, onlyChanges: false, weights: false };
   const left = new Pane($("pane-left"), "gone"), right = new Pane($("pane-right"), "come");
   for (const select of [$("left"), $("right")]) {
     story.levels.forEach((level, index) => {
@@ -160,6 +161,7 @@
   $("back").onclick = () => goTo(Math.max(1, Number($("right").value) - 1));
   $("forth").onclick = () => goTo(Number($("left").value) + 1 === Number($("right").value) ? Number($("right").value) + 1 : 1);
   $("only-changes").onchange = (event) => { state.onlyChanges = event.target.checked; refresh(); };
+  $("show-weights").onchange = (event) => { state.weights = event.target.checked; refresh(); };
   $("next-change").onclick = () => {
     for (const pane of [right, left]) {
       const from = Math.floor((pane.element.scrollTop + pane.element.clientHeight / 3 + ROW) / ROW);
@@ -292,9 +294,9 @@
     const total = story.fates.reduce((sum, f) => sum + f.cost, 0) || 1;
     const shown = story.fates.filter((f) => only === "all" || f.where.startsWith(only));
     $("fates").replaceChildren(make("h2", {}, "What became of each op of the model, the heaviest first"), filters,
-      table(["#work", "op", "node", "where", "by", "source line"], shown.slice(0, 3000).map((f) => [
+      table(["#work", "op", "node", "where", "by", "module", "source line"], shown.slice(0, 3000).map((f) => [
         (100 * f.cost / total).toFixed(1) + " %", f.op, make("a", { onclick: () => find(f.node) }, f.node),
-        fateText(f), f.by.join(", "), f.line])));
+        fateText(f), f.by.join(", "), f.path, f.line])));
   }
   function drawSteps() {
     const report = story.report;
@@ -362,7 +364,7 @@
   const count = story.levels[story.levels.length - 1].lines.filter((line) => line[OP] >= 0).length;
   const report = story.report;
   $("summary").textContent = [
-    report ? `${report.target}: ${report.delegates} delegates, ${report.outside.reduce((s, o) => s + o[1], 0)} ops outside` : `${count} ops`,
+    report ? `${report.target}: ${report.delegates} delegate${report.delegates === 1 ? "" : "s"}, ${report.outside.reduce((s, o) => s + o[1], 0)} ops outside` : `${count} ops`,
     report && `lowered in ${report.seconds.toFixed(2)} s`,
     `${story.weights.length} weights, ${bytes(story.weights.reduce((s, w) => s + w[3], 0))}`,
     story.latency && `${(story.latency * 1e3).toFixed(1)} ms a call`,
@@ -375,6 +377,8 @@
     if (event.key === "]") $("forth").onclick();
   });
   refresh();
-  open(tabs.some(([id]) => id === location.hash.slice(1)) ? location.hash.slice(1) : "levels");
+  const [tab, node] = decodeURIComponent(location.hash.slice(1)).split("/");
+  if (node) find(node);
+  else open(tabs.some(([id]) => id === tab) ? tab : "levels");
   document.body.dataset.ready = "yes";
 })();

@@ -1,0 +1,230 @@
+"""`check` names the rewrite, the op and both values; it raises no false alarm."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from xdsl.ir import Operation
+
+import stepwell
+from stepwell.checking import check
+from stepwell.checking.compare import differs
+from stepwell.checking.engine import check_artefact
+from stepwell.checking.recording import record
+from stepwell.checking.samples import make_samples
+from stepwell.dialects import aten
+from stepwell.ir.dtypes import i1
+from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import EXACT, Bound, History, Pass, Rewrite, Rewriter
+from stepwell.ir.types import with_element
+from stepwell.targets import find_target
+
+
+class Model(torch.nn.Module):
+    """Linear, layer norm, relu, linear, and a product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(8, 16)
+        self.norm = torch.nn.LayerNorm(16)
+        self.last = torch.nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.norm(self.first(x)))
+        return self.last(y) * torch.sigmoid(x[:, :4])
+
+
+INPUTS = (torch.linspace(-2, 2, 24).reshape(3, 8),)
+
+
+def program() -> stepwell.Program:
+    torch.manual_seed(1)
+    return stepwell.from_exported_program(torch.export.export(Model().eval(), INPUTS))
+
+
+@dataclass(frozen=True)
+class MulToAdd(Rewrite[Any]):
+    """Wrong: a product becomes a sum."""
+
+    name: ClassVar[str] = "mul-to-add"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MulTensor,)
+
+    def match(self, op: Any, program: Program) -> Any:
+        return op
+
+    def build(self, match: Any, rw: Rewriter) -> None:
+        left, right = match.operands
+        new = aten.AddTensor.make(left, right, result_types=[match.results[0].type])
+        rw.replace(match, [rw.insert(new).results[0]])
+
+
+@dataclass(frozen=True)
+class ReluToProduct(Rewrite[Any]):
+    """Wrong only for infinities: relu(x) becomes x * (x > 0)."""
+
+    name: ClassVar[str] = "relu-to-product"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ReluDefault,)
+
+    def match(self, op: Any, program: Program) -> Any:
+        return op
+
+    def build(self, match: Any, rw: Rewriter) -> None:
+        kept = [match.results[0].type]
+        x = match.operands[0]
+        truth = with_element(x.type, i1)
+        mask = rw.insert(aten.GtScalar.make(x, 0, result_types=[truth])).results[0]
+        rw.replace(match, [rw.insert(aten.MulTensor.make(x, mask, result_types=kept)).results[0]])
+
+
+@dataclass(frozen=True)
+class NegateLast(Pass):
+    """Wrong, and no rewrite: the last linear's bias becomes another weight."""
+
+    name: ClassVar[str] = "swap-relu-for-neg"
+
+    def apply(self, program: Program, history: History) -> int:
+        for op in program.method().body.block.ops:
+            if isinstance(op, aten.ReluDefault):
+                new = aten.NegDefault.make(op.operands[0], result_types=[op.results[0].type])
+                new.location = op.location
+                block = op.parent
+                assert block is not None
+                block.insert_op_before(new, op)
+                op.results[0].replace_all_uses_with(new.results[0])
+                op.detach()
+                op.erase()
+                return 1
+        return 0
+
+
+def only(*steps: Any) -> Pipeline:
+    return Pipeline("planted", steps)
+
+
+def test_a_lowering_to_xnnpack_keeps_every_promise() -> None:
+    torch.manual_seed(1)
+    model = Model().eval()
+    source = stepwell.from_exported_program(torch.export.export(model, INPUTS))
+    result = check(source, "xnnpack", inputs=INPUTS, reference=model)
+    assert result.ok, str(result)
+    assert result.steps[0].name == "import" and result.steps[0].samples >= 3
+    assert result.steps[-1].name == "artefact (pte)" and result.steps[-1].samples >= 3
+    assert sum(step.applications for step in result.steps) > 5
+
+
+def test_a_wrong_rewrite_is_found_and_named_with_its_op_line_and_values() -> None:
+    own = find_target("xnnpack").pipeline
+    planted = replace(own, steps=(MulToAdd(), *own.steps))
+    result = check(program(), "xnnpack", planted, inputs=INPUTS)
+    assert not result.ok
+    finding = result.findings[0]
+    assert finding.rewrite == "mul-to-add"
+    assert finding.op == "aten.mul.Tensor" and finding.node == "mul"
+    assert finding.where is not None and "test_check.py" in finding.where
+    assert "became" in finding.what
+    assert finding.replacement is not None and "aten.add.Tensor" in finding.replacement
+
+
+def test_only_the_wrong_rewrite_is_blamed() -> None:
+    own = find_target("xnnpack").pipeline
+    planted = replace(own, steps=(MulToAdd(), *own.steps))
+    result = check(program(), "xnnpack", planted, inputs=INPUTS)
+    assert {finding.step for finding in result.findings} == {"mul-to-add"}
+
+
+def test_a_rewrite_wrong_only_for_infinities_is_found_on_the_sample_that_holds_them() -> None:
+    result = check(program(), "xnnpack", only(ReluToProduct()), inputs=INPUTS, artefact=False)
+    samples = {finding.sample for finding in result.findings if finding.rewrite}
+    assert "example" not in samples and "random" not in samples
+    assert "infinities and NaNs" in samples
+
+
+def test_a_wrong_pass_is_located_at_the_first_node_that_differs() -> None:
+    result = check(program(), "xnnpack", only(NegateLast()), inputs=INPUTS, artefact=False)
+    finding = result.findings[0]
+    assert finding.rewrite is None and finding.step == "swap-relu-for-neg"
+    assert finding.node == "relu" and finding.op == "aten.relu.default"
+
+
+def test_a_fault_too_small_for_the_outputs_is_still_found() -> None:
+    """The product is lost in the rounding of the sum: only a look at the rewrite itself sees it."""
+    text = """
+    func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %s = aten.mul.Scalar(%x, 1.0e-20) : (tensor<4xf32>) -> tensor<4xf32>
+      %t = aten.mul.Tensor(%s, %s) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      %y = aten.add.Scalar(%t, 1.0) : (tensor<4xf32>) -> tensor<4xf32>
+      func.return %y : tensor<4xf32>
+    }"""
+    source = stepwell.parse(text)
+    result = check(source, "xnnpack", only(MulToAdd()), artefact=False)
+    assert result.findings and result.findings[0].rewrite == "mul-to-add"
+
+
+def test_an_engine_that_computes_something_else_is_found() -> None:
+    lowered = stepwell.lower(program(), "xnnpack")
+    func = lowered.program.method()
+    recordings = {
+        "forward": [record(func, lowered.program.weights, s) for s in make_samples(func, INPUTS)]
+    }
+    target = replace(lowered.target, runner=lambda a, inputs, method: (torch.zeros(3, 4),))
+    verdicts, findings, _ = check_artefact(target, lowered.program, recordings, {})
+    assert findings and not verdicts[0].ok and findings[0].step == "artefact"
+
+
+def test_a_program_that_runs_on_no_sample_says_so() -> None:
+    text = """
+    func.func @forward(%i: tensor<2xi64>) -> tensor<2x3xf32> {
+      %w = stepwell.weight <"w"> "parameter" : tensor<1x3xf32>
+      %y = aten.embedding.default(%w, %i) : (tensor<1x3xf32>, tensor<2xi64>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }"""
+    source = stepwell.parse(text)
+    source.weights.add("w", torch.randn(1, 3))
+    with pytest.raises(stepwell.StepwellError, match="runs on no sample"):
+        check(source, "xnnpack", inputs=(torch.tensor([5, 6]),))
+
+
+def test_results_come_as_json_and_as_a_page() -> None:
+    result = check(program(), "xnnpack", only(MulToAdd()), inputs=INPUTS, artefact=False)
+    told = json.loads(result.to_json())
+    assert told["ok"] is False and told["findings"][0]["rewrite"] == "mul-to-add"
+    page = result.to_html()
+    assert "mul-to-add" in page and "http" not in page
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.float16])
+def test_exact_means_equal_bits_but_for_nans(dtype: torch.dtype) -> None:
+    nan, other = torch.tensor([torch.nan], dtype=dtype), torch.tensor([-torch.nan], dtype=dtype)
+    assert differs(nan, other, EXACT) is None
+    zero = torch.tensor([0.0], dtype=dtype)
+    assert differs(zero, -zero, EXACT) is not None
+
+
+def test_a_bound_is_met_element_by_element() -> None:
+    before = torch.tensor([100.0, 1.0])
+    after = torch.tensor([100.5, 1.0])
+    assert differs(before, after, Bound(0.01)) is None
+    assert differs(before, torch.tensor([100.0, 1.5]), Bound(0.01)) is not None
+    assert differs(before, torch.tensor([100.0, torch.inf]), Bound(0.01)) is not None
+
+
+def test_samples_are_the_same_for_the_same_seed() -> None:
+    func = program().method()
+    one, two = make_samples(func, INPUTS, 3), make_samples(func, INPUTS, 3)
+    assert [s.label for s in one] == [s.label for s in two]
+    for a, b in zip(one, two, strict=True):
+        assert differs(a.inputs[0], b.inputs[0], EXACT) is None
+
+
+def test_dynamic_dimensions_are_tried_at_both_ends_of_their_range() -> None:
+    shapes = ({0: torch.export.Dim("rows", min=2, max=6)},)
+    exported = torch.export.export(Model().eval(), INPUTS, dynamic_shapes=shapes)
+    func = stepwell.from_exported_program(exported).method()
+    sizes = {sample.label: sample.inputs[0].shape[0] for sample in make_samples(func, INPUTS)}
+    assert sizes["random, smallest shapes"] == 2
+    assert sizes["random, largest shapes"] == 6

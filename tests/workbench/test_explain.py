@@ -1,0 +1,80 @@
+"""`explain` says where each op of a model went, and why some stayed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import stepwell
+from stepwell.explaining import Explanation, explain
+
+
+class Model(torch.nn.Module):
+    """An op of each fate: delegate, folded, removed, kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(8, 8)
+        self.drop = torch.nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.drop(self.fc(x)))
+        return torch.cumsum(y, 1) + y
+
+
+@pytest.fixture
+def explanation() -> Explanation:
+    inputs = (torch.randn(3, 8),)
+    exported = torch.export.export(Model().eval(), inputs)
+    return explain(exported, "xnnpack")
+
+
+def test_every_op_of_the_model_has_one_fate(explanation: Explanation) -> None:
+    nodes = [fate.node for fate in explanation.fates]
+    assert sorted(nodes) == sorted(set(nodes))
+    assert {"linear", "relu", "cumsum", "add"} <= set(nodes)
+
+
+def test_the_costliest_op_stands_first(explanation: Explanation) -> None:
+    assert explanation.fates[0].op == "aten.linear.default"
+    costs = [fate.cost for fate in explanation.fates]
+    assert costs == sorted(costs, reverse=True)
+    assert explanation.fates[0].cost == 3 * 8 * 8
+
+
+def test_a_delegated_op_names_its_delegate_and_what_it_became(explanation: Explanation) -> None:
+    fate = explanation.fate("linear")
+    assert fate.where.startswith("delegate")
+    assert fate.became == ("xnnpack.fully_connected",)
+    assert "lower-linear" in fate.by
+
+
+def test_an_activation_fused_into_its_producer_names_it(explanation: Explanation) -> None:
+    fate = explanation.fate("relu")
+    assert fate.where == "folded" and fate.into == "linear"
+
+
+def test_an_op_left_to_a_kernel_says_why(explanation: Explanation) -> None:
+    fate = explanation.fate("cumsum")
+    assert fate.where == "kernel" and fate.why
+    assert fate in explanation.outside
+
+
+def test_source_lines_are_those_of_the_model(explanation: Explanation) -> None:
+    line = explanation.fate("cumsum").line
+    assert line is not None and line.startswith("test_explain.py:")
+
+
+def test_json_and_notebook_forms_hold_every_row(explanation: Explanation) -> None:
+    rows = json.loads(explanation.to_json())["ops"]
+    assert len(rows) == len(explanation.fates)
+    html = explanation._repr_html_()
+    assert all(fate.node in html for fate in explanation.fates)
+    assert (
+        "<script"
+        not in stepwell.lower(
+            torch.export.export(Model().eval(), (torch.randn(3, 8),)), "xnnpack"
+        ).report._repr_html_()
+    )
