@@ -56,7 +56,7 @@ _TABLE: tuple[tuple[torch.dtype, Attribute], ...] = (
 )
 
 _TO_ELEMENT = dict(_TABLE)
-_TO_TORCH = {element: dtype for dtype, element in _TABLE}
+_TO_TORCH: dict[Attribute, torch.dtype] = {element: dtype for dtype, element in _TABLE}
 
 
 def element_type(dtype: torch.dtype) -> Attribute:

@@ -12,12 +12,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from stepwell.ir.calling import bind_inputs
-from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.interpretation import Interpreter, Outcome
 from stepwell.ir.levels import level_of
 from stepwell.ir.signature import Signature, get_signature
-from stepwell.ir.text import to_text
+from stepwell.ir.storage import load_module, save_module, used_weights
+from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.verification import verify
 from stepwell.ir.weights import WeightStore
 
@@ -90,17 +90,30 @@ class Program:
         Raises:
             StepwellError: the folder cannot be written.
         """
-        from stepwell.ir.storage import save_program
+        save_module(self.module, self.weights, path)
 
-        save_program(self, path)
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a program that `save` wrote; nothing in its files is executed.
+
+        Raises:
+            StepwellError: a file is missing or unreadable.
+            ParseFailure: a file is not what `save` writes.
+        """
+        return cls(*load_module(path))
+
+    @classmethod
+    def parse(cls, text: str, weights: WeightStore | None = None) -> Self:
+        """A program from its text, over the weights of the program it was printed from.
+
+        Raises:
+            ParseFailure: with line and column.
+        """
+        return cls(parse_module(text), WeightStore() if weights is None else weights.child())
 
     def used_weights(self) -> set[str]:
         """Every key that the module names."""
-        return {
-            op.key.data
-            for op in self.module.walk()
-            if isinstance(op, WeightOp | StateOp | UpdateOp)
-        }
+        return used_weights(self.module)
 
 
 @dataclass

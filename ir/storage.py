@@ -13,19 +13,18 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import safetensors
 import safetensors.torch
 import torch
+from xdsl.dialects.builtin import ModuleOp
 
+from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, quoted
 from stepwell.ir.files import write_atomically
 from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.weights import WeightStore
-
-if TYPE_CHECKING:
-    from stepwell.ir.program import Program
 
 FORMAT = "stepwell-1"
 _VIEWS = "stepwell.views"
@@ -54,8 +53,8 @@ def weights_path(path: str | os.PathLike[str]) -> Path:
     return Path(path).with_suffix(".safetensors")
 
 
-def save_program(program: Program, path: str | os.PathLike[str]) -> None:
-    """Write a program's text and the weights it uses; derived weights are evaluated.
+def save_module(module: ModuleOp, weights: WeightStore, path: str | os.PathLike[str]) -> None:
+    """Write a module's text and the weights it uses; derived weights are evaluated.
 
     The weights are written first, so that a text on disk never lacks them.
 
@@ -67,21 +66,18 @@ def save_program(program: Program, path: str | os.PathLike[str]) -> None:
         raise StepwellError(
             f"{place.name} names the weights of a program", help="give the path of its .mlir"
         )
-    used = sorted(program.used_weights())
-    tensors = {key: program.weights.get(key) for key in used}
+    tensors = {key: weights.get(key) for key in sorted(used_weights(module))}
     write_atomically(weights_path(place), pack_tensors(tensors))
-    write_atomically(place, (to_text(program.module, locations=True) + "\n").encode())
+    write_atomically(place, (to_text(module, locations=True) + "\n").encode())
 
 
-def load_program(path: str | os.PathLike[str]) -> Program:
-    """Read a program that `save_program` wrote.
+def load_module(path: str | os.PathLike[str]) -> tuple[ModuleOp, WeightStore]:
+    """Read a module that `save_module` wrote, and its weights.
 
     Raises:
         StepwellError: a file is missing or unreadable.
-        ParseFailure: a file is not what `save_program` writes.
+        ParseFailure: a file is not what `save_module` writes.
     """
-    from stepwell.ir.program import Program
-
     place = Path(path)
     try:
         text = place.read_bytes().decode()
@@ -90,30 +86,24 @@ def load_program(path: str | os.PathLike[str]) -> Program:
     except UnicodeDecodeError as error:
         raise ParseFailure("the text is not UTF-8", f"{place.name}, byte {error.start}") from None
     module = parse_module(text, name=place.name)
-    program = Program(module)
+    weights = WeightStore()
     held = weights_path(place)
     if held.exists():
         for key, tensor in unpack_tensors(held).items():
-            program.weights.add(key, tensor)
-    missing = sorted(program.used_weights() - set(program.weights))
+            weights.add(key, tensor)
+    missing = sorted(used_weights(module) - set(weights))
     if missing:
         raise StepwellError(
             f"{len(missing)} weights are missing, the first is {quoted(missing[0])}",
             held.name,
             "keep the .safetensors file beside the .mlir",
         )
-    return program
+    return module, weights
 
 
-def parse_program(text: str, weights: WeightStore | None = None) -> Program:
-    """A program from its text, over the weights of the program it was printed from.
-
-    Raises:
-        ParseFailure: with line and column.
-    """
-    from stepwell.ir.program import Program
-
-    return Program(parse_module(text), WeightStore() if weights is None else weights.child())
+def used_weights(module: ModuleOp) -> set[str]:
+    """Every key that a module names."""
+    return {op.key.data for op in module.walk() if isinstance(op, WeightOp | StateOp | UpdateOp)}
 
 
 def pack_tensors(tensors: dict[str, torch.Tensor]) -> bytes:
@@ -147,7 +137,7 @@ def pack_tensors(tensors: dict[str, torch.Tensor]) -> bytes:
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    return cast(int, tensor.untyped_storage()._cdata)
+    return cast(int, tensor.untyped_storage()._cdata)  # pyright: ignore[reportPrivateUsage]
 
 
 def _owns_memory(key: str, tensor: torch.Tensor) -> bool:
@@ -167,7 +157,7 @@ def _extent(tensors: Sequence[torch.Tensor]) -> tuple[int, int]:
     ends: list[int] = []
     for tensor in tensors:
         size = tensor.element_size()
-        start = tensor.storage_offset()
+        start = int(tensor.storage_offset())
         reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
         if tensor.numel():
             starts.append(start * size)
@@ -240,4 +230,9 @@ def _look(stored: dict[str, torch.Tensor], view: dict[str, Any]) -> torch.Tensor
     tensor.set_(memory, offset, shape, stride)  # pyright: ignore
     if view.get("conj"):
         tensor = tensor.conj()
-    return torch._neg_view(tensor) if view.get("neg") else tensor
+    return _negated(tensor) if view.get("neg") else tensor
+
+
+def _negated(tensor: torch.Tensor) -> torch.Tensor:
+    """The view that torch takes of an imaginary part: the same memory, read with its sign turned."""
+    return torch._neg_view(tensor)  # pyright: ignore

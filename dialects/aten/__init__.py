@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Dialect
 
-from stepwell.dialects.aten import interpretation as _interpretation  # noqa: F401
-from stepwell.dialects.aten import level as _level  # noqa: F401
+from stepwell.dialects.aten import interpretation as interpretation
+from stepwell.dialects.aten import level as level
 from stepwell.dialects.aten.attributes import ComplexArg, Dynamic, NoneArg
 from stepwell.dialects.aten.generated import HOME
 

@@ -32,9 +32,12 @@ WRITES_UNDECLARED: dict[str, tuple[str, ...]] = {
 }
 """Operators that write to arguments which their schema does not mark; they are given copies."""
 
-BY_VALUE: dict[str, Callable[..., Any]] = {
-    "aten.view.default": torch.ops.aten.reshape.default,
-}
+
+def _view(self: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
+    return self.reshape(tuple(size))
+
+
+BY_VALUE: dict[str, Callable[..., Any]] = {"aten.view.default": _view}
 """Operators that torch refuses for some strides: values here have none, so these always run."""
 
 

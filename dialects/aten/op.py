@@ -10,11 +10,17 @@ run time are operands of the last group, `dynamic`. The text form follows the sc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self, cast
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DenseArrayBase, StringAttr, i32
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BoolAttr,
+    DenseArrayBase,
+    IntegerType,
+    StringAttr,
+    i32,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -27,21 +33,17 @@ from stepwell.dialects.aten.attributes import (
     python_value,
     scalar_type,
 )
-from stepwell.dialects.aten.schema import Argument, Schema
+from stepwell.dialects.aten.call import EXPLICIT_NONE, KEYWORDS_FROM, SEGMENTS, CallOp
+from stepwell.dialects.aten.parsing import parse_call
+from stepwell.dialects.aten.schema import Argument
+from stepwell.dialects.aten.text import spell
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.inference import infer
 from stepwell.ir.printer import TextPrinter
 
-SEGMENTS = "operandSegmentSizes"
-KEYWORDS_FROM = "aten.keywords_from"
-EXPLICIT_NONE = "aten.explicit_none"
 
-
-class SchemaOp(IRDLOperation):
-    """An op whose operands, properties and results follow `schema`."""
-
-    SCHEMA: ClassVar[Schema]
-    HAS_SEGMENTS: ClassVar[bool]
+class SchemaOp(CallOp):
+    """An op whose operands, properties and results follow `SCHEMA`."""
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -54,8 +56,8 @@ class SchemaOp(IRDLOperation):
             data = sizes.data.data
             found = _SIZES_CACHE.get(data)
             if found is None:
-                found = cast(tuple[int, ...], tuple(sizes.get_values()))
-                _SIZES_CACHE[data] = found
+                values = cast(DenseArrayBase[IntegerType], sizes).get_values()
+                found = _SIZES_CACHE[data] = tuple(values)
             return found
         return self._implied_sizes(len(self.operands))
 
@@ -270,8 +272,6 @@ class SchemaOp(IRDLOperation):
 
     def pretty_text(self, printer: TextPrinter) -> str | None:
         """The op as the call of its operator; None where it breaks its schema."""
-        from stepwell.dialects.aten.text import spell
-
         return spell(self, printer)
 
     def print(self, printer: Printer) -> None:
@@ -285,9 +285,7 @@ class SchemaOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         """Read what `pretty_text` writes."""
-        from stepwell.dialects.aten.text import parse
-
-        return cast(Self, parse(cls, parser))
+        return parse_call(cls, parser)
 
     # -- checking ----------------------------------------------------------------------------
 

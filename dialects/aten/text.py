@@ -12,9 +12,8 @@ stand inline like any other value. What the call cannot say follows it: `<{prope
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 from xdsl.dialects.builtin import (
     AnyFloat,
@@ -31,76 +30,22 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, SSAValue, TypeAttribute
-from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.aten.attributes import ComplexArg, Dynamic, NoneArg, count_dynamic
+from stepwell.dialects.aten.call import (
+    EXPLICIT_NONE,
+    KEYWORDS_FROM,
+    SEGMENTS,
+    CallOp,
+    Manner,
+    call_layout,
+    call_style,
+)
 from stepwell.dialects.aten.schema import Argument
-from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.parser import TextParser
 from stepwell.ir.printer import TextPrinter, float_text
 
-if TYPE_CHECKING:
-    from stepwell.dialects.aten.op import SchemaOp
-
-SEGMENTS = "operandSegmentSizes"
-KEYWORDS_FROM = "aten.keywords_from"
-EXPLICIT_NONE = "aten.explicit_none"
 _NAN = FloatAttr(math.nan, f64)
-
-Manner = Literal["position", "name", "filler"]
-
-
-def call_layout(
-    arguments: Sequence[Argument], given: Container[str], first_keyword: str | None
-) -> dict[str, Manner]:
-    """How each argument is written in a call: by position, by name, or as a None that fills a gap.
-
-    Only an optional tensor can fill a gap, since an omitted one and None are the same operand.
-    """
-    layout: dict[str, Manner] = {}
-    by_position = True
-    for index, argument in enumerate(arguments):
-        if argument.keyword_only or argument.name == first_keyword:
-            by_position = False
-        if argument.name in given:
-            layout[argument.name] = "position" if by_position else "name"
-        elif (
-            by_position
-            and argument.type.is_tensor
-            and argument.type.nullable
-            and any(
-                a.name in given and not a.keyword_only and a.name != first_keyword
-                for a in arguments[index + 1 :]
-            )
-        ):
-            layout[argument.name] = "filler"
-        else:
-            by_position = False
-    return layout
-
-
-def _call_style(
-    arguments: Sequence[Argument], written: dict[str, Manner], nones: Sequence[str]
-) -> dict[str, Attribute]:
-    """The attributes that a written call implies: what was passed by name, which None was said."""
-    keyword: str | None = None
-    if call_layout(arguments, written, None) != written:
-        names = (a.name for a in arguments if not a.keyword_only)
-        keyword = next((name for name in names if written.get(name) == "name"), None)
-    said: list[str] = []
-    if nones:
-        fillers = call_layout(arguments, [n for n in written if n not in nones], keyword)
-        said = [name for name in nones if fillers.get(name) != "filler"]
-    style: dict[str, Attribute] = {}
-    if keyword is not None:
-        style[KEYWORDS_FROM] = StringAttr(keyword)
-    if said:
-        style[EXPLICIT_NONE] = ArrayAttr([StringAttr(name) for name in said])
-    return style
-
-
-# -- printing --------------------------------------------------------------------------------
 
 
 class _NoPrettyForm(Exception):
@@ -111,7 +56,7 @@ class _NotCanonical(Exception):
     """A property that is not what its argument's value would be stored as."""
 
 
-def spell(op: SchemaOp, printer: TextPrinter) -> str | None:
+def spell(op: CallOp, printer: TextPrinter) -> str | None:
     """The call, or None where the op does not follow its schema."""
     if op.regions or op.successors:
         return None
@@ -138,7 +83,7 @@ def spell(op: SchemaOp, printer: TextPrinter) -> str | None:
             name: "name" if how == "name" else "position" for name, how in layout.items()
         }
         fillers = [name for name, how in layout.items() if how == "filler"]
-        style = _call_style(arguments, written, [*fillers, *nones])
+        style = call_style(arguments, written, [*fillers, *nones])
         if any(name not in op.attributes for name in style):
             return None
         held = {name: a for name, a in op.attributes.items() if style.get(name) != a}
@@ -159,7 +104,7 @@ def _dictionary(held: dict[str, Attribute], printer: TextPrinter) -> str:
 
 
 def _values(
-    op: SchemaOp, printer: TextPrinter
+    op: CallOp, printer: TextPrinter
 ) -> tuple[dict[str, str], list[str], dict[str, Attribute]]:
     """(text of each given argument, tensors given as None, properties that a call cannot say)."""
     sizes = op.group_sizes()
@@ -204,7 +149,7 @@ def _values(
     return values, nones, properties
 
 
-def _explicit_none(op: SchemaOp) -> tuple[str, ...]:
+def _explicit_none(op: CallOp) -> tuple[str, ...]:
     held = op.attributes.get(EXPLICIT_NONE)
     if not isinstance(held, ArrayAttr):
         return ()
@@ -301,184 +246,3 @@ def _float_word(value: float) -> str:
     if FloatAttr(value, f64) != _NAN:
         raise _NotCanonical
     return "nan"
-
-
-# -- parsing ---------------------------------------------------------------------------------
-
-
-@dataclass
-class _Operand:
-    """A value by name; its type is known at the end of the op."""
-
-    unresolved: UnresolvedOperand
-    value: SSAValue | None = None
-
-
-def parse(cls: type[SchemaOp], parser: Parser) -> SchemaOp:
-    """Read what `spell` writes, after the op's name; the schema says what each argument is."""
-    assert isinstance(parser, TextParser)
-    given, written = _parse_call(cls, parser)
-    properties = parser.parse_optional_properties_dict()
-    attributes = parser.parse_optional_attr_dict()
-    parser.parse_punctuation(":", f" before the type of {cls.name}")
-    position = parser.pos
-    inputs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
-    parser.parse_punctuation("->")
-    results = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
-    if results is None:
-        results = [parser.parse_type()]
-    _resolve(cls, given, inputs, parser, position)
-    schema = cls.SCHEMA
-    nones = [
-        name
-        for name, value in given.items()
-        if value is None
-        and schema.by_name[name].type.is_tensor
-        and not schema.by_name[name].type.is_list
-    ]
-    arguments = {n: _substitute(v) for n, v in given.items() if n not in nones}
-    for name in properties:
-        if name in schema.by_name:
-            arguments.setdefault(name, None)
-    try:
-        op = cls.from_arguments(arguments, results)
-    except StepwellError as error:
-        parser.raise_error(error.problems[0].fact, position)
-    op.properties.update(properties)
-    if nones or "name" in written.values():
-        op.attributes.update(_call_style(schema.arguments, written, nones))
-    op.attributes.update(attributes)
-    return op
-
-
-def _parse_call(
-    cls: type[SchemaOp], parser: TextParser
-) -> tuple[dict[str, Any], dict[str, Manner]]:
-    positional = [a for a in cls.SCHEMA.arguments if not a.keyword_only]
-    given: dict[str, Any] = {}
-    written: dict[str, Manner] = {}
-    by_name = cls.SCHEMA.by_name
-    parser.parse_punctuation("(")
-    count = 0
-    while not parser.at_punctuation(")"):
-        if given:
-            parser.parse_punctuation(",", " or ')' after an argument")
-        start = parser.pos
-        name = parser.word_before("=")
-        if name is None:
-            if count != len(given):
-                parser.raise_error("a positional argument after one given by name")
-            if count == len(positional):
-                parser.raise_error(f"{cls.name} takes {count} positional arguments")
-            argument = positional[count]
-            count += 1
-        elif name not in by_name or name in given:
-            parser.raise_error(f"{cls.name}: argument {name!r} is unknown or given twice", start)
-        else:
-            argument = by_name[name]
-        given[argument.name] = _parse_value(argument, parser)
-        written[argument.name] = "position" if name is None else "name"
-    parser.parse_punctuation(")")
-    return given, written
-
-
-def _parse_value(argument: Argument, parser: TextParser) -> Any:
-    if parser.parse_optional_punctuation("["):
-        items: list[Any] = []
-        while not parser.at_punctuation("]"):
-            if items:
-                parser.parse_punctuation(",", " or ']' in a list")
-            items.append(_parse_scalar(argument, parser))
-        parser.parse_punctuation("]")
-        if not argument.type.is_list:
-            parser.raise_error(f"argument {argument.name} of type {argument.type} is not a list")
-        return items
-    return _parse_scalar(argument, parser)
-
-
-_WORDS: dict[str, Any] = {
-    "none": None,
-    "true": True,
-    "false": False,
-    "inf": math.inf,
-    "nan": math.nan,
-}
-
-
-def _parse_scalar(argument: Argument, parser: TextParser) -> Any:
-    if (operand := parser.parse_optional_unresolved_operand()) is not None:
-        return _Operand(operand)
-    word = parser.current_keyword()
-    if argument.type.is_tensor and word != "none":
-        parser.raise_error(f"argument {argument.name} must be a value, as in %{argument.name}")
-    if word is not None:
-        if word in _WORDS:
-            parser.parse_identifier()
-            return _WORDS[word]
-        if parser.word_before("("):
-            return _parse_complex(parser)
-        return parser.parse_type()
-    if (string := parser.parse_optional_str_literal()) is not None:
-        return string
-    if parser.at_punctuation("-") or (number := parser.parse_optional_number()) is None:
-        if parser.at_punctuation("-"):
-            return _parse_negative(parser)
-        return parser.expect(
-            parser.parse_optional_type, f"argument {argument.name} has no such value"
-        )
-    return number
-
-
-def _parse_negative(parser: TextParser) -> int | float:
-    parser.parse_punctuation("-")
-    if parser.parse_optional_keyword("inf"):
-        return -math.inf
-    if parser.at_punctuation("-"):
-        parser.raise_error("a number must follow '-'")
-    return -parser.parse_number()
-
-
-def _parse_complex(parser: TextParser) -> complex:
-    def part() -> float:
-        if parser.at_punctuation("-"):
-            return float(_parse_negative(parser))
-        word = parser.parse_optional_keyword("inf") or parser.parse_optional_keyword("nan")
-        return float(word) if word else float(parser.parse_number())
-
-    real = part()
-    parser.parse_punctuation(",")
-    imaginary = part()
-    parser.parse_punctuation(")")
-    return complex(real, imaginary)
-
-
-def _resolve(
-    cls: type[SchemaOp],
-    given: dict[str, Any],
-    types: Sequence[TypeAttribute],
-    parser: TextParser,
-    position: int,
-) -> None:
-    """Give every operand its value: tensors in schema order, then run-time numbers."""
-    tensors: list[_Operand] = []
-    numbers: list[_Operand] = []
-    for argument in cls.SCHEMA.arguments:
-        value = given.get(argument.name)
-        for item in cast(list[Any], value) if isinstance(value, list) else [value]:
-            if isinstance(item, _Operand):
-                (tensors if argument.type.is_tensor else numbers).append(item)
-    operands = [*tensors, *numbers]
-    if len(operands) != len(types):
-        parser.raise_error(
-            f"{cls.name} is given {len(operands)} values and {len(types)} types", position
-        )
-    for operand, type_ in zip(operands, types, strict=True):
-        operand.value = parser.resolve_operand(operand.unresolved, type_)
-
-
-def _substitute(value: Any) -> Any:
-    if isinstance(value, _Operand):
-        return value.value
-    if isinstance(value, list):
-        return [_substitute(item) for item in cast(list[Any], value)]
-    return value

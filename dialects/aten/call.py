@@ -1,0 +1,87 @@
+"""How a call is written: by position, by name, with None said aloud; and what every call op has."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import IRDLOperation
+
+from stepwell.dialects.aten.schema import Argument, Schema
+
+SEGMENTS = "operandSegmentSizes"
+KEYWORDS_FROM = "aten.keywords_from"
+"""Attribute: the first argument that was passed by name though it could stand by position."""
+EXPLICIT_NONE = "aten.explicit_none"
+"""Attribute: the optional tensors for which None was written where it could be left out."""
+
+Manner = Literal["position", "name", "filler"]
+
+
+def call_layout(
+    arguments: Sequence[Argument], given: Container[str], first_keyword: str | None
+) -> dict[str, Manner]:
+    """How each argument is written in a call: by position, by name, or as a None that fills a gap.
+
+    Only an optional tensor can fill a gap, since an omitted one and None are the same operand.
+    """
+    layout: dict[str, Manner] = {}
+    by_position = True
+    for index, argument in enumerate(arguments):
+        if argument.keyword_only or argument.name == first_keyword:
+            by_position = False
+        if argument.name in given:
+            layout[argument.name] = "position" if by_position else "name"
+        elif (
+            by_position
+            and argument.type.is_tensor
+            and argument.type.nullable
+            and any(
+                a.name in given and not a.keyword_only and a.name != first_keyword
+                for a in arguments[index + 1 :]
+            )
+        ):
+            layout[argument.name] = "filler"
+        else:
+            by_position = False
+    return layout
+
+
+def call_style(
+    arguments: Sequence[Argument], written: dict[str, Manner], nones: Sequence[str]
+) -> dict[str, Attribute]:
+    """The attributes that a written call implies: what was passed by name, which None was said."""
+    keyword: str | None = None
+    if call_layout(arguments, written, None) != written:
+        names = (a.name for a in arguments if not a.keyword_only)
+        keyword = next((name for name in names if written.get(name) == "name"), None)
+    said: list[str] = []
+    if nones:
+        fillers = call_layout(arguments, [n for n in written if n not in nones], keyword)
+        said = [name for name in nones if fillers.get(name) != "filler"]
+    style: dict[str, Attribute] = {}
+    if keyword is not None:
+        style[KEYWORDS_FROM] = StringAttr(keyword)
+    if said:
+        style[EXPLICIT_NONE] = ArrayAttr([StringAttr(name) for name in said])
+    return style
+
+
+class CallOp(IRDLOperation):
+    """An op that is a call of its schema."""
+
+    SCHEMA: ClassVar[Schema]
+    HAS_SEGMENTS: ClassVar[bool]
+
+    def group_sizes(self) -> tuple[int, ...]:
+        """How many operands each group has: one group a tensor argument, then `dynamic`."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_arguments(
+        cls, given: dict[str, Any], result_types: Sequence[Attribute] | None = None
+    ) -> Self:
+        """An op from a dictionary of schema arguments; omitted ones keep their default."""
+        raise NotImplementedError
