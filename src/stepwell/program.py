@@ -77,13 +77,13 @@ def parse(text: str, weights: WeightStore | None = None) -> Program:
     Raises:
         ParseFailure: with line and column.
     """
-    from stepwell.formats import parse_program
+    import stepwell.dialects  # noqa: F401  (makes every dialect known to the parser)
 
-    return Program.of(parse_program(text, weights))
+    return Program.parse(text, weights)
 
 
 def load(path: str | os.PathLike[str]) -> Program:
     """Read a program that `Program.save` wrote. Executes nothing from the file."""
-    from stepwell.formats import load_program
+    import stepwell.dialects  # noqa: F401  (makes every dialect known to the parser)
 
-    return Program.of(load_program(path))
+    return Program.load(path)

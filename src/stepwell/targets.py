@@ -9,11 +9,15 @@ from typing import Any
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.translate.pipelines import XNNPACK, XNNPACK_PUBLISHED
+from stepwell.pipelines import XNNPACK, XNNPACK_PUBLISHED, tosa_pipeline
+
+TOSA_NAMES = ("tosa-1.0+fp", "tosa-1.0+int", "tosa-1.1+fp", "tosa-1.1+int", "tosa-1.1+fp+mxfp")
+"""TOSA targets listed by name; any other combination of profiles and extensions works too."""
 
 PIPELINES: dict[str, Pipeline] = {
     "xnnpack": XNNPACK,
     "xnnpack-published": XNNPACK_PUBLISHED,
+    **{name: tosa_pipeline(name) for name in TOSA_NAMES},
 }
 """Every target's pipeline; `stepwell.PIPELINES["xnnpack"].after("step", MyRewrite)` is a copy."""
 
@@ -73,6 +77,24 @@ def _run_pte(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, 
 
 XNNPACK_TARGET = Target("xnnpack", XNNPACK, "pte", {"pte": _xnnpack_pte}, _run_pte)
 
+def _tosa_bytes(program: Program, **options: Any) -> bytes:
+    from stepwell.backends.tosa import to_tosa
+
+    return to_tosa(program, **options)
+
+
+def _run_tosa(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+    from stepwell.backends.tosa import run_reference_model
+
+    return run_reference_model(artefact, inputs)
+
+
+def _tosa_target(name: str) -> Target:
+    """A target for any TOSA name; the specification's reference model is its engine."""
+    pipeline = PIPELINES[name] if name in PIPELINES else tosa_pipeline(name)
+    return Target(name, pipeline, "tosa", {"tosa": _tosa_bytes}, _run_tosa)
+
+
 _TARGETS: dict[str, Target] = {"xnnpack": XNNPACK_TARGET}
 
 
@@ -82,6 +104,8 @@ def find_target(name: str) -> Target:
     Raises:
         StepwellError: naming the targets there are.
     """
+    if name.startswith("tosa-"):
+        return _tosa_target(name)
     if name not in _TARGETS:
         raise StepwellError(
             f"there is no target {name!r}", help="targets are " + ", ".join(sorted(_TARGETS))

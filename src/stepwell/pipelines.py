@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from stepwell.dialects.tosa.targets import parse_target
+from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Together
@@ -17,6 +19,9 @@ from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
 from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
 from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
 from stepwell.translate.rewrites.aten.split_linear import SplitLinear
+from stepwell.translate.rewrites.tosa import LAYOUT, SPLIT, TO_TOSA
+from stepwell.translate.rewrites.tosa.finish import FinishTosa
+from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
 from stepwell.translate.rewrites.xnnpack.expand_tanh_gelu import ExpandTanhGelu
@@ -72,6 +77,8 @@ XNNPACK = Pipeline(
         LiftConstantScalar(protect_attention=False),
         LowerMatmul(),
         Together("lower", TO_XNNPACK),
+        DecomposeForKernels(),
+        Together("lower-pieces", (*NORMAL_FORM, LowerMatmul(), *TO_XNNPACK)),
         FuseClamp(),
         PartitionXnnpack(),
         RemoveDeadCode(),
@@ -85,9 +92,41 @@ XNNPACK_PUBLISHED = Pipeline(
         RemoveNoopExpand(),
         LiftConstantScalar(protect_attention=False),
         LowerMatmul(),
-        Together("lower", TO_XNNPACK),
+        Together("lower", (LowerMatmul(), *TO_XNNPACK)),
+        DecomposeForKernels(),
         PartitionXnnpack(),
         RemoveDeadCode(),
     ),
 )
 """The upstream change alone (executorch #20515): scalar lifting and removal of no-op expands."""
+
+TOSA = (
+    Together("normalise", (*NORMAL_FORM, SinkViewBelowLinear())),
+    Together("fold-weights", FOLD_WEIGHTS),
+    RecogniseAttention(),
+    ExpandAttention(),
+    Together("split", SPLIT),
+    Together("normalise", NORMAL_FORM),
+    ShareCommonSubexpressions(),
+    Together(
+        "absorb",
+        (
+            FoldScaleIntoProjection(),
+            HoistScaleOverLayout(),
+            FoldAffineIntoLinear(),
+            FoldScaleIntoLinear(),
+            FoldBiasIntoLinear(),
+        ),
+    ),
+    Together("arrange", (*NOOPS, *SHAPES)),
+    Together("lower", TO_TOSA),
+    Together("layout", LAYOUT),
+    ShareCommonSubexpressions(),
+)
+"""What every TOSA target runs; the target's name says what the result may hold."""
+
+
+def tosa_pipeline(target: str) -> Pipeline:
+    """The steps for a target such as `tosa-1.1+fp`; an unknown one is an error."""
+    parse_target(target)
+    return Pipeline(target, (*TOSA, FinishTosa(target), RemoveDeadCode()))

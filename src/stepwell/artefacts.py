@@ -1,0 +1,86 @@
+"""Artefacts read back: a `.pte` or `.tosa` file becomes a program again, or runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stepwell.backends.readers import PTE_READERS
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.program import Program
+
+__all__ = ["read_pte", "read_tosa", "run_on_random_inputs", "run_pte", "to_mxfp"]
+
+
+def read_pte(data: bytes, *, external: bytes | None = None) -> Program:
+    """The program in a `.pte` file, ours or anybody's.
+
+    Kernel calls become ops, XNNPACK delegates are opened up; delegates of unknown backends stay
+    opaque and say so.
+
+    Args:
+        data: the file's bytes.
+        external: the bytes of its `.ptd`, if it keeps weights there.
+
+    Raises:
+        ParseFailure: the bytes are no `.pte`, or are damaged.
+        UnsupportedError: listing instructions that have no meaning as an op.
+    """
+    import stepwell.dialects  # noqa: F401  (makes every dialect known)
+    from stepwell.backends.executorch.lift import read_pte as read
+
+    return Program.of(read(data, PTE_READERS, external=external))
+
+
+def read_tosa(data: bytes) -> Program:
+    """The program in a TOSA flatbuffer, whoever wrote it."""
+    from stepwell.backends.tosa import read_tosa as read
+
+    return Program.of(read(data))
+
+
+def run_pte(data: bytes | Path, inputs: Sequence[Any], method: str = "forward") -> tuple[Any, ...]:
+    """Run a `.pte` on the ExecuTorch runtime, its inputs checked against its signature."""
+    from stepwell.backends.executorch.runner import run_pte as run
+
+    return run(data, inputs, method)
+
+
+def run_on_random_inputs(data: bytes, method: str, seed: int) -> tuple[Any, ...]:
+    """Run a `.pte` on inputs drawn from a seed: normal floats, small integers."""
+    from stepwell.backends.executorch.container import Dynamism, TensorValue
+    from stepwell.backends.executorch.read import read_container
+    from stepwell.backends.executorch.runner import torch_dtype
+
+    container = read_container(bytearray(data))
+    found = container.method(method)
+    if found is None:
+        raise StepwellError(f"the .pte has no method {method!r}")
+    generator = torch.Generator().manual_seed(seed)
+    inputs: list[Any] = []
+    for index in found.inputs:
+        value = found.values[index]
+        if not isinstance(value, TensorValue):
+            inputs.append(value)
+            continue
+        dtype = torch_dtype(value.scalar_type)
+        assert value.dynamism in Dynamism
+        sizes = list(value.sizes)
+        if dtype.is_floating_point:
+            drawn = torch.randn(sizes, generator=generator).to(dtype)
+        else:
+            drawn = torch.randint(0, 2, sizes, generator=generator).to(dtype)
+        if tuple(value.dim_order) == (0, 2, 3, 1):
+            drawn = drawn.to(memory_format=torch.channels_last)
+        inputs.append(drawn)
+    return run_pte(data, inputs, method)
+
+
+def to_mxfp(module: Any, payload: str = "fp8e4m3", **options: Any) -> Any:
+    """A module or program with its linear layers in MX; see `stepwell.translate.mxfp.to_mxfp`."""
+    from stepwell.translate.mxfp import to_mxfp as convert
+
+    return convert(module, payload, **options)
