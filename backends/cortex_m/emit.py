@@ -150,7 +150,7 @@ class CortexMEmitter(MethodEmitter):
         order = self._order(next(iter(operands.values())))
         is_elementwise = dims(op.output.type) in {dims(v.type) for v in op.operands}
         like_input = is_elementwise and order != contiguous(len(order))
-        result = self._fresh(op.output.type, Port("", order) if like_input else None)
+        result = self.fresh(op.output.type, Port("", order) if like_input else None)
         args = [
             result if argument.name == "out" else self._argument(op, argument, operands)
             for argument in schema.arguments

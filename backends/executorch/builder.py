@@ -292,6 +292,12 @@ class MethodBuilder:
         """The value at an index, as it stands."""
         return self._values[index]
 
+    def tensor_of(self, index: int) -> TensorValue:
+        """A value that is a tensor."""
+        value = self._values[index]
+        assert isinstance(value, TensorValue), f"value {index} is no tensor"
+        return value
+
     def can_be_viewed(self, index: int) -> bool:
         """Whether other tensors may name this one's bytes: nothing will write to them again."""
         value = self._values[index]

@@ -32,6 +32,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from stepwell.backends.executorch.emit_control import CONTROL
 from stepwell.backends.executorch.kernel_calls import is_reshape, kernel_of
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import of_overload
@@ -88,7 +89,7 @@ class DecomposeForKernels(Rewrite[Decomposition]):
         """Guards: outside delegates, static shapes, and every piece has a kernel."""
         if kernel_of(type(op)) is not None or is_reshape(op):
             return None
-        if not isinstance(op.parent_op(), FuncOp):
+        if not isinstance(op.parent_op(), FuncOp) and type(op.parent_op()) not in CONTROL:
             return None
         for value in (*op.operands, *op.results):
             if not isinstance(value.type, TensorType):

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from stepwell.backends.executorch.bounds import upper_bound
 from stepwell.backends.executorch.builder import ContainerBuilder, MethodBuilder
@@ -27,16 +27,29 @@ from stepwell.backends.executorch.container import (
     ScalarType,
     contiguous,
 )
+from stepwell.backends.executorch.emit_control import CONTROL
+from stepwell.backends.executorch.emit_scalars import emit_scalar, has_scalar_kernels
 from stepwell.backends.executorch.kernel_calls import argument_value, is_reshape, kernel_of
 from stepwell.backends.executorch.runner import scalar_type
 from stepwell.backends.executorch.signatures import Input, KernelSignature
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.control import YieldOp
+from stepwell.dialects.sym import SymOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, Signature, get_signature
-from stepwell.ir.types import BoolType, FloatType, IntType, NoneType, dims, element, is_static
+from stepwell.ir.types import (
+    BoolType,
+    FloatType,
+    IntType,
+    NoneType,
+    dims,
+    element,
+    is_static,
+    tensor,
+)
 from stepwell.ir.weights import WeightStore, dense_bytes
 
 
@@ -82,25 +95,48 @@ def emit(
     return builder.finish()
 
 
-_BOUNDARY = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp)
+_BOUNDARY = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp, YieldOp)
 
 
 def missing_kernels(func: FuncOp, delegates: PayloadWriters) -> list[Problem]:
     """Every op of a method that is no delegate and for which the runtime has no kernel."""
     problems: list[Problem] = []
-    for op in func.body.block.ops:
-        if isinstance(op, _BOUNDARY) or type(op) in delegates:
-            continue
-        if isinstance(op, SchemaOp) and (is_reshape(op) or kernel_of(type(op)) is not None):
-            continue
-        problems.append(
-            Problem(
-                f"{op_name(op)}: the ExecuTorch runtime has no kernel for it",
-                describe_op(op),
-                "decompose it to operators that have one, or lower it into a delegate",
-            )
-        )
+
+    def look(block: Block) -> None:
+        for op in block.ops:
+            if not _can_be_emitted(op, delegates):
+                problems.append(
+                    Problem(
+                        f"{op_name(op)}: the ExecuTorch runtime has no kernel for it",
+                        describe_op(op),
+                        "decompose it to operators that have one, or lower it into a delegate",
+                    )
+                )
+            elif type(op) in CONTROL:
+                for region in op.regions:
+                    look(region.block)
+
+    look(func.body.block)
     return problems
+
+
+def _can_be_emitted(op: Operation, delegates: PayloadWriters) -> bool:
+    if isinstance(op, SchemaOp):
+        return op.name in UNCHECKED or is_reshape(op) or kernel_of(type(op)) is not None
+    if isinstance(op, SymOp):
+        return has_scalar_kernels(op)
+    return isinstance(op, _BOUNDARY) or type(op) in delegates or type(op) in CONTROL
+
+
+UNCHECKED = frozenset(
+    {
+        "aten._assert_scalar.default",
+        "aten._assert_tensor_metadata.default",
+        "aten.sym_constrain_range.default",
+        "aten.sym_constrain_range_for_size.default",
+    }
+)
+"""Assertions of export. A kernel cannot raise them; the runtime checks shapes where it runs."""
 
 
 class MethodEmitter:
@@ -125,12 +161,18 @@ class MethodEmitter:
         self.state: dict[str, int] = {}
         self.in_place = in_place_updates(func)
         self.handle = 0
+        self.writes: list[UpdateOp | MutateInputOp] = []
 
     def emit(self) -> None:
         """Inputs, ops in order, outputs, then writes to state and inputs."""
         self._inputs()
-        block = self.func.body.block
-        writes: list[UpdateOp | MutateInputOp] = []
+        self.run_block(self.func.body.block)
+        returned = self.func.body.block.last_op
+        assert isinstance(returned, ReturnOp)
+        self._finish(returned)
+
+    def run_block(self, block: Block) -> None:
+        """Emit the ops of a block in order; what it gives is its last op's operands."""
         for op in block.ops:
             self.handle += 1
             match op:
@@ -139,11 +181,16 @@ class MethodEmitter:
                 case StateOp():
                     self.values[op.result] = self._state(op.key.data)
                 case UpdateOp() | MutateInputOp():
-                    writes.append(op)
-                case ReturnOp():
-                    self._finish(op, writes)
+                    self.writes.append(op)
+                case ReturnOp() | YieldOp():
+                    continue
+                case SymOp():
+                    self.values[op.result] = emit_scalar(self.builder, op, self.values)
                 case SchemaOp():
-                    self._kernel(op)
+                    if op.name not in UNCHECKED:
+                        self._kernel(op)
+                case _ if type(op) in CONTROL:
+                    CONTROL[type(op)](self, op)
                 case _:
                     self._delegate(op)
 
@@ -161,7 +208,8 @@ class MethodEmitter:
                     self.builder.input(self.builder.scalar(port.constant[0]))
                 continue
             index, argument = next(arguments)
-            value = self._fresh(argument.type, port, borrowed=index in mutated)
+            port = _as_taken(port)
+            value = self.fresh(argument.type, port, borrowed=index in mutated)
             self.builder.input(value)
             self.given.append(value)
             self.values[argument] = self._entered(argument, value, port)
@@ -171,22 +219,22 @@ class MethodEmitter:
         return self._to_order(value, argument.type, None, port.dim_order)
 
     def _weight(self, op: WeightOp) -> None:
-        tensor = self.weights.get(op.key.data)
+        held = self.weights.get(op.key.data)
         self.values[op.result] = self.builder.constant(
-            scalar_type(tensor.dtype), tuple(tensor.shape), dense_bytes(tensor), name=op.key.data
+            scalar_type(held.dtype), tuple(held.shape), dense_bytes(held), name=op.key.data
         )
 
     def _state(self, key: str) -> int:
         if key not in self.state:
-            tensor = self.weights.get(key)
+            held = self.weights.get(key)
             self.state[key] = self.builder.state(
-                key, scalar_type(tensor.dtype), tuple(tensor.shape), dense_bytes(tensor)
+                key, scalar_type(held.dtype), tuple(held.shape), dense_bytes(held)
             )
         return self.state[key]
 
     # -- values --------------------------------------------------------------------------------
 
-    def _fresh(self, type_: Attribute, port: Port | None = None, *, borrowed: bool = False) -> int:
+    def fresh(self, type_: Attribute, port: Port | None = None, *, borrowed: bool = False) -> int:
         """A new value for a result or an input of this type."""
         match type_:
             case IntType():
@@ -225,12 +273,40 @@ class MethodEmitter:
         wanted = order or contiguous(rank)
         if wanted == (current or contiguous(rank)):
             return value
-        result = self._fresh(cast(Attribute, type_), Port("", wanted))
+        type_ = cast(Attribute, type_)
+        if wanted not in (contiguous(rank), (0, 2, 3, 1), (0, 2, 3, 4, 1)):
+            return self._permuted(value, type_, wanted)
+        result = self.fresh(type_, Port("", wanted))
         builder = self.builder
         builder.call(
             "dim_order_ops::_to_dim_order_copy.out",
             [value, builder.scalar(False), builder.ints(wanted), result, result],
         )
+        return result
+
+    def _permuted(self, value: int, type_: Attribute, order: tuple[int, ...]) -> int:
+        """A row-major tensor's elements in any dim order: permuted, and seen as not."""
+        builder, shape = self.builder, dims(type_)
+        lying = self.fresh(tensor([shape[axis] for axis in order], element(type_)))
+        builder.call("aten::permute_copy.out", [value, builder.ints(order), lying, lying])
+        declared = builder.tensor_of(value)
+        result = builder.tensor(
+            declared.scalar_type,
+            declared.sizes,
+            dim_order=order,
+            dynamism=declared.dynamism,
+            storage_of=lying,
+        )
+        if declared.dynamism is not Dynamism.STATIC:
+            sizes: list[int] = []
+            for axis, dim in enumerate(shape):
+                size = builder.scalar(dim) if isinstance(dim, int) else builder.variable(0)
+                if not isinstance(dim, int):
+                    builder.call("aten::sym_size.int", [value, builder.scalar(axis), size])
+                sizes.append(size)
+            builder.call(
+                "executorch_prim::et_view.default", [lying, builder.list_of_ints(sizes), result]
+            )
         return result
 
     # -- ops -----------------------------------------------------------------------------------
@@ -270,7 +346,7 @@ class MethodEmitter:
 
     def _results(self, op: SchemaOp) -> list[int]:
         """One value per return of the schema; a `Tensor[]` is a list of the op's results."""
-        rest = [self._fresh(result.type) for result in op.results]
+        rest = [self.fresh(result.type) for result in op.results]
         for result, value in zip(op.results, rest, strict=True):
             self.values[result] = value
         if len(op.SCHEMA.returns) == 1 and op.SCHEMA.returns[0].type.is_list:
@@ -279,7 +355,7 @@ class MethodEmitter:
 
     def _copied_reshape(self, op: SchemaOp) -> None:
         type_ = op.results[0].type
-        result = self.values[op.results[0]] = self._fresh(type_)
+        result = self.values[op.results[0]] = self.fresh(type_)
         size = self.builder.ints(cast(tuple[int, ...], dims(type_)))
         self.builder.call(
             "aten::view_copy.out",
@@ -303,7 +379,7 @@ class MethodEmitter:
         self.container.add_named_data(made.named_data, external=self.external)
         inputs = [self.values[operand] for operand in op.operands]
         for result in op.results:
-            self.values[result] = self._fresh(result.type)
+            self.values[result] = self.fresh(result.type)
         self.builder.delegate(
             Delegate(made.backend, made.payload, made.options, made.debug_map),
             [*inputs, *(self.values[result] for result in op.results)],
@@ -312,10 +388,12 @@ class MethodEmitter:
 
     # -- what leaves ---------------------------------------------------------------------------
 
-    def _finish(self, returned: ReturnOp, writes: list[UpdateOp | MutateInputOp]) -> None:
+    def _finish(self, returned: ReturnOp) -> None:
         # A write of what is there already (by an in-place op) is none.
         targets = [
-            (self._target(op), op) for op in writes if self.values[op.value] != self._target(op)
+            (self._target(op), op)
+            for op in self.writes
+            if self.values[op.value] != self._target(op)
         ]
         written = {target for target, _ in targets}
         operands = iter(returned.operands)
@@ -345,17 +423,27 @@ class MethodEmitter:
         value = self._kept(self.values[op.value], op.value.type, others)
         if isinstance(op, UpdateOp):
             return value
-        port = self.signature.runtime_inputs[op.index.value.data]
+        port = _as_taken(self.signature.runtime_inputs[op.index.value.data])
         return self._to_order(value, op.value.type, port.dim_order, None)
 
     def _kept(self, value: int, type_: Attribute, written: set[int]) -> int:
         """The value, or a copy of it if the writes that follow would change it."""
         if not any(self.builder.share_storage(value, target) for target in written):
             return value
-        copy = self._fresh(type_)
+        copy = self.fresh(type_)
         none = self.builder.scalar(None)
         self.builder.call("aten::clone.out", [value, none, copy, copy])
         return copy
+
+
+def _as_taken(port: Port) -> Port:
+    """An input in an order the runtime refuses (neither row-major nor channels-last) is taken
+    row-major.
+    """
+    order = port.dim_order
+    if order is None or order in ((0, 2, 3, 1), (0, 2, 3, 4, 1)):
+        return port
+    return Port(port.name, None, port.constant)
 
 
 def in_place_updates(func: FuncOp) -> frozenset[Operation]:

@@ -102,6 +102,8 @@ class Readers:
     kernels: Mapping[str, tuple[KernelReader, tuple[int, ...]]] = field(
         default_factory=dict[str, tuple[KernelReader, tuple[int, ...]]]
     )
+    unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """By kernel name, the positions of scratch memory: what lies there is nobody's value."""
 
 
 def lift(
@@ -301,8 +303,9 @@ class _MethodLifter:
         self, call: KernelCall, reader: KernelReader, written: tuple[int, ...]
     ) -> None:
         results = {p: cast(Attribute, self.places.type_of(call.args[p])) for p in written}
+        skipped = {*results, *self.readers.unread.get(call.kernel, ())}
         inputs = {
-            p: self.places.argument(index) for p, index in enumerate(call.args) if p not in results
+            p: self.places.argument(index) for p, index in enumerate(call.args) if p not in skipped
         }
         op = reader(call, inputs, results)
         self.block.add_op(op)

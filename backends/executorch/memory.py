@@ -9,9 +9,9 @@ NP-hard; several heuristics are tried and the smallest answer kept:
   Pisarchyk & Lee, "Efficient memory management for deep neural net inference", 2020): linear in
   the number of pairs that live together.
 
-No plan can be smaller than the bytes alive at the busiest moment; once an answer reaches that
-bound no other is tried, nor is the second kind where so many tensors live together that it would
-be quadratic.
+No plan can be smaller than the bytes alive at the busiest moment; once an answer comes near
+that bound no other is tried, nor is the second kind where so many tensors live together that it
+would be quadratic.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ ALIGNMENT = 16
 """Bytes; what ExecuTorch's own memory planning aligns tensors to."""
 
 _MAX_PAIRS_PER_TENSOR = 32
+_CLOSE = 8  # An arena within 1/2^8 of the bound is good enough.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,15 @@ def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Pl
     sizes = [_aligned(lifetime.size, alignment) for lifetime in lifetimes]
     bound = _busiest_moment(lifetimes, sizes)
     offsets, arena = _in_order_of_birth(lifetimes, sizes)
-    if arena > bound:
+    enough = bound + (bound >> _CLOSE)
+    if arena > enough:
         for weight in _WEIGHTS:
             tried = _in_order(lifetimes, sizes, weight)
             if tried is None:
                 break
             if tried[1] < arena:
                 offsets, arena = tried
-            if arena == bound:
+            if arena <= enough:
                 break
     return Plan(tuple(offsets), arena, bound)
 

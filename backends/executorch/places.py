@@ -37,7 +37,7 @@ from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import element_type
-from stepwell.ir.types import AnyTensor, Dim, dims, tensor
+from stepwell.ir.types import AnyTensor, Dim, dims, element, tensor
 from stepwell.ir.weights import WeightStore
 
 
@@ -79,16 +79,16 @@ class Places:
     def type_of(self, index: int) -> AnyTensor:
         """The type a tensor value declares; dynamic dimensions get symbols of their own."""
         value = self.tensor(index)
-        element = element_type(torch_dtype(value.scalar_type))
+        stored = element_type(torch_dtype(value.scalar_type))
         if value.dynamism is Dynamism.STATIC:
-            return tensor(value.sizes, element)
+            return tensor(value.sizes, stored)
         shape: list[Dim] = []
         for axis, size in enumerate(value.sizes):
             symbol = f"v{index}_{axis}"
             bounded = value.dynamism is Dynamism.BOUNDED
             self.ranges[symbol] = (0, size if bounded else None)
             shape.append(symbol)
-        return tensor(shape, element)
+        return tensor(shape, stored)
 
     def tensor(self, index: int) -> TensorValue:
         """A value that must be a tensor's."""
@@ -135,7 +135,28 @@ class Places:
                 f"value {index} reads part of what was written to value {held.content}",
                 f"method {self.method.name}",
             )
-        return self.as_type(held.content, self.values[held.content], self.type_of(index))
+        return self._seen_as(held.content, index)
+
+    def _seen_as(self, content: int, index: int) -> SSAValue:
+        """The bytes that value `content` wrote, in the sizes and dim order of value `index`."""
+        writer, declared = self.tensor(content), self.tensor(index)
+        value = self.values[content]
+        if writer.dim_order == declared.dim_order and value.type == self.type_of(index):
+            return value
+        value = self._permuted(value, writer.dim_order)
+        if declared.dim_order == contiguous(len(declared.sizes)):
+            return self.as_type(content, value, self.type_of(index))
+        lying = [declared.sizes[axis] for axis in declared.dim_order]
+        value = self.as_type(content, value, tensor(lying, element(value.type)))
+        back = [declared.dim_order.index(axis) for axis in range(len(lying))]
+        return self._permuted(value, back)
+
+    def _permuted(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
+        if tuple(order) == contiguous(len(order)):
+            return value
+        shape = dims(value.type)
+        made = tensor([shape[axis] for axis in order], element(value.type))
+        return self.op("aten.permute.default", value, list(order), types=[made])
 
     def _undefined(self, index: int, declared: TensorValue) -> SSAValue:
         if 0 in declared.sizes:
