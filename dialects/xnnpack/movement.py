@@ -46,7 +46,7 @@ class StaticReshape(_Movement):
         shape = self.ints("new_shape")
         if len(shape) > MAX_RANK:
             raise VerifyException(f"new_shape has rank {len(shape)}; the limit is {MAX_RANK}")
-        if shape and min(shape) < 0 or shape.count(0) > 1:
+        if (shape and min(shape) < 0) or shape.count(0) > 1:
             raise VerifyException("sizes of new_shape are positive, but for one 0 at most")
 
 

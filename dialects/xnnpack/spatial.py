@@ -172,6 +172,7 @@ class Convolution2d(_Convolution):
             and self.pair("stride") == (1, 1)
             and not any(self.paddings)
             and self.integer("groups", 1) == 1
+            and self.filter_shape[0] + self.filter_shape[3] > 2
         )
         return 1 if is_pointwise else 3
 

@@ -88,7 +88,7 @@ def clamp_stored(
 def quantized_limit(limit: float, held: Quantization) -> int:
     """A real limit as a stored integer."""
     least, most = held.default_range
-    scaled = float(torch.round((single(limit) / single(held.scale) + held.zero_point)))
+    scaled = float(torch.round(single(limit) / single(held.scale) + held.zero_point))
     return int(min(max(scaled, least), most))
 
 

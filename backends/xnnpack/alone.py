@@ -1,0 +1,112 @@
+"""Runs delegates by themselves on the real runtime, many in one child process.
+
+Each trial becomes a method of one program. A payload that kills the process costs its own trial
+only: the child is started again after it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from xdsl.ir import Attribute
+
+from stepwell.backends.executorch.builder import ContainerBuilder, MethodBuilder
+from stepwell.backends.executorch.container import Container, Delegate
+from stepwell.backends.executorch.runner import scalar_type
+from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.xnnpack.emit import payload
+from stepwell.dialects.xnnpack import DelegateOp
+from stepwell.ir.diagnostics import ArtefactError
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.types import dims, element
+from stepwell.ir.weights import WeightStore
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A delegate with static shapes, its weights, and inputs to give it."""
+
+    delegate: DelegateOp
+    weights: WeightStore
+    inputs: tuple[torch.Tensor, ...]
+
+
+Outcome = tuple[torch.Tensor, ...] | ArtefactError
+
+
+def run_alone(
+    trials: Sequence[Trial], *, embed_unpacked_constants: bool = False, timeout: float = 300.0
+) -> list[Outcome]:
+    """What the runtime gives for each trial, or why it gives nothing.
+
+    Args:
+        trials: what to run.
+        embed_unpacked_constants: see `emit.payload`.
+        timeout: seconds that a child may take.
+
+    """
+    program = to_bytes(container_of(trials, embed_unpacked_constants=embed_unpacked_constants))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "program.pte").write_bytes(program)
+        torch.save([list(trial.inputs) for trial in trials], folder / "inputs.pt")
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(trials):
+            outcomes += _child(folder, len(outcomes), timeout)
+    return outcomes[: len(trials)]
+
+
+def container_of(
+    trials: Sequence[Trial], *, embed_unpacked_constants: bool = False
+) -> Container:
+    """A program with the method `trial_<i>` for each trial, which calls nothing else."""
+    container = ContainerBuilder()
+    for number, trial in enumerate(trials):
+        delegate = trial.delegate
+        made = payload(
+            delegate, trial.weights, embed_unpacked_constants=embed_unpacked_constants
+        )
+        container.add_named_data(made.named_data)
+        method = container.method(f"trial_{number}")
+        inputs = [_tensor(method, value.type) for value in delegate.operands]
+        outputs = [_tensor(method, value.type) for value in delegate.results]
+        for value in inputs:
+            method.input(value)
+        method.delegate(Delegate(made.backend, made.payload), [*inputs, *outputs])
+        method.outputs(outputs)
+    return container.finish()
+
+
+def _tensor(method: MethodBuilder, type_: Attribute) -> int:
+    shape = cast(tuple[int, ...], dims(type_))
+    return method.tensor(scalar_type(torch_dtype(element(type_))), shape)
+
+
+def _child(folder: Path, first: int, timeout: float) -> list[Outcome]:
+    """Outcomes of the trials from `first` on, up to the one that killed the child, if any."""
+    command = [sys.executable, "-m", "stepwell.backends.xnnpack.alone_child", str(folder)]
+    done = subprocess.run(
+        [*command, str(first)], capture_output=True, timeout=timeout, check=False
+    )
+    outcomes: list[Outcome] = []
+    while (answer := folder / f"answer.{first + len(outcomes)}.pt").exists():
+        outcomes.append(_outcome(torch.load(answer, weights_only=True)))
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        outcomes.append(
+            ArtefactError(f"the runtime's process ended with {done.returncode}: {''.join(said)}")
+        )
+    return outcomes
+
+
+def _outcome(answer: dict[str, Any]) -> Outcome:
+    if "error" in answer:
+        return ArtefactError(answer["error"])
+    return tuple(answer["outputs"])
