@@ -23,13 +23,15 @@ from stepwell.ir.weights import WeightStore
 
 
 def random_tensor(type_: Any, name: str = "", size: int = 5) -> torch.Tensor:
-    """A tensor of a type; `name` may ask for `#ones`, `#zeros`, `#positive` or `#causal`."""
+    """A tensor of a type; `name` may ask for `#ones`, `#zeros`, `#positive`, `#causal` or `#rolled`."""
     shape = [d if isinstance(d, int) else size for d in dims(type_)]
     if (held := quantization(type_)) is not None:
         return torch.randint(held.low, held.high + 1, shape, dtype=storage_dtype(held))
     dtype = torch_dtype(element(type_))
     if "#ones" in name or "#zeros" in name:
         return torch.full(shape, "#ones" in name, dtype=dtype)
+    if "#rolled" in name:
+        return torch.arange(shape[0]).roll(1)
     if "#causal" in name:
         allowed = torch.ones(shape, dtype=torch.bool).tril()
         return (

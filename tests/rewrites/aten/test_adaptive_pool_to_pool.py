@@ -1,4 +1,4 @@
-"""AdaptivePoolToPool: what it rewrites beyond its documented example, and what it leaves alone."""
+"""AdaptivePoolToPool: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""AddcmulToProducts: what it rewrites beyond its documented example, and what it leaves alone."""
+"""AddcmulToProducts: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""AsStridedToView: what it rewrites beyond its documented example, and what it leaves alone."""
+"""AsStridedToView: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 
@@ -64,3 +64,16 @@ def test_a_computed_operand_has_no_known_strides(refused: Any, method: Any):
         AsStridedToView(),
         "memory format",
     )
+
+
+def test_a_new_tensor_of_one_long_axis_is_dense_in_any_format(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<1x3x4x4xf32>",
+            "%a = aten.mean.dim(%x, [2, 3], true) : (tensor<1x3x4x4xf32>) -> tensor<1x3x1x1xf32>",
+            "%y = aten.as_strided.default(%a, [1, 3, 1, 1], [3, 1, 3, 3]) : (tensor<1x3x1x1xf32>) -> tensor<1x3x1x1xf32>",
+            gives="tensor<1x3x1x1xf32>",
+        ),
+        AsStridedToView(),
+    )
+    assert done.ops() == ["aten.mean.dim"]

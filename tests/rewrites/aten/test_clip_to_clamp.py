@@ -1,4 +1,4 @@
-"""ClipToClamp: what it rewrites beyond its documented example, and what it leaves alone."""
+"""ClipToClamp: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""ConvToConvolution: what it rewrites beyond its documented example, and what it leaves alone."""
+"""ConvToConvolution: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""DivisionToMultiplication: what it rewrites beyond its documented example, and what it leaves alone."""
+"""DivisionToMultiplication: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

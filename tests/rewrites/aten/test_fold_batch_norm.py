@@ -1,4 +1,4 @@
-"""FoldBatchNorm: what it rewrites beyond its documented example, and what it leaves alone."""
+"""FoldBatchNorm: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

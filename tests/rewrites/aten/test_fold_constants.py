@@ -1,4 +1,4 @@
-"""FoldConstants: what it rewrites beyond its documented example, and what it leaves alone."""
+"""FoldConstants: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""HardsigmoidToClamp: what it rewrites beyond its documented example, and what it leaves alone."""
+"""HardsigmoidToClamp: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

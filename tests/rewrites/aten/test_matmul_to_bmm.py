@@ -1,4 +1,4 @@
-"""MatmulToBmm: what it rewrites beyond its documented example, and what it leaves alone."""
+"""MatmulToBmm: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

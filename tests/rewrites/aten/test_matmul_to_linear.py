@@ -1,4 +1,4 @@
-"""MatmulToLinear: what it rewrites beyond its documented example, and what it leaves alone."""
+"""MatmulToLinear: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""MergePermutes: what it rewrites beyond its documented example, and what it leaves alone."""
+"""MergePermutes: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""MergeScalarProducts: what it rewrites beyond its documented example, and what it leaves alone."""
+"""MergeScalarProducts: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

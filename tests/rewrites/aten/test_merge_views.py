@@ -1,4 +1,4 @@
-"""MergeViews: what it rewrites beyond its documented example, and what it leaves alone."""
+"""MergeViews: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""NormaliseBatchNorm: what it rewrites beyond its documented example, and what it leaves alone."""
+"""NormaliseBatchNorm: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""NormaliseEmbedding: what it rewrites beyond its documented example, and what it leaves alone."""
+"""NormaliseEmbedding: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""NormaliseExpand: what it rewrites beyond its documented example, and what it leaves alone."""
+"""NormaliseExpand: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

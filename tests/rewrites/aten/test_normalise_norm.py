@@ -1,4 +1,4 @@
-"""NormaliseNorm: what it rewrites beyond its documented example, and what it leaves alone."""
+"""NormaliseNorm: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""NormalisePooling: what it rewrites beyond its documented example, and what it leaves alone."""
+"""NormalisePooling: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

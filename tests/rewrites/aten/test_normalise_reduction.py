@@ -1,4 +1,4 @@
-"""NormaliseReduction: what it rewrites beyond its documented example, and what it leaves alone."""
+"""NormaliseReduction: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""NormaliseSlice: what it rewrites beyond its documented example, and what it leaves alone."""
+"""NormaliseSlice: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""NormaliseSoftmax: what it rewrites beyond its documented example, and what it leaves alone."""
+"""NormaliseSoftmax: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""PadToConstantPad: what it rewrites beyond its documented example, and what it leaves alone."""
+"""PadToConstantPad: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

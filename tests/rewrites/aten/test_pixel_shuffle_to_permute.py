@@ -1,4 +1,4 @@
-"""PixelShuffleToPermute: what it rewrites beyond its documented example, and what it leaves alone."""
+"""PixelShuffleToPermute: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

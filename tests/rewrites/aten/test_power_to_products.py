@@ -1,4 +1,4 @@
-"""PowerToProducts: what it rewrites beyond its documented example, and what it leaves alone."""
+"""PowerToProducts: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

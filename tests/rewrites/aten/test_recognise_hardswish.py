@@ -1,4 +1,4 @@
-"""RecogniseHardswish: what it rewrites beyond its documented example, and what it leaves alone."""
+"""RecogniseHardswish: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""RemoveCopy: what it rewrites beyond its documented example, and what it leaves alone."""
+"""RemoveCopy: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""RemoveDropout: what it rewrites beyond its documented example, and what it leaves alone."""
+"""RemoveDropout: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""RemoveNeutralArithmetic: what it rewrites beyond its documented example, and what it leaves alone."""
+"""RemoveNeutralArithmetic: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

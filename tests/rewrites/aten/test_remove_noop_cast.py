@@ -1,4 +1,4 @@
-"""RemoveNoopCast: what it rewrites beyond its documented example, and what it leaves alone."""
+"""RemoveNoopCast: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

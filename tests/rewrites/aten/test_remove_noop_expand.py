@@ -1,4 +1,4 @@
-"""RemoveNoopExpand: what it rewrites beyond its documented example, and what it leaves alone."""
+"""RemoveNoopExpand: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""RemoveNoopView: what it rewrites beyond its documented example, and what it leaves alone."""
+"""RemoveNoopView: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""RemoveSafeSoftmaxGuard: what it rewrites beyond its documented example, and what it leaves alone."""
+"""RemoveSafeSoftmaxGuard: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

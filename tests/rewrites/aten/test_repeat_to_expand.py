@@ -1,4 +1,4 @@
-"""RepeatToExpand: what it rewrites beyond its documented example, and what it leaves alone."""
+"""RepeatToExpand: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

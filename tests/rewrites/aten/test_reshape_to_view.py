@@ -1,4 +1,4 @@
-"""ReshapeToView: what it rewrites beyond its documented example, and what it leaves alone."""
+"""ReshapeToView: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

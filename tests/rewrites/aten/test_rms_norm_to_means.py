@@ -1,4 +1,4 @@
-"""RmsNormToMeans: what it rewrites beyond its documented example, and what it leaves alone."""
+"""RmsNormToMeans: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

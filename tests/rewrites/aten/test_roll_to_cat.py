@@ -1,4 +1,4 @@
-"""RollToCat: what it rewrites beyond its documented example, and what it leaves alone."""
+"""RollToCat: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""SelectByConstantMask: what it rewrites beyond its documented example, and what it leaves alone."""
+"""SelectByConstantMask: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""SiluToSigmoid: what it rewrites beyond its documented example, and what it leaves alone."""
+"""SiluToSigmoid: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""SoftplusToLog: what it rewrites beyond its documented example, and what it leaves alone."""
+"""SoftplusToLog: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

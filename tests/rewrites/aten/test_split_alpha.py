@@ -1,4 +1,4 @@
-"""SplitAlpha: what it rewrites beyond its documented example, and what it leaves alone."""
+"""SplitAlpha: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""SplitToSlices: what it rewrites beyond its documented example, and what it leaves alone."""
+"""SplitToSlices: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""StackToCat: what it rewrites beyond its documented example, and what it leaves alone."""
+"""StackToCat: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""TransposeToPermute: what it rewrites beyond its documented example, and what it leaves alone."""
+"""TransposeToPermute: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""VarianceToMeans: what it rewrites beyond its documented example, and what it leaves alone."""
+"""VarianceToMeans: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

@@ -20,11 +20,14 @@ from stepwell.translate.rewrites.aten.as_strided_to_view import AsStridedToView
 from stepwell.translate.rewrites.aten.clip_to_clamp import ClipToClamp
 from stepwell.translate.rewrites.aten.conv_to_convolution import ConvToConvolution
 from stepwell.translate.rewrites.aten.division_to_multiplication import DivisionToMultiplication
+from stepwell.translate.rewrites.aten.einsum_to_bmm import EinsumToBmm
 from stepwell.translate.rewrites.aten.fold_batch_norm import FoldBatchNorm
 from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
 from stepwell.translate.rewrites.aten.hardsigmoid_to_clamp import HardsigmoidToClamp
+from stepwell.translate.rewrites.aten.index_to_slices import IndexToSlices
 from stepwell.translate.rewrites.aten.matmul_to_bmm import MatmulToBmm
 from stepwell.translate.rewrites.aten.matmul_to_linear import MatmulToLinear
+from stepwell.translate.rewrites.aten.merge_clamps import MergeClamps
 from stepwell.translate.rewrites.aten.merge_permutes import MergePermutes
 from stepwell.translate.rewrites.aten.merge_scalar_products import MergeScalarProducts
 from stepwell.translate.rewrites.aten.merge_views import MergeViews
@@ -46,6 +49,7 @@ from stepwell.translate.rewrites.aten.remove_neutral_arithmetic import RemoveNeu
 from stepwell.translate.rewrites.aten.remove_noop_cast import RemoveNoopCast
 from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
 from stepwell.translate.rewrites.aten.remove_noop_view import RemoveNoopView
+from stepwell.translate.rewrites.aten.remove_proven_assert import RemoveProvenAssert
 from stepwell.translate.rewrites.aten.remove_safe_softmax_guard import RemoveSafeSoftmaxGuard
 from stepwell.translate.rewrites.aten.repeat_to_expand import RepeatToExpand
 from stepwell.translate.rewrites.aten.reshape_to_view import ReshapeToView
@@ -67,6 +71,7 @@ NOOPS: tuple[Rewrite[Any], ...] = (
     RemoveCopy(),
     RemoveDropout(),
     RemoveNeutralArithmetic(),
+    RemoveProvenAssert(),
 )
 """Ops that compute their operand."""
 
@@ -80,6 +85,7 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     NormaliseExpand(),
     RepeatToExpand(),
     RollToCat(),
+    IndexToSlices(),
     PadToConstantPad(),
     PixelShuffleToPermute(),
     MergePermutes(),
@@ -97,6 +103,7 @@ ARITHMETIC: tuple[Rewrite[Any], ...] = (
     HardsigmoidToClamp(),
     SiluToSigmoid(),
     SoftplusToLog(),
+    MergeClamps(),
     MergeScalarProducts(),
 )
 """Ops that compute each element."""
@@ -104,6 +111,7 @@ ARITHMETIC: tuple[Rewrite[Any], ...] = (
 LAYERS: tuple[Rewrite[Any], ...] = (
     MatmulToLinear(),
     MatmulToBmm(),
+    EinsumToBmm(),
     ConvToConvolution(),
     NormaliseReduction(),
     VarianceToMeans(),

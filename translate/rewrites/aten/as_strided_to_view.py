@@ -1,8 +1,9 @@
 """Spell `as_strided` as a view where it provably is one.
 
 Strides are no part of the IR: what `as_strided` reads is known only where the memory format of
-its operand is — an input, whose signature states it, or a weight — and is a view only if the
-strides it asks for are the dense row-major ones of as many elements, from the first on.
+its operand is — an input, whose signature states it, a weight, or a new tensor with but one axis
+longer than 1 — and is a view only if the strides it asks for are the dense row-major ones of as
+many elements, from the first on.
 
 Before:
     func.func @forward(%x: tensor<2x6xf32>) -> tensor<3x4xf32> {
@@ -31,6 +32,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.signature import get_signature
+from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.building import element_count, static_dims, view
 
 
@@ -81,13 +83,19 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
+def is_fresh(value: SSAValue) -> bool:
+    """Whether the op that computes a value writes its elements anew, hence densely."""
+    owner = value.owner
+    return isinstance(owner, SchemaOp) and not owner.SCHEMA.returns[0].aliases_input
+
+
 def is_row_major(value: SSAValue, program: Program) -> bool:
     """Whether a value provably lies densely in row-major order."""
     if (key := weight_key(value)) is not None:
         held = program.weights.get(key)
         return held.is_contiguous() and held.storage_offset() == 0
     if not isinstance(value, BlockArgument):
-        return False
+        return is_fresh(value) and sum(size != 1 for size in dims(value.type)) <= 1
     func = value.owner.parent_op()
     if not isinstance(func, FuncOp):
         return False

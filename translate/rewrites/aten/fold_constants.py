@@ -131,4 +131,5 @@ def fill_call(op: SchemaOp) -> dict[str, Any] | None:
     result = op.results[0].type
     dtype = str(torch_dtype(element(result))).removeprefix("torch.")
     shape = [d for d in dims(result) if isinstance(d, int)]
-    return {"op": "aten.full.default", "args": [shape, number], "kwargs": {"dtype": {"dtype": dtype}}}
+    arguments = {"size": shape, "fill_value": number, "dtype": {"dtype": dtype}}
+    return {"op": "aten.full.default", "arguments": arguments}

@@ -8,12 +8,16 @@ from typing import Any, cast
 import torch
 from xdsl.ir import Attribute, SSAValue
 
+from stepwell.dialects.aten.interpretation import flat_results, plan_of, torch_object
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.weights import recipe
 
 SOURCE, DTYPE = "source", "dtype"
+NAMED = {"Layout": torch_object, "MemoryFormat": torch_object, "Device": torch.device}
+"""Arguments that are written by name."""
 
 
 @recipe("transpose")
@@ -24,26 +28,26 @@ def transpose(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
 
 @recipe("operator")
 def operator(
-    *sources: torch.Tensor, op: str, args: list[Any], kwargs: dict[str, Any], result: int
+    *sources: torch.Tensor, op: str, arguments: dict[str, Any], result: int
 ) -> torch.Tensor:
     """One result of a pure operator over weights.
 
     Args:
         sources: the tensors that `{"source": i}` in the arguments stand for.
         op: its name in the IR, `aten.mul.Scalar`.
-        args, kwargs: its arguments as JSON, dtypes as `{"dtype": "float32"}`.
+        arguments: by schema name, as JSON; dtypes as `{"dtype": "float32"}`, layouts, devices
+            and memory formats by name.
         result: which of its results.
     """
-    namespace, name, overload = op.split(".")
-    if op == "aten.view.default":
-        name = "reshape"
-    call = getattr(getattr(getattr(torch.ops, namespace), name), overload)
-    device = sources[0].device if sources else None
-    keywords = {key: _decode(value, sources) for key, value in kwargs.items()}
-    if device is not None and "device" in keywords:
-        keywords["device"] = device
-    given = call(*[_decode(value, sources) for value in args], **keywords)
-    return given[result] if isinstance(given, list | tuple) else given
+    cls = op_class(op)
+    held: dict[str, Any] = {}
+    for name, value in arguments.items():
+        convert = NAMED.get(cls.SCHEMA.by_name[name].type.base)
+        held[name] = convert(value) if convert and value is not None else _decode(value, sources)
+    if "device" in held and sources:
+        held["device"] = sources[0].device
+    given = plan_of(cls).overload(**held)
+    return flat_results(given)[result]
 
 
 def derive(rw: Rewriter, name: str, keys: Sequence[str], **params: Any) -> SSAValue:
@@ -53,15 +57,11 @@ def derive(rw: Rewriter, name: str, keys: Sequence[str], **params: Any) -> SSAVa
 
 def encode_call(op: SchemaOp, sources: Sequence[SSAValue]) -> dict[str, Any] | None:
     """The parameters of the `operator` recipe for an op, None where an argument has no JSON form."""
-    positional, keywords = op.bind()
     try:
-        return {
-            "op": op.name,
-            "args": [_encode(value, sources) for value in positional],
-            "kwargs": {key: _encode(value, sources) for key, value in keywords.items()},
-        }
+        arguments = {name: _encode(value, sources) for name, value in op.present().items()}
     except TypeError:
         return None
+    return {"op": op.name, "arguments": arguments}
 
 
 def _encode(value: Any, sources: Sequence[SSAValue]) -> Any:
@@ -84,6 +84,4 @@ def _decode(value: Any, sources: Sequence[torch.Tensor]) -> Any:
         return sources[held[SOURCE]] if SOURCE in held else getattr(torch, held[DTYPE])
     if isinstance(value, list):
         return [_decode(item, sources) for item in cast(list[Any], value)]
-    if isinstance(value, str) and value.startswith("torch."):
-        return getattr(torch, value.removeprefix("torch."))
     return value
