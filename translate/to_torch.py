@@ -168,6 +168,8 @@ class _Method:
             tensor = torch.nn.Parameter(tensor, requires_grad=trainable)
         stored = kind is InputKind.PARAMETER or persistent
         table = self.state_dict if stored else self.constants
+        if isinstance(op, StateOp) and target not in table:
+            tensor = tensor.clone()  # a torch program writes to its buffers, ours never change
         held = table.setdefault(target, tensor)
         name = (None if made else node_name(op.location)) or _placeholder(kind, target)
         example = self.symbols.mode.from_tensor(held, static_shapes=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from stepwell.dialects import sym
@@ -25,9 +25,11 @@ from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.aten.text import Manner, call_layout
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_location
-from stepwell.ir.types import ScalarType, tensor_like
+from stepwell.ir.inference import infer
+from stepwell.ir.types import ScalarType, element, tensor_like
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.torch_in.locations import Locations
+from stepwell.translate.torch_in.mutation import functional_overload, is_written
 from stepwell.translate.torch_in.values import constant, flat_types
 
 WRITTEN_AS = "aten.written_as"
@@ -111,6 +113,8 @@ class GraphImporter:
         self.block = block
         self.prefix = prefix
         self.values: dict[Node, Held] = {}
+        self.same: dict[Node, list[Node]] = {}
+        """Nodes of tensors that are written in place → all nodes of that tensor."""
 
     def body(self, nodes: Sequence[Node]) -> None:
         """Import every node but placeholders and the output."""
@@ -146,6 +150,12 @@ class GraphImporter:
 
     def operator(self, node: Node, overload: Any) -> None:
         """A call of a torch operator."""
+        written = is_written(overload)
+        if written:
+            functional = functional_overload(overload)
+            if functional is None or node not in self.same:
+                raise StepwellError("it writes in place, and no functional overload takes its call")
+            overload = functional
         plan = plan_of(overload)
         twin = plan.scalar_twin
         if twin is not None and len(node.args) > 1 and self._is_number(node.args[1]):
@@ -156,6 +166,29 @@ class GraphImporter:
             op = self.schema_op(plan, node.args, node.kwargs, node)
         if op is not None:
             self.append(op, node)
+            if written:
+                self._written(op, node)
+
+    def _written(self, op: SchemaOp, node: Node) -> None:
+        """An in-place operator's value now stands for every node that is the tensor it wrote to.
+
+        What it wrote keeps the tensor's dtype, to which the functional overload need not promote.
+        """
+        value = op.results[0]
+        stated = value.type
+        mixed = any(
+            isinstance(operand.type, TensorType) and element(operand.type) != element(stated)
+            for operand in op.operands
+        )
+        inferred = infer(op) if mixed else None
+        if inferred is not None and inferred[0] != stated:
+            cast = of_overload(torch.ops.aten._to_copy.default)
+            op.results[0].type = inferred[0]  # pyright: ignore[reportAttributeAccessIssue]
+            copy = cast.make(value, dtype=element(stated), result_types=[stated])
+            self.append(copy, node)
+            value = copy.results[0]
+        for member in self.same[node]:
+            self.values[member] = value
 
     def _is_number(self, value: Any) -> bool:
         if isinstance(value, Node):

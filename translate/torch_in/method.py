@@ -29,6 +29,7 @@ from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.types import WeightAttr, tensor_like
 from stepwell.translate.torch_in.graph import GraphImporter, Importing
+from stepwell.translate.torch_in.mutation import functional
 from stepwell.translate.torch_in.values import dim_order, type_of
 
 _KINDS = {
@@ -62,14 +63,17 @@ def import_method(
         name: of the method.
         tensors: parameters, buffers and constants by name.
     """
+    exported, writes = functional(exported)
     signature = exported.graph_signature
     mutated = set(signature.buffers_to_mutate.values())
+    mutated |= {signature.inputs_to_buffers.get(node.name, "") for node in writes.placeholders}
     method = _Method()
     nodes = list(exported.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
     specs = signature.input_specs
     block = Block(arg_types=_argument_types(shared, placeholders, specs))
     importer = GraphImporter(shared, exported.graph_module, block, "")
+    importer.same = writes.same
     arguments = iter(block.args)
     for node, spec in zip(placeholders, specs, strict=True):
         if spec.kind is InputKind.USER_INPUT:
@@ -88,6 +92,8 @@ def import_method(
             kind = spec.kind.name.lower().replace("_", " ")
             importer.refuse(node, f"input {node.name} is a {kind}: it has no form in the IR")
     importer.body(nodes)
+    for node in writes.placeholders:
+        _write_back(importer, node, method)
     ports, operands = _outputs(importer, exported, nodes[-1], method)
     if shared.problems:
         return FuncOp(name, ((), ()))
@@ -157,6 +163,21 @@ def _weight(spec: InputSpec, tensor: torch.Tensor, mutable: bool) -> WeightOp | 
         return StateOp.create(result_types=[tensor_like(tensor)], properties=properties)
     properties["kind"] = _KINDS[spec.kind]
     return WeightOp.create(result_types=[tensor_like(tensor)], properties=properties)
+
+
+def _write_back(importer: GraphImporter, node: Node, method: _Method) -> None:
+    """Give a buffer or an input that the graph wrote in place its value at exit."""
+    value = importer.values.get(node)
+    if not isinstance(value, SSAValue):
+        return
+    key = method.keys.get(node.name)
+    op = (
+        UpdateOp(key, value)
+        if key is not None
+        else MutateInputOp(method.user_inputs[node.name], value)
+    )
+    op.location = importer.shared.locations.of(node)
+    importer.block.add_op(op)
 
 
 def _outputs(

@@ -52,10 +52,14 @@ class GraphExporter:
         self.graph = graph
         self.root = root
         self.values: dict[SSAValue, Any] = {}
+        self.names: set[str] = set()
 
     def placeholder(self, name: str, value: SSAValue | None, example: Any) -> Node:
         """An input of the graph."""
         node = self.graph.placeholder(name)
+        if node.name != name and name not in self.names:
+            node.name = name  # FX avoids Python's builtins, which export itself does not
+        self.names.add(node.name)
         node.meta["val"] = example
         if value is not None:
             self.values[value] = node
