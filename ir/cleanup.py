@@ -11,7 +11,7 @@ from xdsl.traits import IsolatedFromAbove
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Event, History, Pass, is_pure
+from stepwell.ir.rewriting import Event, History, Pass, is_dead, is_pure
 
 _Key = tuple[
     type[Operation], tuple[SSAValue, ...], tuple[tuple[str, Attribute], ...], tuple[Attribute, ...]
@@ -79,7 +79,7 @@ def _sweep(block: Block) -> int:
     for op in reversed(list(block.ops)):
         for region in op.regions:
             removed += sum(_sweep(inner) for inner in region.blocks)
-        if op.results and is_pure(op) and not any(result.uses for result in op.results):
+        if is_dead(op):
             op.detach()
             op.erase()
             removed += 1

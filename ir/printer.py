@@ -18,6 +18,11 @@ from xdsl.printer import Printer
 
 _OUTSIDE_NAME = re.compile(r"[^A-Za-z0-9_$.-]")
 _NUMERIC_SUFFIX = re.compile(r"(?:_[0-9]+)+$")
+_ESCAPES = {
+    code: "\\\\" if code == 0x5C else f"\\{code:02X}"
+    for code in range(256)
+    if code in (0x22, 0x5C) or not 0x20 <= code <= 0x7E
+}
 
 
 class HasPrettyText(Protocol):
@@ -102,6 +107,10 @@ class TextPrinter(Printer):
         name = self.value_name(value)
         self.print_string(name)
         return name[1:]
+
+    def print_bytes_literal(self, bytestring: bytes) -> None:
+        """Print a string as MLIR escapes it, at once (xDSL prints each byte by itself)."""
+        self.print_string('"' + bytestring.decode("latin-1").translate(_ESCAPES) + '"')
 
     def _populate_block_name(self, block: Block, block_index: int | None = None) -> None:
         index = self._get_new_valid_block_id() if block_index is None else block_index

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -294,9 +295,22 @@ def step_name(step: Step) -> str:
     return step.label if isinstance(step, Together) else step.name
 
 
+def is_dead(op: Operation) -> bool:
+    """Whether an op is pure and nothing reads what it gives."""
+    if not _is_pure_class(type(op)):
+        return False
+    results = op.results
+    return bool(results) and all(result.first_use is None for result in results)
+
+
+@cache
+def _is_pure_class(cls: type[Operation]) -> bool:
+    return cls.has_trait(Pure)
+
+
 def is_pure(op: Operation) -> bool:
     """Whether an op without uses may go."""
-    return op.has_trait(Pure)
+    return _is_pure_class(type(op))
 
 
 def run_rewrites(
@@ -332,7 +346,7 @@ def run_rewrites(
         if op.parent is None:
             continue
         history.visits += 1
-        if op.results and is_pure(op) and not any(result.uses for result in op.results):
+        if is_dead(op):
             operands = list(op.operands)
             op.detach()
             op.erase()

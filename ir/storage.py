@@ -234,5 +234,5 @@ def _look(stored: dict[str, torch.Tensor], view: dict[str, Any]) -> torch.Tensor
 
 
 def _negated(tensor: torch.Tensor) -> torch.Tensor:
-    """The view that torch takes of an imaginary part: the same memory, read with its sign turned."""
+    """The view that torch takes of a conjugate's imaginary part: the same memory, sign turned."""
     return torch._neg_view(tensor)  # pyright: ignore

@@ -144,14 +144,29 @@ def tensor_like(torch_tensor: object) -> AnyTensor:
     return tensor([int(d) for d in shape], element_type(getattr(torch_tensor, "dtype")))  # noqa: B009
 
 
+_known_dims: dict[int, tuple[Attribute, tuple[Dim, ...]]] = {}
+
+
 def dims(type_: Attribute) -> tuple[Dim, ...]:
     """The dimensions of a tensor type, symbolic ones as expressions (`"?"` where unknown)."""
+    known = _known_dims.get(id(type_))
+    if known is not None and known[0] is type_:
+        return known[1]
     if not isinstance(type_, TensorType):
         raise StepwellError(f"a tensor type is needed here, not {type_}")
     encoding: Attribute = type_.encoding
     if isinstance(encoding, ShapeAttr):
-        return encoding.data
-    return tuple("?" if d == DYNAMIC_INDEX else d for d in type_.get_shape())
+        found = encoding.data
+    else:
+        found = tuple("?" if d == DYNAMIC_INDEX else d for d in type_.get_shape())
+    if len(_known_dims) > _KNOWN_DIMS_LIMIT:
+        _known_dims.clear()
+    _known_dims[id(type_)] = (type_, found)
+    return found
+
+
+_KNOWN_DIMS_LIMIT = 100_000
+"""Types are interned, so there are few; a program of parsed text may bring more."""
 
 
 def element(type_: Attribute) -> Attribute:

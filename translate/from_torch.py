@@ -7,14 +7,13 @@ import alike.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from torch.export import ExportedProgram
 from xdsl.dialects.builtin import ModuleOp
 
 import stepwell.dialects.aten.level
+from stepwell.ir.collection import without_collection
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
@@ -40,7 +39,7 @@ def from_exported_program(
     """
     programs = exported if isinstance(exported, Mapping) else {method: exported}
     shared = Importing(WeightStore())
-    with _without_collection():
+    with without_collection():
         methods = [
             import_method(shared, program, name, tensors_of(program))
             for name, program in programs.items()
@@ -50,15 +49,3 @@ def from_exported_program(
         module = ModuleOp(methods)
     set_level(module, _LEVEL)
     return Program(module, shared.weights)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Garbage collection off: scanning what is being built takes a third of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from stepwell.ir.collection import without_collection
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.pipeline import Observer, Pipeline
 from stepwell.ir.program import Program as IRProgram
@@ -88,9 +89,10 @@ def lower(
             f"the program is at level {work.level!r}",
             help="lower a program of the aten level",
         )
-    work.verify()
-    run = found.prepare(pipeline, options).run(work, observer)
-    work.verify()
+    with without_collection():
+        work.verify()
+        run = found.prepare(pipeline, options).run(work, observer)
+        work.verify()
     seconds = time.perf_counter() - started
     delegates, outside = found.inventory(work)
     report = Report(
