@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.dialects.cmsis.target import Target
+from stepwell.dialects.cmsis.target import target as find_target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Together
@@ -39,8 +40,15 @@ PLACE_LAYOUTS = Together(
 """Layout changes sink and meet; what is left of them is copied, the rest is views."""
 
 
-def cortex_m_pipeline(target: Target, bias_form: BiasForm | None = None) -> Pipeline:
-    """Every step for a target; `bias_form` other than its own is for programs of several cores."""
+def cortex_m_pipeline(cpu: Target | str, bias_form: str | None = None) -> Pipeline:
+    """Every step for a CPU.
+
+    Args:
+        cpu: `cortex-m55`, `cortex-m4`, …, or `cortex-m55+dsp`.
+        bias_form: `bias`, `kernel-sum`, `both` or `run-time`; the CPU's own if None.
+    """
+    target = cpu if isinstance(cpu, Target) else find_target(cpu)
+    form = BiasForm.of(target) if bias_form is None else BiasForm(bias_form)
     return Pipeline(
         str(target),
         (
@@ -51,7 +59,7 @@ def cortex_m_pipeline(target: Target, bias_form: BiasForm | None = None) -> Pipe
             DecomposeForKernels(),
             PLACE_LAYOUTS,
             ShareCommonSubexpressions(),
-            FoldKernelSum(bias_form or BiasForm.of(target)),
+            FoldKernelSum(form),
             StateTarget(target),
             RemoveDeadCode(),
         ),

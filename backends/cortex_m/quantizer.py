@@ -137,7 +137,7 @@ class CortexMQuantizer(Quantizer):
             self._mark(node, {_first(node): self.activation}, spec)
         elif target in SOFTMAX:
             self._mark(node, {_first(node): self.activation}, self.softmax)
-        elif target in SHARING:
+        elif target in SHARING and _first(node).op != "get_attr":
             self._shared(node, [_first(node)])
         elif target in CONCATENATIONS:
             self._shared(node, list(_tensors(cast("list[Any]", node.args[0]))))

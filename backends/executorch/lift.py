@@ -34,11 +34,17 @@ from stepwell.backends.executorch.container import (
     Planned,
     State,
     TensorValue,
+    Value,
 )
 from stepwell.backends.executorch.external import read_external
 from stepwell.backends.executorch.places import Places, dim_order_of
 from stepwell.backends.executorch.read import read_container
-from stepwell.backends.executorch.read_arguments import arguments_of, is_readable
+from stepwell.backends.executorch.read_arguments import (
+    SCALARS,
+    arguments_of,
+    is_readable,
+    scalar_op,
+)
 from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.ir.diagnostics import ParseFailure, Problem, UnsupportedError
 from stepwell.ir.inference import infer
@@ -46,7 +52,16 @@ from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Constant as Frozen
 from stepwell.ir.signature import Port, Signature, set_signature
-from stepwell.ir.types import AnyTensor, IntType, dims, element, tensor, with_element
+from stepwell.ir.types import (
+    AnyTensor,
+    BoolType,
+    FloatType,
+    IntType,
+    dims,
+    element,
+    tensor,
+    with_element,
+)
 from stepwell.ir.weights import WeightStore
 
 
@@ -262,11 +277,14 @@ class _MethodLifter:
             target, source = (call.args[position] for position in _MOVES[call.kernel])
             self._copy(target, source)
             return
+        if call.kernel in SCALARS:
+            self.places.write(call.args[-1], self.places.add(scalar_op(self.places, call)))
+            return
         found = arguments_of(self.places, call, where)
         types: list[Attribute] = [
             self.places.type_of(index)
             if isinstance(self.method.values[index], TensorValue)
-            else IntType(f"v{index}")
+            else _number(self.method.values[index], index)
             for index in found.results
         ]
         op = found.op.from_arguments(found.given, types)
@@ -395,6 +413,12 @@ class _MethodLifter:
         return self.places.op(
             "aten.permute.default", value, back, types=[self.places.type_of(index)]
         )
+
+
+def _number(value: Value, index: int) -> Attribute:
+    """The type of a number that a kernel gives; its expression is only a name of its own."""
+    kind = {bool: BoolType, float: FloatType}.get(type(value), IntType)
+    return kind(f"v{index}")
 
 
 def _frozen(value: Any) -> Frozen:

@@ -2,6 +2,7 @@
 
 from xdsl.ir import Dialect
 
+from stepwell.dialects.cmsis import level as _level  # noqa: F401  (registers the level)
 from stepwell.dialects.cmsis.ops import LIBRARY_OPS, CmsisOp, Relabel
 
 Cmsis = Dialect("cmsis", [*LIBRARY_OPS, Relabel], [])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-from stepwell.dialects.quant.ops import quantize
-from stepwell.dialects.quant.types import Quantization
+from stepwell.dialects.quant.ops import dequantize, quantize
+from stepwell.dialects.quant.types import Quantization, storage_dtype
 from stepwell.ir.dtypes import f32
 from stepwell.ir.weights import recipe
 
@@ -39,14 +40,22 @@ def store(
         sub_channel,
     )
     if weight.is_meta:
-        from stepwell.dialects.quant.types import storage_dtype
-
         return torch.empty_like(weight, dtype=storage_dtype(held))
     return quantize(weight, held)
 
 
+@recipe("quant.reals")
+def reals(stored: torch.Tensor, **parameters: Any) -> torch.Tensor:
+    """The float32 values of stored integers, under a quantisation given as plain numbers."""
+    if stored.is_meta:
+        return torch.empty_like(stored, dtype=torch.float32)
+    blocks = tuple((axis, block) for axis, block in parameters.pop("blocks"))
+    lists = {name: tuple(parameters.pop(name)) for name in ("scales", "zero_points", "grid")}
+    return dequantize(stored, Quantization(expressed=f32, blocks=blocks, **lists, **parameters))
+
+
 def store_parameters(held: Quantization) -> dict[str, object]:
-    """The keyword parameters of `quant.store` for a quantisation."""
+    """The keyword parameters of both recipes for a quantisation."""
     return {
         "bits": held.bits,
         "signed": held.signed,

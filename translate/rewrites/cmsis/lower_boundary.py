@@ -25,7 +25,7 @@ After:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from xdsl.ir import Operation
@@ -33,7 +33,6 @@ from xdsl.ir import Operation
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.cmsis.ops import DequantizePerTensor, QuantizePerTensor
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
-from stepwell.dialects.quant.ops import dequantize
 from stepwell.dialects.quant.types import (
     Quantization,
     quantization,
@@ -45,23 +44,12 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import with_element
-from stepwell.ir.weights import recipe
 from stepwell.dialects.quant.recipes import store_parameters
 
 Cast = QuantizeCast | DequantizeCast
 QUANTIZE, DEQUANTIZE = (
     op_class(f"quantized_decomposed.{name}_per_tensor.default") for name in ("quantize", "dequantize")
 )
-
-
-@recipe("quant.reals")
-def reals(stored: torch.Tensor, **parameters: Any) -> torch.Tensor:
-    """The float32 values of stored integers, for a weight that only float ops use."""
-    if stored.is_meta:
-        return torch.empty_like(stored, dtype=torch.float32)
-    blocks = tuple((axis, block) for axis, block in parameters.pop("blocks"))
-    lists = {name: tuple(parameters.pop(name)) for name in ("scales", "zero_points", "grid")}
-    return dequantize(stored, Quantization(expressed=f32, blocks=blocks, **lists, **parameters))
 
 
 @dataclass(frozen=True)

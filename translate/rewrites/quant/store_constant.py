@@ -31,8 +31,14 @@ from xdsl.ir import Operation
 
 import stepwell.dialects.cmsis.recipes  # noqa: F401  (registers the recipes named here)
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.quant import QuantizeCast, StorageCast, UniformQuantizedType
+from stepwell.dialects.quant import (
+    DequantizeCast,
+    QuantizeCast,
+    StorageCast,
+    UniformQuantizedType,
+)
 from stepwell.dialects.quant.recipes import store_parameters
+from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
@@ -59,8 +65,15 @@ class StoreConstant(Rewrite[Derive]):
     anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
 
     def match(self, op: QuantizeCast, program: Program) -> Derive | Refusal | None:
-        """The operand must be a float32 weight."""
+        """The operand must be a float32 weight, or a stored one with other parameters."""
         key = weight_key(op.input)
+        maker = op.input.owner
+        if isinstance(maker, DequantizeCast) and isinstance(maker.input.owner, StorageCast):
+            stored = weight_key(maker.input.owner.input)
+            given = quantization(maker.input.type)
+            if stored is not None and given is not None and given.expressed == f32:
+                parameters = store_parameters(given)
+                key = program.weights.derive("quant.reals", [stored], **parameters)
         if key is None:
             return None
         held = element(op.result.type)

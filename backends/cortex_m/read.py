@@ -1,0 +1,142 @@
+"""A Cortex-M `.pte` → cmsis IR, ours and the stock flow's alike.
+
+The bytes hold no scales but those of quantise and dequantise, so tensors come back as plain int8;
+every number that the kernels use is in the ops' fields, and the interpreter runs them bit-exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.backends.cortex_m.emit import TARGET_METHOD
+from stepwell.backends.cortex_m.schemas import declarations, field_of, op_classes
+from stepwell.backends.executorch.container import Container, KernelCall
+from stepwell.backends.executorch.lift import Readers, lift
+from stepwell.backends.executorch.read import read_container
+from stepwell.dialects.cmsis.level import CMSIS_LEVEL
+from stepwell.dialects.cmsis.ops import CmsisOp
+from stepwell.dialects.cmsis.ops.base import TARGET, to_attribute
+from stepwell.dialects.cmsis.target import Target, target
+from stepwell.ir.cleanup import RemoveDeadCode
+from stepwell.ir.core import weight_key
+from stepwell.ir.diagnostics import ParseFailure, describe_op
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History
+from stepwell.ir.types import WeightAttr
+from stepwell.translate.rewrites.cmsis.state_target import scratch_sizes
+
+
+def is_cortex_m(container: Container) -> bool:
+    """Whether any method calls the `cortex_m` library."""
+    return any(
+        isinstance(step, KernelCall) and step.kernel in op_classes()
+        for method in container.methods
+        for step in method.instructions
+    )
+
+
+def read_pte(data: bytes) -> Program:
+    """The program in a `.pte` file's bytes, at the cmsis level.
+
+    Raises:
+        UnsupportedError: naming every instruction that has no meaning as an op.
+        ParseFailure: the bytes are no sound program.
+    """
+    return read_program(read_container(bytearray(data)))
+
+
+def read_program(container: Container) -> Program:
+    """The program of a container that calls the `cortex_m` library."""
+    stated = container.method(TARGET_METHOD)
+    methods = tuple(method for method in container.methods if method is not stated)
+    program = lift(replace(container, methods=methods), READERS, level=CMSIS_LEVEL.name)
+    if stated is not None and len(stated.outputs) == 1:
+        name = stated.values[stated.outputs[0]]
+        if isinstance(name, str):
+            program.module.attributes[TARGET] = StringAttr(name)
+    known = stated_target(program)
+    for op in program.module.walk():
+        if isinstance(op, CmsisOp):
+            _fill_in_lists(op, program)
+            for field, size in (scratch_sizes(op, known).items() if known else ()):
+                op.properties[field] = to_attribute(size)
+    RemoveDeadCode().apply(program, History())
+    return program
+
+
+def stated_target(program: Program) -> Target | None:
+    """The target a program says it is for."""
+    stated = program.module.attributes.get(TARGET)
+    return target(stated.data) if isinstance(stated, StringAttr) else None
+
+
+def run_pte(data: bytes, inputs: Sequence[Any], method: str = "forward") -> tuple[Any, ...]:
+    """Run a Cortex-M `.pte` on this machine, computing bit for bit what the device computes."""
+    return read_pte(data).run(*inputs, method=method)
+
+
+def _read_call(
+    call: KernelCall, inputs: Mapping[int, Any], results: Mapping[int, Attribute]
+) -> Operation:
+    """One call of a library kernel as its op; lists kept in tensors are filled in afterwards."""
+    cls = op_classes()[call.kernel]
+    operand_names = [name for name, _ in cls.get_irdl_definition().operands]
+    operands: dict[str, SSAValue | None] = {}
+    fields: dict[str, Any] = {}
+    for position, argument in enumerate(declarations()[cls.OPERATOR].arguments):
+        name = argument.name
+        if name == "out":
+            continue
+        if field_of(name) in operand_names:
+            operands[field_of(name)] = inputs[position]
+        elif name.endswith("scratch"):
+            fields[name] = 0
+        elif argument.type.is_tensor:
+            key = weight_key(inputs[position])
+            if key is None:
+                raise ParseFailure(f"{call.kernel}: {name} is computed, which has no form as a field")
+            fields[name] = WeightAttr(key)
+        elif argument.type.base == "ScalarType":
+            fields[name] = {1: "int8", 2: "int16"}.get(inputs[position], "int8")
+        elif argument.type.base == "float":
+            fields[name] = float(inputs[position])
+        elif argument.type.base == "bool":
+            fields[name] = bool(inputs[position])
+        else:
+            fields[name] = inputs[position]
+    (result,) = results.values()
+    return cls.make(*(operands.get(n) for n in operand_names), result=result, **fields)
+
+
+def _fill_in_lists(op: CmsisOp, program: Program) -> None:
+    for name, attr in list(op.properties.items()):
+        if isinstance(attr, WeightAttr):
+            values = program.weights.get(attr.data)
+            if values.dim() != 1:
+                raise ParseFailure(f"{op.name}: {name} is not a list", describe_op(op))
+            bits = op.MULTIPLIER_BITS.get(name, 64)
+            op.properties[name] = to_attribute(cast("list[int]", values.tolist()), bits)
+
+
+def _written(kernel: str) -> tuple[int, ...]:
+    arguments = declarations()[op_classes()[kernel].OPERATOR].arguments
+    return (next(i for i, argument in enumerate(arguments) if argument.name == "out"),)
+
+
+def _scratch(kernel: str) -> tuple[int, ...]:
+    """Scratch buffers, and the returned output that is given twice."""
+    arguments = declarations()[op_classes()[kernel].OPERATOR].arguments
+    found = [i for i, argument in enumerate(arguments) if argument.name.endswith("scratch")]
+    return (*found, len(arguments))
+
+
+READERS = Readers(
+    kernels={kernel: (_read_call, _written(kernel)) for kernel in op_classes()},
+    unread={kernel: _scratch(kernel) for kernel in op_classes()},
+)
+"""How the calls of the library read."""
