@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from xdsl.dialects.builtin import TensorType
@@ -34,12 +33,16 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.backends.executorch.emit_control import CONTROL
 from stepwell.backends.executorch.kernel_calls import is_reshape, kernel_of
+from stepwell.backends.executorch.sizes import Sizes, can_compute
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import of_overload
+from stepwell.dialects.symbols import Ranges, Symbols
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, has_torch_dtype, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.signature import get_signature
+from stepwell.ir.types import AnyTensor, Dim, element, is_static, tensor
 
 _LAYOUT_ARGUMENTS = frozenset({"layout", "device", "pin_memory", "memory_format"})
 
@@ -60,7 +63,7 @@ class _Template:
     `operands[i]` is the i-th operand's fake tensor, by which the pieces refer to it.
     """
 
-    operands: tuple[torch.Tensor, ...]
+    operands: tuple[Any, ...]
     pieces: tuple[Piece, ...]
     outputs: tuple[torch.Tensor, ...]
 
@@ -86,16 +89,17 @@ class DecomposeForKernels(Rewrite[Decomposition]):
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "PyTorch's decompositions compute in another order")
 
     def match(self, op: SchemaOp, program: Program) -> Decomposition | Refusal | None:
-        """Guards: outside delegates, static shapes, and every piece has a kernel."""
+        """Guards: outside delegates, and every piece has a kernel."""
         if kernel_of(type(op)) is not None or is_reshape(op):
             return None
         if not isinstance(op.parent_op(), FuncOp) and type(op.parent_op()) not in CONTROL:
             return None
         for value in (*op.operands, *op.results):
-            if not isinstance(value.type, TensorType):
-                return Refusal(f"it takes or gives {value.type}, known only at run time")
-            if not is_static(value.type) or not has_torch_dtype(element(value.type)):
-                return Refusal(f"a decomposition needs a static shape, not {value.type}")
+            type_ = value.type
+            if isinstance(type_, TensorType) and not has_torch_dtype(element(type_)):
+                return Refusal(f"it takes or gives {type_}, which PyTorch has not")
+        if not all(isinstance(result.type, TensorType) for result in op.results):
+            return Refusal("it gives a number known only at run time")
         template = _template(op)
         return template if isinstance(template, Refusal) else Decomposition(op, template)
 
@@ -104,28 +108,32 @@ class DecomposeForKernels(Rewrite[Decomposition]):
         template = match.template
         operands = zip(template.operands, match.op.operands, strict=True)
         values: dict[int, SSAValue] = {id(fake): value for fake, value in operands}
+        sizes = Sizes(rw, match.op.operands)
         for piece in template.pieces:
             cls = of_overload(piece.overload)
             given = {
-                name: _argument(value, values)
+                name: _argument(value, values, sizes)
                 for name, value in piece.arguments.items()
                 if name not in _LAYOUT_ARGUMENTS
             }
-            types = [tensor(tuple(r.shape), element_type(r.dtype)) for r in piece.results]
+            types = [type_of(result) for result in piece.results]
             made = rw.insert(cls.from_arguments(given, types))
             for fake, result in zip(piece.results, made.results, strict=True):
                 values[id(fake)] = result
+                sizes.see(result)
         rw.replace(match.op, [values[id(output)] for output in template.outputs])
 
 
-def _argument(value: Any, values: Mapping[int, SSAValue]) -> Any:
+def _argument(value: Any, values: Mapping[int, SSAValue], sizes: Sizes) -> Any:
     """A recorded argument as the IR holds it."""
     if isinstance(value, torch.Tensor):
         return values[id(value)]
+    if isinstance(value, torch.SymInt):
+        return sizes.value(value.node.expr)
     if isinstance(value, torch.dtype):
         return element_type(value)
     if isinstance(value, list | tuple):
-        return [_argument(item, values) for item in cast(Sequence[Any], value)]
+        return [_argument(item, values, sizes) for item in cast(Sequence[Any], value)]
     return value
 
 
@@ -248,22 +256,36 @@ def _template(op: SchemaOp) -> _Template | Refusal:
     order = {value: index for index, value in enumerate(reversed(op.operands))}
     shared = tuple(order[value] for value in op.operands)
     types = tuple(value.type for value in (*op.operands, *op.results))
-    key = (type(op), types, shared, frozenset(op.properties.items()))
+    ranges = _ranges(op) if any(not _is_known(type_) for type_ in types) else {}
+    stated = tuple(sorted(ranges.items()))
+    key = (type(op), types, shared, frozenset(op.properties.items()), stated)
     found = _TEMPLATES.get(key)
     if found is None:
-        found = _TEMPLATES[key] = _trace(op)
+        found = _TEMPLATES[key] = _trace(op, ranges)
     return found
 
 
-def _trace(op: SchemaOp) -> _Template | Refusal:
+def _is_known(type_: Attribute) -> bool:
+    return isinstance(type_, TensorType) and is_static(type_)
+
+
+def _ranges(op: Operation) -> dict[str, tuple[int, int | None]]:
+    """The ranges of symbols that the method around an op states."""
+    parent: Operation | None = op
+    while parent is not None and not isinstance(parent, FuncOp):
+        parent = parent.parent_op()
+    return get_signature(parent).ranges if parent is not None else {}
+
+
+def _trace(op: SchemaOp, ranges: Ranges) -> _Template | Refusal:
     recorder = _Recorder()
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        fakes: dict[SSAValue, torch.Tensor] = {}
-        for value in op.operands:
-            if value not in fakes:
-                type_ = value.type
-                shape = cast(tuple[int, ...], dims(type_))
-                fakes[value] = torch.empty(shape, dtype=torch_dtype(element(type_)))
+    symbols = Symbols(ranges)
+    symbols.mode.allow_non_fake_inputs = True
+    fakes: dict[SSAValue, Any] = {}
+    for value in op.operands:
+        if value not in fakes:
+            fakes[value] = symbols.fake(value.type)
+    with symbols.mode:
         positional, keywords = op.bind()
         positional, keywords = _to_torch(positional, fakes), _to_torch(keywords, fakes)
         try:
@@ -271,23 +293,41 @@ def _trace(op: SchemaOp) -> _Template | Refusal:
                 results = _overload(op)(*positional, **keywords)
         except _CannotDecompose as error:
             return Refusal(str(error))
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        except (RuntimeError, TypeError, ValueError, IndexError, StepwellError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             return Refusal(f"PyTorch does not decompose it: {reason}")
     leaves = [t for t in pytree.tree_leaves(results) if isinstance(t, torch.Tensor)]
     outputs = tuple(recorder.latest(leaf) for leaf in leaves)
     if len(outputs) != len(op.results):
         return Refusal(f"its decomposition gives {len(outputs)} results, not {len(op.results)}")
+    if symbols.env.guards:
+        return Refusal(f"its decomposition holds only where {symbols.env.guards[0].expr}")
     for output, result in zip(outputs, op.results, strict=True):
-        if tensor(tuple(output.shape), element_type(output.dtype)) != result.type:
-            return Refusal(f"its decomposition gives {output.dtype}{list(output.shape)}")
+        if type_of(output) != result.type:
+            return Refusal(f"its decomposition gives {type_of(output)}")
     operands = tuple(fakes[value] for value in op.operands)
     known = {id(t) for t in operands} | {id(r) for p in recorder.pieces for r in p.results}
-    arguments = [piece.arguments for piece in recorder.pieces]
-    for used in pytree.tree_leaves((arguments, outputs)):
-        if isinstance(used, torch.Tensor) and id(used) not in known:
-            return Refusal("its decomposition makes a constant tensor of its own")
+    have = {value.type for value in op.operands}
+    for piece in (*recorder.pieces, Piece(None, {"": outputs}, ())):
+        for used in pytree.tree_leaves(piece.arguments):
+            if isinstance(used, torch.Tensor) and id(used) not in known:
+                return Refusal("its decomposition makes a constant tensor of its own")
+            if isinstance(used, torch.SymInt) and not can_compute(used.node.expr, have):
+                return Refusal(f"its decomposition needs the size {used.node.expr}")
+        have.update(type_of(result) for result in piece.results)
     return _Template(operands, tuple(recorder.pieces), outputs)
+
+
+def type_of(fake: torch.Tensor) -> AnyTensor:
+    """The IR's type of a fake tensor, symbolic sizes as expressions."""
+    sizes = cast(Sequence[Any], fake.shape)
+    shape = [d if isinstance(d, int) else _spelled_size(d) for d in sizes]
+    return tensor(shape, element_type(fake.dtype))
+
+
+def _spelled_size(size: Any) -> Dim:
+    expression = size.node.expr
+    return int(expression) if expression.is_number else str(expression)
 
 
 def _overload(op: SchemaOp) -> Any:

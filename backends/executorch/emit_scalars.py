@@ -10,7 +10,7 @@ from stepwell.backends.executorch.builder import MethodBuilder
 from stepwell.dialects.sym import SymOp
 from stepwell.ir.types import BoolType, FloatType
 
-_KERNELS = {
+SCALAR_KERNELS = {
     f"sym.{name}": f"executorch_prim::{kernel}.Scalar"
     for name, kernel in {
         "add": "add",
@@ -80,7 +80,7 @@ def has_scalar_kernels(op: SymOp) -> bool:
     """Whether the runtime can compute a scalar op; `and` and `or` only of truth values."""
     if op.name in ("sym.and", "sym.or"):
         return isinstance(op.result.type, BoolType)
-    return op.name in _KERNELS or op.name in _COMPOSED
+    return op.name in SCALAR_KERNELS or op.name in _COMPOSED
 
 
 def emit_scalar(builder: MethodBuilder, op: SymOp, values: Mapping[SSAValue, int]) -> int:
@@ -93,7 +93,7 @@ def emit_scalar(builder: MethodBuilder, op: SymOp, values: Mapping[SSAValue, int
     composed = _COMPOSED.get(op.name)
     if composed is not None:
         return composed(builder, op, arguments)
-    return _call(builder, op, _KERNELS[op.name], arguments)
+    return _call(builder, op, SCALAR_KERNELS[op.name], arguments)
 
 
 def _call(builder: MethodBuilder, op: SymOp, kernel: str, arguments: Sequence[int]) -> int:

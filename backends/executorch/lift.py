@@ -417,8 +417,9 @@ class _MethodLifter:
 
 def _number(value: Value, index: int) -> Attribute:
     """The type of a number that a kernel gives; its expression is only a name of its own."""
-    kind = {bool: BoolType, float: FloatType}.get(type(value), IntType)
-    return kind(f"v{index}")
+    if isinstance(value, bool):
+        return BoolType(f"v{index}")
+    return FloatType(f"v{index}") if isinstance(value, float) else IntType(f"v{index}")
 
 
 def _frozen(value: Any) -> Frozen:

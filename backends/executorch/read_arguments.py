@@ -8,6 +8,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from stepwell.backends.executorch.container import KernelCall, ScalarType, TensorList, TensorValue
+from stepwell.backends.executorch.emit_scalars import SCALAR_KERNELS
 from stepwell.backends.executorch.inverse import functional_of
 from stepwell.backends.executorch.places import Places
 from stepwell.backends.executorch.runner import torch_dtype
@@ -15,8 +16,10 @@ from stepwell.backends.executorch.signatures import Input, Output
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.aten.schema import Argument
+from stepwell.dialects.sym import OPS, SymOp
 from stepwell.ir.diagnostics import ParseFailure
 from stepwell.ir.dtypes import element_type
+from stepwell.ir.types import BoolType, FloatType, IntType
 
 _INDEX_PUT = "aten::index_put_"
 _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
@@ -33,7 +36,28 @@ class Call:
 
 def is_readable(kernel: str) -> bool:
     """Whether calls of this kernel have a functional form."""
-    return kernel == _INDEX_PUT or functional_of(kernel) is not None
+    return kernel == _INDEX_PUT or kernel in SCALARS or functional_of(kernel) is not None
+
+
+_BY_NAME = {cls.name: cls for cls in OPS.values()}
+SCALARS: dict[str, type[SymOp]] = {
+    kernel: _BY_NAME[name] for name, kernel in SCALAR_KERNELS.items()
+} | {
+    "executorch_prim::floordiv.int": _BY_NAME["sym.floordiv"],
+    "executorch_prim::mod.int": _BY_NAME["sym.mod"],
+}
+"""Kernels on numbers → the `sym` op that says the same."""
+
+_TRUTH = frozenset({"eq", "lt", "le", "gt", "ge", "sym_not"})
+_FLOAT = frozenset({"truediv", "sym_float"})
+
+
+def scalar_op(places: Places, call: KernelCall) -> SymOp:
+    """A kernel call on numbers as an op. Its result's expression is only a name of its own."""
+    *arguments, result = call.args
+    name = call.kernel.removeprefix("executorch_prim::").split(".")[0]
+    kind = BoolType if name in _TRUTH else FloatType if name in _FLOAT else IntType
+    return SCALARS[call.kernel].make([places.argument(i) for i in arguments], kind(f"v{result}"))
 
 
 def arguments_of(places: Places, call: KernelCall, where: str) -> Call:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
@@ -19,7 +19,7 @@ from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
-from stepwell.ir.types import AnyTensor, Dim, tensor
+from stepwell.ir.types import AnyTensor, dims, tensor
 
 
 def _of(value: torch.Tensor) -> AnyTensor:
@@ -132,7 +132,9 @@ def test_equal_ops_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     traced: list[str] = []
     trace = decompose._trace
     monkeypatch.setattr(decompose, "_TEMPLATES", {})
-    monkeypatch.setattr(decompose, "_trace", lambda op: traced.append(op.name) or trace(op))
+    monkeypatch.setattr(
+        decompose, "_trace", lambda op, ranges: traced.append(op.name) or trace(op, ranges)
+    )
     block = Block(arg_types=[_of(_x(3))])
     value = block.args[0]
     for _ in range(5):
@@ -151,14 +153,66 @@ def test_equal_ops_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(run_pte(to_bytes(emit(program)), [x])[0], expected)
 
 
-def test_a_symbolic_shape_is_refused() -> None:
-    shape: tuple[Dim, ...] = ("s0", 4)
-    type_ = tensor(shape, element_type(torch.float32))
-    block = Block(arg_types=[type_])
-    op = op_class("aten.silu.default").make(block.args[0], result_types=[type_])
-    block.add_ops([op, ReturnOp(op.results[0])])
-    func = FuncOp("forward", FunctionType.from_lists([type_], [type_]), Region(block))
+def _dynamic(name: str, *args: Any, to: AnyTensor) -> Program:
+    from stepwell.ir.signature import Port, Signature, set_signature
+
+    types = [a for a in args if isinstance(a, TensorType)]
+    block = Block(arg_types=types)
+    values = iter(block.args)
+    made = op_class(name).make(
+        *(next(values) if isinstance(a, TensorType) else a for a in args), result_types=[to]
+    )
+    block.add_ops([made, ReturnOp(made.results[0])])
+    func = FuncOp("forward", FunctionType.from_lists(types, [to]), Region(block))
+    ports = tuple(Port(f"x{i}") for i in range(len(types)))
+    set_signature(func, Signature(ports, (Port("y"),), ranges={"s0": (2, 16)}))
+    return Program(ModuleOp([func]))
+
+
+_F32 = element_type(torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("case", "call"),
+    [
+        (
+            ("aten.silu.default", tensor(["s0", 4], _F32), tensor(["s0", 4], _F32)),
+            torch.nn.functional.silu,
+        ),
+        (
+            ("aten.matmul.default", tensor([2, "s0", 4], _F32), tensor([4, 3], _F32),
+             tensor([2, "s0", 3], _F32)),
+            torch.matmul,
+        ),
+        (
+            ("aten.layer_norm.default", tensor(["s0", 4], _F32), [4], tensor(["s0", 4], _F32)),
+            lambda x: torch.nn.functional.layer_norm(x, [4]),
+        ),
+        (
+            ("aten.triu.default", tensor(["s0", "s0"], _F32), tensor(["s0", "s0"], _F32)),
+            torch.triu,
+        ),
+        (
+            ("aten.scaled_dot_product_attention.default", *[tensor([1, 2, "s0", 4], _F32)] * 3,
+             tensor([1, 2, "s0", 4], _F32)),
+            torch.nn.functional.scaled_dot_product_attention,
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)  # fmt: skip
+def test_ops_on_symbolic_shapes_are_taken_apart_and_run_at_every_length(
+    case: tuple[Any, ...], call: Any
+) -> None:
+    name, *args, to = case
+    program = _dynamic(name, *args, to=to)
     history = History()
-    assert run_rewrites(Program(ModuleOp([func])), (DecomposeForKernels(),), history) == 0
-    (refusal,) = history.refusals.values()
-    assert "needs a static shape" in refusal.reason
+    run_rewrites(program, (DecomposeForKernels(),), history)
+    assert not history.refusals
+    data = to_bytes(emit(program))
+    for length in (2, 7, 16):
+        inputs = [
+            torch.randn([length if isinstance(d, str) else d for d in dims(a)])
+            for a in args
+            if isinstance(a, TensorType)
+        ]
+        torch.testing.assert_close(run_pte(data, inputs)[0], call(*inputs), rtol=1e-5, atol=1e-5)

@@ -229,3 +229,19 @@ def test_every_truncation_of_a_ptd_is_an_error() -> None:
     for length in range(0, len(data) - 63, 5):
         with pytest.raises(StepwellError):
             read_external(data[:length])
+
+
+def test_dynamic_shapes_read_back_with_their_arithmetic_and_run() -> None:
+    class Flat(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            n = x.shape[0]
+            return torch.cat([x.exp(), x]).reshape(n * 2 * 3 // 2, 2)
+
+    shapes = ({0: torch.export.Dim("n", min=2, max=16)},)
+    data = stock(Flat(), torch.randn(4, 3), dynamic_shapes=shapes)
+    program = lift(read_container(data))
+    assert any(name.startswith("sym.") for name in names(program))
+    session = PteSession.load(again(data))
+    for length in (2, 8, 16):
+        x = torch.randn(length, 3)
+        torch.testing.assert_close(session.run(x)[0], Flat()(x))

@@ -1,0 +1,98 @@
+"""Symbolic sizes as values: where a rewrite needs `2*s77`, the op that gives it at run time.
+
+A size is best asked of a tensor that has it; where none has, it is computed from those that have
+its symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import sympy
+from torch.utils._sympy import functions as torch_functions
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.sym import FUNCTIONS, OPS
+from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.types import IntType, dims
+
+_OPERATORS: dict[Any, str] = {
+    sympy.Add: "add",
+    sympy.Mul: "mul",
+    torch_functions.FloorDiv: "floordiv",
+    torch_functions.CleanDiv: "floordiv",
+    torch_functions.Mod: "mod",
+    torch_functions.PythonMod: "mod",
+    torch_functions.Max: "max",
+    torch_functions.Min: "min",
+}
+"""sympy function → the `sym` op that computes it, two arguments at a time."""
+
+
+def can_compute(expression: Any, types: Collection[Attribute]) -> bool:
+    """Whether `Sizes` can give an expression when it has seen values of these types."""
+    if expression.is_Integer:
+        return True
+    text = str(expression)
+    for type_ in types:
+        if isinstance(type_, IntType) and type_.data == text:
+            return True
+        if isinstance(type_, TensorType) and text in dims(type_):
+            return True
+    return expression.func in _OPERATORS and all(
+        can_compute(part, types) for part in expression.args
+    )
+
+
+class Sizes:
+    """Gives sizes as values, inserting what computes them before the op that is rewritten."""
+
+    def __init__(self, rw: Rewriter, operands: Sequence[SSAValue]) -> None:
+        self._rw = rw
+        self._values: dict[str, SSAValue | Callable[[], SSAValue]] = {}
+        for operand in operands:
+            self.see(operand)
+
+    def see(self, value: SSAValue) -> None:
+        """A value whose sizes may be asked for from now on."""
+        type_ = value.type
+        if isinstance(type_, IntType):
+            self._values[type_.data] = value
+        elif isinstance(type_, TensorType):
+            for axis, dim in enumerate(dims(type_)):
+                if isinstance(dim, str) and dim not in self._values:
+                    self._values[dim] = self._asking(value, axis, dim)
+
+    def _asking(self, value: SSAValue, axis: int, dim: str) -> Callable[[], SSAValue]:
+        def ask() -> SSAValue:
+            size = op_class("aten.sym_size.int")
+            return self._rw.insert(size.make(value, axis, result_types=[IntType(dim)])).results[0]
+
+        return ask
+
+    def value(self, expression: Any) -> SSAValue | int:
+        """The value of a sympy expression, a plain int where it is one."""
+        if expression.is_Integer:
+            return int(expression)
+        text = str(expression)
+        found = self._values.get(text)
+        if found is None:
+            found = self._computed(expression, text)
+        elif not isinstance(found, SSAValue):
+            found = found()
+        self._values[text] = found
+        return found
+
+    def _computed(self, expression: Any, text: str) -> SSAValue:
+        cls = OPS[FUNCTIONS[_OPERATORS[expression.func]]]
+        total, *rest = (self.value(part) for part in expression.args)
+        shown = expression.args[0]
+        for value, part in zip(rest, expression.args[1:], strict=True):
+            shown = expression.func(shown, part)
+            made = cls.make([total, value], IntType(str(shown)))
+            total = self._rw.insert(made).results[0]
+        assert isinstance(total, SSAValue), f"{text} is a number"
+        return total
