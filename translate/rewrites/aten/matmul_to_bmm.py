@@ -76,6 +76,8 @@ class MatmulToBmm(Rewrite[Product]):
             return None
         if a is None or b is None:
             return Refusal("the shapes are symbolic")
+        if not a or not b:
+            return Refusal("a number is no matrix")
         if added is not None and (op.arg("alpha") != 1 or op.arg("beta") != 1):
             return Refusal("alpha or beta is not 1")
         if any(element(v.type) != element(op.results[0].type) for v in op.operands):

@@ -86,9 +86,8 @@ class NormaliseReduction(Rewrite[Reduction]):
             return None
         if not is_float(element(value.type)) and dtype is None and form is aten.MeanDim:
             return Refusal("the mean of integers needs a dtype")
-        if isinstance(op, form) and op.present().get("dim") == list(over):
-            if op.arg("keepdim") and op.present().get("dtype") is None and dtype is None:
-                return None
+        if isinstance(op, form) and dtype is None and is_normal(op, over):
+            return None
         refusal = cannot_be_viewed_as(value, kept(dims(value.type), over))
         return refusal or Reduction(op, form, over, dtype)
 
@@ -103,6 +102,14 @@ class NormaliseReduction(Rewrite[Reduction]):
         new = match.form.make(value, list(match.axes), True, result_types=[held])
         rw.replace_value(result, view(rw, emit(rw, new), dims(result.type)))
         rw.erase(match.op)
+
+
+def is_normal(op: SchemaOp, over: tuple[int, ...]) -> bool:
+    """Whether a reduction lists its axes in order, keeps them and states no dtype."""
+    stated = op.present()
+    return (
+        stated.get("dim") == list(over) and stated.get("keepdim") is True and "dtype" not in stated
+    )
 
 
 def kept(shape: tuple[Dim, ...], over: tuple[int, ...]) -> tuple[Dim, ...]:

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from xdsl.ir import Operation, SSAValue
@@ -94,9 +94,7 @@ class RemoveSafeSoftmaxGuard(Rewrite[Guarded]):
         if match.softmax is not None:
             rw.replace(match.op, [match.softmax])
             return
-        new = aten._SoftmaxDefault.make(
-            match.scores, match.at, False, result_types=[result.type]
-        )
+        new = aten._SoftmaxDefault.make(match.scores, match.at, False, result_types=[result.type])
         rw.replace(match.op, [emit_as(rw, new, result)])
 
 
@@ -129,10 +127,10 @@ def rows_with_a_finite_element(condition: SSAValue, at: int) -> SSAValue | None:
     some = outer.operands[0].owner
     if not isinstance(some, aten.AnyDim | aten.AnyDims) or not some.arg("keepdim"):
         return None
-    over = some.arg("dim")
-    over = over if isinstance(over, list) else [over]
+    listed: Any = some.arg("dim")
+    over: list[int] = listed if isinstance(listed, list) else [listed]
     inner = some.operands[0].owner
-    if over is None or [axis(d, len(dims(some.operands[0].type))) for d in over] != [at]:
+    if listed is None or [axis(d, len(dims(some.operands[0].type))) for d in over] != [at]:
         return None
     if isinstance(inner, aten.NeScalar) and inner.arg("other") == -inf:
         return inner.operands[0]

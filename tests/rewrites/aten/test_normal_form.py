@@ -1,0 +1,124 @@
+"""The normal forms together, on whole models: what remains, that it is right, and what it costs."""
+
+from typing import Any
+
+import pytest
+import torch
+from convnext import convnext_atto
+from deit import deit_small_depth2
+from gpt2 import gpt2_2layers
+from llama import llama_block
+from mixer import mixer_s32
+from mobilenet import mobilenet_v3_small
+from swin import swin_tiny
+from transformer import transformer_encoder_2layers
+
+from stepwell.ir.cleanup import RemoveDeadCode
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.translate.from_torch import from_exported_program
+from stepwell.translate.rewrites.aten import FOLD_WEIGHTS, NORMAL_FORM
+
+MODELS = {
+    maker.__name__: maker
+    for maker in (
+        convnext_atto,
+        deit_small_depth2,
+        gpt2_2layers,
+        llama_block,
+        mixer_s32,
+        mobilenet_v3_small,
+        swin_tiny,
+        transformer_encoder_2layers,
+    )
+}
+
+REMAINING = frozenset(
+    """
+    aten._softmax.default aten.add.Scalar aten.add.Tensor aten.bmm.default aten.cat.default
+    aten.clamp.default aten.convolution.default aten.div.Scalar aten.embedding.default
+    aten.expand.default aten.gelu.default aten.hardswish.default aten.layer_norm.default
+    aten.linear.default aten.mean.dim aten.mul.Scalar aten.mul.Tensor aten.neg.default
+    aten.permute.default aten.rsqrt.default aten.scaled_dot_product_attention.default
+    aten.sigmoid.default aten.slice.Tensor aten.view.default
+    """.split()
+)
+"""Every operator that the models below hold in normal form."""
+
+
+def imported(name: str, decomposed: bool) -> tuple[Program, tuple[Any, ...]]:
+    module, inputs = MODELS[name]()
+    exported = torch.export.export(module.eval(), inputs)
+    return from_exported_program(exported.run_decompositions() if decomposed else exported), inputs
+
+
+def normalise(program: Program, history: History) -> None:
+    for rewrites in (NORMAL_FORM, FOLD_WEIGHTS, NORMAL_FORM, FOLD_WEIGHTS, NORMAL_FORM):
+        run_rewrites(program, rewrites, history)
+    RemoveDeadCode().apply(program, history)
+
+
+@pytest.mark.parametrize("decomposed", [False, True], ids=["as exported", "decomposed"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_in_normal_form_computes_what_it_did(name: str, decomposed: bool):
+    program, inputs = imported(name, decomposed)
+    before = program.run(*inputs)
+    history = History()
+    normalise(program, history)
+    program.verify()
+    for one, other in zip(before, program.run(*inputs), strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-5 * float(one.abs().max()))
+    names = {op.name for op in program.module.walk() if op.name.startswith("aten.")}
+    assert names <= REMAINING, names - REMAINING
+
+
+@pytest.mark.parametrize("name", ["deit_small_depth2", "mobilenet_v3_small"])
+def test_nothing_is_left_to_do_after_the_normal_form(name: str):
+    program, _ = imported(name, decomposed=True)
+    normalise(program, History())
+    assert run_rewrites(program, (*NORMAL_FORM, *FOLD_WEIGHTS)) == 0
+
+
+def test_normal_forms_touch_no_weight():
+    program, _ = imported("gpt2_2layers", decomposed=False)
+    run_rewrites(program, NORMAL_FORM)
+    assert program.weights.counts.evaluated == 0
+
+
+def chain(length: int, method: Any) -> str:
+    lines = ["%v0 = aten.neg.default(%x) : (tensor<4x6xf32>) -> tensor<4x6xf32>"]
+    for i in range(length):
+        lines += [
+            f"%a{i} = aten.transpose.int(%v{i}, 0, 1) : (tensor<4x6xf32>) -> tensor<6x4xf32>",
+            f"%b{i} = aten.relu.default(%a{i}) : (tensor<6x4xf32>) -> tensor<6x4xf32>",
+            f"%c{i} = aten.unsqueeze.default(%b{i}, 0) : (tensor<6x4xf32>) -> tensor<1x6x4xf32>",
+            f"%d{i} = aten.silu.default(%c{i}) : (tensor<1x6x4xf32>) -> tensor<1x6x4xf32>",
+            f"%v{i + 1} = aten.reshape.default(%d{i}, [4, 6]) "
+            ": (tensor<1x6x4xf32>) -> tensor<4x6xf32>",
+        ]
+    lines.append(f"%y = aten.neg.default(%v{length}) : (tensor<4x6xf32>) -> tensor<4x6xf32>")
+    return method("%x: tensor<4x6xf32>", *lines, gives="tensor<4x6xf32>")
+
+
+def test_the_work_grows_with_the_program_and_no_faster(apply: Any, method: Any):
+    visits = [
+        apply(chain(length, method), *NORMAL_FORM).history.visits / length for length in (20, 80)
+    ]
+    assert visits[1] < 1.05 * visits[0]
+
+
+def test_long_chains_of_layout_ops_collapse_in_linear_work(apply: Any, method: Any):
+    def views(length: int) -> str:
+        lines = ["%v0 = aten.neg.default(%x) : (tensor<4x6xf32>) -> tensor<4x6xf32>"]
+        for i in range(length):
+            lines += [
+                f"%a{i} = aten.t.default(%v{i}) : (tensor<4x6xf32>) -> tensor<6x4xf32>",
+                f"%b{i} = aten.clone.default(%a{i}) : (tensor<6x4xf32>) -> tensor<6x4xf32>",
+                f"%v{i + 1} = aten.t.default(%b{i}) : (tensor<6x4xf32>) -> tensor<4x6xf32>",
+            ]
+        lines.append(f"%y = aten.neg.default(%v{length}) : (tensor<4x6xf32>) -> tensor<4x6xf32>")
+        return method("%x: tensor<4x6xf32>", *lines, gives="tensor<4x6xf32>")
+
+    short, long = (apply(views(length), *NORMAL_FORM) for length in (20, 80))
+    assert long.ops() == ["aten.neg.default", "aten.neg.default"]
+    assert long.history.visits < 4.2 * short.history.visits
