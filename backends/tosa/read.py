@@ -23,7 +23,7 @@ from stepwell.backends.tosa.flatbuffer_reader import read_graph
 from stepwell.backends.tosa.graph import AttributeValue, Graph, Operator, Shape, Tensor
 from stepwell.backends.tosa.graph import Region as GraphRegion
 from stepwell.backends.tosa.storage import from_bytes, is_held_as_codes
-from stepwell.dialects.tosa.attributes import BlockScaledType, ShapeType
+from stepwell.dialects.tosa.attributes import BlockScaledType, EnumerationAttr, ShapeType
 from stepwell.dialects.tosa.base import Field, TosaOp
 from stepwell.dialects.tosa.codes import class_of_code, e8m0, element_of_code, i4
 from stepwell.dialects.tosa.constants import INLINE, const, const_of_key, const_shape
@@ -185,6 +185,10 @@ class _Builder:
             for field in cls.FIELDS
             if field.kind != "region"
         }
+        for field in cls.FIELDS:  # defaults are left out, as the text leaves them out
+            value_ = properties.get(field.name)
+            if field.default is not None and is_default(value_, field.default):
+                del properties[field.name]
         return cls.create(
             operands=operands, result_types=results, properties=properties, regions=regions
         )
@@ -273,6 +277,13 @@ def _element_value(
     if isinstance(element, IntegerType):
         return IntegerAttr(int(number), element)
     return FloatAttr(float(number), element)  # pyright: ignore[reportArgumentType]
+
+
+def is_default(value: Attribute | None, default: str) -> bool:
+    """Whether an attribute has its default value."""
+    return value is not None and default == (
+        value.data if isinstance(value, EnumerationAttr) else str(value)
+    )
 
 
 def is_written_in_text(element: Attribute) -> bool:

@@ -95,6 +95,46 @@ def _tosa_target(name: str) -> Target:
     return Target(name, pipeline, "tosa", {"tosa": _tosa_bytes}, _run_tosa)
 
 
+@dataclass(frozen=True)
+class CortexMTarget(Target):
+    """A Cortex-M CPU. `bias_form="both"` keeps a program right on every core."""
+
+    def prepare(self, pipeline: Pipeline | None, options: Mapping[str, Any]) -> Pipeline:
+        """The pipeline to run: the caller's, or the CPU's with the bias where it is asked for."""
+        from stepwell.backends.cortex_m.pipeline import cortex_m_pipeline
+
+        if pipeline is not None:
+            return pipeline
+        return cortex_m_pipeline(self.name, options.get("bias_form"))
+
+    def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
+        """No delegates; the ops that are not the library's and not views."""
+        from stepwell.backends.cortex_m.inventory import outside
+
+        return 0, outside(program)
+
+
+def _cortex_m_pte(program: Program, **options: Any) -> bytes:
+    from stepwell.backends.cortex_m.emit import to_pte
+
+    return to_pte(program)
+
+
+def _run_cortex_m(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+    from stepwell.backends.cortex_m.read import run_pte
+
+    return run_pte(artefact, inputs, method)
+
+
+def _cortex_m_target(name: str) -> Target:
+    """A target for any CPU; its artefacts run on the desk in a bit-exact interpreter."""
+    from stepwell.backends.cortex_m.pipeline import cortex_m_pipeline
+
+    return CortexMTarget(
+        name, cortex_m_pipeline(name), "pte", {"pte": _cortex_m_pte}, _run_cortex_m
+    )
+
+
 _TARGETS: dict[str, Target] = {"xnnpack": XNNPACK_TARGET}
 
 
@@ -106,6 +146,8 @@ def find_target(name: str) -> Target:
     """
     if name.startswith("tosa-"):
         return _tosa_target(name)
+    if name.startswith("cortex-m"):
+        return _cortex_m_target(name)
     if name not in _TARGETS:
         raise StepwellError(
             f"there is no target {name!r}", help="targets are " + ", ".join(sorted(_TARGETS))

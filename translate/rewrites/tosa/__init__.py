@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.ir.rewriting import Rewrite
+from stepwell.translate.rewrites.tosa.hoist_reshape_over_slice import HoistReshapeOverSlice
 from stepwell.translate.rewrites.tosa.lower_elementwise import (
     LowerClamp,
     LowerDivision,
@@ -32,6 +33,8 @@ from stepwell.translate.rewrites.tosa.lower_reductions import (
     LowerSoftmax,
 )
 from stepwell.translate.rewrites.tosa.merge_layout import MergeReshapes, MergeTransposes
+from stepwell.translate.rewrites.tosa.simplify_transpose import SimplifyTranspose
+from stepwell.translate.rewrites.tosa.sink_reshape import SinkReshape
 from stepwell.translate.rewrites.tosa.sink_transpose import SinkTranspose
 from stepwell.translate.rewrites.tosa.sink_transpose_through_reshape import (
     SinkTransposeThroughReshape,
@@ -69,5 +72,8 @@ LAYOUT: tuple[Rewrite[Any], ...] = (
     MergeReshapes(),
     SinkTranspose(),
     SinkTransposeThroughReshape(),
+    SimplifyTranspose(),
+    HoistReshapeOverSlice(),
+    SinkReshape(),
 )
 """What cancels the transposes between NCHW and NHWC."""

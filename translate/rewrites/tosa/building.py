@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from math import prod
 
 import torch
-from xdsl.dialects.builtin import DenseArrayBase, IntegerType
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.attributes import NanModeAttr
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.constants import const_shape
 from stepwell.ir.core import WeightOp, weight_key
@@ -27,8 +26,6 @@ from stepwell.ir.weights import recipe
 
 FLOATS: tuple[Attribute, ...] = (f32, f16, bf16)
 """Element types of TOSA's floating-point operators."""
-
-PROPAGATE = NanModeAttr("PROPAGATE")
 
 
 @recipe("tosa_reshape")
@@ -152,8 +149,6 @@ class Builder:
         held = held or element(a.type)
         if cls is t.MulOp:
             return self.op(cls, [a, b, self.zero(i8)], shape, held)
-        if cls in (t.MaximumOp, t.MinimumOp):
-            return self.op(cls, [a, b], shape, held, nan_mode=PROPAGATE)
         return self.op(cls, [a, b], shape, held)
 
     def scalar(self, cls: type[TosaOp], a: SSAValue, number: float) -> SSAValue:
@@ -166,14 +161,9 @@ class Builder:
 
     def reduce(self, cls: type[TosaOp], value: SSAValue, axis: int) -> SSAValue:
         """A reduction that keeps its axis with size 1."""
-        from xdsl.dialects.builtin import IntegerAttr
-
         shape = list(shape_of(value))
         shape[axis] = 1
-        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i32)}
-        if cls in (t.ReduceMaxOp, t.ReduceMinOp):
-            properties["nan_mode"] = PROPAGATE
-        return self.op(cls, [value], shape, element(value.type), **properties)
+        return self.op(cls, [value], shape, element(value.type), axis=IntegerAttr(axis, i32))
 
     def matmul(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """`[B, M, K]` by `[B, K, N]`."""

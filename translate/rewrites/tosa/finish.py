@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, node_name, op_name
 from stepwell.ir.levels import COMMON, set_level
 from stepwell.ir.program import Program
@@ -36,6 +37,9 @@ class FinishTosa(Pass):
         ]
         if left:
             raise UnsupportedError([_problem(op, history) for op in left])
+        illegal = list(parse_target(self.target).problems(program.module))
+        if illegal:
+            raise UnsupportedError(illegal)
         set_level(program.module, "tosa")
         program.module.attributes[TARGET] = StringAttr(self.target)
         return 1

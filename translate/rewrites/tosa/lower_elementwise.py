@@ -30,7 +30,6 @@ from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import (
     FLOATS,
-    PROPAGATE,
     Builder,
     elements,
     shape_of,
@@ -221,7 +220,7 @@ def clamp(x: SSAValue, low: float, high: float, b: Builder) -> SSAValue:
         low_attr = FloatAttr(low, held)  # pyright: ignore[reportArgumentType]
         high_attr = FloatAttr(high, held)  # pyright: ignore[reportArgumentType]
     bounds = {"min_val": low_attr, "max_val": high_attr}
-    return b.op(t.ClampOp, [x], shape_of(x), held, nan_mode=PROPAGATE, **bounds)
+    return b.op(t.ClampOp, [x], shape_of(x), held, **bounds)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,12 @@ Before:
       func.return %z : tensor<2x3x5xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x3x4xf32>, %y: tensor<2x4x5xf32>) -> tensor<2x3x5xf32> {
+      %0 = stepwell.weight <"constant#6f18446dfe91"> "constant" : tensor<1xf32>
+      %1 = stepwell.weight <"constant#6f18446dfe91"> "constant" : tensor<1xf32>
+      %z = tosa.matmul %x, %y, %0, %1 : (tensor<2x3x4xf32>, tensor<2x4x5xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<2x3x5xf32>
+      func.return %z : tensor<2x3x5xf32>
+    }
 """
 
 from __future__ import annotations
@@ -16,13 +21,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.dtypes import i32, torch_dtype
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
@@ -204,10 +210,6 @@ def _grouped(
         )
         for group in range(groups)
     ]
-    from xdsl.dialects.builtin import IntegerAttr
-
-    from stepwell.ir.dtypes import i32
-
     shape = (n, rows, columns, out)
     return b.op(t.ConcatOp, parts, shape, element(image.type), axis=IntegerAttr(3, i32))
 

@@ -6,7 +6,16 @@ Before:
       func.return %y : tensor<2x4xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+      %0 = tosa.reduce_max %x {axis = 1 : i32} : (tensor<2x4xf32>) -> tensor<2x1xf32>
+      %1 = tosa.sub %x, %0 : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+      %2 = tosa.exp %1 : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %3 = tosa.reduce_sum %2 {axis = 1 : i32} : (tensor<2x4xf32>) -> tensor<2x1xf32>
+      %4 = tosa.reciprocal %3 : (tensor<2x1xf32>) -> tensor<2x1xf32>
+      %5 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
+      %y = tosa.mul %2, %4, %5 : (tensor<2x4xf32>, tensor<2x1xf32>, tensor<1xi8>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>
+    }
 """
 
 from __future__ import annotations
@@ -24,7 +33,6 @@ from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import (
-    PROPAGATE,
     Builder,
     accumulator,
     elements,
@@ -124,7 +132,7 @@ def _pool(
     lists = {"kernel": i64s(kernel), "stride": i64s(stride), "pad": i64s(pad)}
     shape = (n, *size, channels)
     if cls is t.MaxPool2dOp:
-        y = b.op(cls, [image], shape, held, nan_mode=PROPAGATE, **lists)
+        y = b.op(cls, [image], shape, held, **lists)
     else:
         zeros = [b.zero(held), b.zero(held)]
         y = b.op(cls, [image, *zeros], shape, held, acc_type=accumulator(held), **lists)

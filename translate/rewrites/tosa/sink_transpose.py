@@ -126,6 +126,8 @@ class SinkTranspose(Rewrite[Sunk]):
             return Refusal("a shape is not known")
         if isinstance(op, t.RescaleOp) and op.per_channel.value.data:
             return Refusal("a rescale per channel needs the channels on the last axis")
+        if isinstance(op, t.SliceOp) and len(list(op.input1.uses)) > 1:
+            return Refusal("other slices read the transpose, which serves them all")
         order = tuple(ints(transposes[0].perms))
         back = inverse(order)
         for value in data:
@@ -134,9 +136,8 @@ class SinkTranspose(Rewrite[Sunk]):
                     return Refusal("the operands are transposed in different orders")
             elif weight_key(value) is None and not moves_nothing(shape_of(value), back):
                 return Refusal("an operand is not transposed")
-        if isinstance(op, t.PadOp | t.SliceOp):
-            if any(shape_value(value) is None for value in parameters(op)):
-                return Refusal("a shape is computed at run time")
+        if any(shape_value(value) is None for value in parameters(op)):
+            return Refusal("a shape is computed at run time")
         return Sunk(op, order)
 
     def build(self, match: Sunk, rw: Rewriter) -> None:
@@ -167,6 +168,8 @@ class SinkTranspose(Rewrite[Sunk]):
 
 def parameters(op: TosaOp) -> Sequence[SSAValue]:
     """The shape operands of PAD and SLICE."""
+    if not isinstance(op, t.PadOp | t.SliceOp):
+        return ()
     return op.operands[1:2] if isinstance(op, t.PadOp) else op.operands[1:]
 
 

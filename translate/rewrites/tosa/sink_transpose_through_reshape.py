@@ -4,14 +4,21 @@ The image of a patch embedding leaves its convolution as NHWC, is transposed to 
 `[N, C, H·W]` and transposed to `[N, H·W, C]`: behind the reshape both transposes cancel.
 
 Before:
-    func.func @main(%x: tensor<1x2x3x8xf32>) -> tensor<1x8x6xf32> {
+    func.func @main(%x: tensor<1x2x3x8xf32>) -> tensor<1x6x8xf32> {
       %a = tosa.transpose %x {perms = array<i32: 0, 3, 1, 2>} : (tensor<1x2x3x8xf32>) -> tensor<1x8x2x3xf32>
       %s = tosa.const_shape {values = dense<[1, 8, 6]> : tensor<3xindex>} : () -> !tosa.shape<3>
-      %y = tosa.reshape %a, %s : (tensor<1x8x2x3xf32>, !tosa.shape<3>) -> tensor<1x8x6xf32>
-      func.return %y : tensor<1x8x6xf32>
+      %b = tosa.reshape %a, %s : (tensor<1x8x2x3xf32>, !tosa.shape<3>) -> tensor<1x8x6xf32>
+      %y = tosa.transpose %b {perms = array<i32: 0, 2, 1>} : (tensor<1x8x6xf32>) -> tensor<1x6x8xf32>
+      func.return %y : tensor<1x6x8xf32>
     }
 After:
-    AUTO
+    func.func @main(%x: tensor<1x2x3x8xf32>) -> tensor<1x6x8xf32> {
+      %0 = tosa.const_shape {values = dense<[1, 6, 8]> : tensor<3xindex>} : () -> !tosa.shape<3>
+      %1 = tosa.reshape %x, %0 : (tensor<1x2x3x8xf32>, !tosa.shape<3>) -> tensor<1x6x8xf32>
+      %b = tosa.transpose %1 {perms = array<i32: 0, 2, 1>} : (tensor<1x6x8xf32>) -> tensor<1x8x6xf32>
+      %y = tosa.transpose %b {perms = array<i32: 0, 2, 1>} : (tensor<1x8x6xf32>) -> tensor<1x6x8xf32>
+      func.return %y : tensor<1x6x8xf32>
+    }
 """
 
 from __future__ import annotations

@@ -11,7 +11,19 @@ Before:
       func.return %y : tensor<2x4xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+      %0 = stepwell.weight <"constant#64ba806401bd"> "constant" : tensor<4xf32>
+      %1 = aten.sum.dim_IntList(%x, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+      %2 = aten.mul.Scalar(%1, 0.25) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+      %3 = aten.sub.Tensor(%x, %2) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+      %4 = aten.mul.Tensor(%3, %3) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %5 = aten.sum.dim_IntList(%4, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+      %6 = aten.add.Scalar(%5, 4.0e-06) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+      %7 = aten.rsqrt.default(%6) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+      %8 = aten.mul.Tensor(%3, %7) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+      %y = aten.mul.Tensor(%8, %0) : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>
+    }
 """
 
 from __future__ import annotations

@@ -1,0 +1,171 @@
+"""Take the factor of one slice of a fused projection into that part of its weight.
+
+Attention scales q, and q is a slice of what one linear layer makes of q, k and v. The factor goes
+into the rows of the weight, and of the bias, that make q; k and v keep theirs.
+
+Before:
+    func.func @forward(%x: tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xf32>) {
+      %w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>
+      %p = aten.linear.default(%x, %w) : (tensor<3x4xf32>, tensor<4x4xf32>) -> tensor<3x4xf32>
+      %q = aten.slice.Tensor(%p, 1, 0, 2, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
+      %k = aten.slice.Tensor(%p, 1, 2, 4, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
+      %s = aten.mul.Scalar(%q, 0.125) : (tensor<3x2xf32>) -> tensor<3x2xf32>
+      func.return %s, %k : tensor<3x2xf32>, tensor<3x2xf32>
+    }
+After:
+    func.func @forward(%x: tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xf32>) {
+      %0 = stepwell.weight <"w#scale_some_rows.1f19f048210a"> "constant" : tensor<4x4xf32>
+      %p = aten.linear.default(%x, %0) : (tensor<3x4xf32>, tensor<4x4xf32>) -> tensor<3x4xf32>
+      %q = aten.slice.Tensor(%p, 1, 0, 2, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
+      %k = aten.slice.Tensor(%p, 1, 2, 4, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
+      func.return %q, %k : tensor<3x2xf32>, tensor<3x2xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.aten.building import emit_as, static_dims
+
+
+@recipe("scale_some_rows")
+def scale_some_rows(weight: torch.Tensor, *, start: int, stop: int, factor: float) -> torch.Tensor:
+    """The weight with rows `start` to `stop` multiplied by a number."""
+    scaled = weight.clone()
+    scaled[start:stop] *= factor
+    return scaled
+
+
+@dataclass(frozen=True)
+class ScaledSlice:
+    """`op` multiplies what output features `start` to `stop` of `linear` became."""
+
+    op: SchemaOp
+    linear: SchemaOp
+    start: int
+    stop: int
+    factor: float
+
+
+def _view(op: SchemaOp, x: torch.Tensor) -> torch.Tensor:
+    return x.reshape(static_dims(op.results[0]) or ())
+
+
+def _permute(op: SchemaOp, x: torch.Tensor) -> torch.Tensor:
+    return x.permute(op.arg("dims"))
+
+
+def _slice(op: SchemaOp, x: torch.Tensor) -> torch.Tensor:
+    start, length = op.arg("start") or 0, (static_dims(op.results[0]) or ())[op.arg("dim")]
+    return x.narrow(op.arg("dim"), start, length)
+
+
+_LAYOUT: dict[type[Operation], Callable[[SchemaOp, torch.Tensor], torch.Tensor]] = {
+    aten.ViewDefault: _view,
+    aten.PermuteDefault: _permute,
+    aten.SliceTensor: _slice,
+}
+
+
+@dataclass(frozen=True)
+class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
+    """`slice(linear(x)) * s` to `slice(linear(x))` with scaled rows."""
+
+    name: ClassVar[str] = "fold-scale-into-projection"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MulScalar,)
+    bound: ClassVar[Bound] = Bound(2e-6, 2e-6, "the product moves into the weight")
+
+    def match(self, op: SchemaOp, program: Program) -> ScaledSlice | Refusal | None:
+        """Guards: constant weights, a contiguous range of features that nobody else reads."""
+        factor = op.arg("other")
+        if not isinstance(factor, int | float):
+            return Refusal("the factor is known only at run time")
+        chain = chain_to_linear(op.operands[0])
+        if chain is None:
+            return None
+        linear, layout = chain
+        if any(len(list(step.results[0].uses)) > 1 for step in after_slice(layout)):
+            return Refusal("another op reads the unscaled value")
+        keys = [weight_key(v) for v in linear.operands[1:]]
+        if None in keys:
+            return Refusal("the projection's weight is computed at run time")
+        shape = static_dims(linear.results[0])
+        if shape is None or any(static_dims(o.results[0]) is None for o in layout):
+            return Refusal("the shape is symbolic")
+        features = torch.arange(shape[-1], dtype=torch.int32).expand(shape)
+        for step in layout:
+            for use in step.operands[0].uses:
+                other = use.operation
+                if other is not step and not isinstance(other, aten.SliceTensor):
+                    return Refusal("another op reads all of the projection")
+            features = _LAYOUT[type(step)](step, features)
+        start, stop = int(features.min()), int(features.max()) + 1
+        if reads_range_elsewhere(layout, shape, start, stop):
+            return Refusal("another op reads the same part of the projection")
+        return ScaledSlice(op, linear, start, stop, float(factor))
+
+    def build(self, match: ScaledSlice, rw: Rewriter) -> None:
+        """A linear with the scaled weight; the product goes."""
+        linear, store = match.linear, rw.weights
+        rows = {"start": match.start, "stop": match.stop, "factor": match.factor}
+        keys = [weight_key(value) for value in linear.operands[1:]]
+        scaled = [store.derive("scale_some_rows", [key], **rows) for key in keys if key]
+        rw.replace(match.op, [match.op.operands[0]])
+        inner = Rewriter(linear, rw.program)
+        new = aten.LinearDefault.make(
+            linear.operands[0],
+            *[inner.weight(key) for key in scaled],
+            result_types=[linear.results[0].type],
+        )
+        value = emit_as(inner, new, linear.results[0])
+        rw.replace_value(linear.results[0], value)
+        rw.erase(linear)
+
+
+def chain_to_linear(value: SSAValue) -> tuple[SchemaOp, list[SchemaOp]] | None:
+    """The linear layer a value comes from, and the layout ops between, first one first."""
+    layout: list[SchemaOp] = []
+    owner = value.owner
+    while isinstance(owner, tuple(_LAYOUT)):
+        assert isinstance(owner, SchemaOp)
+        layout.append(owner)
+        owner = owner.operands[0].owner
+    if not isinstance(owner, aten.LinearDefault) or not layout:
+        return None
+    if not any(isinstance(op, aten.SliceTensor) for op in layout):
+        return None
+    return owner, layout[::-1]
+
+
+def after_slice(layout: list[SchemaOp]) -> list[SchemaOp]:
+    """The layout ops from the first slice on, which only the product may read."""
+    first = next(i for i, op in enumerate(layout) if isinstance(op, aten.SliceTensor))
+    return layout[first:]
+
+
+def reads_range_elsewhere(
+    layout: list[SchemaOp], shape: tuple[int, ...], start: int, stop: int
+) -> bool:
+    """Whether a slice off the chain reads some of the features."""
+    features = torch.arange(shape[-1], dtype=torch.int32).expand(shape)
+    for step in layout:
+        for use in step.operands[0].uses:
+            other = use.operation
+            if other is not step and isinstance(other, aten.SliceTensor):
+                read = _slice(other, features)
+                if bool(((read >= start) & (read < stop)).any()):
+                    return True
+        features = _LAYOUT[type(step)](step, features)
+    return False

@@ -1,0 +1,130 @@
+"""Move a reshape that only adds or drops axes of size 1 behind the operators that follow it.
+
+Batched products want rank 3, a softmax was written for rank 4: behind the softmax the two reshapes
+meet and merge.
+
+Before:
+    func.func @main(%x: tensor<3x4xf32>) -> tensor<1x3x4xf32> {
+      %s = tosa.const_shape {values = dense<[1, 3, 4]> : tensor<3xindex>} : () -> !tosa.shape<3>
+      %a = tosa.reshape %x, %s : (tensor<3x4xf32>, !tosa.shape<3>) -> tensor<1x3x4xf32>
+      %y = tosa.exp %a : (tensor<1x3x4xf32>) -> tensor<1x3x4xf32>
+      func.return %y : tensor<1x3x4xf32>
+    }
+After:
+    func.func @main(%x: tensor<3x4xf32>) -> tensor<1x3x4xf32> {
+      %y = tosa.exp %x : (tensor<3x4xf32>) -> tensor<3x4xf32>
+      %0 = tosa.const_shape {values = dense<[1, 3, 4]> : tensor<3xindex>} : () -> !tosa.shape<3>
+      %y_1 = tosa.reshape %y, %0 : (tensor<3x4xf32>, !tosa.shape<3>) -> tensor<1x3x4xf32>
+      func.return %y_1 : tensor<1x3x4xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.constants import shape_value
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import i32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.types import element, is_static
+from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.sink_transpose import ELEMENTWISE, data_operands
+
+REDUCTIONS = (t.ReduceSumOp, t.ReduceMaxOp, t.ReduceMinOp, t.ReduceProductOp)
+
+
+@dataclass(frozen=True)
+class Sunk:
+    """`op` reads operands whose axes at `added` have size 1 and were put in by reshapes."""
+
+    op: TosaOp
+    added: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SinkReshape(Rewrite[Sunk]):
+    """`f(unsqueeze(x))` to `unsqueeze(f(x))`, if every operand follows at no cost."""
+
+    name: ClassVar[str] = "sink-reshape"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (*ELEMENTWISE, *REDUCTIONS)
+
+    def match(self, op: TosaOp, program: Program) -> Sunk | Refusal | None:
+        """Every operand is a reshape that adds the same axes, or a constant with size 1 there."""
+        data = data_operands(op)
+        reshapes = [v.owner for v in data if isinstance(v.owner, t.ReshapeOp)]
+        if not reshapes:
+            return None
+        if not all(is_static(value.type) for value in (*data, op.results[0])):
+            return Refusal("a shape is not known")
+        first = reshapes[0]
+        if shape_value(first.shape) is None:
+            return Refusal("the shape is computed at run time")
+        added = axes_added(shape_of(first.input1), shape_of(first.output))
+        if not added:
+            return None
+        for value in data:
+            shape = shape_of(value)
+            if any(shape[axis] != 1 for axis in added):
+                return Refusal("an operand has elements along an axis that was added")
+            inner = value.owner
+            if isinstance(inner, t.ReshapeOp):
+                if shape_of(inner.input1) != without(shape, added):
+                    return Refusal("the operands were reshaped in different ways")
+            elif weight_key(value) is None:
+                return Refusal("an operand was not reshaped")
+        if isinstance(op, REDUCTIONS) and op.axis.value.data in added:
+            return Refusal("the reduction runs along an axis that was added")
+        return Sunk(op, added)
+
+    def build(self, match: Sunk, rw: Rewriter) -> None:
+        """The operator on what the reshapes read, then one reshape."""
+        op, added, b = match.op, match.added, Builder(rw)
+        data = data_operands(op)
+        operands = [_source(value, added, b) for value in data]
+        properties = dict(op.properties)
+        if isinstance(op, REDUCTIONS):
+            axis = op.axis.value.data
+            properties["axis"] = IntegerAttr(axis - sum(a < axis for a in added), i32)
+        result = op.results[0]
+        shape = without(shape_of(result), added)
+        rest = op.operands[len(data) :]
+        new = b.op(type(op), [*operands, *rest], shape, element(result.type), **properties)
+        new.name_hint = result.name_hint
+        rw.replace(op, [b.reshape(new, shape_of(result))])
+
+
+def axes_added(source: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
+    """Which axes of `target` a reshape put in, if that is all it did; leading ones first."""
+    extra = len(target) - len(source)
+    added: list[int] = []
+    position = 0
+    for axis, size in enumerate(target):
+        rest = len(target) - axis
+        must_add = position < len(source) and size != source[position]
+        if size == 1 and len(added) < extra and (must_add or rest > len(source) - position):
+            added.append(axis)
+        elif position < len(source) and size == source[position]:
+            position += 1
+        else:
+            return ()
+    return tuple(added) if position == len(source) else ()
+
+
+def without(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+    """A shape with some axes taken out."""
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def _source(value: SSAValue, added: Sequence[int], b: Builder) -> SSAValue:
+    if isinstance(value.owner, t.ReshapeOp):
+        return value.owner.input1
+    return b.reshape(value, without(shape_of(value), added))
