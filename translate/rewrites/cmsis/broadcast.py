@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import cast
 
 from xdsl.ir import SSAValue
 
@@ -26,6 +28,30 @@ def is_along_channels(small: Sequence[Dim], large: Sequence[Dim]) -> bool:
         return False
     padded = [1] * (4 - len(small)) + list(small)
     return padded[1] == large[1] and all(padded[axis] == 1 for axis in (0, 2, 3))
+
+
+def is_along_last(small: Sequence[Dim], large: Sequence[Dim]) -> bool:
+    """Whether an operand has one number for each index of the result's last dimension."""
+    return (
+        bool(small)
+        and len(large) > 1
+        and small[-1] == large[-1] != 1
+        and all(size == 1 for size in small[:-1])
+        and all(isinstance(size, int) for size in large)
+        and any(size != 1 for size in large[:-1])
+    )
+
+
+def rows_view(rw: Rewriter, value: SSAValue) -> SSAValue:
+    """A value as rows of channels, [1, C, rows, 1] over row-major memory."""
+    shape = cast("tuple[int, ...]", dims(value.type))
+    image = reshaped(rw, value, (1, math.prod(shape[:-1]), 1, shape[-1]))
+    return _relabelled(rw, image, NHWC_TO_NCHW)
+
+
+def from_rows_view(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
+    """Back to the shape that `rows_view` was made of."""
+    return reshaped(rw, _relabelled(rw, value, NCHW_TO_NHWC), shape)
 
 
 def expanded(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:

@@ -33,11 +33,12 @@ After:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
@@ -60,13 +61,16 @@ from stepwell.dialects.quant import UniformQuantizedType
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, with_element
+from stepwell.ir.types import AnyTensor, dims, element, with_element
 from stepwell.translate.rewrites.cmsis.broadcast import (
     channel_vector,
     channels_last_view,
     expanded,
     from_channels_last_view,
+    from_rows_view,
     is_along_channels,
+    is_along_last,
+    rows_view,
 )
 from stepwell.translate.rewrites.cmsis.quantized import (
     Activation,
@@ -125,30 +129,43 @@ class LowerArithmetic(Rewrite[Arithmetic]):
             first, second = match.first.value, match.second.value
             if isinstance(match.op, (MINIMUM, MAXIMUM)):
                 first, second = (_requantized(rw, v, use) for v in (first, second))
-            shape = dims(use.type)
-            shapes = dims(first.type), dims(second.type)
-            commutes = not isinstance(match.op, DIV)
-            small = next((i for i in (0, 1) if is_along_channels(shapes[i], shape)), None)
-            if commutes and small is not None and shapes[1 - small] == shape:
-                sides = [first, second]
-                sides[1 - small] = channels_last_view(rw, sides[1 - small])
-                sides[small] = channel_vector(rw, sides[small], cast(int, shape[1]))
-                value = self._emit(match, use, sides[0], sides[1], kernel_type(use), rw)
-                value = from_channels_last_view(rw, value)
-            else:
-                sides = [expanded(rw, side, shape) for side in (first, second)]
-                value = self._emit(match, use, sides[0], sides[1], kernel_type(use), rw)
+            value = self._broadcast(match, use, first, second, rw)
             deliver(rw, group, rescaled(rw, value, use))
+
+    def _broadcast(
+        self, match: Arithmetic, use: Use, first: SSAValue, second: SSAValue, rw: Rewriter
+    ) -> SSAValue:
+        """The op on operands of one shape, or along channels, which the kernels walk themselves."""
+        shape, wide = dims(use.type), kernel_type(use)
+        sides = [first, second]
+        walks = isinstance(match.op, (ADD, SUB, MUL))
+        for small in (0, 1) if walks else ():
+            large = 1 - small
+            given = dims(sides[small].type)
+            if dims(sides[large].type) != shape or given == shape:
+                continue
+            if is_along_channels(given, shape):
+                sides[large] = channels_last_view(rw, sides[large])
+                sides[small] = channel_vector(rw, sides[small], cast(int, shape[1]))
+                value = self._emit(match, use, sides, with_shape_of(sides[large], wide), rw)
+                return from_channels_last_view(rw, value)
+            if is_along_last(given, shape):
+                sides[large] = rows_view(rw, sides[large])
+                sides[small] = channel_vector(rw, sides[small], cast(int, shape[-1]))
+                value = self._emit(match, use, sides, with_shape_of(sides[large], wide), rw)
+                return from_rows_view(rw, value, shape)
+        sides = [expanded(rw, side, shape) for side in sides]
+        return self._emit(match, use, sides, wide, rw)
 
     def _emit(
         self,
         match: Arithmetic,
         use: Use,
-        first: SSAValue,
-        second: SSAValue,
-        wide: Attribute,
+        sides: Sequence[SSAValue],
+        wide: AnyTensor,
         rw: Rewriter,
     ) -> SSAValue:
+        first, second = sides
         a, b, out = match.first.held, match.second.held, use.held
         zero_points = {
             "self_zero_point": a.zero_point,
@@ -157,7 +174,7 @@ class LowerArithmetic(Rewrite[Arithmetic]):
         }
         made: CmsisOp
         if isinstance(match.op, (ADD, SUB)):
-            made = _add(match, use, first, second, zero_points)
+            made = _add(match, use, sides, with_element(wide, element(use.type)), zero_points)
         elif isinstance(match.op, MUL):
             factor = quantize_multiplier(a.scale * b.scale / out.scale)
             made = QuantizedMul.make(
@@ -179,14 +196,22 @@ class LowerArithmetic(Rewrite[Arithmetic]):
         return rw.insert(made).results[0]
 
 
+def with_shape_of(value: SSAValue, type_: AnyTensor) -> AnyTensor:
+    """A type's elements in a value's shape."""
+    return with_element(value.type, type_.element_type)
+
+
 def _add(
-    match: Arithmetic, use: Use, first: SSAValue, second: SSAValue, zero_points: dict[str, int]
+    match: Arithmetic,
+    use: Use,
+    sides: Sequence[SSAValue],
+    type_: AnyTensor,
+    zero_points: dict[str, int],
 ) -> CmsisOp:
     p = _add_parameters(match, use)
     return QuantizedAdd.make(
-        first,
-        second,
-        result=use.type,
+        *sides,
+        result=type_,
         self_multiplier=p.first.multiplier,
         self_shift=p.first.shift,
         other_multiplier=p.second.multiplier,

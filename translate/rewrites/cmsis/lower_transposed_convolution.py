@@ -2,6 +2,11 @@
 
 The kernel has no groups, no dilation, and leaves what `output_padding` adds unwritten; those are
 refused with the reason. Weights are IOHW in torch and OHWI in CMSIS-NN.
+
+`arm_transpose_conv_s8` before July 2026 writes wrong rows where the padding of the height is not a
+multiple of its stride (CMSIS-NN #230), and its scratch is sized too small where the stride of the
+width exceeds the other's and the kernel (#243): the first is lowered without padding and cropped,
+which is right in every version, the second refused.
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ from stepwell.translate.rewrites.cmsis.quantized import (
     stored_weight,
     typed_weight,
 )
-from stepwell.translate.rewrites.cmsis.reshape import to_nchw, to_nhwc
+from stepwell.translate.rewrites.cmsis.reshape import sliced, to_nchw, to_nhwc
 
 CONV_TRANSPOSE = op_class("aten.conv_transpose2d.input")
 CONVOLUTION = op_class("aten.convolution.default")
@@ -74,6 +79,12 @@ class LowerTransposedConvolution(Rewrite[TransposedConvolution]):
             return Refusal(f"dilation is {op.arg('dilation')}; the kernel has none")
         if any(pair(op.arg("output_padding"))):
             return Refusal("the kernel leaves the cells that output_padding adds unwritten")
+        down, across = pair(op.arg("stride"))
+        if across > max(down, cast(int, dims(op.operands[1].type)[3])):
+            return Refusal(
+                f"strides are {down} and {across}: CMSIS-NN sizes the scratch of such a kernel "
+                "too small (#243)"
+            )
         x = activation(op.operands[0])
         if isinstance(x, Refusal):
             return x
@@ -107,16 +118,18 @@ class LowerTransposedConvolution(Rewrite[TransposedConvolution]):
         image = to_nhwc(rw, match.input.value)
         weight = typed_weight(rw, key, tensor(dims(rw.weights.type_of(key)), held))
         bias = _bias_key(match, rw.program)
+        stride, padding = pair(match.op.arg("stride")), pair(match.op.arg("padding"))
+        cropped = padding[0] if padding[0] % stride[0] else 0
         for use, group in distinct(match.uses):
             scales = match.scales[match.uses.index(use)]
-            n, c, h, w = dims(use.type)
+            n, c, h, w = cast("tuple[int, ...]", dims(use.type))
             made = QuantizedTransposeConv2dNhwc.make(
                 image,
                 weight,
                 rw.weight(bias) if bias is not None else None,
-                result=tensor((n, h, w, c), element(use.type)),
-                stride=pair(match.op.arg("stride")),
-                padding=pair(match.op.arg("padding")),
+                result=tensor((n, h + 2 * cropped, w, c), element(use.type)),
+                stride=stride,
+                padding=(padding[0] - cropped, padding[1]),
                 output_padding=(0, 0),
                 dilation=(1, 1),
                 input_offset=-match.input.held.zero_point,
@@ -128,7 +141,10 @@ class LowerTransposedConvolution(Rewrite[TransposedConvolution]):
                 scratch=0,
                 output_scratch=0,
             )
-            deliver(rw, group, to_nchw(rw, rw.insert(made).results[0]))
+            value = rw.insert(made).results[0]
+            if cropped:
+                value = sliced(rw, value, 1, cropped, cropped + h)
+            deliver(rw, group, to_nchw(rw, value))
 
 
 def _bias_key(match: TransposedConvolution, program: Program) -> str | None:

@@ -15,6 +15,7 @@ from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import Dim, dims, element, tensor
 
 VIEW = op_class("aten.view.default")
+SLICE = op_class("aten.slice.Tensor")
 
 
 def reshaped(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
@@ -29,6 +30,19 @@ def reshaped(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
         VIEW.from_arguments({"self": raw, "size": list(shape)}, [tensor(shape, stored)])
     )
     return rw.insert(StorageCast(view.results[0], tensor(shape, held))).results[0]
+
+
+def sliced(rw: Rewriter, value: SSAValue, dim: int, start: int, end: int) -> SSAValue:
+    """Part of a quantised value along a dimension."""
+    held = element(value.type)
+    assert isinstance(held, UniformQuantizedType)
+    stored = storage_element(held.data)
+    shape = list(dims(value.type))
+    raw = rw.insert(StorageCast(value, tensor(shape, stored))).results[0]
+    shape[dim] = end - start
+    arguments = {"self": raw, "dim": dim, "start": start, "end": end}
+    part = rw.insert(SLICE.from_arguments(arguments, [tensor(shape, stored)]))
+    return rw.insert(StorageCast(part.results[0], tensor(shape, held))).results[0]
 
 
 def transposed(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
