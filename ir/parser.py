@@ -86,6 +86,17 @@ class TextParser(Parser):
         self._types: dict[str, TypeAttribute] = {}
         self._first_uses: dict[str, Span] = {}
 
+    @classmethod
+    def sharing_state(cls, parser: Parser) -> TextParser:
+        """A parser of ours that stands where another one stands (that of plain `xdsl-opt`)."""
+        if isinstance(parser, TextParser):
+            return parser
+        ours = cls.__new__(cls)
+        ours.__dict__ = parser.__dict__
+        ours.__dict__.setdefault("_types", {})
+        ours.__dict__.setdefault("_first_uses", {})
+        return ours
+
     # -- modules and values --------------------------------------------------------------------
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:

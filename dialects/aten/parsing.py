@@ -28,7 +28,7 @@ class _Operand:
 
 def parse_call(cls: type[_C], parser: Parser) -> _C:
     """Read what `text.spell` writes, after the op's name; the schema says what each argument is."""
-    assert isinstance(parser, TextParser)
+    parser = TextParser.sharing_state(parser)
     given, written = _parse_arguments(cls, parser)
     properties = parser.parse_optional_properties_dict()
     attributes = parser.parse_optional_attr_dict()

@@ -1,7 +1,8 @@
 """Every rewrite and pass by name, and each as an xDSL `ModulePass` for `stepwell opt`.
 
 A step's options are the fields of its dataclass: `lift-constant-scalar{protect_attention=false}`.
-A whole pipeline is a pass too: `lower-to-xnnpack`; so is one of its groups: `xnnpack-absorb`.
+A whole pipeline is a pass too (`lower-to-xnnpack`, `lower-to-tosa-1-0-fp`), and so is each of its
+groups (`xnnpack-absorb`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import dataclasses
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -40,17 +42,25 @@ _stores: WeakKeyDictionary[ModuleOp, WeightStore] = WeakKeyDictionary()
 
 @cache
 def step_classes() -> dict[str, type[Step]]:
-    """Every rewrite and pass that can be made without arguments, by its kebab-case name."""
-    found: dict[str, type[Step]] = {}
+    """Every rewrite and pass by its kebab-case name.
+
+    Where two dialects have one of the same name, each is `<dialect>-<name>`.
+    """
+    named: dict[str, dict[type[Step], None]] = {}
     for module in _modules():
         for value in vars(module).values():
             if not inspect.isclass(value) or not issubclass(value, Rewrite | Pass):
                 continue
             step = cast(type[Step], value)
             if "name" in vars(step) and step is not Together and not inspect.isabstract(step):
-                held = found.setdefault(step.name, step)
-                if held is not step:
-                    raise StepwellError(f"two steps are named {step.name!r}: {held} and {step}")
+                named.setdefault(step.name, {})[step] = None
+    found: dict[str, type[Step]] = {}
+    for name, steps in named.items():
+        for step in steps:
+            full = name if len(steps) == 1 else f"{step.__module__.split('.')[-2]}-{name}"
+            if full in found:
+                raise StepwellError(f"two steps are named {full!r}: {found[full]} and {step}")
+            found[full] = step
     return dict(sorted(found.items()))
 
 
@@ -120,10 +130,10 @@ class PipelinePass(ModulePass):
         self.pipeline.run(Program(op, weights_of(op)))
 
 
-def as_module_pass(step: type[Step] | Step) -> type[ModulePass]:
+def as_module_pass(step: type[Step] | Step, name: str) -> type[ModulePass]:
     """A step class (its fields become options) or a step as an xDSL pass class."""
     if isinstance(step, type):
-        cls, name = step, step.name
+        cls = step
         hints = get_type_hints(cls)
         fields = [
             (f.name, hints[f.name], dataclasses.field(default=f.default))
@@ -131,7 +141,6 @@ def as_module_pass(step: type[Step] | Step) -> type[ModulePass]:
         ]
         make: StepMaker = cls
     else:
-        name = step.label if isinstance(step, Together) else step.name
         fields = []
         held = step
         make = lambda: held  # noqa: E731
@@ -154,13 +163,14 @@ def all_passes() -> dict[str, Callable[[], type[ModulePass]]]:
     """Pass name → factory: every step, every group of a pipeline, every pipeline."""
     found: dict[str, Callable[[], type[ModulePass]]] = {}
     for name, cls in step_classes().items():
-        found[name] = lambda cls=cls: as_module_pass(cls)
-    for target, pipeline in PIPELINES.items():
+        found[name] = lambda c=cls, n=name: as_module_pass(c, n)
+    for name, pipeline in PIPELINES.items():
+        target = re.sub(r"[^a-z0-9]+", "-", name)
         found[f"lower-to-{target}"] = lambda t=target, p=pipeline: _pipeline_pass(
             f"lower-to-{t}", p
         )
         for step in pipeline.steps:
             if isinstance(step, Together):
-                renamed = dataclasses.replace(step, label=f"{target}-{step.label}")
-                found[renamed.label] = lambda s=renamed: as_module_pass(s)
+                group = f"{target}-{step.label}"
+                found[group] = lambda s=step, n=group: as_module_pass(s, n)
     return found

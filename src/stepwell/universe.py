@@ -7,11 +7,15 @@ ops are made from torch's schemas when their dialect is first named (about a thi
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
-from xdsl.ir import Dialect
+from xdsl.ir import Dialect, Operation
 from xdsl.passes import ModulePass
 from xdsl.universe import Universe
+from xdsl.utils.exceptions import PyRDLOpDefinitionError
+
+from stepwell.ir.diagnostics import StepwellError
 
 SCHEMA_NAMESPACES = ("aten", "quantized_decomposed")
 
@@ -25,12 +29,29 @@ def _stepwell() -> Dialect:
 def _schema_dialect(namespace: str) -> Callable[[], Dialect]:
     def load() -> Dialect:
         from stepwell.dialects.aten import Aten
-        from stepwell.dialects.aten.registry import classes_of
 
         attributes = list(Aten.attributes) if namespace == "aten" else []
-        return Dialect(namespace, list(classes_of(namespace)), attributes)
+        return Dialect(namespace, list(_schema_ops(namespace)), attributes)
 
     return load
+
+
+def _schema_ops(namespace: str) -> Iterator[type[Operation]]:
+    """Every functional operator of a namespace that torch knows."""
+    import torch
+
+    from stepwell.dialects.aten.registry import LIBRARIES, find
+
+    if namespace in LIBRARIES:
+        importlib.import_module(LIBRARIES[namespace])
+    for qualified in torch._C._dispatch_get_all_op_names():  # pyright: ignore
+        space, _, name = qualified.partition("::")
+        if space == namespace:
+            operator, _, overload = name.partition(".")
+            # Operators that write to their arguments, or return several lists, have no op class.
+            with suppress(StepwellError, PyRDLOpDefinitionError):
+                if (found := find(f"{space}.{operator}.{overload or 'default'}")) is not None:
+                    yield found
 
 
 def _package(name: str) -> Callable[[], Dialect]:
