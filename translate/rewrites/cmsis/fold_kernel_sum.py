@@ -24,7 +24,7 @@ After:
     builtin.module {
       func.func @forward(%x: tensor<2x4xi8>) -> tensor<2x3xi8> {
         %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
-        %s = stepwell.weight <"w#cmsis.kernel_sum.0"> "constant" : tensor<1x3xi32>
+        %s = stepwell.weight <"w#cmsis.kernel_sum"> "constant" : tensor<1x3xi32>
         %y = cmsis.quantized_linear(%x, %w, kernel_sum = %s) {input_offset = 5 : i64,
             filter_offset = 0 : i64, output_offset = 0 : i64,
             requantize_multipliers = array<i64: 1073741824>, requantize_shifts = array<i64: -3>,

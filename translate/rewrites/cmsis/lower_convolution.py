@@ -25,7 +25,7 @@ After:
     builtin.module {
       func.func @forward(%x: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>)
           -> tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>> {
-        %w = stepwell.weight <"w#cmsis.permute.0"> "constant" : tensor<3x3x3x2xi8>
+        %w = stepwell.weight <"w#cmsis.permute"> "constant" : tensor<3x3x3x2xi8>
         %xn = cmsis.transpose(%x) {perm = array<i64: 0, 2, 3, 1>}
             : (tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>)
             -> tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>

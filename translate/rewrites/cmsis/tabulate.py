@@ -18,7 +18,7 @@ After:
     builtin.module {
       func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>)
           -> tensor<4x!quant.uniform<i8:f32, 0.25>> {
-        %t = stepwell.weight <"table#0"> "constant" : tensor<256xi8>
+        %t = stepwell.weight <"table"> "constant" : tensor<256xi8>
         %q = cmsis.quantized_activation(%x, %t)
             : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<256xi8>)
             -> tensor<4x!quant.uniform<i8:f32, 0.25>>

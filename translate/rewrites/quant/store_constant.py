@@ -14,7 +14,7 @@ Before:
 After:
     builtin.module {
       func.func @forward() -> tensor<4x2x!quant.uniform<i8:f32, 0.5>> {
-        %w = stepwell.weight <"w#quant.store.0"> "constant" : tensor<4x2xi8>
+        %w = stepwell.weight <"w#quant.store"> "constant" : tensor<4x2xi8>
         %q = quant.scast %w : tensor<4x2xi8> to tensor<4x2x!quant.uniform<i8:f32, 0.5>>
         func.return %q : tensor<4x2x!quant.uniform<i8:f32, 0.5>>
       }
