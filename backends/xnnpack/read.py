@@ -199,7 +199,8 @@ class _Reader:
 
     def _tokens_of_pointwise(self, node: Record) -> None:
         """XNNPACK makes a fully connected node of a pointwise convolution, and lets each pixel of
-        its dynamically quantised input have a scale, whatever the value says."""
+        its dynamically quantised input have a scale, whatever the value says.
+        """
         if node["xnode_union"] is None or node["xnode_union"][0] != "XNNConv2d":
             return
         fields = node["xnode_union"][1]

@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from xdsl.dialects.test import TestOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
 from stepwell.backends.xnnpack.alone import Trial
 from stepwell.dialects.quant import Quantization, StorageCast, UniformQuantizedType, quantization
 from stepwell.dialects.quant.types import storage_element
@@ -14,8 +17,6 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.types import dims, tensor, tensor_like, with_element
 from stepwell.ir.weights import WeightStore
-from xdsl.dialects.test import TestOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 
 class Writer:

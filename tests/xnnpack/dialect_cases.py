@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
-import stepwell.dialects.xnnpack as xnn
 import torch
 from dialect_building import Case, Writer, bias, grouped, per_channel
+from xdsl.ir import SSAValue
+
+import stepwell.dialects.xnnpack as xnn
 from stepwell.dialects.quant import UniformQuantizedType, per_tensor
 from stepwell.dialects.xnnpack.elementwise import CONVERSIONS, Binary, Unary
 from stepwell.ir.dtypes import f16, f32, i32, i64
 from stepwell.ir.types import tensor
-from xdsl.ir import SSAValue
 
 GENERATOR = torch.Generator().manual_seed(0)
 FIELDS: dict[str, dict[str, Any]] = {

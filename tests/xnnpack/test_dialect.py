@@ -6,9 +6,17 @@ from pathlib import Path
 import executorch
 import pytest
 import torch
-import stepwell.dialects.xnnpack as xnn
 from dialect_building import Case, Writer, bias, interpreted, per_channel
 from dialect_cases import all_cases
+from xdsl.context import Context
+from xdsl.dialects.builtin import Builtin, ModuleOp
+from xdsl.dialects.func import Func
+from xdsl.dialects.test import Test, TestOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
+
+import stepwell.dialects.xnnpack as xnn
 from stepwell.dialects.quant import Quant, per_tensor
 from stepwell.dialects.xnnpack import NODES, DelegateOp, Xnnpack, YieldOp
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
@@ -19,13 +27,6 @@ from stepwell.ir.inference import infer
 from stepwell.ir.interpretation import rule_for
 from stepwell.ir.types import dims, tensor
 from stepwell.ir.verification import verify
-from xdsl.context import Context
-from xdsl.dialects.builtin import Builtin, ModuleOp
-from xdsl.dialects.func import Func
-from xdsl.dialects.test import Test, TestOp
-from xdsl.ir import Operation, SSAValue
-from xdsl.parser import Parser
-from xdsl.utils.exceptions import VerifyException
 
 
 def values(*types: object) -> tuple[SSAValue, ...]:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from dialect_building import interpreted
 from dialect_cases import all_cases
+
 from stepwell.backends.xnnpack.alone import Outcome, Trial, run_alone
 from stepwell.dialects.xnnpack import NODES, ScaledDotProductAttention
 
