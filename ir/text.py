@@ -28,6 +28,7 @@ _DIALECTS: dict[str, Callable[[], Dialect]] = {
     "func": lambda: Func,
     "stepwell": lambda: Stepwell,
 }
+_BUILT_IN = len(_DIALECTS)
 _FINDERS: list[OpFinder] = []
 
 
@@ -96,7 +97,11 @@ def parse_module(text: str, *, name: str = "<text>", allow_unregistered: bool = 
     except StepwellError as error:
         raise _failure(parser, error.problems[0].fact, text, name, error.problems[0].help) from None
     except ParseError as error:
-        raise ParseFailure(_sentence(error.msg), _place(error.span), _excerpt(error.span)) from None
+        unknown = error.msg.endswith("is not registered") and len(_DIALECTS) == _BUILT_IN
+        help = "import stepwell.dialects, which makes them known" if unknown else None
+        raise ParseFailure(
+            _sentence(error.msg), _place(error.span), help or _excerpt(error.span)
+        ) from None
     except RecursionError:
         raise _failure(parser, "the text nests too deeply", text, name) from None
     except Exception as error:

@@ -34,19 +34,23 @@ def call_layout(
             by_position = False
         if argument.name in given:
             layout[argument.name] = "position" if by_position else "name"
-        elif (
-            by_position
-            and argument.type.is_tensor
-            and argument.type.nullable
-            and any(
-                a.name in given and not a.keyword_only and a.name != first_keyword
-                for a in arguments[index + 1 :]
-            )
-        ):
+        elif by_position and _bridges(arguments[index:], given, first_keyword):
             layout[argument.name] = "filler"
         else:
             by_position = False
     return layout
+
+
+def _bridges(rest: Sequence[Argument], given: Container[str], first_keyword: str | None) -> bool:
+    """Whether Nones from the first argument on lead to one that is given by position."""
+    for argument in rest:
+        if argument.keyword_only or argument.name == first_keyword:
+            return False
+        if argument.name in given:
+            return True
+        if not (argument.type.is_tensor and argument.type.nullable):
+            return False
+    return False
 
 
 def call_style(

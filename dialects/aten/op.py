@@ -33,7 +33,13 @@ from stepwell.dialects.aten.attributes import (
     python_value,
     scalar_type,
 )
-from stepwell.dialects.aten.call import EXPLICIT_NONE, KEYWORDS_FROM, SEGMENTS, CallOp
+from stepwell.dialects.aten.call import (
+    EXPLICIT_NONE,
+    KEYWORDS_FROM,
+    SEGMENTS,
+    CallOp,
+    call_layout,
+)
 from stepwell.dialects.aten.parsing import parse_call
 from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.aten.text import spell
@@ -160,30 +166,11 @@ class SchemaOp(CallOp):
         first_keyword = marker.data if isinstance(marker, StringAttr) else None
         positional: list[Any] = []
         keywords: dict[str, Any] = {}
-        by_position = True
-        arguments = self.SCHEMA.arguments
-        for index, argument in enumerate(arguments):
-            if argument.keyword_only or argument.name == first_keyword:
-                by_position = False
-            if argument.name not in found:
-                later = arguments[index + 1 :]
-                if (
-                    by_position
-                    and argument.type.is_tensor
-                    and argument.type.nullable
-                    and any(
-                        a.name in found and not a.keyword_only and a.name != first_keyword
-                        for a in later
-                    )
-                ):
-                    positional.append(None)
-                else:
-                    by_position = False
-                continue
-            if by_position:
-                positional.append(found[argument.name])
+        for name, manner in call_layout(self.SCHEMA.arguments, found, first_keyword).items():
+            if manner == "name":
+                keywords[name] = found[name]
             else:
-                keywords[argument.name] = found[argument.name]
+                positional.append(found.get(name))
         return positional, keywords
 
     # -- building ----------------------------------------------------------------------------

@@ -185,6 +185,8 @@ def _argument_text(
     attr: Attribute, argument: Argument, printer: TextPrinter, dynamic: Iterator[SSAValue]
 ) -> str:
     base = argument.type.base
+    if isinstance(attr, DenseArrayBase | ArrayAttr) and not argument.type.is_list:
+        raise _NotCanonical
     if isinstance(attr, DenseArrayBase):
         values = cast(Sequence[int | float], attr.get_values())
         if attr.elt_type == i64 and (base != "float" or not values) and (values or base != "float"):

@@ -21,7 +21,6 @@ MODELS = [
     "dynamic:dynamic_length",
     "llama:llama_block",
     "quantised:cnn_per_channel",
-    "quantised:cnn_per_tensor",
     "quantised:mlp_dynamic",
     "resnet:resnet8",
 ]
