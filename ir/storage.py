@@ -20,10 +20,10 @@ import safetensors.torch
 import torch
 from xdsl.dialects.builtin import ModuleOp
 
-from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, quoted
 from stepwell.ir.files import write_atomically
 from stepwell.ir.text import parse_module, to_text
+from stepwell.ir.types import WeightAttr
 from stepwell.ir.weights import WeightStore
 
 FORMAT = "stepwell-1"
@@ -103,7 +103,12 @@ def load_module(path: str | os.PathLike[str]) -> tuple[ModuleOp, WeightStore]:
 
 def used_weights(module: ModuleOp) -> set[str]:
     """Every key that a module names."""
-    return {op.key.data for op in module.walk() if isinstance(op, WeightOp | StateOp | UpdateOp)}
+    return {
+        held.data
+        for op in module.walk()
+        for held in op.properties.values()
+        if isinstance(held, WeightAttr)
+    }
 
 
 def pack_tensors(tensors: dict[str, torch.Tensor]) -> bytes:

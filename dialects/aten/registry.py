@@ -137,6 +137,7 @@ LIBRARIES = {
     "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
     "torchao": "torchao.quantization",
     "dim_order_ops": "executorch.exir.passes.dim_order_ops_registry",
+    "stepwell_mx": "stepwell.dialects.tosa_mxfp.operators",
 }
 """The module that registers a namespace's operators, imported when one of them is named."""
 
