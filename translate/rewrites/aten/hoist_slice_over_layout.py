@@ -12,7 +12,12 @@ Before:
       func.return %y : tensor<1x2x3xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x6xf32>) -> tensor<1x2x3xf32> {
+      %0 = aten.slice.Tensor(%x, 1, 3, 6, 1) : (tensor<2x6xf32>) -> tensor<2x3xf32>
+      %1 = aten.view.default(%0, [2, 1, 3]) : (tensor<2x3xf32>) -> tensor<2x1x3xf32>
+      %y = aten.permute.default(%1, [1, 0, 2]) : (tensor<2x1x3xf32>) -> tensor<1x2x3xf32>
+      func.return %y : tensor<1x2x3xf32>
+    }
 """
 
 from __future__ import annotations

@@ -10,7 +10,17 @@ Before:
       func.return %y : tensor<2x4xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+      %0 = stepwell.weight <"row_mean#83bc22741743"> "constant" : tensor<1x4xf32>
+      %1 = stepwell.weight <"epsilon#a12d79aeff6b"> "constant" : tensor<1xf32>
+      %2 = aten.linear.default(%x, %0) : (tensor<2x4xf32>, tensor<1x4xf32>) -> tensor<2x1xf32>
+      %3 = aten.sub.Tensor(%x, %2) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+      %4 = aten.mul.Tensor(%3, %3) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %5 = aten.linear.default(%4, %0, %1) : (tensor<2x4xf32>, tensor<1x4xf32>, tensor<1xf32>) -> tensor<2x1xf32>
+      %6 = aten.rsqrt.default(%5) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+      %y = aten.mul.Tensor(%3, %6) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>
+    }
 """
 
 from __future__ import annotations

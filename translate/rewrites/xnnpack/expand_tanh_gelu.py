@@ -10,7 +10,15 @@ Before:
       func.return %y : tensor<2x4xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+      %0 = aten.mul.Tensor(%x, %x) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %1 = aten.mul.Scalar(%0, 0.07135481627260025) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %2 = aten.add.Scalar(%1, 1.5957691216057308) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %3 = aten.mul.Tensor(%x, %2) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %4 = aten.sigmoid.default(%3) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %y = aten.mul.Tensor(%x, %4) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>
+    }
 """
 
 from __future__ import annotations

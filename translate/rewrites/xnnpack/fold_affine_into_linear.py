@@ -14,7 +14,11 @@ Before:
       func.return %y : tensor<2x3xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
+      %0 = stepwell.weight <"w#scale_columns.d8f7dcdf5829"> "constant" : tensor<3x4xf32>
+      %y = aten.linear.default(%x, %0) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
 """
 
 from __future__ import annotations

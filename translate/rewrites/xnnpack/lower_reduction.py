@@ -10,7 +10,11 @@ Before:
       func.return %y : tensor<2x4x1xf32>
     }
 After:
-    AUTO
+    func.func @forward(%x: tensor<2x4x8xf32>) -> tensor<2x4x1xf32> {
+      %0 = stepwell.weight <"row_mean#0b17d3e89079"> "constant" : tensor<1x8xf32>
+      %y = aten.linear.default(%x, %0) : (tensor<2x4x8xf32>, tensor<1x8xf32>) -> tensor<2x4x1xf32>
+      func.return %y : tensor<2x4x1xf32>
+    }
 """
 
 from __future__ import annotations

@@ -12,7 +12,12 @@ Before:
       func.return %y : tensor<2x3x4x4xf32>
     }
 After:
-    AUTO
+    func.func @forward(%a: tensor<2x3x4x8xf32>, %b: tensor<2x3x8x4xf32>) -> tensor<2x3x4x4xf32> {
+      %0 = aten.matmul.default(%a, %b) : (tensor<2x3x4x8xf32>, tensor<2x3x8x4xf32>) -> tensor<2x3x4x4xf32>
+      %p = aten.view.default(%0, [6, 4, 4]) : (tensor<2x3x4x4xf32>) -> tensor<6x4x4xf32>
+      %y = aten.view.default(%p, [2, 3, 4, 4]) : (tensor<6x4x4xf32>) -> tensor<2x3x4x4xf32>
+      func.return %y : tensor<2x3x4x4xf32>
+    }
 """
 
 from __future__ import annotations
