@@ -23,8 +23,8 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
-from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.types import BoolType, Dim, FloatType, IntType, dims, element
+from stepwell.ir.dtypes import element_type, torch_dtype
+from stepwell.ir.types import BoolType, Dim, FloatType, IntType, NoneType, dims, element, tensor
 
 Ranges = Mapping[str, tuple[int, int | None]]
 
@@ -62,6 +62,52 @@ def _functions() -> dict[str, Callable[..., Any]]:
 
 
 _FUNCTIONS = _functions()
+
+
+_NONE = NoneType()
+
+
+def dimension(size: int | torch.SymInt) -> Dim:
+    """A size as a number, or as its expression where it is symbolic."""
+    if isinstance(size, int):
+        return int(size)
+    known = size.node.maybe_as_int()
+    return str(size) if known is None else known
+
+
+def tensor_type(value: torch.Tensor) -> Attribute:
+    """The type of a (fake) tensor."""
+    if value.layout != torch.strided:
+        raise StepwellError(f"a tensor of layout {value.layout} has no type in the IR")
+    return tensor([dimension(size) for size in value.shape], element_type(value.dtype))
+
+
+def type_of(value: Any) -> Attribute:
+    """The type of an example value: a tensor, a number or None.
+
+    Raises:
+        StepwellError: the value is of another kind.
+    """
+    if isinstance(value, torch.Tensor):
+        return tensor_type(value)
+    if value is None:
+        return _NONE
+    if isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
+        return IntType(str(value))
+    if isinstance(value, torch.SymFloat | float):
+        return FloatType(str(value))
+    if isinstance(value, torch.SymBool | bool):
+        return BoolType(str(value))
+    raise StepwellError(f"a value of type {type(value).__name__} has no type in the IR")
+
+
+def flat_types(value: Any) -> list[Attribute]:
+    """The types of everything an operator returned, lists of tensors spread out."""
+    if isinstance(value, torch.Tensor):
+        return [tensor_type(value)]
+    if isinstance(value, tuple | list):
+        return [type_ for item in value for type_ in flat_types(item)]
+    return [type_of(value)]
 
 
 class Symbols:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Dialect
 
+from stepwell.dialects.aten import inference as inference
 from stepwell.dialects.aten import interpretation as interpretation
 from stepwell.dialects.aten import level as level
 from stepwell.dialects.aten.attributes import ComplexArg, Dynamic, NoneArg

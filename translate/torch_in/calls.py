@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import DenseArrayBase, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from stepwell.dialects import control, sym
+from stepwell.dialects.symbols import flat_types, type_of
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.translate.torch_in.values import flat_types, type_of
 
 if TYPE_CHECKING:
     from stepwell.translate.torch_in.graph import GraphImporter

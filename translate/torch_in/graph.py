@@ -23,6 +23,7 @@ from stepwell.dialects.aten.op import EXPLICIT_NONE, KEYWORDS_FROM, SEGMENTS, Sc
 from stepwell.dialects.aten.registry import of_overload
 from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.aten.text import Manner, call_layout
+from stepwell.dialects.symbols import flat_types
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_location
 from stepwell.ir.inference import infer
@@ -30,7 +31,7 @@ from stepwell.ir.types import ScalarType, element, tensor_like
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.torch_in.locations import Locations
 from stepwell.translate.torch_in.mutation import functional_overload, is_written
-from stepwell.translate.torch_in.values import constant, flat_types
+from stepwell.translate.torch_in.values import constant
 
 WRITTEN_AS = "aten.written_as"
 """The overload that the program named, where the op is the one that takes a number instead."""

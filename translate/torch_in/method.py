@@ -24,13 +24,14 @@ from xdsl.dialects.builtin import BoolAttr, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
+from stepwell.dialects.symbols import type_of
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.types import WeightAttr, tensor_like
 from stepwell.translate.torch_in.graph import GraphImporter, Importing
 from stepwell.translate.torch_in.mutation import functional
-from stepwell.translate.torch_in.values import dim_order, type_of
+from stepwell.translate.torch_in.values import dim_order
 
 _KINDS = {
     InputKind.PARAMETER: StringAttr("parameter"),

@@ -1,4 +1,4 @@
-"""From torch's example values to types, and from call arguments to attributes, both interned."""
+"""From call arguments to interned attributes, and from example inputs to dim orders."""
 
 from __future__ import annotations
 
@@ -7,62 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from stepwell.dialects.aten.attributes import attribute
 from stepwell.dialects.aten.schema import Argument
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type
-from stepwell.ir.types import BoolType, Dim, FloatType, IntType, NoneType, tensor
 
-_NONE = NoneType()
-
-
-def dimension(size: int | torch.SymInt) -> Dim:
-    """A size as a number, or as its expression where it is symbolic."""
-    if isinstance(size, int):
-        return int(size)
-    known = size.node.maybe_as_int()
-    return str(size) if known is None else known
-
-
-def tensor_type(value: torch.Tensor) -> Attribute:
-    """The type of a (fake) tensor."""
-    if value.layout != torch.strided:
-        raise StepwellError(f"a tensor of layout {value.layout} has no type in the IR")
-    return tensor([dimension(size) for size in value.shape], element_type(value.dtype))
-
-
-def type_of(value: Any) -> Attribute:
-    """The type of an example value: a tensor, a number or None.
-
-    Raises:
-        StepwellError: the value is of another kind.
-    """
-    if isinstance(value, torch.Tensor):
-        return tensor_type(value)
-    if value is None:
-        return _NONE
-    if isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
-        return IntType(str(value))
-    if isinstance(value, torch.SymFloat | float):
-        return FloatType(str(value))
-    if isinstance(value, torch.SymBool | bool):
-        return BoolType(str(value))
-    raise StepwellError(f"a value of type {type(value).__name__} has no type in the IR")
-
-
-def flat_types(value: Any) -> list[Attribute]:
-    """The types of everything an operator returned, lists of tensors spread out."""
-    if isinstance(value, torch.Tensor):
-        return [tensor_type(value)]
-    if isinstance(value, tuple | list):
-        return [type_ for item in value for type_ in flat_types(item)]
-    return [type_of(value)]
-
-
-_WORDS: dict[Any, StringAttr] = {}
 _SCALARS: dict[tuple[type, Any, float, bool], Attribute] = {}
 _LISTS: dict[tuple[bool, tuple[Any, ...]], Attribute] = {}
 _NUMBERS = (int, float, bool)

@@ -1,0 +1,181 @@
+"""Result types of schema ops: by rules of our own for hot operators, else by torch's own kernels.
+
+Torch knows the shape of every operator's result: it runs the operator on fake tensors, with
+symbolic sizes where a dimension is not a number. What it found is kept for each (op, types,
+arguments), so the repeated blocks of a network cost a dictionary look-up.
+
+With symbolic sizes the answer may hang on a decision (are `s0` and `s1` equal?) that export took
+with the example inputs at hand. Where torch cannot decide, the op's own statement stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from xdsl.dialects.builtin import StringAttr, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation
+
+from stepwell.dialects.aten.interpretation import call_arguments, plan_of
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.shapes import rule_for
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.inference import infers
+from stepwell.ir.signature import get_signature
+from stepwell.ir.types import BoolType, FloatType, IntType, ShapeAttr, dims, element
+
+if TYPE_CHECKING:
+    from stepwell.dialects.symbols import Symbols
+
+Key = tuple[Any, ...]
+_BY_IDENTITY: dict[Key, tuple[Sequence[Attribute], Any]] = {}
+"""Result types by the identity of types and properties; what the identities name is held too."""
+_BY_VALUE: dict[Key, Sequence[Attribute]] = {}
+_CAPACITY = 100_000
+
+
+@cache
+def _static() -> Symbols:
+    """Where programs without symbolic sizes are asked about; sympy is imported when one is."""
+    from stepwell.dialects.symbols import Symbols
+
+    return Symbols()
+
+
+@infers(SchemaOp)
+def infer_schema_op(op: SchemaOp) -> Sequence[Attribute]:
+    """The result types of an op.
+
+    Raises:
+        StepwellError: torch refuses such operands; or an op that states no results has results
+            that depend on what is only known at run time.
+    """
+    held = (*(value.type for value in op.operands), *op.properties.values())
+    identity = (type(op), *op.properties, *map(id, held))
+    found = _BY_IDENTITY.get(identity)
+    if found is not None:
+        return found[0]
+    if any(_is_symbolic(attr) for attr in held) or any(_is_symbolic(r.type) for r in op.results):
+        return _symbolic(op)
+    key = (type(op), *op.properties, *held)
+    types = _BY_VALUE.get(key)
+    if types is None:
+        types = _static_types(op)
+    if len(_BY_IDENTITY) >= _CAPACITY:
+        _BY_IDENTITY.clear()
+        _BY_VALUE.clear()
+    _BY_VALUE[key] = types
+    _BY_IDENTITY[identity] = types, held
+    return types
+
+
+def _is_symbolic(attr: Attribute) -> bool:
+    if isinstance(attr, TensorType):
+        return isinstance(attr.encoding, ShapeAttr) or -1 in attr.get_shape()
+    if isinstance(attr, IntType | FloatType | BoolType):
+        return any(char.isalpha() for char in attr.data) and attr.data not in ("True", "False")
+    return False
+
+
+def _static_types(op: SchemaOp) -> Sequence[Attribute]:
+    rule = rule_for(op.name)
+    if rule is not None:
+        types = rule(op)
+        if types is not None:
+            return types
+    return by_torch(op)
+
+
+def by_torch(op: SchemaOp, symbols: Symbols | None = None) -> Sequence[Attribute]:
+    """What torch's own kernels give for fake operands of these types."""
+    from torch._subclasses.fake_tensor import UnsupportedOperatorException
+
+    from stepwell.dialects.symbols import flat_types
+
+    within = _static() if symbols is None else symbols
+    try:
+        values = [within.fake(value.type) for value in op.operands]
+        positional, keywords = call_arguments(op, values)
+        with within.mode, torch.no_grad():
+            returned = plan_of(type(op)).overload(*positional, **keywords)
+        if not op.SCHEMA.returns:
+            return ()
+        return flat_types(list(returned) if isinstance(returned, tuple) else returned)
+    except StepwellError:
+        raise
+    except UnsupportedOperatorException:
+        return _stated(op, "torch has no shape function for it")
+    except Exception as error:  # the kernels raise whatever they like
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise StepwellError(lines[0]) from error
+
+
+def _stated(op: SchemaOp, reason: str) -> list[Attribute]:
+    if not op.results and op.SCHEMA.returns:
+        raise StepwellError(f"{op.name}: result types cannot be inferred: {reason}")
+    return [result.type for result in op.results]
+
+
+def _symbolic(op: SchemaOp) -> Sequence[Attribute]:
+    """Types where sizes are expressions: torch's answer if it needed no guess."""
+    if any("?" in dims(v.type) for v in op.operands if isinstance(v.type, TensorType)):
+        return _stated(op, "a dimension of an operand is unknown")
+    from stepwell.dialects.symbols import Symbols
+
+    symbols = Symbols(_ranges(op))
+    try:
+        inferred = by_torch(op, symbols)
+    except StepwellError as error:
+        return _stated(op, error.problems[0].fact)
+    if not op.results:
+        if symbols.env.replacements:
+            _stated(op, "they depend on which sizes are equal")
+        return inferred
+    stated = [result.type for result in op.results]
+    if len(inferred) != len(stated):
+        return inferred
+    known = set(symbols.ranges)
+    return [
+        given if _agree(given, found, symbols, known) else found
+        for given, found in zip(stated, inferred, strict=True)
+    ]
+
+
+def _agree(stated: Attribute, found: Attribute, symbols: Symbols, known: set[Any]) -> bool:
+    """Whether a stated type is one that torch's answer allows."""
+    if stated == found:
+        return True
+    if isinstance(stated, IntType | FloatType | BoolType):
+        if type(stated) is not type(found):
+            return False
+        return _same(stated.data, found.data, symbols, known)  # pyright: ignore
+    if not isinstance(stated, TensorType) or not isinstance(found, TensorType):
+        return False
+    ours, theirs = dims(stated), dims(found)
+    if element(stated) != element(found) or len(ours) != len(theirs):
+        return False
+    return all(
+        a == b or "?" in (a, b) or _same(str(a), str(b), symbols, known)
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def _same(stated: str, found: str, symbols: Symbols, known: set[Any]) -> bool:
+    """Whether two expressions are equal, or one hangs on a guess or on data."""
+    ours, theirs = symbols.expression(stated), symbols.expression(found)
+    if ours == theirs or bool(symbols.env.replacements):
+        return True
+    return bool(theirs.free_symbols - known) or bool(ours.free_symbols - known)
+
+
+def _ranges(op: Operation) -> dict[str, tuple[int, int | None]]:
+    """The ranges that the op's method states."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, FuncOp):
+        parent = parent.parent_op()
+    if parent is None or not isinstance(parent.attributes.get("stepwell.ranges"), StringAttr):
+        return {}
+    return get_signature(parent).ranges

@@ -1,0 +1,247 @@
+"""Shapes of the hot operators, by hand: the rules that torch's kernels implement, for static sizes.
+
+A rule gives None where it does not apply (promotion, an unusual argument, operands that torch
+refuses); torch is asked then. A test compares every rule with torch's kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.dtypes import bf16, f16, f32, f64, i1
+from stepwell.ir.types import dims, element, tensor
+
+Rule = Callable[[SchemaOp], Sequence[Attribute] | None]
+_RULES: dict[str, Rule] = {}
+
+
+def is_float(kind: Attribute) -> bool:
+    """A float that torch computes with; operators on 8-bit floats are left to torch."""
+    return kind in (f32, f16, bf16, f64)
+
+
+def rule_for(name: str) -> Rule | None:
+    """The rule of an operator."""
+    return _RULES.get(name)
+
+
+def _rule(*names: str) -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            assert name not in _RULES, name
+            _RULES[f"aten.{name}"] = rule
+        return rule
+
+    return register
+
+
+def _shape(value: SSAValue | None) -> tuple[int, ...] | None:
+    if value is None or not isinstance(value.type, TensorType):
+        return None
+    return tuple(d for d in dims(value.type) if isinstance(d, int))
+
+
+def _axis(number: int, rank: int) -> int | None:
+    at = number + rank if number < 0 else number
+    return at if 0 <= at < rank else None
+
+
+@_rule(
+    *(
+        f"{name}.default"
+        for name in (
+            "relu hardswish hardsigmoid hardtanh relu6 clone detach alias dropout "
+            "leaky_relu clamp abs neg"
+        ).split()
+    ),
+    "mul.Scalar", "add.Scalar", "sub.Scalar",
+)  # fmt: skip
+def _like_operand(op: SchemaOp) -> Sequence[Attribute] | None:
+    type_ = op.operands[0].type
+    if len(op.operands) != 1 or not is_float(element(type_)):
+        return None
+    scalars = [op.arg(a.name) for a in op.SCHEMA.arguments if a.type.base == "Scalar"]
+    if any(isinstance(scalar, complex) for scalar in scalars):
+        return None
+    if op.name == "aten.clamp.default" and scalars == [None, None]:
+        return None
+    return [type_]
+
+
+@_rule(
+    *(
+        f"{name}.default"
+        for name in "gelu silu mish sigmoid tanh exp log sqrt rsqrt sin cos erf elu".split()
+    )
+)
+def _like_float(op: SchemaOp) -> Sequence[Attribute] | None:
+    type_ = op.operands[0].type
+    return [type_] if len(op.operands) == 1 and is_float(element(type_)) else None
+
+
+@_rule("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "maximum.default", "minimum.default")
+def _broadcast(op: SchemaOp) -> Sequence[Attribute] | None:
+    if len(op.operands) != 2:
+        return None
+    one, other = op.operands
+    if one.type == other.type and isinstance(one.type, TensorType):
+        return [one.type] if is_float(element(one.type)) else None
+    a, b = _shape(one), _shape(other)
+    if a is None or b is None or element(one.type) != element(other.type):
+        return None
+    if not is_float(element(one.type)):
+        return None
+    rank = max(len(a), len(b))
+    a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    if any(m != n and 1 not in (m, n) for m, n in zip(a, b, strict=True)):
+        return None
+    joined = [n if m == 1 else m for m, n in zip(a, b, strict=True)]
+    return [tensor(joined, element(one.type))]
+
+
+@_rule("eq.Scalar", "ne.Scalar", "lt.Scalar", "le.Scalar", "gt.Scalar", "ge.Scalar")
+def _comparison(op: SchemaOp) -> Sequence[Attribute] | None:
+    shape = _shape(op.operands[0])
+    if shape is None or len(op.operands) != 1 or isinstance(op.arg("other"), complex):
+        return None
+    return [tensor(shape, i1)] if is_float(element(op.operands[0].type)) else None
+
+
+@_rule("view.default", "reshape.default")
+def _view(op: SchemaOp) -> Sequence[Attribute] | None:
+    shape = _shape(op.operands[0])
+    sizes = op.arg("size" if op.name == "aten.view.default" else "shape")
+    if shape is None or len(op.operands) != 1 or any(size < -1 for size in sizes):
+        return None
+    count = prod(shape)
+    if -1 in sizes:
+        rest = -prod(sizes)
+        if sizes.count(-1) != 1 or rest == 0 or count % rest:
+            return None
+        sizes = [count // rest if size == -1 else size for size in sizes]
+    return [tensor(sizes, element(op.operands[0].type))] if prod(sizes) == count else None
+
+
+@_rule("permute.default")
+def _permute(op: SchemaOp) -> Sequence[Attribute] | None:
+    shape = _shape(op.operands[0])
+    if shape is None:
+        return None
+    order = [_axis(axis, len(shape)) for axis in op.arg("dims")]
+    if sorted(axis for axis in order if axis is not None) != list(range(len(shape))):
+        return None
+    return [
+        tensor([shape[axis] for axis in order if axis is not None], element(op.operands[0].type))
+    ]
+
+
+@_rule("transpose.int")
+def _transpose(op: SchemaOp) -> Sequence[Attribute] | None:
+    shape = _shape(op.operands[0])
+    if shape is None:
+        return None
+    one, other = _axis(op.arg("dim0"), len(shape)), _axis(op.arg("dim1"), len(shape))
+    if one is None or other is None:
+        return None
+    sizes = list(shape)
+    sizes[one], sizes[other] = sizes[other], sizes[one]
+    return [tensor(sizes, element(op.operands[0].type))]
+
+
+@_rule("linear.default")
+def _linear(op: SchemaOp) -> Sequence[Attribute] | None:
+    given, weight = _shape(op.operands[0]), _shape(op.operands[1])
+    bias = _shape(op.operands[2]) if len(op.operands) == 3 else None
+    if not given or weight is None or len(weight) != 2 or given[-1] != weight[1]:
+        return None
+    if bias not in (None, weight[:1]) or not _one_float(op):
+        return None
+    return [tensor([*given[:-1], weight[0]], element(op.operands[0].type))]
+
+
+@_rule("mm.default", "bmm.default")
+def _product(op: SchemaOp) -> Sequence[Attribute] | None:
+    one, other = _shape(op.operands[0]), _shape(op.operands[1])
+    rank = 2 if op.name == "aten.mm.default" else 3
+    if one is None or other is None or not len(one) == len(other) == rank:
+        return None
+    if one[-1] != other[-2] or one[:-2] != other[:-2] or not _one_float(op):
+        return None
+    return [tensor([*one[:-1], other[-1]], element(op.operands[0].type))]
+
+
+def _one_float(op: SchemaOp) -> bool:
+    kinds = {element(value.type) for value in op.operands}
+    return len(kinds) == 1 and is_float(next(iter(kinds)))
+
+
+@_rule("conv2d.default", "conv1d.default")
+def _convolution(op: SchemaOp) -> Sequence[Attribute] | None:
+    given, weight = _shape(op.operands[0]), _shape(op.operands[1])
+    bias = _shape(op.operands[2]) if len(op.operands) == 3 else None
+    spatial = 2 if op.name == "aten.conv2d.default" else 1
+    if given is None or weight is None or not len(given) == len(weight) == spatial + 2:
+        return None
+    groups = op.arg("groups")
+    if groups < 1 or given[1] != weight[1] * groups or weight[0] % groups or not _one_float(op):
+        return None
+    if bias not in (None, weight[:1]) or 0 in given or 0 in weight:
+        return None
+    sizes: list[int] = []
+    strides, paddings, dilations = op.arg("stride"), op.arg("padding"), op.arg("dilation")
+    if not len(strides) == len(paddings) == len(dilations) == spatial:
+        return None
+    for axis in range(spatial):
+        reach = dilations[axis] * (weight[2 + axis] - 1) + 1
+        room = given[2 + axis] + 2 * paddings[axis] - reach
+        if room < 0 or strides[axis] < 1 or dilations[axis] < 1 or paddings[axis] < 0:
+            return None
+        sizes.append(room // strides[axis] + 1)
+    return [tensor([given[0], weight[0], *sizes], element(op.operands[0].type))]
+
+
+@_rule("batch_norm.default", "layer_norm.default")
+def _norm(op: SchemaOp) -> Sequence[Attribute] | None:
+    shape = _shape(op.operands[0])
+    if not shape or not _one_float(op):
+        return None
+    if op.name == "aten.layer_norm.default":
+        normalised = tuple(op.arg("normalized_shape"))
+        if not normalised or shape[-len(normalised) :] != normalised:
+            return None
+        expected: tuple[int, ...] = normalised
+    else:
+        if len(shape) < 2 or op.arg("training"):
+            return None
+        expected = shape[1:2]
+    if any(_shape(value) != expected for value in op.operands[1:]):
+        return None
+    return [op.operands[0].type]
+
+
+@_rule("softmax.int", "_softmax.default", "log_softmax.int")
+def _softmax(op: SchemaOp) -> Sequence[Attribute] | None:
+    shape = _shape(op.operands[0])
+    if not shape or _axis(op.arg("dim"), len(shape)) is None or not _one_float(op):
+        return None
+    if op.name == "aten._softmax.default":
+        return None if op.arg("half_to_float") else [op.operands[0].type]
+    return [op.operands[0].type] if op.arg("dtype") is None else None
+
+
+@_rule("mean.dim", "sum.dim_IntList")
+def _reduction(op: SchemaOp) -> Sequence[Attribute] | None:
+    shape, given = _shape(op.operands[0]), op.arg("dim")
+    if shape is None or not given or op.arg("dtype") is not None or not _one_float(op):
+        return None
+    axes = [_axis(axis, len(shape)) for axis in given]
+    if None in axes or len(set(axes)) != len(axes):
+        return None
+    keep = op.arg("keepdim")
+    sizes = [1 if i in axes else d for i, d in enumerate(shape) if keep or i not in axes]
+    return [tensor(sizes, element(op.operands[0].type))]
