@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 import torch
-from convnext import convnext_atto
 from deit import deit_small_depth2
 from gpt2 import gpt2_2layers
 from llama import llama_block
-from mixer import mixer_s32
 from mobilenet import mobilenet_v3_small
 from swin import swin_tiny
 from transformer import transformer_encoder_2layers
@@ -22,11 +20,9 @@ from stepwell.translate.rewrites.aten import FOLD_WEIGHTS, NORMAL_FORM
 MODELS = {
     maker.__name__: maker
     for maker in (
-        convnext_atto,
         deit_small_depth2,
         gpt2_2layers,
         llama_block,
-        mixer_s32,
         mobilenet_v3_small,
         swin_tiny,
         transformer_encoder_2layers,
