@@ -63,16 +63,12 @@ def run_alone(
     return outcomes[: len(trials)]
 
 
-def container_of(
-    trials: Sequence[Trial], *, embed_unpacked_constants: bool = False
-) -> Container:
+def container_of(trials: Sequence[Trial], *, embed_unpacked_constants: bool = False) -> Container:
     """A program with the method `trial_<i>` for each trial, which calls nothing else."""
     container = ContainerBuilder()
     for number, trial in enumerate(trials):
         delegate = trial.delegate
-        made = payload(
-            delegate, trial.weights, embed_unpacked_constants=embed_unpacked_constants
-        )
+        made = payload(delegate, trial.weights, embed_unpacked_constants=embed_unpacked_constants)
         container.add_named_data(made.named_data)
         method = container.method(f"trial_{number}")
         inputs = [_tensor(method, value.type) for value in delegate.operands]
@@ -92,9 +88,7 @@ def _tensor(method: MethodBuilder, type_: Attribute) -> int:
 def _child(folder: Path, first: int, timeout: float) -> list[Outcome]:
     """Outcomes of the trials from `first` on, up to the one that killed the child, if any."""
     command = [sys.executable, "-m", "stepwell.backends.xnnpack.alone_child", str(folder)]
-    done = subprocess.run(
-        [*command, str(first)], capture_output=True, timeout=timeout, check=False
-    )
+    done = subprocess.run([*command, str(first)], capture_output=True, timeout=timeout, check=False)
     outcomes: list[Outcome] = []
     while (answer := folder / f"answer.{first + len(outcomes)}.pt").exists():
         outcomes.append(_outcome(torch.load(answer, weights_only=True)))

@@ -354,4 +354,3 @@ def _constant_values(values: Sequence[Record]) -> dict[int, int]:
         if tensor is not None and tensor["constant_buffer_idx"]:
             found[tensor["id_out"]] = tensor["constant_buffer_idx"]
     return found
-

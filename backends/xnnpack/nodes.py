@@ -42,7 +42,10 @@ _FLAGS: dict[type[XnnpackOp], tuple[str, int]] = {
     GlobalAveragePooling2d: ("keep_dims", KEEP_DIMS),
     StaticResizeBilinear2d: ("align_corners", ALIGN_CORNERS),
 }
-_IGNORED_FLAGS = {MaxPooling2d: KEEP_DIMS, AveragePooling2d: KEEP_DIMS}
+_IGNORED_FLAGS: dict[type[XnnpackOp], int] = {
+    MaxPooling2d: KEEP_DIMS,
+    AveragePooling2d: KEEP_DIMS,
+}
 """Bits that ExecuTorch's own flow sets and XNNPACK does not read."""
 
 _WEIGHTED = (FullyConnected, Convolution2d, DepthwiseConvolution2d, Deconvolution2d)

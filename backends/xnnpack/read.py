@@ -407,9 +407,7 @@ class _Reader:
             self.body.add_op(cast)
             value = cast.result
         if value.type != type_:
-            raise ParseFailure(
-                f"{WHAT}: output {identity} is {value.type}, the call takes {type_}"
-            )
+            raise ParseFailure(f"{WHAT}: output {identity} is {value.type}, the call takes {type_}")
         return value
 
 

@@ -5,8 +5,7 @@ Source: `schema.fbs` in `executorch/backends/xnnpack/serialization`, `xnnpack.h`
 
 from xdsl.ir import Dialect
 
-from stepwell.dialects.xnnpack import meaning as _meaning  # noqa: F401  # Registers rules.
-from stepwell.dialects.xnnpack import shapes as _shapes  # noqa: F401
+from stepwell.dialects.xnnpack import meaning, shapes
 from stepwell.dialects.xnnpack.base import XnnpackOp
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.delegate import MAX_EXTERNALS, DelegateOp, YieldOp
@@ -180,4 +179,6 @@ __all__ = [
     "XnnpackOp",
     "YieldOp",
     "datatype",
+    "meaning",
+    "shapes",
 ]

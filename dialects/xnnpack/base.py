@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     FunctionType,
     IntegerAttr,
+    IntegerType,
     TensorType,
     UnitAttr,
     f32,
@@ -104,7 +105,7 @@ class XnnpackOp(IRDLOperation, ABC):
         """The numbers of a list field."""
         held = self.properties[name]
         assert isinstance(held, DenseArrayBase)
-        return cast(tuple[int, ...], tuple(held.get_values()))
+        return tuple(held.get_values())
 
     def integer(self, name: str, default: int) -> int:
         """A whole-number field."""
@@ -114,7 +115,7 @@ class XnnpackOp(IRDLOperation, ABC):
     def number(self, name: str, default: float) -> float:
         """A float field."""
         held = self.properties.get(name)
-        return cast(float, held.value.data) if isinstance(held, FloatAttr) else default
+        return held.value.data if isinstance(held, FloatAttr) else default
 
     def flag(self, name: str) -> bool:
         """Whether a flag is set."""
@@ -293,11 +294,12 @@ def _text(held: Attribute) -> str:
         case UnitAttr():
             return ""
         case DenseArrayBase():
-            return "=[" + ", ".join(str(item) for item in held.get_values()) + "]"
+            values = cast("DenseArrayBase[IntegerType]", held).get_values()
+            return "=[" + ", ".join(str(item) for item in values) + "]"
         case IntegerAttr():
             return f"={held.value.data}"
         case FloatAttr():
-            return "=" + _float_text(cast(float, held.value.data))
+            return "=" + _float_text(held.value.data)
         case _:
             raise AssertionError(f"a field holds {held}")
 

@@ -55,9 +55,7 @@ class DelegateOp(IRDLOperation):
     traits = traits_def(IsolatedFromAbove())
 
     @classmethod
-    def make(
-        cls, inputs: Sequence[SSAValue], results: Sequence[Attribute], body: Block
-    ) -> Self:
+    def make(cls, inputs: Sequence[SSAValue], results: Sequence[Attribute], body: Block) -> Self:
         """A delegate around a block whose arguments stand for `inputs`."""
         return cls.create(operands=inputs, result_types=results, regions=[Region(body)])
 
@@ -113,8 +111,7 @@ class DelegateOp(IRDLOperation):
             parser.raise_error(f"a function type of {len(values)} inputs is needed here")
         return cls.create(
             operands=[
-                parser.resolve_operand(v, t)
-                for v, t in zip(values, type_.inputs.data, strict=True)
+                parser.resolve_operand(v, t) for v, t in zip(values, type_.inputs.data, strict=True)
             ],
             result_types=list(type_.outputs.data),
             properties={} if label is None else {"label": StringAttr(label)},

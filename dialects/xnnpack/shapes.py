@@ -62,9 +62,7 @@ def _stated(op: Operation, shape: Sequence[Dim | None], index: int = 0) -> Shape
     stated = dims(op.results[index].type)
     if len(stated) != len(shape):
         stated = ("?",) * len(shape)
-    return tuple(
-        said if size is None else size for size, said in zip(shape, stated, strict=True)
-    )
+    return tuple(said if size is None else size for size, said in zip(shape, stated, strict=True))
 
 
 def _made(op: Operation, shape: Sequence[Dim | None]) -> Sequence[AnyTensor]:

@@ -112,8 +112,8 @@ class _Convolution(_Window):
         return rank(self, 0, 4)[3]
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
-        bias = given[2] if len(given) > 2 else None
-        found = (given[0], given[1], bias, made[0])
+        image, weight, *rest = given
+        found = (image, weight, rest[0] if rest else None, made[0])
         if not any(found in (c, (c[0], c[1], None, c[3])) for c in self.DATATYPES):
             names = ", ".join(str(name) for name in found)
             raise VerifyException(f"XNNPACK has no kernel of {self.name} for {names}")

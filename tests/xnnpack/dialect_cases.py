@@ -95,9 +95,7 @@ def elementwise() -> Iterator[Case]:
         (torch.tensor(1.5), x),
         lambda w, a, b: w(xnn.Multiply.make(a, b)),
     )
-    yield Case(
-        "xnnpack.abs of a scalar", (torch.tensor(-1.5),), lambda w, a: w(xnn.Abs.make(a))
-    )
+    yield Case("xnnpack.abs of a scalar", (torch.tensor(-1.5),), lambda w, a: w(xnn.Abs.make(a)))
     yield Case(
         "xnnpack.add of one constant twice",
         (x,),

@@ -35,7 +35,8 @@ def graph_of(data: Any) -> dict[str, Any]:
 
 def merged_graph() -> dict[str, Any]:
     """All nodes and values of all cases in one graph, as records."""
-    graphs = [graph_of(emitted(case, embed_unpacked_constants=True).payload) for case in all_cases()]
+    made = [emitted(case, embed_unpacked_constants=True) for case in all_cases()]
+    graphs = [graph_of(entry.payload) for entry in made]
     return graphs[0] | {
         name: [entry for graph in graphs for entry in graph[name]]
         for name in ("xnodes", "xvalues", "constant_data")

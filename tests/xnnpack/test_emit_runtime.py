@@ -28,10 +28,7 @@ def test_case_names_are_distinct() -> None:
 
 def test_every_node_but_attention_has_a_case() -> None:
     tried = {
-        op.NODE
-        for case in CASES
-        for op in case.trial().delegate.block.ops
-        if hasattr(op, "NODE")
+        op.NODE for case in CASES for op in case.trial().delegate.block.ops if hasattr(op, "NODE")
     }
     assert tried == set(NODES) - {ScaledDotProductAttention.NODE}
 

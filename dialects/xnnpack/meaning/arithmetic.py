@@ -60,9 +60,7 @@ def quantize_shift_then_round(value: torch.Tensor, held: Quantization) -> torch.
     return saturate(torch.round(torch.nan_to_num(scaled, nan=0.0)), held)
 
 
-def requantize(
-    accumulator: torch.Tensor, scale: torch.Tensor, held: Quantization
-) -> torch.Tensor:
+def requantize(accumulator: torch.Tensor, scale: torch.Tensor, held: Quantization) -> torch.Tensor:
     """An int32 accumulator times a float32 scale, rounded to nearest even, then shifted.
 
     Args:

@@ -37,9 +37,7 @@ def dtype_of(value: SSAValue) -> torch.dtype:
     return torch.float16 if datatype(value.type) == "fp16" else torch.float32
 
 
-def weighted(
-    op: XnnpackOp, args: Sequence[Any], product: Product, outputs: int
-) -> Tensor:
+def weighted(op: XnnpackOp, args: Sequence[Any], product: Product, outputs: int) -> Tensor:
     """Input times filter plus bias, in the arithmetic that the datatypes ask for.
 
     Args:
@@ -116,9 +114,7 @@ def _batch_matrix_multiply(
 
 
 @interprets(ScaledDotProductAttention)
-def _attention(
-    op: ScaledDotProductAttention, args: Sequence[Any], ctx: object
-) -> Sequence[Any]:
+def _attention(op: ScaledDotProductAttention, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     query, key, value, scale, mask = (cast(Tensor, arg).float() for arg in args)
     scores = (query * scale) @ key.transpose(-1, -2) + mask
     return ((scores.softmax(-1) @ value).to(dtype_of(op.output)),)

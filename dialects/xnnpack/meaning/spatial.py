@@ -146,9 +146,7 @@ def _argmax_pooling(op: ArgMaxPooling2d, args: Sequence[Any], ctx: object) -> Se
 
 
 @interprets(GlobalAveragePooling2d)
-def _global_average(
-    op: GlobalAveragePooling2d, args: Sequence[Any], ctx: object
-) -> Sequence[Any]:
+def _global_average(op: GlobalAveragePooling2d, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     image = cast(Tensor, args[0])
     axes, keep = (-3, -2), op.flag("keep_dims")
     if quantization(op.input.type) is None:

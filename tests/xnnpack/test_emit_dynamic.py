@@ -1,0 +1,110 @@
+"""Delegates of dynamic shapes on the runtime: one program, several sizes."""
+
+from typing import Any
+
+import pytest
+import stepwell.dialects.xnnpack as xnn
+import torch
+from dialect_building import Writer, per_channel
+from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.xnnpack.pte import to_pte
+from stepwell.ir.diagnostics import InputMismatch
+from stepwell.ir.dtypes import f32
+from stepwell.ir.levels import set_level
+from stepwell.ir.program import Program
+from stepwell.ir.signature import Port, Signature, set_signature
+from stepwell.ir.types import Dim, tensor
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
+
+MOST = 12
+WEIGHT = torch.randn(6, 8)
+FILTER = torch.randn(4, 3, 3, 6)
+STORED = torch.randint(-128, 128, (6, 8), dtype=torch.int8)
+ROW: tuple[Dim, ...] = ("s0", 8)
+IMAGE: tuple[Dim, ...] = ("s0", 9, 9, 6)
+
+NODES: tuple[tuple[str, tuple[tuple[Dim, ...], ...], Any], ...] = (
+    ("gelu", (ROW,), lambda w, x: xnn.Gelu.make(x)),
+    ("softmax", (ROW,), lambda w, x: xnn.Softmax.make(x)),
+    ("softmax over the dynamic axis", ((8, "s0"),), lambda w, x: xnn.Softmax.make(x)),
+    ("add", (ROW, (8,)), lambda w, x, y: xnn.Add.make(x, y)),
+    ("add of columns", (ROW, ("s0", 1)), lambda w, x, y: xnn.Add.make(x, y)),
+    ("linear", (ROW,), lambda w, x: xnn.FullyConnected.make(x, w.weight(WEIGHT))),
+    (
+        "int8 linear",
+        (ROW,),
+        lambda w, x: xnn.FullyConnected.make(
+            w.dynamic(x), w.weight(STORED, per_channel(8, [0.01] * 6)), element=f32
+        ),
+    ),
+    (
+        "scores",
+        ((2, "s0", 8), (2, "s0", 8)),
+        lambda w, x, y: xnn.BatchMatrixMultiply.make(x, y, transpose_b=True),
+    ),
+    (
+        "product over the dynamic axis",
+        ((2, 8, "s0"), (2, "s0", 8)),
+        lambda w, x, y: xnn.BatchMatrixMultiply.make(x, y),
+    ),
+    ("transpose", (("s0", 2, 4),), lambda w, x: xnn.StaticTranspose.make(x, perm=[2, 0, 1])),
+    (
+        "reshape",
+        (("s0", 2, 4),),
+        lambda w, x: xnn.StaticReshape.make(x, new_shape=[0, 8], result=tensor(ROW, f32)),
+    ),
+    ("slice", (ROW,), lambda w, x: xnn.StaticSlice.make(x, offsets=[0, 2], sizes=[0, 3])),
+    (
+        "pad",
+        (ROW,),
+        lambda w, x: xnn.StaticConstantPad.make(
+            x, pre_paddings=[0, 1], post_paddings=[0, 2], padding_value=0.5
+        ),
+    ),
+    ("concatenate", (ROW, ROW), lambda w, x, y: xnn.Concatenate2.make(x, y, axis=1)),
+    ("convolution", (IMAGE,), lambda w, x: xnn.Convolution2d.make(x, w.weight(FILTER))),
+    ("pooling", (IMAGE,), lambda w, x: xnn.MaxPooling2d.make(x, kernel=[2, 2])),
+    ("mean", (IMAGE,), lambda w, x: xnn.GlobalAveragePooling2d.make(x)),
+    ("resize", (IMAGE,), lambda w, x: xnn.StaticResizeBilinear2d.make(x, new_size=[4, 5])),
+)
+
+
+def program(shapes: tuple[tuple[Dim, ...], ...], make: Any) -> Program:
+    types = [tensor(shape, f32) for shape in shapes]
+    writer = Writer([])
+    writer.block = Block(arg_types=types)
+    made: SSAValue = writer(make(writer, *writer.block.args))
+    method = FuncOp("forward", (types, [made.type]), Region(Block(arg_types=types)))
+    block = method.body.block
+    delegate = writer.finish([made])
+    inner = xnn.DelegateOp.create(
+        operands=list(block.args), result_types=[made.type], regions=[delegate.detach_region(0)]
+    )
+    block.add_ops([inner, ReturnOp(*inner.results)])
+    ports = tuple(Port(f"x{index}") for index in range(len(types)))
+    set_signature(method, Signature(ports, (Port("y"),), ranges={"s0": (1, MOST)}))
+    module = ModuleOp([method])
+    set_level(module, "xnnpack")
+    result = Program(module, writer.weights)
+    result.verify()
+    return result
+
+
+@pytest.mark.parametrize(("shapes", "make"), [n[1:] for n in NODES], ids=[n[0] for n in NODES])
+def test_one_program_runs_at_every_size(shapes: Any, make: Any) -> None:
+    lowered = program(shapes, make)
+    session = PteSession.load(to_pte(lowered))
+    for size in (MOST, 1, 5, 11):
+        sizes = [[size if dim == "s0" else dim for dim in shape] for shape in shapes]
+        inputs = [torch.randn(shape) for shape in sizes]
+        (got,) = session.run(*inputs)
+        (want,) = lowered.run(*inputs)
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_size_past_its_bound_is_refused() -> None:
+    session = PteSession.load(to_pte(program(*NODES[0][1:])))
+    with pytest.raises(InputMismatch, match="may be at most 12"):
+        session.run(torch.randn(MOST + 1, 8))
