@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -153,6 +154,10 @@ def _signature_problems(func: FuncOp) -> Iterator[Problem]:
     except (KeyError, ValueError, AttributeError, TypeError, IndexError) as error:
         yield Problem(f"the signature does not parse: {error!r}", where)
         return
+    for name, spec in (("in_spec", signature.in_spec), ("out_spec", signature.out_spec)):
+        if spec is not None and (reason := _spec_problem(spec)):
+            yield Problem(f"{name} is no pytree specification: {reason}", where)
+            return
     given, taken = len(signature.runtime_inputs), len(func.function_type.inputs.data)
     if given != taken:
         yield Problem(f"the signature names {given} run-time inputs, the function {taken}", where)
@@ -175,6 +180,18 @@ def _signature_problems(func: FuncOp) -> Iterator[Problem]:
                     f"{rank} dimensions",
                     where,
                 )
+
+
+def _spec_problem(spec: str) -> str | None:
+    """Why a text does not say how values nest, or None. Its grammar is that of torch's pytrees."""
+    try:
+        pytree.treespec_loads(spec)
+    except (
+        ValueError, KeyError, TypeError, IndexError, AttributeError, AssertionError,
+        NotImplementedError, RecursionError,
+    ) as error:  # fmt: skip
+        return str(error) or type(error).__name__
+    return None
 
 
 def first_line(error: BaseException) -> str:

@@ -70,11 +70,11 @@ class LowerPooling(Rewrite[Pooling]):
         if isinstance(op, aten.MeanDim):
             return Pooling(op, xnnpack.GlobalAveragePooling2d, (("keep_dims", True),))
         if isinstance(op, aten.AdaptiveAvgPool2dDefault | aten._AdaptiveAvgPool2dDefault):
-            return _adaptive(op)
+            return not_of_single_elements(_adaptive(op))
         if isinstance(op, aten.MaxPool2dDefault):
-            return _max(op)
+            return not_of_single_elements(_max(op))
         if isinstance(op, aten.AvgPool2dDefault):
-            return _average(op)
+            return not_of_single_elements(_average(op))
         size = dims(op.results[0].type)[2:]
         corners = bool(op.arg("align_corners"))
         return Pooling(
@@ -87,6 +87,13 @@ class LowerPooling(Rewrite[Pooling]):
         new = match.node.make(to_nhwc(rw, op.operands[0]), **dict(match.fields))
         rw.insert(new)
         rw.replace(op, [to_nchw(rw, new.output, op.results[0].type)])
+
+
+def not_of_single_elements(found: Pooling | Refusal) -> Pooling | Refusal:
+    """XNNPACK refuses windows of one element."""
+    if isinstance(found, Pooling) and dict(found.fields).get("kernel") == (1, 1):
+        return Refusal("XNNPACK pools no windows of one element")
+    return found
 
 
 def is_plane_mean(op: SchemaOp) -> bool:
