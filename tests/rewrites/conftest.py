@@ -174,3 +174,14 @@ def method() -> Method:
         return f"func.func @forward({arguments}) -> {gives} {{\n  {body}\n  func.return %y : {gives}\n}}\n"
 
     return text
+
+
+@pytest.fixture
+def programs() -> Any:
+    """Makes a program of a text, with random weights, and random inputs of it."""
+
+    def make(text: str) -> tuple[Program, list[torch.Tensor]]:
+        program = program_of(text)
+        return program, inputs_of(program)
+
+    return make

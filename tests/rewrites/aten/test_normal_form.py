@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 import torch
+
 from deit import deit_small_depth2
 from gpt2 import gpt2_2layers
 from llama import llama_block
 from mobilenet import mobilenet_v3_small
-from swin import swin_tiny
-from transformer import transformer_encoder_2layers
-
 from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
 from stepwell.translate.from_torch import from_exported_program
 from stepwell.translate.rewrites.aten import FOLD_WEIGHTS, NORMAL_FORM
+from swin import swin_tiny
+from transformer import transformer_encoder_2layers
 
 MODELS = {
     maker.__name__: maker

@@ -1,0 +1,50 @@
+"""What claims to be exact is exact in every bit, on NaN, infinities, −0.0 and subnormals too."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from stepwell.ir.rewriting import run_rewrites
+from stepwell.translate.rewrites.documentation import (
+    examples_of,
+    module_names,
+    module_of,
+    rewrites_of,
+)
+
+FINITE_ONLY = {
+    "aten.remove_safe_softmax_guard": "scores that overflow to −∞ in a whole row are not caught",
+}
+"""Rewrites whose docstring excludes values that are not finite."""
+
+SPECIAL = (0.0, -0.0, 1.0, -1.0, torch.nan, torch.inf, -torch.inf, 1e-40, -3e38, 3e38, 6.0, -3.0)
+
+EXACT = [name for name in module_names() if name.startswith("aten.") and name not in FINITE_ONLY]
+
+
+def special_like(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same shape that cycles through the special values."""
+    if not tensor.is_floating_point():
+        return tensor
+    values = torch.tensor(SPECIAL, dtype=tensor.dtype).repeat(tensor.numel() // len(SPECIAL) + 1)
+    return values[torch.randperm(tensor.numel())].reshape(tensor.shape)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_an_exact_rewrite_keeps_every_bit_of_special_values(name: str, programs: Any):
+    module = module_of(name)
+    rewrites = [rewrite() for rewrite in rewrites_of(module)]
+    if not rewrites or not all(rewrite.bound.exact for rewrite in rewrites):
+        return
+    for before, _ in examples_of(module):
+        for _ in range(20):
+            program, inputs = programs(before)
+            inputs = [special_like(tensor) for tensor in inputs]
+            wanted = program.run(*inputs)
+            run_rewrites(program, rewrites)
+            for one, other in zip(wanted, program.run(*inputs), strict=True):
+                torch.testing.assert_close(other, one, rtol=0, atol=0, equal_nan=True)
+                if one.is_floating_point():
+                    signs = one.signbit() == other.signbit()
+                    assert bool((signs | one.isnan()).all()), (one, other)
