@@ -19,7 +19,8 @@ from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.torch_in.graph import Importing
-from stepwell.translate.torch_in.method import import_method, tensors_of
+from stepwell.translate.torch_in.method import Source, import_method
+from stepwell.translate.torch_in.mutation import functional
 
 _LEVEL = stepwell.dialects.aten.level.ATEN_LEVEL.name
 
@@ -40,10 +41,9 @@ def from_exported_program(
     programs = exported if isinstance(exported, Mapping) else {method: exported}
     shared = Importing(WeightStore())
     with without_collection():
-        methods = [
-            import_method(shared, program, name, tensors_of(program))
-            for name, program in programs.items()
-        ]
+        sources = {name: Source(*functional(program)) for name, program in programs.items()}
+        mutable = {key for source in sources.values() for key in source.mutable}
+        methods = [import_method(shared, source, name, mutable) for name, source in sources.items()]
         if shared.problems:
             raise UnsupportedError(shared.problems)
         module = ModuleOp(methods)

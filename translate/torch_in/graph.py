@@ -28,7 +28,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_location
 from stepwell.ir.inference import infer
 from stepwell.ir.types import ScalarType, element, tensor_like
-from stepwell.ir.weights import WeightStore
+from stepwell.ir.weights import WeightStore, dense_bytes
 from stepwell.translate.torch_in.locations import Locations
 from stepwell.translate.torch_in.mutation import functional_overload, is_written
 from stepwell.translate.torch_in.values import constant
@@ -61,10 +61,29 @@ class Importing:
     locations: Locations = field(default_factory=Locations)
     problems: list[Problem] = field(default_factory=list[Problem])
 
+    def hold(self, key: str, tensor: torch.Tensor, node: Node) -> None:
+        """Put a tensor of the program into the store; methods that share a name share a tensor."""
+        if key not in self.weights:
+            self.weights.add(key, tensor)
+        elif not _same_tensor(self.weights.get(key), tensor):
+            self.refuse(
+                node,
+                f"two methods give weight {key!r} different values",
+                "export both from the same model",
+            )
+
     def refuse(self, node: Node, fact: str, help: str | None = None) -> None:
         """Note what cannot be imported; all of it is reported at the end."""
         where = describe_location(self.locations.of(node))
         self.problems.append(Problem(fact, where, help))
+
+
+def _same_tensor(held: torch.Tensor, tensor: torch.Tensor) -> bool:
+    if held.dtype != tensor.dtype or held.shape != tensor.shape:
+        return False
+    if held.data_ptr() == tensor.data_ptr() and held.stride() == tensor.stride():
+        return True
+    return dense_bytes(held) == dense_bytes(tensor)
 
 
 _PLANS: dict[Any, CallPlan] = {}
@@ -292,8 +311,7 @@ class GraphImporter:
             self.refuse(node, f"get_attr {node.target} is a {type(held).__name__}")
             return
         key = f"{self.prefix}{node.target}"
-        if key not in self.shared.weights:
-            self.shared.weights.add(key, held)
+        self.shared.hold(key, held, node)
         op = WeightOp(key, tensor_like(held))
         self.append(op, node)
 

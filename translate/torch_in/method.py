@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,11 +25,11 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from stepwell.dialects.symbols import type_of
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
-from stepwell.ir.diagnostics import Problem, StepwellError
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.types import WeightAttr, tensor_like
 from stepwell.translate.torch_in.graph import GraphImporter, Importing
-from stepwell.translate.torch_in.mutation import functional
+from stepwell.translate.torch_in.mutation import Writes
 from stepwell.translate.torch_in.values import dim_order
 
 _KINDS = {
@@ -53,21 +52,34 @@ class _Method:
     """Placeholder name of each run-time input → its index among the function's arguments."""
 
 
-def import_method(
-    shared: Importing, exported: ExportedProgram, name: str, tensors: Mapping[str, torch.Tensor]
-) -> FuncOp:
+@dataclass(frozen=True)
+class Source:
+    """An exported program as it will be imported, with what its in-place operators write."""
+
+    exported: ExportedProgram
+    writes: Writes
+
+    @property
+    def mutable(self) -> set[str]:
+        """The names of the buffers it changes."""
+        signature = self.exported.graph_signature
+        names = signature.inputs_to_buffers
+        written = {names[n.name] for n in self.writes.placeholders if n.name in names}
+        return written | set(signature.buffers_to_mutate.values())
+
+
+def import_method(shared: Importing, source: Source, name: str, mutable: set[str]) -> FuncOp:
     """A method from an exported program.
 
     Args:
         shared: the import this method belongs to.
-        exported: the program; it is read only.
+        source: the program; it is read only.
         name: of the method.
-        tensors: parameters, buffers and constants by name.
+        mutable: the buffers that any method changes; this one reads them as state.
     """
-    exported, writes = functional(exported)
+    exported, writes = source.exported, source.writes
     signature = exported.graph_signature
-    mutated = set(signature.buffers_to_mutate.values())
-    mutated |= {signature.inputs_to_buffers.get(node.name, "") for node in writes.placeholders}
+    tensors = {**exported.constants, **exported.state_dict}
     method = _Method()
     nodes = list(exported.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
@@ -85,9 +97,9 @@ def import_method(
             if tensor is None:
                 importer.refuse(node, f"{spec.kind.name.lower()} {key} is in no table of tensors")
                 continue
-            shared.weights.add(key, tensor)
-            importer.append(_weight(spec, tensor, key in mutated), node)
-            if key in mutated:
+            shared.hold(key, tensor, node)
+            importer.append(_weight(spec, tensor, key in mutable), node)
+            if key in mutable:
                 method.keys[node.name] = key
         else:
             kind = spec.kind.name.lower().replace("_", " ")
@@ -247,11 +259,3 @@ def _ranges(exported: ExportedProgram) -> dict[str, tuple[int, int | None]]:
             int(upper) if upper.is_Integer else None,
         )
     return ranges
-
-
-def tensors_of(exported: ExportedProgram) -> dict[str, Any]:
-    """Parameters, buffers and constants by name; the program's own tensors."""
-    return {**exported.constants, **exported.state_dict}
-
-
-__all__ = ["Problem", "import_method", "tensors_of"]

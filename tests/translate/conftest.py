@@ -1,0 +1,6 @@
+"""Makes the module that these tests share importable."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
