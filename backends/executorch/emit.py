@@ -29,7 +29,13 @@ from stepwell.backends.executorch.container import (
 )
 from stepwell.backends.executorch.emit_control import CONTROL
 from stepwell.backends.executorch.emit_scalars import emit_scalar, has_scalar_kernels
-from stepwell.backends.executorch.kernel_calls import argument_value, is_reshape, kernel_of
+from stepwell.backends.executorch.kernel_calls import (
+    argument_value,
+    is_reshape,
+    kernel_limit,
+    kernel_of,
+    runs_as_kernel,
+)
 from stepwell.backends.executorch.runner import scalar_type
 from stepwell.backends.executorch.signatures import Input, KernelSignature
 from stepwell.dialects.aten.op import SchemaOp
@@ -37,7 +43,7 @@ from stepwell.dialects.control import YieldOp
 from stepwell.dialects.sym import SymOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
-from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.dtypes import i1, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, Signature, get_signature
 from stepwell.ir.types import (
@@ -107,7 +113,7 @@ def missing_kernels(func: FuncOp, delegates: PayloadWriters) -> list[Problem]:
             if not _can_be_emitted(op, delegates):
                 problems.append(
                     Problem(
-                        f"{op_name(op)}: the ExecuTorch runtime has no kernel for it",
+                        f"{op_name(op)}: {_lack(op)}",
                         describe_op(op),
                         "decompose it to operators that have one, or lower it into a delegate",
                     )
@@ -120,9 +126,14 @@ def missing_kernels(func: FuncOp, delegates: PayloadWriters) -> list[Problem]:
     return problems
 
 
+def _lack(op: Operation) -> str:
+    limit = kernel_limit(op) if isinstance(op, SchemaOp) and kernel_of(type(op)) else None
+    return limit or "the ExecuTorch runtime has no kernel for it"
+
+
 def _can_be_emitted(op: Operation, delegates: PayloadWriters) -> bool:
     if isinstance(op, SchemaOp):
-        return op.name in UNCHECKED or is_reshape(op) or kernel_of(type(op)) is not None
+        return op.name in UNCHECKED or runs_as_kernel(op)
     if isinstance(op, SymOp):
         return has_scalar_kernels(op)
     return isinstance(op, _BOUNDARY) or type(op) in delegates or type(op) in CONTROL
@@ -367,11 +378,17 @@ class MethodEmitter:
         state = self.values[op.operands[0]]
         builder, lookup = self.builder, self.values.__getitem__
         arguments = op.SCHEMA.by_name
-        args = [
+        indices, accumulate = (
             argument_value(builder, op, arguments[name], op.arg(name), lookup)
-            for name in ("indices", "values", "accumulate")
-        ]
-        builder.call("aten::index_put_", [state, *args, state], [self.handle])
+            for name in ("indices", "accumulate")
+        )
+        given = self.values[op.arg("values")]
+        wanted = slots_of(op)
+        assert wanted is not None
+        if builder.tensor_of(given).sizes != wanted:
+            # The kernel that writes in place wants every dimension, also those of size 1.
+            given = builder.tensor(builder.tensor_of(given).scalar_type, wanted, storage_of=given)
+        builder.call("aten::index_put_", [state, indices, given, accumulate, state], [self.handle])
         self.values[op.results[0]] = state
 
     def _delegate(self, op: Operation) -> None:
@@ -446,6 +463,29 @@ def _as_taken(port: Port) -> Port:
     return Port(port.name, None, port.constant)
 
 
+def _has_a_slot_each(op: Operation) -> bool:
+    """Whether the values of an `index_put` are, up to dimensions of size 1, what it overwrites."""
+    assert isinstance(op, SchemaOp)
+    wanted = slots_of(op)
+    given = dims(op.arg("values").type)
+    return wanted is not None and [d for d in given if d != 1] == [d for d in wanted if d != 1]
+
+
+def slots_of(op: SchemaOp) -> tuple[int, ...] | None:
+    """The shape that an `index_put` with one static 1-D index overwrites, or None.
+
+    Other forms are not written in place: the kernel checks less of them.
+    """
+    indices = [(axis, i) for axis, i in enumerate(op.arg("indices")) if i is not None]
+    if len(indices) != 1 or element(indices[0][1].type) == i1:
+        return None
+    (axis, index), shape = indices[0], dims(op.results[0].type)
+    slots = [*shape[:axis], *dims(index.type), *shape[axis + 1 :]]
+    if len(dims(index.type)) != 1 or not all(isinstance(size, int) for size in slots):
+        return None
+    return cast("tuple[int, ...]", tuple(slots))
+
+
 def in_place_updates(func: FuncOp) -> frozenset[Operation]:
     """The `index_put`s of a state that may write into it where it lies.
 
@@ -476,6 +516,6 @@ def in_place_updates(func: FuncOp) -> frozenset[Operation]:
         own = [use for s in states[key] for use in s.result.uses if use.operation is op]
         is_last = all(position.get(use.operation, -1) >= 0 and
                       position[use.operation] < position[op] for use in reads)  # fmt: skip
-        if becomes and is_last and len(own) == 1:
+        if becomes and is_last and len(own) == 1 and _has_a_slot_each(op):
             found.add(op)
     return frozenset(found)

@@ -44,6 +44,29 @@ def kernel_of(cls: type[SchemaOp]) -> KernelSignature | None:
     return kernel_for(cls.SCHEMA)
 
 
+def kernel_limit(op: SchemaOp) -> str | None:
+    """Why the kernel of an op's class cannot run this op, or None. Found by running it."""
+    if op.name in _SPLITS and not all(is_static(result.type) for result in op.results):
+        return "its kernel does not resize its outputs, so their shapes must be static"
+    return None
+
+
+_SPLITS = frozenset(
+    f"aten.{name}"
+    for name in (
+        "split.Tensor split_with_sizes.default unbind.int split_copy.Tensor "
+        "split_with_sizes_copy.default unbind_copy.int"
+    ).split()
+)
+
+
+def runs_as_kernel(op: SchemaOp) -> bool:
+    """Whether an op needs nothing but a kernel call, or not even that."""
+    if is_reshape(op):
+        return True
+    return kernel_of(type(op)) is not None and kernel_limit(op) is None
+
+
 def is_reshape(op: SchemaOp) -> bool:
     """Whether the result is the operand's elements in the same row-major order.
 

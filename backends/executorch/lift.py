@@ -23,7 +23,6 @@ from stepwell.backends.executorch.container import (
     Data,
     Delegate,
     DelegateCall,
-    Dynamism,
     Free,
     Instruction,
     JumpFalse,
@@ -47,7 +46,6 @@ from stepwell.backends.executorch.read_arguments import (
 )
 from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.ir.diagnostics import ParseFailure, Problem, UnsupportedError
-from stepwell.ir.inference import infer
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Constant as Frozen
@@ -288,17 +286,9 @@ class _MethodLifter:
             for index in found.results
         ]
         op = found.op.from_arguments(found.given, types)
-        inferred = infer(op) if any(self._is_dynamic(i) for i in found.results) else None
-        if inferred is not None:
-            op.erase()
-            op = found.op.from_arguments(found.given, inferred)
         self.block.add_op(op)
         for index, result in zip(found.results, op.results, strict=True):
             self.places.write(index, result)
-
-    def _is_dynamic(self, index: int) -> bool:
-        value = self.method.values[index]
-        return isinstance(value, TensorValue) and value.dynamism is not Dynamism.STATIC
 
     def _copy(self, target: int, source: int) -> None:
         """`target` becomes `source`, in target's shape and element type."""

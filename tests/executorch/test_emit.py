@@ -355,3 +355,40 @@ def test_half_bool_and_integer_tensors_keep_their_dtypes() -> None:
     outs = run(w.program(count, where, w.weight("b", torch.tensor([True, False]))), x)
     assert torch.equal(outs[0], (x > 0).sum()) and torch.equal(outs[1], ~(x > 0))
     assert torch.equal(outs[2], torch.tensor([True, False]))
+
+
+def test_cache_rows_given_without_leading_dimensions_are_written_in_place() -> None:
+    weights = WeightStore()
+    w = Writer(t(2, 1, 4), tensor([1], i64), weights=weights)
+    cache = w.state("cache", torch.zeros(1, 2, 3, 4))
+    new = w.op(
+        "aten.index_put.default", cache, [None, None, w.args[1]], w.args[0], to=t(1, 2, 3, 4)
+    )
+    w.add(UpdateOp("cache", new))
+    container = emit(w.program(new))
+    assert kernels(container) == ["aten::index_put_"]
+    row, position = torch.randn(2, 1, 4), torch.tensor([2])
+    (out,) = PteSession.load(to_bytes(container)).run(row, position)
+    expected = torch.zeros(1, 2, 3, 4)
+    expected[:, :, position] = row
+    assert torch.equal(out, expected)
+
+
+def test_values_that_are_broadcast_into_a_cache_are_not_written_in_place() -> None:
+    w = Writer(t(4), tensor([2], i64))
+    cache = w.state("cache", torch.zeros(3, 4))
+    new = w.op("aten.index_put.default", cache, [w.args[1]], w.args[0], to=t(3, 4))
+    w.add(UpdateOp("cache", new))
+    container = emit(w.program(new))
+    assert "aten::index_put_" not in kernels(container)
+    row, positions = torch.randn(4), torch.tensor([2, 0])
+    (out,) = PteSession.load(to_bytes(container)).run(row, positions)
+    assert torch.equal(out, torch.zeros(3, 4).index_put((positions,), row))
+
+
+def test_a_split_of_a_dynamic_tensor_is_refused_because_its_kernel_fails() -> None:
+    w = Writer(t("s0", 4))
+    halves = w.op("aten.split.Tensor", w.args[0], 2, 1, to=[t("s0", 2), t("s0", 2)])
+    signature = Signature((Port("x"),), (Port("a"), Port("b")), ranges={"s0": (2, 8)})
+    with pytest.raises(UnsupportedError, match="does not resize its outputs"):
+        emit(w.program(*halves, signature=signature))
