@@ -1,11 +1,14 @@
 """Runs delegates by themselves on the real runtime, many in one child process.
 
 Each trial becomes a method of one program. A payload that kills the process costs its own trial
-only: the child is started again after it.
+only: the child is started again after it. The program is loaded from a file, as on a phone, and
+the child overwrites what it frees, so that a constant which the runtime frees and XNNPACK still
+reads shows as wrong numbers.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -88,7 +91,13 @@ def _tensor(method: MethodBuilder, type_: Attribute) -> int:
 def _child(folder: Path, first: int, timeout: float) -> list[Outcome]:
     """Outcomes of the trials from `first` on, up to the one that killed the child, if any."""
     command = [sys.executable, "-m", "stepwell.backends.xnnpack.alone_child", str(folder)]
-    done = subprocess.run([*command, str(first)], capture_output=True, timeout=timeout, check=False)
+    done = subprocess.run(
+        [*command, str(first)],
+        capture_output=True,
+        timeout=timeout,
+        check=False,
+        env={**os.environ, "MALLOC_PERTURB_": "165"},
+    )
     outcomes: list[Outcome] = []
     while (answer := folder / f"answer.{first + len(outcomes)}.pt").exists():
         outcomes.append(_outcome(torch.load(answer, weights_only=True)))
