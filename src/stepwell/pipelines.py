@@ -36,6 +36,7 @@ from stepwell.translate.rewrites.xnnpack.lower_reduction import LowerReduction
 from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
 from stepwell.translate.rewrites.xnnpack.lower_softmax import LowerSoftmax
 from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
+from stepwell.translate.rewrites.xnnpack.place_transposes import TRANSPOSES
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 
 TO_XNNPACK = (
@@ -79,6 +80,7 @@ XNNPACK = Pipeline(
         Together("lower", TO_XNNPACK),
         DecomposeForKernels(),
         Together("lower-pieces", (*NORMAL_FORM, LowerMatmul(), *TO_XNNPACK)),
+        Together("place-transposes", TRANSPOSES),
         FuseClamp(),
         PartitionXnnpack(),
         RemoveDeadCode(),
@@ -120,6 +122,7 @@ TOSA = (
     ),
     Together("arrange", (*NOOPS, *SHAPES)),
     Together("lower", TO_TOSA),
+    ShareCommonSubexpressions(),
     Together("layout", LAYOUT),
     ShareCommonSubexpressions(),
 )

@@ -22,6 +22,7 @@ from stepwell.translate.rewrites.tosa.lower_layout import (
     LowerReshape,
     LowerSlice,
 )
+from stepwell.translate.rewrites.tosa.lower_mxfp import LowerMxConv2d, LowerMxLinear
 from stepwell.translate.rewrites.tosa.lower_products import (
     LowerBmm,
     LowerConvolution,
@@ -46,6 +47,8 @@ SPLIT: tuple[Rewrite[Any], ...] = (SplitLayerNorm(), SplitGelu())
 """Norms and activations written as arithmetic whose constants can join a layer's weights."""
 
 TO_TOSA: tuple[Rewrite[Any], ...] = (
+    LowerMxLinear(),
+    LowerMxConv2d(),
     LowerLinear(),
     LowerBmm(),
     LowerConvolution(),

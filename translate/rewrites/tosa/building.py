@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import torch
@@ -22,7 +23,7 @@ from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import bf16, f16, f32, i1, i8, i32, torch_dtype
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, tensor
-from stepwell.ir.weights import recipe
+from stepwell.ir.weights import WeightStore, recipe
 
 FLOATS: tuple[Attribute, ...] = (f32, f16, bf16)
 """Element types of TOSA's floating-point operators."""
@@ -97,14 +98,20 @@ class Builder:
         """A small constant tensor."""
         return self.weight(self.rw.weights.constant(values.contiguous()))
 
+    def number(self, number: float, rank: int, held: Attribute) -> SSAValue:
+        """A tensor of one element."""
+        tensor_, key = _one_element(number, rank, held)
+        if key not in self.rw.weights:
+            self.rw.weights.constant(tensor_)
+        return self.rw.insert(WeightOp(key, tensor([1] * rank, held))).results[0]
+
     def splat(self, number: float, like: SSAValue) -> SSAValue:
         """A number as a tensor that broadcasts to `like`."""
-        shape = [1] * len(dims(like.type))
-        return self.constant(torch.full(shape, number, dtype=torch_dtype(element(like.type))))
+        return self.number(number, len(dims(like.type)), element(like.type))
 
     def zero(self, held: Attribute) -> SSAValue:
         """`[0]`: a zero point."""
-        return self.constant(torch.zeros(1, dtype=torch_dtype(held)))
+        return self.number(0.0, 1, held)
 
     def sizes(self, values: Sequence[int]) -> SSAValue:
         """A shape constant."""
@@ -190,6 +197,13 @@ class Builder:
             acc_type=accumulator(held),
             **{name: i64s(values) for name, values in lists.items()},
         )
+
+
+@lru_cache(maxsize=1024)
+def _one_element(number: float, rank: int, held: Attribute) -> tuple[torch.Tensor, str]:
+    """A tensor of one element and the key that a weight store gives it."""
+    value = torch.full([1] * rank, number, dtype=torch_dtype(held))
+    return value, WeightStore().constant(value)
 
 
 def elements(shape: Sequence[int]) -> int:

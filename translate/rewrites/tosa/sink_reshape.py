@@ -37,7 +37,11 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, is_static
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
-from stepwell.translate.rewrites.tosa.sink_transpose import ELEMENTWISE, data_operands
+from stepwell.translate.rewrites.tosa.sink_transpose import (
+    ELEMENTWISE,
+    data_operands,
+    is_block_scaled,
+)
 
 REDUCTIONS = (t.ReduceSumOp, t.ReduceMaxOp, t.ReduceMinOp, t.ReduceProductOp)
 
@@ -65,6 +69,8 @@ class SinkReshape(Rewrite[Sunk]):
             return None
         if not all(is_static(value.type) for value in (*data, op.results[0])):
             return Refusal("a shape is not known")
+        if is_block_scaled(op):
+            return Refusal("blocks run along the last axis")
         first = reshapes[0]
         if shape_value(first.shape) is None:
             return Refusal("the shape is computed at run time")

@@ -20,10 +20,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.attributes import BlockScaledType
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.constants import shape_value
 from stepwell.dialects.tosa.meaning.values import ints
@@ -97,6 +98,14 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple(result)
 
 
+def is_block_scaled(op: TosaOp) -> bool:
+    """Whether an operand or result is of a block-scaled type."""
+    return any(
+        isinstance(value.type, TensorType) and isinstance(element(value.type), BlockScaledType)
+        for value in (*op.operands, *op.results)
+    )
+
+
 def data_operands(op: TosaOp) -> Sequence[SSAValue]:
     """The operands that are tensors of the result's axes."""
     if isinstance(op, t.PadOp | t.SliceOp):
@@ -124,6 +133,8 @@ class SinkTranspose(Rewrite[Sunk]):
             return None
         if not all(is_static(value.type) for value in (*data, op.results[0])):
             return Refusal("a shape is not known")
+        if is_block_scaled(op):
+            return Refusal("blocks run along the last axis")
         if isinstance(op, t.RescaleOp) and op.per_channel.value.data:
             return Refusal("a rescale per channel needs the channels on the last axis")
         if isinstance(op, t.SliceOp) and len(list(op.input1.uses)) > 1:
