@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 from xdsl.ir import Operation, SSAValue
@@ -59,6 +60,7 @@ class Attention:
     v: SSAValue
     mask: SSAValue | None
     scale: float
+    batch: tuple[Dim, ...]
 
 
 @dataclass(frozen=True)
@@ -99,22 +101,21 @@ class RecogniseAttention(Rewrite[Attention]):
             refusal = unopened_rows(scores.mask, program)
             if refusal is not None:
                 return Refusal(f"no guard for rows that are all −inf, and {refusal.reason}")
+        batch = dims(op.results[0].type)[:-2]
+        entering = (*scores.product.operands, product.operands[1])
+        if not all(regroups(dims(value.type)[:-2], batch) for value in entering):
+            return Refusal("q, k and v broadcast against each other")
         q, k = trace_scale(scores.product.operands[0]), trace_scale(scores.product.operands[1])
         return Attention(
-            product, q, k, product.operands[1], scores.mask, q.scale * k.scale * scores.scale
+            product, q, k, entering[2], scores.mask, q.scale * k.scale * scores.scale, batch
         )
 
     def build(self, match: Attention, rw: Rewriter) -> None:
-        """Replay the layouts without scale, unmerge the heads where all three merged them."""
+        """Replay the layouts without scale, with the batch axes that the softmax had."""
         at = match.product
-        parts = [
-            replay(match.q, rw, at),
-            replay(match.k_transposed, rw, at),
-            match.v,
-        ]
-        unmerged = [unmerge_heads(part) for part in parts]
         q, k_transposed, v = (
-            [u for u in unmerged if u is not None] if all(unmerged) else parts
+            _with_batch(rw, part, match.batch, at)
+            for part in (replay(match.q, rw, at), replay(match.k_transposed, rw, at), match.v)
         )
         rank = len(dims(k_transposed.type))
         turned = permute_op(k_transposed, [*range(rank - 2), rank - 1, rank - 2])
@@ -258,13 +259,19 @@ def replay(traced: Traced, rw: Rewriter, before: Operation) -> SSAValue:
     return value
 
 
-def unmerge_heads(value: SSAValue) -> SSAValue | None:
-    """`[B, H, N, D]` behind a view that merged it to `[B·H, N, D]`, else None."""
-    owner = value.owner
-    if not isinstance(owner, aten.ViewDefault):
-        return None
-    source = owner.operands[0]
-    whole, merged = dims(source.type), dims(value.type)
-    if len(whole) == 4 and len(merged) == 3 and whole[2:] == merged[1:]:
-        return source
-    return None
+def regroups(held: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> bool:
+    """Whether a view can turn these batch axes into the wanted ones."""
+    if held == wanted:
+        return "?" not in held
+    sizes, goal = ([d for d in axes if isinstance(d, int)] for axes in (held, wanted))
+    known = len(sizes) == len(held) and len(goal) == len(wanted)
+    return known and prod(sizes) == prod(goal)
+
+
+def _with_batch(
+    rw: Rewriter, value: SSAValue, batch: tuple[Dim, ...], before: Operation
+) -> SSAValue:
+    shape = [*batch, *dims(value.type)[-2:]]
+    if tuple(shape) == dims(value.type):
+        return value
+    return rw.insert(view_op(rw, value, shape), before).results[0]

@@ -22,7 +22,7 @@ After:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from xdsl.dialects.builtin import IntegerAttr, i64
@@ -153,7 +153,7 @@ class SinkTranspose(Rewrite[TransposedOperands]):
         if len(dims(op.output.type)) != rank:
             return Refusal("the op broadcasts a transposed tensor to a higher rank")
         for operand in op.operands:
-            if order_of(operand) is None and not follows(operand):
+            if order_of(operand) is None and not follows(operand, order):
                 return Refusal("an operand is computed in the other order of axes")
             if order_of(operand) is not None and not every_reader_passes(operand):
                 return Refusal("the transposed tensor is read elsewhere, in that order")
@@ -162,8 +162,8 @@ class SinkTranspose(Rewrite[TransposedOperands]):
     def build(self, match: TransposedOperands, rw: Rewriter) -> None:
         """The op on what stood before the transposes, then one transpose."""
         op, order = match.op, match.order
-        back = tuple(order.index(i) for i in range(len(order)))
-        operands = [_before(rw, operand, order, back) for operand in op.operands]
+        back = inverse(order)
+        operands = [_before(rw, operand, back) for operand in op.operands]
         shape = dims(op.output.type)
         result = tensor([shape[i] for i in back], element(op.output.type))
         properties = dict(op.properties)
@@ -200,10 +200,17 @@ def every_reader_passes(value: SSAValue) -> bool:
     )
 
 
-def follows(value: SSAValue) -> bool:
-    """Whether an operand that is not transposed can be brought into any order for free."""
-    shape = dims(value.type)
-    return weight_key(value) is not None or all(d == 1 for d in shape)
+def follows(value: SSAValue, order: Order) -> bool:
+    """Whether an operand that is not transposed can be brought into the order before for free."""
+    if weight_key(value) is not None or all(d == 1 for d in dims(value.type)):
+        return True
+    rank = len(dims(value.type))
+    return rank == len(order) and moves_units_only(value, inverse(order))
+
+
+def inverse(order: Order) -> Order:
+    """The permutation that undoes another."""
+    return tuple(order.index(i) for i in range(len(order)))
 
 
 def moves_units_only(value: SSAValue, order: Order) -> bool:
@@ -221,18 +228,21 @@ def reshaped(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
     return rw.insert(xnnpack.StaticReshape.make(value, result=type_, new_shape=sizes)).results[0]
 
 
-def _before(rw: Rewriter, value: SSAValue, order: Order, back: Order) -> SSAValue:
+def _before(rw: Rewriter, value: SSAValue, back: Order) -> SSAValue:
     """An operand in the order of axes before the transpose."""
     owner = value.owner
     if isinstance(owner, xnnpack.StaticTranspose):
         return owner.operands[0]
-    key = weight_key(value)
-    if key is None or all(d == 1 for d in dims(value.type)):
+    shape = dims(value.type)
+    if all(d == 1 for d in shape):
         return value
+    key = weight_key(value)
+    if key is None:
+        return reshaped(rw, value, tensor([shape[i] for i in back], element(value.type)))
     return rw.weight(rw.weights.derive("transposed_to", [key], order=list(back)))
 
 
-TRANSPOSES: tuple[Rewrite[TransposeOfTranspose] | Rewrite[ReshapeOfReshape] | Rewrite[TransposedOperands], ...] = (
+TRANSPOSES: tuple[Rewrite[Any], ...] = (
     MergeTransposes(),
     MergeReshapes(),
     SinkTranspose(),
