@@ -82,12 +82,12 @@ class MatmulToBmm(Rewrite[Product]):
             return Refusal("alpha or beta is not 1")
         if any(element(v.type) != element(op.results[0].type) for v in op.operands):
             return Refusal("the operands have several dtypes")
-        n = b[-1] if len(b) > 1 else 1
+        k, n = a[-1], b[-1] if len(b) > 1 else 1
         if len(b) <= 2 and len(a) > 1:
-            return Product(op, left, right, (), prod(a[:-1]), a[-1], n, added)
+            return Product(op, left, right, (), prod(a[:-1]), k, n, added)
         m = a[-2] if len(a) > 1 else 1
         batch = broadcast(a[:-2], b[:-2])
-        return Product(op, left, right, batch, m, a[-1], n, added)
+        return Product(op, left, right, batch, m, k, n, added)
 
     def build(self, match: Product, rw: Rewriter) -> None:
         """Write the views and expands of both sides, the product, the view back and the sum."""
