@@ -65,6 +65,7 @@ def _region(importer: GraphImporter, graph: Any) -> Region:
     inner = GraphImporter(importer.shared, module, block, f"{importer.prefix}{graph.target}.")
     for node, argument in zip(placeholders, block.args, strict=True):
         argument.name_hint = node.name
+        argument.location = importer.shared.locations.of(node)
         inner.values[node] = argument
     inner.body(nodes)
     returned = nodes[-1].args[0]

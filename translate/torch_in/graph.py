@@ -184,31 +184,33 @@ class GraphImporter:
                 op.attributes[WRITTEN_AS] = StringAttr(overload._schema.overload_name)
         else:
             op = self.schema_op(plan, node.args, node.kwargs, node)
-        if op is not None:
+        if op is not None and written:
+            self._write(op, node)
+        elif op is not None:
             self.append(op, node)
-            if written:
-                self._written(op, node)
 
-    def _written(self, op: SchemaOp, node: Node) -> None:
+    def _write(self, op: SchemaOp, node: Node) -> None:
         """An in-place operator's value now stands for every node that is the tensor it wrote to.
 
         What it wrote keeps the tensor's dtype, to which the functional overload need not promote.
         """
-        value = op.results[0]
-        stated = value.type
-        mixed = any(
-            isinstance(operand.type, TensorType) and element(operand.type) != element(stated)
-            for operand in op.operands
-        )
-        inferred = infer(op) if mixed else None
+        stated = op.results[0].type
+        kinds = {element(v.type) for v in op.operands if isinstance(v.type, TensorType)}
+        inferred = infer(op) if kinds != {element(stated)} else None
         if inferred is not None and inferred[0] != stated:
+            promoted = type(op).create(
+                operands=op.operands,
+                result_types=inferred,
+                properties=op.properties,
+                attributes=op.attributes,
+            )
+            op.erase()
+            self.append(promoted, node)
             cast = of_overload(torch.ops.aten._to_copy.default)
-            op.results[0].type = inferred[0]  # pyright: ignore[reportAttributeAccessIssue]
-            copy = cast.make(value, dtype=element(stated), result_types=[stated])
-            self.append(copy, node)
-            value = copy.results[0]
+            op = cast.make(promoted.results[0], dtype=element(stated), result_types=[stated])
+        self.append(op, node)
         for member in self.same[node]:
-            self.values[member] = value
+            self.values[member] = op.results[0]
 
     def _is_number(self, value: Any) -> bool:
         if isinstance(value, Node):
@@ -305,8 +307,8 @@ class GraphImporter:
         held: Any = self.module
         for part in str(node.target).split("."):
             held = getattr(held, part)
-        if isinstance(held, GraphModule):
-            return
+        if isinstance(held, torch.nn.Module):
+            return  # a sub-graph or a lowered delegate: its one user imports or refuses it
         if not isinstance(held, torch.Tensor):
             self.refuse(node, f"get_attr {node.target} is a {type(held).__name__}")
             return

@@ -39,6 +39,9 @@ _FRESH = frozenset(
 )
 """Composite operators that never return their operand, though their schema cannot say so."""
 
+_DROPOUTS = frozenset({"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"})
+"""They return their operand itself outside of training."""
+
 
 @dataclass
 class Writes:
@@ -189,6 +192,10 @@ class _Aliases:
                 if info.is_write:
                     return given, True
                 return given, name in _MAY_BE_THE_SAME and _geometry(given) == _geometry(node)
+        if name in _DROPOUTS:
+            given = node.args[0]
+            idle = isinstance(given, Node) and not _is_true(node, schema, "train")
+            return (given, True) if idle and isinstance(given, Node) else (None, False)
         if name not in _FRESH and _is_composite(node.target):
             for given in node.all_input_nodes:
                 if isinstance(given.meta.get("val"), torch.Tensor):

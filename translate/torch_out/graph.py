@@ -59,6 +59,7 @@ class GraphExporter:
         node = self.graph.placeholder(name)
         if node.name != name and name not in self.names:
             node.name = name  # FX avoids Python's builtins, which export itself does not
+        node.target = node.name
         self.names.add(node.name)
         node.meta["val"] = example
         if value is not None:
@@ -230,7 +231,8 @@ class GraphExporter:
         graph, root = Graph(), torch.nn.Module()
         inner = GraphExporter(self.shared, graph, root)
         for argument, example in zip(block.args, examples, strict=True):
-            inner.placeholder(argument.name_hint or f"arg{argument.index}_1", argument, example)
+            name = node_name(argument.location) or argument.name_hint
+            inner.placeholder(name or f"arg{argument.index}_1", argument, example)
         for op in block.ops:
             if not isinstance(op, control.YieldOp):
                 inner.operation(op)
