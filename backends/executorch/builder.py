@@ -126,6 +126,8 @@ class MethodBuilder:
         self._delegates: list[Delegate] = []
         self._inputs: list[int] = []
         self._debug_handles: dict[int, tuple[int, ...]] = {}
+        self.node_names: dict[int, str] = {}
+        """Debug handle to the name of the model's node, for the Inspector."""
 
     def tensor(
         self,
@@ -323,6 +325,7 @@ class MethodBuilder:
             (0, arena, state_bytes) if state_bytes else (0, arena),
             *self._specs,
             self._debug_handles,
+            self.node_names,
         )
 
     def _add(self, value: Value) -> int:

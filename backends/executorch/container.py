@@ -243,6 +243,8 @@ class Method:
     output_spec: str = ""
     debug_handles: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     """Instruction to debug handles; for the Inspector, not part of the file."""
+    node_names: Mapping[int, str] = field(default_factory=dict[int, str], compare=False)
+    """Debug handle to the name of the model's node; not part of the file."""
 
 
 @dataclass(frozen=True, slots=True)

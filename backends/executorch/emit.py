@@ -8,7 +8,7 @@ run, so each op sees the value at entry, as the program says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -42,7 +42,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.control import YieldOp
 from stepwell.dialects.sym import SymOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
-from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
+from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, node_name, op_name
 from stepwell.ir.dtypes import i1, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, Signature, get_signature
@@ -104,7 +104,7 @@ def emit(
 _BOUNDARY = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp, YieldOp)
 
 
-def missing_kernels(func: FuncOp, delegates: PayloadWriters) -> list[Problem]:
+def missing_kernels(func: FuncOp, delegates: Collection[type[Operation]]) -> list[Problem]:
     """Every op of a method that is no delegate and for which the runtime has no kernel."""
     problems: list[Problem] = []
 
@@ -131,7 +131,7 @@ def _lack(op: Operation) -> str:
     return limit or "the ExecuTorch runtime has no kernel for it"
 
 
-def _can_be_emitted(op: Operation, delegates: PayloadWriters) -> bool:
+def _can_be_emitted(op: Operation, delegates: Collection[type[Operation]]) -> bool:
     if isinstance(op, SchemaOp):
         return op.name in UNCHECKED or runs_as_kernel(op)
     if isinstance(op, SymOp):
@@ -172,6 +172,7 @@ class MethodEmitter:
         self.state: dict[str, int] = {}
         self.in_place = in_place_updates(func)
         self.handle = 0
+        self.handles: dict[str, int] = {}
         self.writes: list[UpdateOp | MutateInputOp] = []
 
     def emit(self) -> None:
@@ -185,7 +186,7 @@ class MethodEmitter:
     def run_block(self, block: Block) -> None:
         """Emit the ops of a block in order; what it gives is its last op's operands."""
         for op in block.ops:
-            self.handle += 1
+            self.handle = self.handle_of(op)
             match op:
                 case WeightOp():
                     self._weight(op)
@@ -204,6 +205,10 @@ class MethodEmitter:
                     CONTROL[type(op)](self, op)
                 case _:
                     self._delegate(op)
+
+    def handle_of(self, op: Operation) -> int:
+        """The debug handle of the model's node that an op came from."""
+        return self.handles.setdefault(node_name(op.location) or "", len(self.handles) + 1)
 
     # -- what enters ---------------------------------------------------------------------------
 
@@ -400,7 +405,7 @@ class MethodEmitter:
         self.builder.delegate(
             Delegate(made.backend, made.payload, made.options, made.debug_map),
             [*inputs, *(self.values[result] for result in op.results)],
-            [self.handle],
+            sorted({self.handle_of(inner) for inner in op.walk() if node_name(inner.location)}),
         )
 
     # -- what leaves ---------------------------------------------------------------------------
@@ -425,6 +430,7 @@ class MethodEmitter:
         pending = [(target, self._written(op, written - {target})) for target, op in targets]
         for target, value in pending:
             self.builder.call("aten::copy_", [target, value, self.builder.scalar(False), target])
+        self.builder.node_names = {handle: name for name, handle in self.handles.items() if name}
         self.builder.outputs(
             outputs,
             input_spec=self.signature.in_spec or "",

@@ -1,0 +1,69 @@
+"""What ExecuTorch's Inspector needs to lead a profile back to the model: an ETRecord.
+
+    session = PteSession.load(data, profile=True)
+    session.run(x)
+    session.write_profile(path)
+    Inspector(etdump_path=str(path), etrecord=etrecord(container, exported))
+
+Every instruction of the plan has the debug handles of the model's nodes it computes; a delegate has
+those of everything inside it. ExecuTorch 1.5's Inspector looks at the method `forward` only.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from stepwell.backends.executorch.container import Container, DelegateCall, KernelCall, Method
+
+if TYPE_CHECKING:
+    from executorch.devtools.etrecord import ETRecord
+    from torch.export import ExportedProgram
+
+
+def debug_handle_map(method: Method) -> dict[str, list[int]]:
+    """Instruction number, as text, to debug handles."""
+    return {str(step): list(handles) for step, handles in method.debug_handles.items()}
+
+
+def delegate_map(method: Method) -> dict[str, dict[str, Any]]:
+    """Number of a delegate call, as text, to its backend and its own event numbers' handles."""
+    found: dict[str, dict[str, Any]] = {}
+    for step, instruction in enumerate(method.instructions):
+        if isinstance(instruction, DelegateCall):
+            delegate = method.delegates[instruction.delegate]
+            events = {event: tuple(h) for event, h in (delegate.debug_map or {}).items()}
+            found[str(step)] = {"name": delegate.backend, "delegate_map": events}
+    return found
+
+
+def output_counts(method: Method) -> dict[str, int]:
+    """Instruction number, as text, to the number of values it writes."""
+    return {
+        str(step): 1
+        for step, instruction in enumerate(method.instructions)
+        if isinstance(instruction, KernelCall | DelegateCall)
+    }
+
+
+def etrecord(container: Container, exported: ExportedProgram) -> ETRecord:
+    """The ETRecord of a container whose method `forward` came from an exported program.
+
+    The program is copied (its weights are not) and its nodes are given their debug handles; the
+    argument is not changed.
+    """
+    from executorch.devtools.etrecord import ETRecord
+
+    method = container.method("forward") or container.methods[0]
+    shared = [*exported.state_dict.values(), *exported.constants.values()]
+    marked = copy.deepcopy(exported, {id(tensor): tensor for tensor in shared})
+    handle_of = {name: handle for handle, name in method.node_names.items()}
+    for node in marked.graph.nodes:
+        if node.name in handle_of:
+            node.meta["debug_handle"] = handle_of[node.name]
+    return ETRecord(
+        edge_dialect_program=marked,
+        _debug_handle_map={"forward": debug_handle_map(method)},  # pyright: ignore
+        _delegate_map={"forward": delegate_map(method)},  # pyright: ignore
+        _instruction_id_to_num_outs_map={"forward": output_counts(method)},  # pyright: ignore
+    )
