@@ -47,6 +47,7 @@ from stepwell.dialects.xnnpack import (
     datatype,
 )
 from stepwell.dialects.xnnpack.datatypes import group_size
+from stepwell.ir.collection import without_collection
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError, describe_op, quoted
 from stepwell.ir.signature import get_signature
@@ -75,7 +76,8 @@ def payload(
 
     """
     emitter = _Emitter(delegate, weights, embed_unpacked_constants)
-    graph = write_root(schema(), emitter.graph())
+    with without_collection():
+        graph = write_root(schema(), emitter.graph())
     return DelegatePayload(BACKEND, with_header(graph), emitter.named_data)
 
 
@@ -267,7 +269,7 @@ class _Emitter:
         if datatype(type_) in ("qcint4", "qbint4"):
             name, data = name + ".int4", dense_bytes(pack_int4(tensor))
         else:
-            data = dense_bytes(tensor)
+            data = _bytes_of(tensor)
         return self._value(type_, buffer=self._buffer(name, data))
 
     def _buffer(self, key: str, data: Data) -> int:
@@ -283,6 +285,12 @@ class _Emitter:
             self.constants.append({"offset": NAMED, "size": len(data), "named_key": key})
             self.named_data[key] = NamedData(data, ALIGNMENT)
         return index
+
+
+def _bytes_of(tensor: torch.Tensor) -> memoryview:
+    """The elements in row-major order, without a copy if they lie so already."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return memoryview(flat.view(torch.uint8).numpy())
 
 
 def _is_cast(op: Operation) -> bool:
