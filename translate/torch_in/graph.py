@@ -371,6 +371,8 @@ class GraphImporter:
 
     def _number(self, value: int | float | complex, node: Node) -> SSAValue:
         """A number where a tensor is taken and no overload takes a number."""
+        if isinstance(value, complex):
+            raise StepwellError("a complex number is given where a tensor is taken")
         op = sym.ConstantOp(value)
         op.location = self.shared.locations.of(node)
         self.block.add_op(op)

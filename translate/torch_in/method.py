@@ -94,7 +94,7 @@ def import_method(shared: Importing, source: Source, name: str, mutable: set[str
         elif spec.kind in _KINDS:
             key = spec.target or ""
             tensor = tensors.get(key)
-            if tensor is None:
+            if not isinstance(tensor, torch.Tensor):
                 importer.refuse(node, f"{spec.kind.name.lower()} {key} is in no table of tensors")
                 continue
             shared.hold(key, tensor, node)
@@ -138,7 +138,7 @@ def _user_input(
     importer: GraphImporter, node: Node, spec: InputSpec, method: _Method, arguments: Any
 ) -> None:
     if isinstance(spec.arg, ConstantArgument):
-        value = spec.arg.value
+        value: Any = spec.arg.value
         if value is not None and not isinstance(value, int | float | bool | str):
             importer.refuse(node, f"input {node.name} is a frozen {type(value).__name__}")
             return
@@ -244,10 +244,21 @@ def _output_order(node: Node) -> tuple[int, ...] | None:
 
 def _specs(exported: ExportedProgram) -> tuple[str | None, str | None]:
     spec = exported.call_spec
-    return (
-        None if spec.in_spec is None else pytree.treespec_dumps(spec.in_spec),
-        None if spec.out_spec is None else pytree.treespec_dumps(spec.out_spec),
-    )
+    return _spec_text(spec.in_spec), _spec_text(spec.out_spec)
+
+
+def _spec_text(spec: pytree.TreeSpec | None) -> str | None:
+    return None if spec is None else pytree.treespec_dumps(_plain_tuples(spec))
+
+
+def _plain_tuples(spec: pytree.TreeSpec) -> pytree.TreeSpec:
+    """The nesting with torch's named results (`torch.return_types.topk`) as the tuples they are."""
+    if spec.is_leaf():
+        return spec
+    children = [_plain_tuples(child) for child in spec.children()]
+    if getattr(spec.type, "__module__", "") == "torch.return_types":
+        return pytree.TreeSpec(tuple, None, children)
+    return pytree.TreeSpec(spec.type, spec.context, children)
 
 
 def _ranges(exported: ExportedProgram) -> dict[str, tuple[int, int | None]]:

@@ -267,16 +267,20 @@ def _geometry(node: Node) -> tuple[str, ...] | None:
     return shape, stride, str(value.storage_offset()), str(value.dtype)
 
 
-_RENAMED = {"normal_": "normal_functional", "detach_": "detach", "lift_fresh_": "lift_fresh"}
+_RENAMED: dict[str, str] = {
+    "normal_": "normal_functional",
+    "detach_": "detach",
+    "lift_fresh_": "lift_fresh",
+}
 
 
 def functional_overload(target: Any) -> Any:
     """`aten.add.Tensor` for `aten.add_.Tensor`, None where no overload takes its arguments."""
-    schema = target._schema
-    namespace, name = schema.name.split("::")
+    schema: Any = target._schema
+    namespace, name = str(schema.name).split("::")
     if not name.endswith("_") or name.endswith("__"):
         return None
-    packet = getattr(getattr(torch.ops, namespace), _RENAMED.get(name, name[:-1]), None)
+    packet = getattr(getattr(torch.ops, namespace), _RENAMED.get(name) or name[:-1], None)
     found = getattr(packet, schema.overload_name or "default", None)
     if found is None or found._schema.is_mutable:
         return None
