@@ -146,10 +146,13 @@ def main() -> None:
         )
         is_image = any(x.dim() == 4 for x in inputs)
         kept = model.to(memory_format=torch.channels_last) if is_image else model
-        for label, flow in (("stock flow", stock), ("stepwell", ours)):
-            exported = quantised(kept, last, Stock())
-            runs = [flow(exported, options.cpu) for _ in range(options.repeat if flow is ours else 1)]
-            report(label, *min(runs, key=lambda run: sum(run[1].values())))
+        exported = quantised(kept, last, Stock())
+        runs = [ours(exported, options.cpu) for _ in range(options.repeat)]
+        report("stepwell", *min(runs, key=lambda run: sum(run[1].values())))
+        try:
+            report("stock flow", *stock(exported, options.cpu))
+        except Exception as error:  # The stock flow raises bare exceptions; the bench says so.
+            print(f"  {'stock flow':18} crashes: {str(error).splitlines()[0]}")
         exported = quantised(model.to(memory_format=torch.contiguous_format), inputs, CortexMQuantizer())
         report("stepwell quantizer", *ours(exported, options.cpu))
 

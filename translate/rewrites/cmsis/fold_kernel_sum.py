@@ -39,8 +39,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, cast
 
+import torch
 from xdsl.ir import Operation, SSAValue
 
 import stepwell.dialects.cmsis.recipes  # noqa: F401  (registers the recipe named here)
@@ -50,6 +51,7 @@ from stepwell.dialects.quant import StorageCast
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims
 
 
 class BiasForm(StrEnum):
@@ -89,8 +91,8 @@ class FoldKernelSum(Rewrite[Layer]):
             return None
         if self.form is BiasForm.RUN_TIME:
             return Refusal(
-                "cortex_m::quantized_linear takes its kernel sums as a finished tensor; it has no "
-                "scratch operand to compute them in at run time"
+                "cortex_m::quantized_linear takes its kernel sums as a finished tensor, and has "
+                "no scratch operand to compute them in at run time"
             )
         weight = constant_key(op.weights)
         if weight is None:
@@ -110,16 +112,22 @@ class FoldKernelSum(Rewrite[Layer]):
             input_offset=op.number("input_offset"),
             filter_offset=op.number("filter_offset"),
         )
-        keeps_bias = self.form is BiasForm.BOTH
         made = QuantizedLinear.make(
             op.input,
             op.weights,
-            op.bias if keeps_bias else None,
+            self._bias(op, rw) if self.form is BiasForm.BOTH else None,
             rw.weight(key),
             result=op.output.type,
             **{name: attr for name, attr in op.properties.items() if name in FIELDS},
         )
         rw.replace(op, rw.insert(made).results)
+
+    def _bias(self, op: QuantizedLinear, rw: Rewriter) -> SSAValue:
+        """The bias, stated even where it is zero: sums alone would say that they hold one."""
+        if op.bias is not None:
+            return op.bias
+        channels = cast(int, dims(op.weights.type)[0])
+        return rw.constant(torch.zeros(channels, dtype=torch.int32), "zero_bias")
 
 
 FIELDS = (

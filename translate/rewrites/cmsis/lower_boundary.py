@@ -33,6 +33,7 @@ from xdsl.ir import Operation
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.cmsis.ops import DequantizePerTensor, QuantizePerTensor
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
+from stepwell.dialects.quant.recipes import store_parameters
 from stepwell.dialects.quant.types import (
     Quantization,
     quantization,
@@ -44,7 +45,6 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import with_element
-from stepwell.dialects.quant.recipes import store_parameters
 
 Cast = QuantizeCast | DequantizeCast
 QUANTIZE, DEQUANTIZE = (
