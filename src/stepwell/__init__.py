@@ -24,6 +24,8 @@ _HOME = {
     "Session": "program",
     "StepwellError": "program",
     "VerificationError": "program",
+    "check": "checking",
+    "explain": "explaining",
     "from_exported_program": "program",
     "load": "program",
     "lower": "lowering",
@@ -52,6 +54,8 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from stepwell.checking import check as check
+    from stepwell.explaining import explain as explain
     from stepwell.artefacts import read_pte as read_pte
     from stepwell.artefacts import run_pte as run_pte
     from stepwell.lowering import PIPELINES as PIPELINES

@@ -45,7 +45,7 @@ def differs(before: Any, after: Any, bound: Bound, *, normwise: bool = False) ->
     Args:
         before, after: tensors, numbers, truth values or None.
         bound: exact asks for equal bits (a NaN equals a NaN); otherwise each element may move by
-            `absolute + relative * |before|`.
+            `absolute + relative * |before|` (integers too: quantised steps count in units).
         normwise: measure `relative` against the largest finite |before| of the tensor instead: the
             measure for values that went through further sums since they moved.
     """
@@ -57,7 +57,7 @@ def differs(before: Any, after: Any, bound: Bound, *, normwise: bool = False) ->
         )
     if not before.numel():
         return None
-    if bound.exact or not before.dtype.is_floating_point:
+    if bound.exact or before.dtype.is_complex or before.dtype == torch.bool:
         wrong = ~_same_bits(before, after)
     else:
         wrong = _outside(before, after, bound, normwise)

@@ -1,0 +1,37 @@
+"""The tutorials run, from their file, and print what they promise."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PROMISED = {
+    "first_rewrite": [
+        "remove-double-negation",
+        "forget-difference",
+        "every step keeps its promise",
+    ],
+    "add_a_backend_op": ["demo.axpy", "the product has other readers"],
+    "read_a_strangers_pte": ["xnnpack.convolution_2d", "aten.cumsum.default"],
+    "quantise_for_cortex_m": ["cmsis.", "every step keeps its promise"],
+    "mx_accuracy": ["fp8e4m3", "mxint8"],
+}
+
+
+def test_every_tutorial_is_listed_here() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(PROMISED)
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_a_tutorial_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = importlib.util.spec_from_file_location(f"tutorial_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main()
+    shown = capsys.readouterr().out
+    for words in PROMISED[name]:
+        assert words in shown

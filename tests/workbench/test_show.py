@@ -1,0 +1,185 @@
+"""`stepwell show`: one page that holds everything, summaries, graphs for other viewers."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import stepwell
+from stepwell.cli import main
+from stepwell.showing import Story, tell, to_dot, to_html, to_model_explorer
+from stepwell.showing.highlight import highlighted
+from stepwell.showing.summary import summarise
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium on the path; on Debian: apt-get install chromium"
+)
+
+
+class Model(torch.nn.Module):
+    """Two delegates around a kernel, and a name that would end a script element."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.layer(x)) + x
+        return torch.sigmoid(torch.cumsum(x, 1))
+
+
+def program() -> stepwell.Program:
+    inputs = (torch.randn(3, 8),)
+    return stepwell.from_exported_program(torch.export.export(Model().eval(), inputs))
+
+
+@pytest.fixture
+def story() -> Story:
+    return tell(program(), "xnnpack", title="small </script> model", notes={"check": "fine"})
+
+
+def test_the_levels_of_a_story_share_the_ops_that_a_step_left_alone(story: Story) -> None:
+    first, last = story.levels[0], story.levels[-1]
+    assert first.name == "program" and len(story.levels) > 2
+    for before, after in zip(story.levels, story.levels[1:], strict=False):
+        shared = {line.op for line in before.lines} & {line.op for line in after.lines}
+        assert len(shared) > 1
+    assert any(line.delegate == 0 for line in last.lines)
+    assert any(line.delegate == 1 for line in last.lines)
+
+
+def test_the_lines_of_a_level_hold_every_op_of_the_program(story: Story) -> None:
+    assert story.lowered is not None
+    shown = [line.name for line in story.levels[-1].lines if line.op >= 0]
+    held = [op.name for op in story.lowered.program.method().body.walk()]
+    assert shown == held
+
+
+def test_the_page_needs_no_network_and_no_other_file(story: Story) -> None:
+    page = to_html(story)
+    for outside in (r"\bsrc=", r"<link", r"@import", r"url\(", r"\bfetch\(", "XMLHttpRequest"):
+        assert not re.search(outside, page), outside
+    assert page.count("</script>") == 2, "a name in the program ended a script element"
+
+
+def test_the_embedded_story_is_the_story(story: Story) -> None:
+    page = to_html(story)
+    found = re.search(r'type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    told = json.loads(found[1])
+    assert [level["name"] for level in told["levels"]] == [level.name for level in story.levels]
+    assert told["report"]["delegates"] == 2
+    assert told["notes"] == {"check": "fine"}
+    assert {fate["node"] for fate in told["fates"]} >= {"linear", "cumsum"}
+
+
+def dom(path: Path, fragment: str = "") -> str:
+    assert CHROMIUM is not None
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        "--window-size=1400,900", "--virtual-time-budget=10000",
+        f"--user-data-dir={path.parent / 'profile'}", "--dump-dom", path.as_uri() + fragment,
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+@needs_chromium
+def test_the_page_draws_itself_in_a_browser(story: Story, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(to_html(story))
+    drawn = dom(path, "#levels/linear")
+    assert 'data-ready="yes"' in drawn
+    assert "1 op outside" in drawn or "1 ops outside" in drawn
+    assert 'class="op gone' in drawn and 'class="op come' in drawn
+    assert "what became of it" in drawn and "xnnpack.fully_connected" in drawn
+
+
+@needs_chromium
+def test_the_page_stays_usable_at_five_thousand_ops(tmp_path: Path) -> None:
+    lines = ["func.func @forward(%v: tensor<4xf32>) -> tensor<4xf32> {"]
+    for index in range(5000):
+        kind = ("relu", "tanh", "sigmoid")[index % 3]
+        source = "%v" if index == 0 else f"%n{index - 1}x"
+        lines.append(
+            f"%n{index}x = aten.{kind}.default({source}) : (tensor<4xf32>) -> tensor<4xf32>"
+        )
+    lines.append("func.return %n4999x : tensor<4xf32>\n}")
+    deep = tell(stepwell.parse("\n".join(lines)), "xnnpack", title="deep")
+    assert len(deep.levels[0].lines) > 5000
+    path = tmp_path / "page.html"
+    path.write_text(to_html(deep))
+    started = time.perf_counter()
+    drawn = dom(path)
+    assert 'data-ready="yes"' in drawn
+    assert drawn.count('class="op') < 400, "only lines that can be seen are drawn"
+    assert time.perf_counter() - started < 60
+
+
+def test_a_summary_counts_ops_work_and_weights() -> None:
+    counts = summarise(program())
+    assert counts.ops["aten.linear.default"] == (1, 3 * 8 * 8)
+    assert [row.bytes for row in counts.weights] == [8 * 8 * 4, 8 * 4]
+    assert counts.activations >= 2 * 3 * 8 * 4
+    assert "aten.linear.default" in str(counts)
+    lowered = summarise(stepwell.lower(program(), "xnnpack").program)
+    assert lowered.delegates == 2
+
+
+def test_graphviz_has_a_node_for_each_op_and_a_cluster_for_each_delegate() -> None:
+    lowered = stepwell.lower(program(), "xnnpack").program
+    dot = to_dot(lowered)
+    assert dot.count("subgraph cluster_") == 2
+    assert "xnnpack.fully_connected" in dot and "aten.cumsum.default" in dot
+    assert dot.count("{") == dot.count("}")
+
+
+def test_model_explorer_edges_lead_to_nodes_that_exist() -> None:
+    graphs = json.loads(to_model_explorer(stepwell.lower(program(), "xnnpack").program))["graphs"]
+    nodes = {node["id"] for node in graphs[0]["nodes"]}
+    assert len(nodes) == len(graphs[0]["nodes"])
+    edges = [e for node in graphs[0]["nodes"] for e in node.get("incomingEdges", ())]
+    assert edges and all(edge["sourceNodeId"] in nodes for edge in edges)
+
+
+def test_highlighting_changes_nothing_but_colours() -> None:
+    text = str(program())
+    coloured = highlighted(text)
+    assert coloured != text
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == text
+
+
+def test_the_command_writes_page_graphs_and_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program().save(tmp_path / "m.mlir")
+    model = str(tmp_path / "m.mlir")
+    page, dot, explorer = (str(tmp_path / name) for name in ("p.html", "g.dot", "g.json"))
+    assert main(["show", model, "-t", "xnnpack", "--html", page, "--dot", dot,
+                 "--model-explorer", explorer]) == 0  # fmt: skip
+    assert all((tmp_path / name).stat().st_size > 500 for name in ("p.html", "g.dot", "g.json"))
+    capsys.readouterr()
+    assert main(["show", model, "--summary"]) == 0
+    assert "aten.linear.default" in capsys.readouterr().out
+    assert main(["show", model]) == 0
+    assert "func.func @forward" in capsys.readouterr().out
+
+
+def test_an_artefact_is_shown_as_a_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.pte").write_bytes(stepwell.lower(program(), "xnnpack").to_pte())
+    assert main(["show", str(tmp_path / "m.pte")]) == 0
+    assert "fully_connected" in capsys.readouterr().out
+
+
+def test_programs_and_reports_render_in_notebooks() -> None:
+    assert "aten.linear.default" in program()._repr_html_()
+    assert "<table" in stepwell.lower(program(), "xnnpack").report._repr_html_()
