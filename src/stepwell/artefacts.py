@@ -30,8 +30,12 @@ def read_pte(data: bytes, *, external: bytes | None = None) -> Program:
         UnsupportedError: listing instructions that have no meaning as an op.
     """
     import stepwell.dialects  # noqa: F401  (makes every dialect known)
+    from stepwell.backends.cortex_m.read import is_cortex_m, read_program
     from stepwell.backends.executorch.lift import read_pte as read
+    from stepwell.backends.executorch.read import read_container
 
+    if external is None and is_cortex_m(container := read_container(bytearray(data))):
+        return Program.of(read_program(container))
     return Program.of(read(data, PTE_READERS, external=external))
 
 
@@ -43,9 +47,18 @@ def read_tosa(data: bytes) -> Program:
 
 
 def run_pte(data: bytes | Path, inputs: Sequence[Any], method: str = "forward") -> tuple[Any, ...]:
-    """Run a `.pte` on the ExecuTorch runtime, its inputs checked against its signature."""
+    """Run a `.pte` on the ExecuTorch runtime, its inputs checked against its signature.
+
+    A Cortex-M program, whose kernels this machine's runtime has not, runs in the interpreter, which
+    computes bit for bit what CMSIS-NN does.
+    """
+    from stepwell.backends.cortex_m.read import is_cortex_m, read_program
+    from stepwell.backends.executorch.read import read_container
     from stepwell.backends.executorch.runner import run_pte as run
 
+    held = data.read_bytes() if isinstance(data, Path) else data
+    if is_cortex_m(container := read_container(bytearray(held))):
+        return read_program(container).run(*inputs, method=method)
     return run(data, inputs, method)
 
 

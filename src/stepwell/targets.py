@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stepwell.backends.cortex_m.pipeline import cortex_m_pipeline
+from stepwell.dialects.cmsis.target import CPUS
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
@@ -18,6 +20,7 @@ PIPELINES: dict[str, Pipeline] = {
     "xnnpack": XNNPACK,
     "xnnpack-published": XNNPACK_PUBLISHED,
     **{name: tosa_pipeline(name) for name in TOSA_NAMES},
+    **{name: cortex_m_pipeline(name) for name in CPUS},
 }
 """Every target's pipeline; `stepwell.PIPELINES["xnnpack"].after("step", MyRewrite)` is a copy."""
 
@@ -101,8 +104,6 @@ class CortexMTarget(Target):
 
     def prepare(self, pipeline: Pipeline | None, options: Mapping[str, Any]) -> Pipeline:
         """The pipeline to run: the caller's, or the CPU's with the bias where it is asked for."""
-        from stepwell.backends.cortex_m.pipeline import cortex_m_pipeline
-
         if pipeline is not None:
             return pipeline
         return cortex_m_pipeline(self.name, options.get("bias_form"))
@@ -128,8 +129,6 @@ def _run_cortex_m(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[
 
 def _cortex_m_target(name: str) -> Target:
     """A target for any CPU; its artefacts run on the desk in a bit-exact interpreter."""
-    from stepwell.backends.cortex_m.pipeline import cortex_m_pipeline
-
     return CortexMTarget(
         name, cortex_m_pipeline(name), "pte", {"pte": _cortex_m_pte}, _run_cortex_m
     )
