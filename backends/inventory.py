@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block
+from xdsl.traits import IsTerminator
 
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
@@ -27,7 +28,9 @@ def inventory(program: Program) -> tuple[int, Counter[str]]:
             for region in op.regions:
                 for inner in region.blocks:
                     look(inner)
-            if not isinstance(op, WeightOp | StateOp | UpdateOp | MutateInputOp | ReturnOp | FuncOp):
+            if op.has_trait(IsTerminator):
+                continue
+            if not isinstance(op, WeightOp | StateOp | UpdateOp | MutateInputOp | FuncOp):
                 outside[op_name(op)] += 1
 
     for func in program.methods.values():

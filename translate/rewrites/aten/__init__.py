@@ -61,6 +61,7 @@ from stepwell.translate.rewrites.aten.softplus_to_log import SoftplusToLog
 from stepwell.translate.rewrites.aten.split_alpha import SplitAlpha
 from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.stack_to_cat import StackToCat
+from stepwell.translate.rewrites.aten.strided_slice_to_view import StridedSliceToView
 from stepwell.translate.rewrites.aten.transpose_to_permute import TransposeToPermute
 from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 
@@ -81,6 +82,7 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     TransposeToPermute(),
     NormaliseSlice(),
     SplitToSlices(),
+    StridedSliceToView(),
     StackToCat(),
     NormaliseExpand(),
     RepeatToExpand(),

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
@@ -36,10 +36,10 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i1, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import Dim, dims, element, is_static, tensor
+from stepwell.ir.types import Dim, dims, element, is_static, tensor, with_element
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import emit, permute, view
-from stepwell.translate.rewrites.aten.open_rows import unopened_rows
+from stepwell.translate.rewrites.aten.open_rows import picked_rows, unopened_rows
 
 
 @recipe("additive_mask")
@@ -74,8 +74,6 @@ class ExpandAttention(Rewrite[WholeAttention]):
                 return refusal
         mask = op.operand("attn_mask")
         if mask is not None:
-            if element(mask.type) == i1 and weight_key(mask) is None:
-                return Refusal("the boolean mask is known only at run time")
             refusal = unopened_rows(mask, program)
             if refusal is not None:
                 return refusal
@@ -129,11 +127,29 @@ class ExpandAttention(Rewrite[WholeAttention]):
         mask = op.operand("attn_mask")
         if mask is None or element(mask.type) != i1:
             return mask
-        key = weight_key(mask)
-        assert key is not None
-        return rw.weight(
-            rw.weights.derive("additive_mask", [key], dtype=str(dtype).removeprefix("torch."))
-        )
+        picking, source = picked_rows(mask)
+        key = weight_key(source)
+        assert key is not None, "unopened_rows found a constant behind the mask"
+        name = str(dtype).removeprefix("torch.")
+        value = rw.weight(rw.weights.derive("additive_mask", [key], dtype=name))
+        for pick in reversed(picking):
+            again = pick.clone()
+            again.operands[0] = value
+            value = rw.insert(retyped(again, held)).results[0]
+        return value
+
+
+def retyped(op: SchemaOp, held: Attribute) -> SchemaOp:
+    """The op with another element type in its result."""
+    types = [with_element(result.type, held) for result in op.results]
+    new = type(op).create(
+        operands=list(op.operands),
+        result_types=types,
+        properties=dict(op.properties),
+        attributes=dict(op.attributes),
+    )
+    op.erase()
+    return new
 
 
 def drops_out(op: SchemaOp) -> Refusal | None:

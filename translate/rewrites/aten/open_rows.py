@@ -65,3 +65,12 @@ def keeps_rows(op: SchemaOp) -> bool:
     if op.name == "aten._to_copy.default":
         return op.operands[0].type == op.results[0].type
     return True
+
+
+def picked_rows(mask: SSAValue) -> tuple[list[SchemaOp], SSAValue]:
+    """The ops that pick a mask's rows, last first, and the tensor they pick from."""
+    ops: list[SchemaOp] = []
+    while isinstance(owner := mask.owner, SchemaOp) and owner.name in ROW_PICKING:
+        ops.append(owner)
+        mask = owner.operands[0]
+    return ops, mask

@@ -30,7 +30,11 @@ from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.aten.building import axis
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import static_bounds
-from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack, not_static
+from stepwell.translate.rewrites.xnnpack.guards import (
+    not_floats,
+    not_for_xnnpack,
+    not_static,
+)
 
 CONCATENATE: dict[int, type[XnnpackOp]] = {
     2: xnnpack.Concatenate2,
@@ -63,9 +67,11 @@ class LowerShape(Rewrite[Moved]):
 
     def match(self, op: SchemaOp, program: Program) -> Moved | Refusal | None:
         """Guards: float elements, static shapes, forms that the nodes have."""
-        refusal = not_for_xnnpack(op)
-        if refusal is None and not isinstance(op, aten.PermuteDefault):
-            refusal = next((r for v in (*op.operands, *op.results) if (r := not_static(v))), None)
+        if isinstance(op, aten.ViewDefault):
+            refusal = not_floats((op.operands[0], *op.results))
+        else:
+            refusal = not_for_xnnpack(op)
+        refusal = refusal or unknown_sizes(op)
         if refusal is not None:
             return refusal
         if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
@@ -99,6 +105,18 @@ class LowerShape(Rewrite[Moved]):
         if isinstance(op, aten.ConstantPadNdDefault):
             return _pad(op, type_, rw)
         return _expand(op, type_, rw)
+
+
+def unknown_sizes(op: SchemaOp) -> Refusal | None:
+    """Shapes are numbers; a permute moves any axis, a reshape finds one size from the others."""
+    if isinstance(op, aten.PermuteDefault):
+        return None
+    if isinstance(op, aten.ViewDefault):
+        symbolic = [d for d in dims(op.results[0].type) if isinstance(d, str)]
+        if len(symbolic) > 1:
+            return Refusal(f"sizes {', '.join(symbolic)} are symbolic; one can be found, not more")
+        return None
+    return next((r for v in (*op.operands, *op.results) if (r := not_static(v))), None)
 
 
 def _put(rw: Rewriter, node: XnnpackOp) -> SSAValue:

@@ -27,6 +27,7 @@ from typing import ClassVar
 
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.traits import IsTerminator
 
 from stepwell.dialects.xnnpack import DelegateOp, XnnpackOp, YieldOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
@@ -36,6 +37,10 @@ from stepwell.ir.rewriting import History, Pass
 
 _ALWAYS_FIRST = (WeightOp, StateOp)
 _ALWAYS_LAST = (UpdateOp, MutateInputOp, ReturnOp)
+
+
+def _stands_last(op: Operation) -> bool:
+    return isinstance(op, _ALWAYS_LAST) or op.has_trait(IsTerminator)
 
 
 @dataclass(frozen=True)
@@ -52,14 +57,15 @@ class PartitionXnnpack(Pass):
 
 
 def partition(block: Block) -> int:
-    """Partition one method's block; returns the number of delegates."""
+    """Partition a block and the regions in it; returns the number of delegates."""
+    inner = sum(partition(b) for op in block.ops for region in op.regions for b in region.blocks)
     stages = _stages(block)
     members: dict[int, list[Operation]] = {}
     for op, stage in stages.items():
         if isinstance(op, XnnpackOp):
             members.setdefault(stage, []).append(op)
     first = [op for op in block.ops if isinstance(op, _ALWAYS_FIRST)]
-    last = [op for op in block.ops if isinstance(op, _ALWAYS_LAST)]
+    last = [op for op in block.ops if _stands_last(op)]
     middle = [op for op in block.ops if op in stages]
     delegates = {stage: _delegate(ops) for stage, ops in members.items()}
     ordered: list[Operation] = []
@@ -71,13 +77,13 @@ def partition(block: Block) -> int:
         if op.parent is block:
             op.detach()
     block.add_ops([*first, *ordered, *last])
-    return len(delegates)
+    return inner + len(delegates)
 
 
 def _stages(block: Block) -> dict[Operation, int]:
     stages: dict[Operation, int] = {}
     for op in block.ops:
-        if isinstance(op, _ALWAYS_FIRST + _ALWAYS_LAST):
+        if isinstance(op, _ALWAYS_FIRST) or _stands_last(op):
             continue
         inside = isinstance(op, XnnpackOp)
         stage = 1 if inside else 0
