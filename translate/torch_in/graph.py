@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from stepwell.dialects import sym
@@ -220,7 +220,8 @@ class GraphImporter:
 
     def append(self, op: Operation, node: Node) -> None:
         """Put an op at the end of the block, with its results as the node's value."""
-        op.location = self.shared.locations.of(node)
+        if isinstance(op.location, UnknownLoc):
+            op.location = self.shared.locations.of(node)
         self.block.add_op(op)
         results = op.results
         if isinstance(node.meta.get("val"), tuple | list):
@@ -293,7 +294,11 @@ class GraphImporter:
         attributes = _call_style(plan, args, kwargs) if nones or named else {}
         types = flat_types(node.meta["val"]) if plan.cls.SCHEMA.returns else ()
         return plan.cls.create(
-            operands=operands, result_types=types, properties=properties, attributes=attributes
+            operands=operands,
+            result_types=types,
+            properties=properties,
+            attributes=attributes,
+            location=self.shared.locations.of(node),
         )
 
     def python_call(self, node: Node, target: Any) -> None:
