@@ -332,14 +332,20 @@ def run_rewrites(
     refused: dict[tuple[Operation, str], str] = {}
     applied = 0
 
+    def candidates_of(op: Operation) -> tuple[Rewrite[Any], ...]:
+        found = dispatch.get(type(op))
+        if found is None:
+            found = tuple(r for r in rewrites if issubclass(type(op), r.anchors))
+            dispatch[type(op)] = found
+        return found
+
     def push(op: Operation) -> None:
-        if op not in waiting and op.parent is not None:
+        if op not in waiting and op.parent is not None and (candidates_of(op) or is_dead(op)):
             waiting.add(op)
             work.append(op)
 
     for op in program.module.walk():
-        if op is not program.module:
-            push(op)
+        push(op)
     while work:
         op = work.popleft()
         waiting.discard(op)
@@ -353,11 +359,7 @@ def run_rewrites(
             for neighbour in _neighbours(operands):
                 push(neighbour)
             continue
-        candidates = dispatch.get(type(op))
-        if candidates is None:
-            candidates = tuple(r for r in rewrites if issubclass(type(op), r.anchors))
-            dispatch[type(op)] = candidates
-        for rewrite in candidates:
+        for rewrite in candidates_of(op):
             found = rewrite.match(op, program)
             if isinstance(found, Refusal):
                 refused[op, rewrite.name] = found.reason
