@@ -290,7 +290,7 @@ class _Emitter:
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
     """The elements in row-major order, without a copy if they lie so already."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return memoryview(flat.view(torch.uint8).numpy())
+    return memoryview(cast(Any, flat.view(torch.uint8).numpy()))
 
 
 def _is_cast(op: Operation) -> bool:

@@ -108,9 +108,6 @@ def quantization_problem(held: Quantization, what: str) -> str | None:
     """Why XNNPACK cannot take these quantisation parameters for a datatype, or None."""
     if what in ("qcint8", "qcint32", "qcint4", "qbint4", "qint32") and any(held.zero_points):
         return f"XNNPACK's {what} has no zero point"
-    if what in STATIC_INT8 and (held.low, held.high) != held.default_range:
-        # A weight of a narrower range is as good as one of the full range; see `weight` checks.
-        return None
     if what == "qbint4":
         size = group_size(held)
         assert size is not None

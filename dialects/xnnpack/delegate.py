@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import FunctionType, StringAttr
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -34,6 +33,7 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
+from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.xnnpack.base import XnnpackOp
 from stepwell.ir.core import WeightOp
@@ -143,21 +143,21 @@ class YieldOp(IRDLOperation):
             seen.add(source)
 
 
+_BESIDE = ("sym.", "control.", "executorch.")
+"""Dialects whose ops stand beside delegates: scalars, control flow, delegates nobody opens."""
+
+
 def _refuses(op: Operation) -> str | None:
     """Why an op may not stand at the xnnpack level, or None."""
-    from stepwell.dialects.aten.op import SchemaOp
-
     if isinstance(op.parent_op(), DelegateOp):
         if isinstance(op, XnnpackOp | YieldOp | StorageCast | WeightOp):
             return None
         return "only XNNPACK's nodes, weights and casts of storage stand in a delegate"
-    if isinstance(op, DelegateOp | SchemaOp):
+    if isinstance(op, DelegateOp | SchemaOp) or op.name.startswith(_BESIDE):
         return None
     if isinstance(op, XnnpackOp):
         return "a node of XNNPACK stands outside any delegate; partition the program"
-    if isinstance(op.parent_op(), FuncOp) or op.name.startswith("aten."):
-        return "the runtime has neither a delegate nor a kernel for it"
-    return None
+    return "the runtime has neither a delegate nor a kernel for it"
 
 
 XNNPACK_LEVEL = register_level(Level("xnnpack", _refuses))

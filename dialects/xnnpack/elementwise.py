@@ -178,7 +178,7 @@ class Square(Unary):
 
 @irdl_op_definition
 class SquareRoot(Unary):
-    """`√x`."""
+    """`√x`. Of a negative number NaN, but −0 from the half-precision kernel."""
 
     name = "xnnpack.square_root"
     NODE: ClassVar[str] = "XNNSquareRoot"

@@ -86,7 +86,7 @@ class FullyConnected(XnnpackOp):
             check_scale(self)
             check_weight(self, 1, channel_axis=1 if transposed else 0)
         if self.bias is not None:
-            check_bias(self, 2)
+            check_bias(self, 2, dims(self.filter.type)[1 if transposed else 0])
 
 
 @irdl_op_definition

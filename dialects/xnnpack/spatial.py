@@ -133,7 +133,7 @@ class _Convolution(_Window):
         else:
             check_static(self, 1)
         if self.bias is not None:
-            check_bias(self, 2)
+            check_bias(self, 2, self.filter_shape[self.CHANNEL_AXIS])
             check_static(self, 2)
         self.check_channels()
 

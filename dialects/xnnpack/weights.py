@@ -12,7 +12,7 @@ from stepwell.dialects.quant.types import Quantization, quantization
 from stepwell.dialects.xnnpack.base import XnnpackOp
 from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.ir.core import WeightOp
-from stepwell.ir.types import dims
+from stepwell.ir.types import Dim, dims
 
 
 def constant_of(value: SSAValue) -> WeightOp | None:
@@ -42,12 +42,11 @@ def check_weight(op: XnnpackOp, index: int, channel_axis: int) -> None:
         raise VerifyException("a signed weight must have zero point 0")
 
 
-def check_bias(op: XnnpackOp, index: int) -> None:
+def check_bias(op: XnnpackOp, index: int, outputs: Dim) -> None:
     """Raise unless a bias is one number per output, scaled as the products that it is added to."""
     bias, weight = op.operands[index], op.operands[1]
     if len(dims(bias.type)) != 1:
         raise VerifyException(f"the bias has rank {len(dims(bias.type))}, must have 1")
-    outputs = dims(op.output.type)[-1]
     if dims(bias.type)[0] != outputs:
         raise VerifyException(f"the bias has {dims(bias.type)[0]} numbers for {outputs} outputs")
     if datatype(bias.type) in ("qint32", "qcint32"):

@@ -3,9 +3,13 @@
 from typing import Any
 
 import pytest
-import stepwell.dialects.xnnpack as xnn
 import torch
 from dialect_building import Writer, per_channel
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
+
+import stepwell.dialects.xnnpack as xnn
 from stepwell.backends.executorch.runner import PteSession
 from stepwell.backends.xnnpack.pte import to_pte
 from stepwell.ir.diagnostics import InputMismatch
@@ -14,9 +18,6 @@ from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.types import Dim, tensor
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Region, SSAValue
 
 MOST = 12
 WEIGHT = torch.randn(6, 8)
