@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from stepwell.ir.types import AnyTensor, tensor_like
 
 Recipe = Callable[..., torch.Tensor]
 _RECIPES: dict[str, Recipe] = {}
+_DERIVED_TYPES: dict[tuple[str, tuple[AnyTensor, ...], str], AnyTensor] = {}
 _R = TypeVar("_R", bound=Recipe)
 
 
@@ -120,12 +121,26 @@ class WeightStore:
         base = sources[0].split("#")[0] if sources else recipe_name
         key = f"{base}#{recipe_name}.{digest}"
         if key not in self.entries:
-            shapes = [self._meta(source) for source in sources]
-            result = _RECIPES[recipe_name](*shapes, **params)
             self.entries[key] = Derived(
-                recipe_name, tuple(sources), tuple(sorted(params.items())), tensor_like(result)
+                recipe_name,
+                tuple(sources),
+                tuple(sorted(params.items())),
+                self._derived_type(recipe_name, sources, params),
             )
         return key
+
+    def _derived_type(
+        self, recipe_name: str, sources: Sequence[str], params: dict[str, Any]
+    ) -> AnyTensor:
+        """What a recipe gives for sources of these types; found on meta tensors, once."""
+        types = tuple(self.type_of(source) for source in sources)
+        question = (recipe_name, types, json.dumps(params, sort_keys=True))
+        found = _DERIVED_TYPES.get(question)
+        if found is None:
+            shapes = [self._meta(source) for source in sources]
+            found = tensor_like(_RECIPES[recipe_name](*shapes, **params))
+            _DERIVED_TYPES[question] = found
+        return found
 
     def get(self, key: str) -> torch.Tensor:
         """The tensor of a key; a derived one is evaluated on first use and then kept."""
