@@ -31,6 +31,7 @@ from stepwell.backends.executorch.container import (
 from stepwell.ir.diagnostics import Problem, VerificationError
 
 _MAX_PROBLEMS = 20
+_MAX_ARENA = 2**40
 _MAX_RANK = 16  # kTensorDimensionLimit of the runtime.
 
 
@@ -61,6 +62,9 @@ def _problems(container: Container) -> Iterator[Problem]:
 
 def _method_faults(container: Container, method: Method) -> Iterator[str]:
     count = len(method.values)
+    for memory_id, size in enumerate(method.arena_sizes):
+        if not 0 <= size <= _MAX_ARENA:
+            yield f"arena {memory_id} has {size} bytes"
     for index, value in enumerate(method.values):
         for fact in _value_faults(container, method, value):
             yield f"value {index}: {fact}"

@@ -17,6 +17,7 @@ import torch
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from stepwell.backends.executorch.container import (
     Container,
@@ -198,7 +199,14 @@ class _MethodLifter:
             raise UnsupportedError(problems)
         inputs = [self._input(position, i) for position, i in enumerate(method.inputs)]
         for step, instruction in enumerate(method.instructions):
-            self._instruction(instruction, step)
+            try:
+                self._instruction(instruction, step)
+            except (IndexError, KeyError, TypeError, ValueError, VerifyException) as error:
+                # Arguments that fit no kernel: too few, of the wrong kind, or never written.
+                raise ParseFailure(
+                    f"the arguments do not fit: {type(error).__name__} {error}",
+                    f"method {method.name}, instruction {step}",
+                ) from error
         outputs = [self._output(position, i) for position, i in enumerate(method.outputs)]
         returned = [
             self.places.read(i) for i, port in zip(method.outputs, outputs, strict=True)

@@ -40,6 +40,9 @@ from stepwell.ir.dtypes import element_type
 from stepwell.ir.types import AnyTensor, Dim, dims, element, tensor
 from stepwell.ir.weights import WeightStore
 
+MAX_STATE = 2**32
+"""Bytes of a state without an initial value: a file of a few bytes can ask for any number."""
+
 
 class Places:
     """The values of one method, read and written as its instructions say.
@@ -111,6 +114,10 @@ class Places:
         """The SSA value that value `index` stands for now."""
         declared = self.method.values[index]
         if not isinstance(declared, TensorValue):
+            if index not in self.values:
+                raise ParseFailure(
+                    f"value {index} is read before anything wrote it", f"method {self.method.name}"
+                )
             return self.values[index]
         storage = declared.storage
         if isinstance(storage, Constant | External):
@@ -221,6 +228,11 @@ class Places:
         place = (storage.memory_id, storage.offset)
         key = declared.name or f"state_{place[0]}_{place[1]}"
         if key not in self.store:
+            if declared.nbytes > MAX_STATE:
+                raise UnsupportedError(
+                    f"state {key} has {declared.nbytes} bytes; at most {MAX_STATE} are read",
+                    f"method {self.method.name}",
+                )
             initial = (
                 as_tensor(declared, self.container.mutable_data[storage.initial])
                 if isinstance(storage, State)

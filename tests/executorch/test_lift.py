@@ -1,5 +1,7 @@
 """A `.pte`, ours or the stock flow's, reads back as a program that computes the same."""
 
+import random
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +11,18 @@ from torch import nn
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.backends.executorch.builder import ContainerBuilder
-from stepwell.backends.executorch.container import Container, Delegate, ScalarType
+from stepwell.backends.executorch.container import (
+    Container,
+    Delegate,
+    KernelCall,
+    Method,
+    Planned,
+    ScalarType,
+    TensorValue,
+)
 from stepwell.backends.executorch.emit import emit
 from stepwell.backends.executorch.external import read_external
-from stepwell.backends.executorch.lift import ReadContext, Readers, lift
+from stepwell.backends.executorch.lift import ReadContext, Readers, lift, read_pte
 from stepwell.backends.executorch.read import read_container
 from stepwell.backends.executorch.runner import PteSession
 from stepwell.backends.executorch.serialize import external_to_bytes, to_bytes
@@ -245,3 +255,32 @@ def test_dynamic_shapes_read_back_with_their_arithmetic_and_run() -> None:
     for length in (2, 8, 16):
         x = torch.randn(length, 3)
         torch.testing.assert_close(session.run(x)[0], Flat()(x))
+
+
+def test_damaged_programs_give_an_error_or_a_program_and_nothing_else() -> None:
+    """Bits flipped, and small words of the plan replaced: indices, sizes, counts."""
+    data, draw = stock(Net(), torch.randn(1, 3, 8, 8)), random.Random(0)
+    plan_end = int.from_bytes(data[16:24], "little")
+    small = [at for at in range(48, plan_end - 4, 4) if struct.unpack_from("<I", data, at)[0] < 64]
+    errors = 0
+    for step in range(600):
+        damaged = bytearray(data)
+        if step % 2:
+            struct.pack_into("<I", damaged, draw.choice(small), draw.choice([0, 1, 2, 40, 2**31]))
+        else:
+            damaged[draw.randrange(plan_end)] ^= 1 << draw.randrange(8)
+        try:
+            read_pte(bytes(damaged))
+        except StepwellError:
+            errors += 1
+    assert 100 < errors < 600
+
+
+def test_a_state_of_absurd_size_is_refused() -> None:
+    f = ScalarType.FLOAT
+    value = TensorValue(f, (2**20, 2**14), (0, 1), Planned(1, 0))
+    out = TensorValue(f, (2**20, 2**14), (0, 1), Planned(1, 2**36))
+    method = Method("forward", (value, out), (), (1,), (KernelCall("aten::relu.out", (0, 1, 1)),),
+                    arena_sizes=(0, 2**37))  # fmt: skip
+    with pytest.raises(UnsupportedError, match="at most"):
+        lift(Container((method,)))
