@@ -8,8 +8,10 @@ value (a prime of its own), as `torch.export` gives it one from the example inpu
 from __future__ import annotations
 
 import ast
+import logging
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import sympy
@@ -108,6 +110,25 @@ def flat_types(value: Any) -> list[Attribute]:
     if isinstance(value, tuple | list):
         return [type_ for item in value for type_ in flat_types(item)]
     return [type_of(value)]
+
+
+_LOGGERS = tuple(
+    logging.getLogger(f"torch.{name}")
+    for name in ("_subclasses.fake_tensor", "fx.experimental.symbolic_shapes")
+)
+
+
+@contextmanager
+def asked_quietly() -> Iterator[None]:
+    """Torch logs a traceback for every call its shape functions refuse; here it is an answer."""
+    before = [logger.disabled for logger in _LOGGERS]
+    for logger in _LOGGERS:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was in zip(_LOGGERS, before, strict=True):
+            logger.disabled = was
 
 
 class Symbols:

@@ -93,13 +93,13 @@ def by_torch(op: SchemaOp, symbols: Symbols | None = None) -> Sequence[Attribute
     """What torch's own kernels give for fake operands of these types."""
     from torch._subclasses.fake_tensor import UnsupportedOperatorException
 
-    from stepwell.dialects.symbols import flat_types
+    from stepwell.dialects.symbols import asked_quietly, flat_types
 
     within = _static() if symbols is None else symbols
     try:
         values = [within.fake(value.type) for value in op.operands]
         positional, keywords = call_arguments(op, values)
-        with within.mode, torch.no_grad():
+        with within.mode, torch.no_grad(), asked_quietly():
             returned = plan_of(type(op)).overload(*positional, **keywords)
         if not op.SCHEMA.returns:
             return ()

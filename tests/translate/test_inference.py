@@ -1,0 +1,125 @@
+"""Result types by our own rules are those that torch's kernels give; expressions are compared."""
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xdsl.ir import Block
+
+from stepwell.dialects.aten.inference import by_torch, infer_schema_op
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.aten.shapes import rule_for
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import element_type, f32
+from stepwell.ir.types import tensor
+
+CASES: list[tuple[str, list[tuple[int, ...]], tuple[Any, ...]]] = [
+    *((f"aten.{name}.default", [(2, 3)], ()) for name in "relu gelu silu tanh clone abs".split()),
+    *((f"aten.{name}.Scalar", [(2, 3)], (2.0,)) for name in "add sub mul eq lt".split()),
+    ("aten.clamp.default", [(3,)], (0, 6.0)),
+    ("aten.dropout.default", [(3,)], (0.5, False)),
+    *((f"aten.{n}.Tensor", [(4, 1, 3), (5, 1)], ()) for n in "add sub mul div".split()),
+    ("aten.maximum.default", [(4, 3), (3,)], ()),
+    *(("aten.view.default", [(4, 6)], (s,)) for s in ([24], [-1, 8], [2, -1, 3], [4, 6, 1])),
+    ("aten.reshape.default", [(4, 0)], ([0, 4],)),
+    ("aten.permute.default", [(2, 3, 4)], ([-1, 0, 1],)),
+    ("aten.transpose.int", [(2, 3, 4)], (-1, 0)),
+    ("aten.linear.default", [(2, 5, 3), (4, 3), (4,)], ()),
+    ("aten.linear.default", [(3,), (4, 3)], ()),
+    ("aten.mm.default", [(2, 3), (3, 4)], ()),
+    ("aten.bmm.default", [(5, 2, 3), (5, 3, 4)], ()),
+    ("aten.batch_norm.default", [(2, 3, 4), (3,), (3,), (3,), (3,)], (False, 0.1, 1e-5, False)),
+    ("aten.layer_norm.default", [(2, 3, 4), (3, 4), (3, 4)], ()),
+    ("aten.softmax.int", [(2, 3)], (-1,)),
+    ("aten._softmax.default", [(2, 3)], (1, False)),
+    *(("aten.mean.dim", [(2, 3, 4)], (d, k)) for d in ([1], [-1, 0]) for k in (False, True)),
+    *(
+        ("aten.conv2d.default", [(1, 4, 9, 8), (6, 4 // g, 3, 2), (6,)], (s, p, d, g))
+        for s, p, d, g in itertools.product(([1], [2, 3]), ([0], [1, 2]), ([1], [2]), (1, 2))
+    ),
+]
+
+
+def make(name: str, shapes: list[tuple[int, ...]], rest: tuple[Any, ...], dtype: Any) -> Any:
+    block = Block(arg_types=[tensor(shape, element_type(dtype)) for shape in shapes])
+    cls = op_class(name)
+    given: dict[str, Any] = {}
+    values, others = iter(block.args), iter(rest)
+    for argument in cls.SCHEMA.arguments:
+        if argument.type.is_tensor:
+            value = next(values, None)
+        else:
+            value = next(others, None)
+            if name == "aten.layer_norm.default" and argument.name == "normalized_shape":
+                value = list(shapes[1])
+        if value is not None:
+            given[argument.name] = value
+    return cls.from_arguments(given, [tensor([], f32)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}")
+def test_a_rule_says_what_torch_says(case: Any, dtype: torch.dtype) -> None:
+    op = make(*case, dtype)
+    rule = rule_for(op.name)
+    assert rule is not None
+    found = rule(op)
+    if dtype == torch.float32:
+        assert found is not None
+    if found is not None:
+        assert list(found) == list(by_torch(op))
+
+
+SHAPES = st.lists(st.integers(0, 3), max_size=4).map(tuple)
+
+
+@given(st.sampled_from(["add.Tensor", "mul.Tensor", "maximum.default"]), SHAPES, SHAPES)
+@settings(max_examples=60, deadline=None)
+def test_broadcasting_is_torchs_for_all_shapes(name: str, one: Any, other: Any) -> None:
+    op = make(f"aten.{name}", [one, other], (), torch.float32)
+    rule = rule_for(op.name)
+    assert rule is not None
+    found = rule(op)
+    try:
+        expected = list(by_torch(op))
+    except StepwellError:
+        assert found is None
+    else:
+        assert found is None or list(found) == expected
+
+
+@given(SHAPES, st.lists(st.integers(-1, 6), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_views_are_torchs_for_all_sizes(shape: Any, sizes: list[int]) -> None:
+    op = make("aten.view.default", [shape], (sizes,), torch.float32)
+    rule = rule_for(op.name)
+    assert rule is not None
+    found = rule(op)
+    try:
+        expected = list(by_torch(op))
+    except StepwellError:
+        assert found is None
+    else:
+        assert found is None or list(found) == expected
+
+
+def test_what_torch_refuses_is_an_error_with_its_reason() -> None:
+    with pytest.raises(StepwellError, match="broadcast"):
+        infer_schema_op(make("aten.add.Tensor", [(2, 3), (4,)], (), torch.float32))
+
+
+def test_symbolic_sizes_are_expressions_of_the_operands() -> None:
+    block = Block(arg_types=[tensor(["s0", 4], f32), tensor(["s0", 6], f32)])
+    cat = op_class("aten.cat.default").make(list(block.args), 1)
+    assert cat.results[0].type == tensor(["s0", 10], f32)
+    flat = op_class("aten.flatten.using_ints").make(block.args[0])
+    assert flat.results[0].type == tensor(["4*s0"], f32)
+
+
+def test_a_type_that_depends_on_a_guess_must_be_stated() -> None:
+    block = Block(arg_types=[tensor(["s0"], f32), tensor(["s1"], f32)])
+    with pytest.raises(StepwellError, match="cannot be inferred"):
+        op_class("aten.add.Tensor").make(*block.args)
