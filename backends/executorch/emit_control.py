@@ -8,21 +8,34 @@ when the loop is entered, because a plan's values keep what the previous call le
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from stepwell.backends.executorch.builder import MethodBuilder
 from stepwell.backends.executorch.container import Dynamism
 from stepwell.dialects.control import CondOp, MapOp, ScanOp, WhileLoopOp
 from stepwell.ir.diagnostics import UnsupportedError, describe_op
 from stepwell.ir.types import dims
 
-if TYPE_CHECKING:
-    from stepwell.backends.executorch.emit import MethodEmitter
+
+class Emitter(Protocol):
+    """What control flow needs of the emitter of a method."""
+
+    builder: MethodBuilder
+    values: dict[SSAValue, int]
+
+    def fresh(self, type_: Attribute) -> int:
+        """A new value of this type."""
+        ...
+
+    def run_block(self, block: Block) -> None:
+        """Emit the ops of a block in order."""
+        ...
 
 
-def emit_cond(emitter: MethodEmitter, op: CondOp) -> None:
+def emit_cond(emitter: Emitter, op: CondOp) -> None:
     """`if`: both branches write the same result places."""
     builder = emitter.builder
     results = _places(emitter, op.outputs)
@@ -35,7 +48,7 @@ def emit_cond(emitter: MethodEmitter, op: CondOp) -> None:
     builder.land(to_end)
 
 
-def emit_while(emitter: MethodEmitter, op: WhileLoopOp) -> None:
+def emit_while(emitter: Emitter, op: WhileLoopOp) -> None:
     """`while`: the condition, a way out, the body, and back."""
     builder = emitter.builder
     carried = _places(emitter, op.outputs)
@@ -50,18 +63,18 @@ def emit_while(emitter: MethodEmitter, op: WhileLoopOp) -> None:
     builder.land(out)
 
 
-def emit_map(emitter: MethodEmitter, op: MapOp) -> None:
+def emit_map(emitter: Emitter, op: MapOp) -> None:
     """`map` is a scan that carries nothing."""
     _emit_scan(emitter, op, (), op.sequences, op.additional, op.body)
 
 
-def emit_scan(emitter: MethodEmitter, op: ScanOp) -> None:
+def emit_scan(emitter: Emitter, op: ScanOp) -> None:
     """`scan`: a counted loop over axis 0 that stacks what the body gives."""
     _emit_scan(emitter, op, op.initial, op.sequences, op.additional, op.body)
 
 
 def _emit_scan(
-    emitter: MethodEmitter,
+    emitter: Emitter,
     op: MapOp | ScanOp,
     initial: Sequence[SSAValue],
     sequences: Sequence[SSAValue],
@@ -107,20 +120,20 @@ def _emit_scan(
         _copy(emitter, source, target)
 
 
-def _places(emitter: MethodEmitter, results: Sequence[SSAValue]) -> list[int]:
+def _places(emitter: Emitter, results: Sequence[SSAValue]) -> list[int]:
     """A place for each result of a control op."""
     for result in results:
         emitter.values[result] = emitter.fresh(result.type)
     return [emitter.values[result] for result in results]
 
 
-def _growing(emitter: MethodEmitter, result: SSAValue) -> int:
+def _growing(emitter: Emitter, result: SSAValue) -> int:
     """A tensor as large as a result whose first dimension is filled up step by step."""
     value = emitter.builder.tensor_of(emitter.values[result])
     return emitter.builder.tensor(value.scalar_type, value.sizes, dynamism=Dynamism.BOUNDED)
 
 
-def _run(emitter: MethodEmitter, region: Region, arguments: Sequence[int]) -> list[int]:
+def _run(emitter: Emitter, region: Region, arguments: Sequence[int]) -> list[int]:
     """Emit a region on these values; the values it gives."""
     for argument, value in zip(region.block.args, arguments, strict=True):
         emitter.values[argument] = value
@@ -131,7 +144,7 @@ def _run(emitter: MethodEmitter, region: Region, arguments: Sequence[int]) -> li
 
 
 def _apart(
-    emitter: MethodEmitter, given: Sequence[int], carried: Sequence[int], types: Sequence[SSAValue]
+    emitter: Emitter, given: Sequence[int], carried: Sequence[int], types: Sequence[SSAValue]
 ) -> list[int]:
     """The values, copied where writing the carried places in order would change them first."""
     apart: list[int] = []
@@ -146,7 +159,7 @@ def _apart(
 
 
 def _assign(
-    emitter: MethodEmitter, places: Sequence[int], values: Sequence[int], types: Sequence[SSAValue]
+    emitter: Emitter, places: Sequence[int], values: Sequence[int], types: Sequence[SSAValue]
 ) -> None:
     """Write values into places, in order."""
     for place, value, result in zip(places, values, types, strict=True):
@@ -158,7 +171,7 @@ def _assign(
             emitter.builder.move(value, place)
 
 
-def _copy(emitter: MethodEmitter, source: int, target: int) -> None:
+def _copy(emitter: Emitter, source: int, target: int) -> None:
     builder = emitter.builder
     builder.call("aten::clone.out", [source, builder.scalar(None), target, target])
 

@@ -18,7 +18,6 @@ from stepwell.backends.executorch.container import Container, DelegateCall, Kern
 
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord
-    from torch.export import ExportedProgram
 
 
 def debug_handle_map(method: Method) -> dict[str, list[int]]:
@@ -46,8 +45,12 @@ def output_counts(method: Method) -> dict[str, int]:
     }
 
 
-def etrecord(container: Container, exported: ExportedProgram) -> ETRecord:
+def etrecord(container: Container, exported: Any) -> ETRecord:
     """The ETRecord of a container whose method `forward` came from an exported program.
+
+    Args:
+        container: what `emit` gave.
+        exported: the `torch.export` program that was imported.
 
     The program is copied (its weights are not) and its nodes are given their debug handles; the
     argument is not changed.
