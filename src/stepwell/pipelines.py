@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stepwell.dialects.tosa.targets import parse_target
 from stepwell.backends.executorch.decompose import DecomposeForKernels
+from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Together
@@ -17,11 +17,14 @@ from stepwell.translate.rewrites.aten.lift_constant_scalar import LiftConstantSc
 from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
 from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
 from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
-from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
 from stepwell.translate.rewrites.aten.split_linear import SplitLinear
+from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
+from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION, CancelCasts
 from stepwell.translate.rewrites.tosa import LAYOUT, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
+from stepwell.translate.rewrites.tosa.lower_int8 import INT8
+from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
 from stepwell.translate.rewrites.xnnpack.expand_tanh_gelu import ExpandTanhGelu
@@ -129,7 +132,23 @@ TOSA = (
 """What every TOSA target runs; the target's name says what the result may hold."""
 
 
+TOSA_INTEGERS = (
+    Together("normalise", NORMAL_FORM),
+    TYPE_QUANTIZATION,
+    ShareCommonSubexpressions(),
+    StripBoundary(),
+    Together("lower-int8", (*INT8, CancelCasts())),
+    Together("arrange", (*NOOPS, *SHAPES)),
+    Together("lower", TO_TOSA),
+    ShareCommonSubexpressions(),
+    Together("layout", LAYOUT),
+    ShareCommonSubexpressions(),
+)
+"""What a target of the integer profile alone runs: the program must be quantised."""
+
+
 def tosa_pipeline(target: str) -> Pipeline:
     """The steps for a target such as `tosa-1.1+fp`; an unknown one is an error."""
-    parse_target(target)
-    return Pipeline(target, (*TOSA, FinishTosa(target), RemoveDeadCode()))
+    found = parse_target(target)
+    steps = TOSA if "fp" in found.profiles else TOSA_INTEGERS
+    return Pipeline(target, (*steps, FinishTosa(target), RemoveDeadCode()))

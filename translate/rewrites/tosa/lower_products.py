@@ -27,6 +27,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i32, torch_dtype
 from stepwell.ir.rewriting import Refusal
@@ -212,6 +213,39 @@ def _grouped(
     ]
     shape = (n, rows, columns, out)
     return b.op(t.ConcatOp, parts, shape, element(image.type), axis=IntegerAttr(3, i32))
+
+
+@dataclass(frozen=True)
+class ConvolutionPlan:
+    """A dense or depthwise convolution in NHWC, all but bias and zero points."""
+
+    operator: type[TosaOp]
+    image: SSAValue
+    kernel: SSAValue
+    shape: tuple[int, ...]
+    lists: dict[str, tuple[int, ...]]
+
+
+def plan_convolution(
+    op: SchemaOp, image: SSAValue, weight: SSAValue, b: Builder
+) -> ConvolutionPlan:
+    """How a `convolution` of an NHWC image by an OIHW weight is written."""
+    stride, padding, dilation = (tuple(op.arg(n)) for n in ("stride", "padding", "dilation"))
+    geometry = _Geometry(stride, padding, dilation)
+    n, height, width, channels = shape_of(image)
+    out, _, kernel_h, kernel_w = shape_of(weight)
+    rows, bottom = geometry.size(height, kernel_h, 0)
+    columns, right = geometry.size(width, kernel_w, 1)
+    image, bottom, right = _cropped(image, bottom, right, b)
+    pad = (padding[0], bottom, padding[1], right)
+    lists = {"pad": pad, "stride": stride, "dilation": dilation}
+    shape = (n, rows, columns, out)
+    if op.arg("groups") == 1:
+        kernel = b.transpose(weight, TO_NHWC)
+        return ConvolutionPlan(t.Conv2dOp, image, kernel, shape, lists)
+    kernel = b.transpose(weight, (2, 3, 0, 1))
+    kernel = b.reshape(kernel, (kernel_h, kernel_w, channels, out // channels))
+    return ConvolutionPlan(t.DepthwiseConv2dOp, image, kernel, shape, lists)
 
 
 def _cropped(image: SSAValue, bottom: int, right: int, b: Builder) -> tuple[SSAValue, int, int]:

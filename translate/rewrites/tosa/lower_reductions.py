@@ -147,24 +147,9 @@ class LowerPooling(LowerToTosa):
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MaxPool2dDefault, aten.AvgPool2dDefault)
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """No dilation; averages do not count the padding; windows fit with padding at the end."""
-        if len(shape_of(op.operands[0])) != 4:
-            return Refusal("an unbatched image")
-        if isinstance(op, aten.MaxPool2dDefault):
-            if any(d != 1 for d in _pair(op.arg("dilation"))):
-                return Refusal("MAX_POOL2D has no dilation")
-        elif op.arg("divisor_override") is not None:
-            return Refusal("AVG_POOL2D divides by the number of elements")
-        elif op.arg("count_include_pad") and any(_pair(op.arg("padding"))):
-            return Refusal("AVG_POOL2D does not count the padding")
-        kernel, pad = _pair(op.arg("kernel_size")), _padding(op)
-        if min(pad) < 0:
-            return Refusal("rows or columns at the end belong to no window")
-        if any(
-            p >= k for p, k in zip(pad, (kernel[0], kernel[0], kernel[1], kernel[1]), strict=True)
-        ):
-            return Refusal("a pad is as large as the kernel")
-        return needs_floats(op)
+        """Windows that TOSA's pools have, floats."""
+        found = pool_window(op)
+        return found if isinstance(found, Refusal) else needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """One pool between transposes."""
@@ -186,3 +171,26 @@ def _padding(op: SchemaOp) -> tuple[int, int, int, int]:
     held, size = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
     behind = [(size[i] - 1) * stride[i] + kernel[i] - held[i] - before[i] for i in range(2)]
     return before[0], behind[0], before[1], behind[1]
+
+
+Window = tuple[Sequence[int], Sequence[int], Sequence[int]]
+"""Kernel, stride, and pad as top, bottom, left, right."""
+
+
+def pool_window(op: SchemaOp) -> Window | Refusal:
+    """The window of a pool, or why TOSA has none: dilation, averages that count the padding."""
+    if len(shape_of(op.operands[0])) != 4:
+        return Refusal("an unbatched image")
+    if isinstance(op, aten.MaxPool2dDefault):
+        if any(d != 1 for d in _pair(op.arg("dilation"))):
+            return Refusal("MAX_POOL2D has no dilation")
+    elif op.arg("divisor_override") is not None:
+        return Refusal("AVG_POOL2D divides by the number of elements")
+    elif op.arg("count_include_pad") and any(_pair(op.arg("padding"))):
+        return Refusal("AVG_POOL2D does not count the padding")
+    kernel, pad = _pair(op.arg("kernel_size")), _padding(op)
+    if min(pad) < 0:
+        return Refusal("rows or columns at the end belong to no window")
+    if max(pad[:2]) >= kernel[0] or max(pad[2:]) >= kernel[1]:
+        return Refusal("a pad is as large as the kernel")
+    return kernel, _pair(op.arg("stride") or op.arg("kernel_size")), pad

@@ -1,0 +1,89 @@
+"""Quantised models become integer graphs, bit-exact on the reference model; Vela takes them."""
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+
+import stepwell
+from mobilenet import mobilenet_v2_035
+from quantised import quantise, small_conv_net
+from stepwell.dialects.tosa.meaning.quantised import apply_scale_32
+from stepwell.translate.rewrites.tosa.lower_int8 import fixed_point
+
+
+def scale_of(lowered: "stepwell.Lowered", side: str) -> tuple[float, int]:
+    """Scale and zero point of the only input or output."""
+    held = lowered.program.method().attributes[f"tosa.{side}_quantization"]
+    assert isinstance(held, ArrayAttr) and isinstance(held.data[0], StringAttr)
+    found = re.fullmatch(r"scale=(\S+) zero_point=(\S+)", held.data[0].data)
+    assert found
+    return float(found[1]), int(found[2])
+
+
+def stored(x: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
+    return (torch.round(x * (1 / scale)) + zero_point).clamp(-128, 127).to(torch.int8)
+
+
+def lowered_int8(make, per_channel: bool = True):
+    model, inputs = make()
+    exported = quantise(model.eval(), inputs, per_channel=per_channel)
+    lowered = stepwell.lower(exported, "tosa-1.0+int")
+    return lowered, exported, inputs, stored(inputs[0], *scale_of(lowered, "input"))
+
+
+@pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
+def test_a_small_network_gives_the_integers_of_the_quantised_program(per_channel: bool) -> None:
+    lowered, exported, inputs, integers = lowered_int8(small_conv_net, per_channel)
+    (found,) = lowered.run(integers)
+    assert torch.equal(found, lowered.program.run(integers)[0])
+    expected = stored(exported.module()(*inputs), *scale_of(lowered, "output"))
+    assert (found.int() - expected.int()).abs().max() <= 1
+
+
+def test_no_float_is_left_in_an_integer_graph() -> None:
+    lowered, _, _, _ = lowered_int8(small_conv_net)
+    assert "f32" not in re.sub(r"%\w+", "", str(lowered.program.module).split("func.func")[1])
+
+
+def test_mobilenet_is_bit_exact_on_the_reference_model_and_vela_compiles_it(tmp_path: Path) -> None:
+    lowered, _, _, integers = lowered_int8(mobilenet_v2_035)
+    data = lowered.to_tosa()
+    (found,) = lowered.run(integers)
+    assert torch.equal(found, lowered.program.run(integers)[0])
+    counts = Counter(op.name for op in lowered.program.method().body.block.ops)
+    assert counts["tosa.transpose"] == 1
+    (tmp_path / "model.tosa").write_bytes(data)
+    vela = Path(sys.executable).with_name("vela")
+    options = ["--accelerator-config", "ethos-u85-256", "--output-format", "raw"]
+    done = subprocess.run(
+        [vela, "model.tosa", *options, "--output-dir", "out"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert any((tmp_path / "out").iterdir())
+
+
+def test_a_float_model_for_an_integer_target_is_refused() -> None:
+    exported = torch.export.export(nn.Linear(4, 4).eval(), (torch.randn(2, 4),))
+    with pytest.raises(stepwell.StepwellError):
+        stepwell.lower(exported, "tosa-1.0+int")
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5, 0.1, 3.7, 1e-4, 1.9999999999, 2.0**-20, 100.0])
+def test_a_fixed_point_factor_is_within_half_a_step_of_the_real_one(scale: float) -> None:
+    multiplier, shift = fixed_point(scale)
+    assert 2 <= shift <= 62 and multiplier < 1 << 31
+    assert abs(multiplier * 2.0**-shift / scale - 1) <= 2.0**-31
+    value = torch.tensor([12345])
+    found = apply_scale_32(value, torch.tensor([multiplier]), torch.tensor([shift]), False)
+    assert abs(found.item() - 12345 * scale) <= 0.5 + 1e-4 * scale
