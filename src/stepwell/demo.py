@@ -30,7 +30,7 @@ def demo(output: Path) -> int:
     """
     if not MODEL.exists():
         raise StepwellError("the examples are not installed", help="run the demo from a checkout")
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     console.print("DeiT-Tiny, a vision transformer with random weights, from PyTorch to XNNPACK\n")
     model = open_model(f"{MODEL}:deit_tiny")
     module, inputs = model.module, model.inputs
@@ -49,11 +49,18 @@ def demo(output: Path) -> int:
     error = (outputs[0] - eager).abs().max().item()
     lifted = lower(from_exported_program(exported.run_decompositions()), "xnnpack", XNNPACK_PUBLISHED)
 
-    table = Table("", "stock ExecuTorch 1.5.1", "scalars lifted only", "stepwell", title_justify="left")
-    table.add_row("delegates (parts XNNPACK runs whole)", "62", str(lifted.report.delegates), str(lowered.report.delegates))
-    table.add_row("ops left to portable kernels", "207", str(lifted.report.outside.total()), str(lowered.report.outside.total()))
-    table.add_row("… of them aten.mul.Scalar", "24", str(lifted.report.outside["aten.mul.Scalar"]), str(lowered.report.outside["aten.mul.Scalar"]))
-    table.add_row("ExportedProgram → .pte", "17–20 s", "", f"{seconds:.2f} s")
+    table = Table("", "stock\nExecuTorch 1.5.1", "scalars\nlifted only", "stepwell")
+    for label, stock, outcomes in (
+        ("delegates (parts XNNPACK runs whole)", "62", [r.report.delegates for r in (lifted, lowered)]),
+        ("ops left to portable kernels", "207", [r.report.outside.total() for r in (lifted, lowered)]),
+        (
+            "   of them aten.mul.Scalar",
+            "24",
+            [r.report.outside["aten.mul.Scalar"] for r in (lifted, lowered)],
+        ),
+    ):
+        table.add_row(label, stock, *map(str, outcomes))
+    table.add_row("ExportedProgram to .pte", "17-20 s", "", f"{seconds:.2f} s")
     console.print(table)
     console.print(
         f"\nwrote {output} ({len(data):,} bytes), ran it on the ExecuTorch runtime:\n"
