@@ -138,7 +138,17 @@ def pack_tensors(tensors: dict[str, torch.Tensor]) -> bytes:
     metadata = {"format": "pt", "stepwell": FORMAT}
     if views:
         metadata[_VIEWS] = json.dumps(views)
-    return safetensors.torch.save(stored, metadata)
+    return _in_one_order(safetensors.torch.save(stored, metadata))
+
+
+def _in_one_order(data: bytes) -> bytes:
+    """A safetensors file with sorted metadata; the library's order differs from run to run."""
+    size = int.from_bytes(data[:8], "little")
+    header = cast(dict[str, Any], json.loads(data[8 : 8 + size]))
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join((len(text).to_bytes(8, "little"), text, memoryview(data)[8 + size :]))
 
 
 def _memory(tensor: torch.Tensor) -> int:

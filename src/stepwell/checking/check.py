@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from xdsl.ir import Block, Operation
+
 from stepwell.checking.compare import Difference, deviation, differs
 from stepwell.checking.engine import check_artefact
 from stepwell.checking.recording import Recording, record, recorded_bytes
@@ -77,7 +79,7 @@ def check(
     run = _Check(work, memory)
     started = time.perf_counter()
     total = len(steps) + 1 + artefact
-    tell = progress or (lambda what, number, of: None)
+    tell = progress or _silent
     tell("the program itself", 0, total)
     run.start(inputs, seed)
     if reference is not None:
@@ -98,6 +100,10 @@ def check(
         tuple(run.skipped),
         time.perf_counter() - started,
     )
+
+
+def _silent(what: str, number: int, of: int) -> None:
+    """Tells nobody."""
 
 
 @dataclass
@@ -260,7 +266,7 @@ def _locate(
                 None,
                 op_name(owner),
                 node,
-                describe_op(owner) or describe_op(value.owner),
+                _described(owner) or _described(value.owner),
                 before.sample.label,
                 str(found),
                 found.largest,
@@ -277,6 +283,10 @@ def _locate(
         difference.largest,
         describe_bound(bound),
     )
+
+
+def _described(owner: Operation | Block) -> str | None:
+    return describe_op(owner) if isinstance(owner, Operation) else None
 
 
 def _node(value: Any) -> str | None:

@@ -116,4 +116,4 @@ class CheckResult:
         else:
             rows.append(f"{self.target}: {len(self.findings)} findings; the first:")
             rows.append(str(self.findings[0]))
-        return "\n".join(row for row in rows if row is not None)
+        return "\n".join(rows)

@@ -1,0 +1,45 @@
+"""The same input gives the same bytes, whatever the process and its hash seed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import hashlib, sys, torch, stepwell
+torch.manual_seed(0)
+model = torch.nn.Sequential(
+    torch.nn.Conv2d(2, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Hardswish(), torch.nn.Flatten(),
+    torch.nn.Linear(64, 8), torch.nn.LayerNorm(8), torch.nn.Softmax(-1),
+).eval()
+program = stepwell.from_exported_program(torch.export.export(model, (torch.zeros(1, 2, 6, 6),)))
+digest = lambda data: hashlib.sha256(data).hexdigest()
+for target in ("xnnpack", "tosa-1.0+fp"):
+    lowered = stepwell.lower(program, target)
+    print(target, digest(str(lowered.program).encode()), digest(lowered.artefact))
+    print([(e.rewrite, e.root) for e in lowered.report.events])
+program.save(sys.argv[1] + "/m.mlir")
+print(digest(open(sys.argv[1] + "/m.mlir", "rb").read()))
+print(digest(open(sys.argv[1] + "/m.safetensors", "rb").read()))
+"""
+
+
+def outcome(seed: str, folder: Path) -> str:
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1"}
+    folder.mkdir()
+    script = folder / "deterministic.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, str(script), str(folder)],
+        capture_output=True, text=True, check=True, env=environment, timeout=300,
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_text_artefacts_and_history_are_the_same_for_every_hash_seed(tmp_path: Path) -> None:
+    seeds = ("0", "1", "12345")
+    outcomes = {outcome(seed, tmp_path / seed) for seed in seeds}
+    assert len(outcomes) == 1
+    assert "tosa-1.0+fp" in outcomes.pop()
