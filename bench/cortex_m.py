@@ -2,9 +2,9 @@
 
     python bench/cortex_m.py [model ...] [--cpu cortex-m55]
 
-For each model: seconds from the PT2E ExportedProgram to `.pte` bytes, bytes, constants nothing names,
-planned activation memory, and ops outside the `cortex_m` library. The programs are quantised by
-ExecuTorch's own quantizer on channels-last inputs, as its flow needs; a last line gives this
+For each model: seconds from the PT2E ExportedProgram to `.pte` bytes, bytes, constants that nothing
+names, planned activation memory, and ops outside the `cortex_m` library. The programs are quantised
+by ExecuTorch's own quantizer on channels-last inputs, as its flow needs; a last line gives this
 project's quantizer on the model as it is.
 """
 
@@ -46,9 +46,9 @@ def quantised(model: Any, inputs: Any, quantizer: Any) -> Any:
 
 
 def stock(exported: Any, cpu: str) -> tuple[bytes, dict[str, float]]:
+    from executorch.backends.cortex_m.edge_compile_config import cortex_m_edge_compile_config
     from executorch.backends.cortex_m.passes.cortex_m_pass_manager import CortexMPassManager
     from executorch.backends.cortex_m.target_config import CortexMTargetConfig
-    from executorch.backends.cortex_m.edge_compile_config import cortex_m_edge_compile_config
     from executorch.exir import ExecutorchBackendConfig, to_edge
 
     started = time.perf_counter()
@@ -94,13 +94,11 @@ def examine(data: bytes) -> dict[str, Any]:
     used: set[int] = set()
     touched = {i for step in method.instructions for i in getattr(step, "args", ())}
     for index, value in enumerate(method.values):
-        if isinstance(value, TensorValue) and isinstance(value.storage, Constant):
-            if index in touched or index in method.outputs:
-                used.add(value.storage.index)
+        is_constant = isinstance(value, TensorValue) and isinstance(value.storage, Constant)
+        if is_constant and (index in touched or index in method.outputs):
+            used.add(value.storage.index)
     dead = sum(len(c) for i, c in enumerate(container.constants) if i and i not in used)
-    calls = Counter(
-        step.kernel for step in method.instructions if isinstance(step, KernelCall)
-    )
+    calls = Counter(step.kernel for step in method.instructions if isinstance(step, KernelCall))
     views = ("executorch_prim::et_view.default",)
     outside = {k: n for k, n in calls.items() if not k.startswith("cortex_m::") and k not in views}
     return {
@@ -127,7 +125,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", default=list(MODELS))
     parser.add_argument("--cpu", default="cortex-m55")
-    parser.add_argument("--repeat", type=int, default=2, help="runs of each flow; the best is shown")
+    parser.add_argument(
+        "--repeat", type=int, default=2, help="runs of each flow; the best is shown"
+    )
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
@@ -141,9 +141,7 @@ def main() -> None:
         model, inputs = getattr(importlib.import_module(module), function)()
         model = model.eval()
         print(name)
-        last = tuple(
-            x.to(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs
-        )
+        last = tuple(x.to(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs)
         is_image = any(x.dim() == 4 for x in inputs)
         kept = model.to(memory_format=torch.channels_last) if is_image else model
         exported = quantised(kept, last, Stock())
@@ -153,7 +151,9 @@ def main() -> None:
             report("stock flow", *stock(exported, options.cpu))
         except Exception as error:  # The stock flow raises bare exceptions; the bench says so.
             print(f"  {'stock flow':18} crashes: {str(error).splitlines()[0]}")
-        exported = quantised(model.to(memory_format=torch.contiguous_format), inputs, CortexMQuantizer())
+        exported = quantised(
+            model.to(memory_format=torch.contiguous_format), inputs, CortexMQuantizer()
+        )
         report("stepwell quantizer", *ours(exported, options.cpu))
 
 

@@ -48,8 +48,8 @@ class _Writer:
         with self.model.graph.inserting_before(self.before):
             made = self.model.graph.call_function(target, args)
         made.meta = {k: v for k, v in self.before.meta.items() if k in ("nn_module_stack",)}
-        values = torch.fx.node.map_arg(args, lambda n: n.meta.get("val"))
-        made.meta["val"] = target(*cast(Any, values))
+        values = [a.meta.get("val") if isinstance(a, Node) else a for a in args]
+        made.meta["val"] = target(*values)
         return made
 
     def constant(self, name: str, tensor: torch.Tensor) -> Node:
@@ -131,9 +131,7 @@ def _fold_batch_norm(model: GraphModule, node: Node) -> None:
         aten.linear.default,
         linear.args[0],
         write.constant(f"{name}_weight", (weight * factor[:, None]).detach()),
-        write.constant(
-            f"{name}_bias", (shift * factor + (0.0 if beta is None else beta)).detach()
-        ),
+        write.constant(f"{name}_bias", (shift * factor + (0.0 if beta is None else beta)).detach()),
     )
     write.replace(folded)
 

@@ -64,4 +64,3 @@ def _constant(value: SSAValue | None, program: Program) -> torch.Tensor | None:
     maker = value.owner
     key = weight_key(maker.input if isinstance(maker, StorageCast) else value)
     return None if key is None else program.weights.get(key)
-

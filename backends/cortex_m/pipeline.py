@@ -24,7 +24,6 @@ from stepwell.translate.rewrites.cmsis import (
 from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION
 from stepwell.translate.rewrites.quant.cancel_casts import CancelCasts
 
-
 PLACE_LAYOUTS = Together(
     "place-layouts",
     (

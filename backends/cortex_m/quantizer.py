@@ -1,8 +1,9 @@
 """A PT2E quantizer that annotates everything this backend lowers, so that nothing falls to float.
 
-    quantizer = CortexMQuantizer()
-    prepared = prepare_pt2e(torch.export.export(model, inputs).module(check_guards=False), quantizer)
-    prepared(*calibration); program = torch.export.export(convert_pt2e(prepared), inputs)
+    graph = torch.export.export(model, inputs).module(check_guards=False)
+    prepared = prepare_pt2e(graph, CortexMQuantizer())
+    prepared(*calibration)
+    exported = torch.export.export(convert_pt2e(prepared), inputs)
 
 ExecuTorch's own quantizer leaves scalar arithmetic, broadcasts, `matmul` of any rank, NCHW and 1-D
 convolutions, layer norms and more as floats; graphs it made lower too. PT2E is an interface of
@@ -126,7 +127,8 @@ class CortexMQuantizer(Quantizer):
         elif target in LINEAR:
             self._weighted(node, 1, self.linear_weight)
         elif target in ADDMM:
-            self._mark(node, {node.args[1]: self.activation, node.args[2]: self.per_tensor})
+            _, left, right = cast("tuple[Node, ...]", node.args[:3])
+            self._mark(node, {left: self.activation, right: self.per_tensor})
         elif target in PRODUCTS:
             self._mark(node, dict.fromkeys(_tensors(node.args), self.activation))
         elif target in BINARY or target in UNARY:

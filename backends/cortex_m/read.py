@@ -63,7 +63,7 @@ def read_program(container: Container) -> Program:
     for op in program.module.walk():
         if isinstance(op, CmsisOp):
             _fill_in_lists(op, program)
-            for field, size in (scratch_sizes(op, known).items() if known else ()):
+            for field, size in scratch_sizes(op, known).items() if known else ():
                 op.properties[field] = to_attribute(size)
     RemoveDeadCode().apply(program, History())
     return program
@@ -99,7 +99,9 @@ def _read_call(
         elif argument.type.is_tensor:
             key = weight_key(inputs[position])
             if key is None:
-                raise ParseFailure(f"{call.kernel}: {name} is computed, which has no form as a field")
+                raise ParseFailure(
+                    f"{call.kernel}: {name} is computed, which has no form as a field"
+                )
             fields[name] = WeightAttr(key)
         elif argument.type.base == "ScalarType":
             fields[name] = {1: "int8", 2: "int16"}.get(inputs[position], "int8")

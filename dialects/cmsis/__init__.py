@@ -2,9 +2,9 @@
 
 from xdsl.ir import Dialect
 
-from stepwell.dialects.cmsis import level as _level  # noqa: F401  (registers the level)
+from stepwell.dialects.cmsis.level import CMSIS_LEVEL
 from stepwell.dialects.cmsis.ops import LIBRARY_OPS, CmsisOp, Relabel
 
 Cmsis = Dialect("cmsis", [*LIBRARY_OPS, Relabel], [])
 
-__all__ = ["LIBRARY_OPS", "Cmsis", "CmsisOp", "Relabel"]
+__all__ = ["CMSIS_LEVEL", "LIBRARY_OPS", "Cmsis", "CmsisOp", "Relabel"]

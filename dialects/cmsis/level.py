@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.cmsis.ops import CmsisOp
@@ -49,7 +49,8 @@ def _misuse(op: StorageCast) -> str | None:
     """Who reads the plain integers of a quantised value as if they were numbers, if anyone does."""
     if quantization(op.input.type) is None:
         return None
-    pending, seen = [op.result], set[Operation]()
+    pending: list[SSAValue] = [op.result]
+    seen: set[Operation] = set()
     while pending:
         for use in pending.pop().uses:
             user = use.operation

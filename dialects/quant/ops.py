@@ -6,7 +6,7 @@ Upstream MLIR's three casts. At run time a quantised value is its stored integer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from xdsl.dialects.builtin import TensorType
@@ -39,7 +39,7 @@ class _Cast(IRDLOperation):
         super().__init__(operands=[input], result_types=[type_])
 
     def _check(self) -> None:
-        given, made = cast(AnyTensor, self.input.type), cast(AnyTensor, self.result.type)
+        given, made = self.input.type, self.result.type
         if dims(given) != dims(made):
             raise VerifyException(f"casts {given} to another shape, {made}")
         for type_ in (given, made):

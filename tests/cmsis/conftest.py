@@ -1,4 +1,4 @@
-"""What the cortex-m tests share: PT2E programs, lowering, and a real-arithmetic oracle for each op."""
+"""What the cortex-m tests share: PT2E programs, lowering, and each op in real arithmetic."""
 
 from __future__ import annotations
 

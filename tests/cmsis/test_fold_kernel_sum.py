@@ -34,9 +34,7 @@ class Net(nn.Module):
 
 
 def shared_weight(bias: bool = False) -> nn.Module:
-    net = Net(
-        lambda s, x: s.a(x) + s.b(F.relu(x)), a=nn.Linear(12, 12), b=nn.Linear(12, 12)
-    )
+    net = Net(lambda s, x: s.a(x) + s.b(F.relu(x)), a=nn.Linear(12, 12), b=nn.Linear(12, 12))
     net.b.weight = net.a.weight
     if bias:
         net.b.bias = net.a.bias
@@ -64,9 +62,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         (4, 12),
     ),
     "addmm": (
-        lambda: Net(
-            lambda s, x: torch.addmm(s.b, x, s.w), w=parameter(12, 7), b=parameter(7)
-        ),
+        lambda: Net(lambda s, x: torch.addmm(s.b, x, s.w), w=parameter(12, 7), b=parameter(7)),
         (4, 12),
     ),
     "after a reshape": (
@@ -167,7 +163,9 @@ def test_the_sums_take_the_place_of_the_bias_in_the_bytes(lower_for: Any) -> Non
     module, x = build("plain")
     exported = quantise(module, x)
     sizes = {
-        form: sum(map(len, emit(lower_for("cortex-m55")(exported, bias_form=form).program).constants))
+        form: sum(
+            map(len, emit(lower_for("cortex-m55")(exported, bias_form=form).program).constants)
+        )
         for form in ("kernel-sum", "both")
     }
     assert sizes["both"] - sizes["kernel-sum"] == 7 * 4

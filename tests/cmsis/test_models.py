@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+
 from mobilenet import mobilenet_v2_035
 from resnet import resnet8
-from tiny import ds_cnn, mlp_autoencoder
-from transformer import transformer_encoder_2layers
-
 from stepwell.backends.cortex_m.emit import to_pte
 from stepwell.backends.cortex_m.inventory import outside
 from stepwell.backends.cortex_m.read import read_pte
+from tiny import ds_cnn, mlp_autoencoder
+from transformer import transformer_encoder_2layers
 
 MODELS: dict[str, Callable[[], Any]] = {
     "ds_cnn": ds_cnn,

@@ -38,7 +38,9 @@ def linear(inputs: int = 12, outputs: int = 10) -> Callable[[], nn.Module]:
     return lambda: nn.Linear(inputs, outputs)
 
 
-def conv(inputs: int = 3, outputs: int = 6, kernel: int = 3, **rest: Any) -> Callable[[], nn.Module]:
+def conv(
+    inputs: int = 3, outputs: int = 6, kernel: int = 3, **rest: Any
+) -> Callable[[], nn.Module]:
     return lambda: nn.Conv2d(inputs, outputs, kernel, **rest)
 
 
@@ -56,7 +58,11 @@ GRAPHS: dict[str, tuple[Callable[..., torch.Tensor], dict[str, Any], tuple[int, 
         IMAGE,
     ),
     "depthwise of a batch": (lambda s, x: s.c(x), {"c": conv(6, 6, groups=6)}, (2, 6, 6, 6)),
-    "depthwise with a multiplier": (lambda s, x: s.c(x), {"c": conv(6, 12, groups=6)}, (1, 6, 6, 6)),
+    "depthwise with a multiplier": (
+        lambda s, x: s.c(x),
+        {"c": conv(6, 12, groups=6)},
+        (1, 6, 6, 6),
+    ),
     "mean of images": (lambda s, x: s.c(x).mean((2, 3)), {"c": conv()}, (2, 3, 6, 6)),
     "mean over tokens": (lambda s, x: s.c(x).mean(1), {"c": linear()}, (2, 5, 12)),
     "quotient": (
@@ -123,7 +129,7 @@ def test_every_kind_of_graph_lowers_whole_and_comes_back_from_bytes(name: str, l
 
 
 def assert_executorch_accepts(data: bytes) -> None:
-    """ExecuTorch's runtime verifies the program, and its deserialiser sees the registered schemas."""
+    """ExecuTorch's runtime verifies the program; its deserialiser sees the registered schemas."""
     import executorch.backends.cortex_m.ops.operators  # noqa: F401  (registers the library)
     from executorch.exir._serialize._program import deserialize_pte_binary
     from executorch.runtime import Runtime, Verification
@@ -232,5 +238,5 @@ def test_what_actual_weights_can_overflow_is_refused_before_bytes_are_written() 
     weights.add("w", torch.tensor([[1, 1, 1, 1], [-100, 0, 0, 100], [0, 0, 0, 0]]).to(torch.int8))
     assert to_pte(stepwell.parse(OVERFLOWS.replace("SHIFT", "15"), weights))
     # Row 1 reaches 100 * 132 + 100 * 123 = 25500, which 2**17 takes past int32.
-    with pytest.raises(VerificationError, match="row 1.*overflows int32"):
+    with pytest.raises(VerificationError, match=r"row 1.*overflows int32"):
         to_pte(stepwell.parse(OVERFLOWS.replace("SHIFT", "17"), weights))

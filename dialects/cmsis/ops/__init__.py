@@ -60,4 +60,31 @@ LIBRARY_OPS: tuple[type[CmsisOp], ...] = (
 )
 """In the order of `operators.yaml`."""
 
-__all__ = ["LIBRARY_OPS", "CmsisOp", "Relabel", *(cls.__name__ for cls in LIBRARY_OPS)]
+__all__ = [
+    "LIBRARY_OPS",
+    "CmsisOp",
+    "DequantizePerTensor",
+    "Maximum",
+    "Minimum",
+    "Pad",
+    "QuantizePerTensor",
+    "QuantizedActivation",
+    "QuantizedAdd",
+    "QuantizedAvgPool2d",
+    "QuantizedAvgPool2dNhwc",
+    "QuantizedBatchMatmul",
+    "QuantizedConv2d",
+    "QuantizedConv2dNhwc",
+    "QuantizedDepthwiseConv2d",
+    "QuantizedDepthwiseConv2dNhwc",
+    "QuantizedDiv",
+    "QuantizedLinear",
+    "QuantizedMaxPool2d",
+    "QuantizedMaxPool2dNhwc",
+    "QuantizedMul",
+    "QuantizedTransposeConv2d",
+    "QuantizedTransposeConv2dNhwc",
+    "Relabel",
+    "Softmax",
+    "Transpose",
+]

@@ -8,12 +8,14 @@ Fields keep the names of the operator's schema. Activations are int8 tensors, qu
 
 from __future__ import annotations
 
+import struct
 from abc import ABC
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 from xdsl.dialects.builtin import (
     BoolAttr,
+    BytesAttr,
     DenseArrayBase,
     FloatAttr,
     FunctionType,
@@ -190,7 +192,10 @@ def to_attribute(value: Any, bits: int = 64) -> Attribute:
         return FloatAttr(value, f64)
     if isinstance(value, str):
         return StringAttr(value)
-    return DenseArrayBase.from_list(i64 if bits == 64 else i32, [int(item) for item in value])
+    items = [int(item) for item in value]
+    # Packed at once: the constructor normalises number by number, and there are thousands.
+    data = struct.pack(f"<{len(items)}{'q' if bits == 64 else 'i'}", *items)
+    return DenseArrayBase(i64 if bits == 64 else i32, BytesAttr(data))
 
 
 def target_of(op: Operation) -> Target | None:

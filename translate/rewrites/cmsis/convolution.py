@@ -68,9 +68,7 @@ def geometry(op: SchemaOp) -> Geometry | Refusal | None:
     padding = op.arg("padding")
     before, after = _sides(padding, weight, stride, dilation, is_flat)
     common = (min(before[0], after[0]), min(before[1], after[1]))
-    excess = tuple(
-        tuple(side[axis] - common[axis] for axis in (0, 1)) for side in (before, after)
-    )
+    excess = tuple(tuple(side[axis] - common[axis] for axis in (0, 1)) for side in (before, after))
     return Geometry(
         given,
         weight,

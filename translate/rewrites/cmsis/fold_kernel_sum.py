@@ -44,7 +44,7 @@ from typing import ClassVar, cast
 import torch
 from xdsl.ir import Operation, SSAValue
 
-import stepwell.dialects.cmsis.recipes  # noqa: F401  (registers the recipe named here)
+import stepwell.dialects.cmsis.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.cmsis.ops import QuantizedLinear
 from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.quant import StorageCast

@@ -187,9 +187,7 @@ class LowerArithmetic(Rewrite[Arithmetic]):
             )
         elif isinstance(match.op, DIV):
             scale = a.scale / (b.scale * out.scale)
-            made = QuantizedDiv.make(
-                first, second, result=wide, output_scale=scale, **zero_points
-            )
+            made = QuantizedDiv.make(first, second, result=wide, output_scale=scale, **zero_points)
         else:
             cls = Minimum if isinstance(match.op, MINIMUM) else Maximum
             made = cls.make(first, second, result=wide)

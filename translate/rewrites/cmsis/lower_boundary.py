@@ -48,7 +48,8 @@ from stepwell.ir.types import with_element
 
 Cast = QuantizeCast | DequantizeCast
 QUANTIZE, DEQUANTIZE = (
-    op_class(f"quantized_decomposed.{name}_per_tensor.default") for name in ("quantize", "dequantize")
+    op_class(f"quantized_decomposed.{name}_per_tensor.default")
+    for name in ("quantize", "dequantize")
 )
 
 

@@ -185,4 +185,3 @@ class LowerPad(Rewrite[Padding]):
             value = rw.insert(made).results[0]
         for use, group in distinct(match.uses):
             deliver(rw, group, rescaled(rw, value, use))
-

@@ -195,7 +195,9 @@ def window_of(op: SchemaOp) -> Window | Refusal:
         return Refusal("its divisor is overridden; the kernel divides by the cells it sees")
     counts = bool(op.arg("count_include_pad")) and any(padding)
     if counts and ceil:
-        return Refusal("padding counts and the output size is rounded up; the kernel has one or the other")
+        return Refusal(
+            "padding counts and the output size is rounded up; the kernel has one or the other"
+        )
     return Window(kernel, stride, padding, ceil, counts)
 
 
@@ -213,9 +215,7 @@ def _pair(value: Any, is_flat: bool, default: int) -> tuple[int, int]:
     return (default, first) if is_flat else (first, second)
 
 
-def _padded(
-    rw: Rewriter, image: SSAValue, padding: tuple[int, int], zero_point: int
-) -> SSAValue:
+def _padded(rw: Rewriter, image: SSAValue, padding: tuple[int, int], zero_point: int) -> SSAValue:
     n, h, w, c = cast("tuple[int, ...]", dims(image.type))
     grown = tensor((n, h + 2 * padding[0], w + 2 * padding[1], c), element(image.type))
     widths = [0, *padding, 0]

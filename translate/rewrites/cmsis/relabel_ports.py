@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from stepwell.dialects.cmsis.ops import (
     DequantizePerTensor,
@@ -72,7 +72,7 @@ class RelabelInput(Rewrite[Door]):
         if not isinstance(step, (QuantizePerTensor, StorageCast)):
             return None
         given = step.operands[0]
-        if not isinstance(given, BlockArgument) or not isinstance(given.owner, Block):
+        if not isinstance(given, BlockArgument):
             return None
         func = given.owner.parent_op()
         order = op.numbers("perm")

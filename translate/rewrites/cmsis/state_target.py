@@ -23,10 +23,10 @@ from stepwell.dialects.cmsis.ops import (
 from stepwell.dialects.cmsis.ops.base import TARGET
 from stepwell.dialects.cmsis.ops.layout import nhwc_shape
 from stepwell.dialects.cmsis.target import (
+    Isa,
     Target,
     avgpool_scratch,
     fully_connected_scratch,
-    target,
 )
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
@@ -41,12 +41,15 @@ CONVOLUTIONS = (
 )
 
 
+M55 = Target("cortex-m55", Isa.MVE)
+
+
 @dataclass(frozen=True)
 class StateTarget(Pass):
     """Sets the module's level and target, and every `scratch` field."""
 
     name: ClassVar[str] = "state-target"
-    target: Target = target("cortex-m55")
+    target: Target = M55
 
     def apply(self, program: Program, history: History) -> int:
         """Returns the number of ops given scratch sizes."""

@@ -26,7 +26,7 @@ After:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from xdsl.ir import Operation, SSAValue
 
@@ -68,7 +68,7 @@ class HoistQuantize(Rewrite[Hoist]):
             return Refusal("scales along an axis do not follow a movement of the axis")
         if not all(is_only_quantized(result) for result in movement.results):
             return None
-        return Hoist(op, movement, list(movement.results).index(op.input), held)
+        return Hoist(op, movement, [*movement.results].index(cast(Any, op.input)), held)
 
     def build(self, match: Hoist, rw: Rewriter) -> None:
         """Quantise every operand, move the stored integers, name the result's type again."""
@@ -92,9 +92,7 @@ def raw_of(value: SSAValue, held: UniformQuantizedType) -> StorageCast:
     return StorageCast(value, with_element(value.type, storage_element(held.data)))
 
 
-def on_integers(
-    op: SchemaOp, operands: list[SSAValue], held: UniformQuantizedType
-) -> SchemaOp:
+def on_integers(op: SchemaOp, operands: list[SSAValue], held: UniformQuantizedType) -> SchemaOp:
     """The same movement, of stored integers."""
     stored = storage_element(held.data)
     return type(op).create(

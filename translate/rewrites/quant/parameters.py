@@ -28,7 +28,9 @@ def quantization_of(
     """
     is_affine = op.name.startswith("torchao.")
     scale = numbers(op, "scale" if op.SCHEMA.by_name.get("scale") else "scales", program)
-    zero = numbers(op, "zero_point" if op.SCHEMA.by_name.get("zero_point") else "zero_points", program)
+    zero = numbers(
+        op, "zero_point" if op.SCHEMA.by_name.get("zero_point") else "zero_points", program
+    )
     if isinstance(scale, Refusal):
         return scale
     if isinstance(zero, Refusal):
@@ -92,7 +94,7 @@ def _expressed(op: SchemaOp) -> AnyFloat:
 def _affine_blocks(
     block_size: Sequence[int], shape: Sequence[object]
 ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...], bool]:
-    """torchao gives the block's extent along every dimension."""
+    """Torchao gives the block's extent along every dimension."""
     blocks: list[tuple[int, int]] = []
     grid: list[int] = []
     for axis, (block, size) in enumerate(zip(block_size, shape, strict=True)):

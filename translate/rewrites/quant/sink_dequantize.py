@@ -95,9 +95,9 @@ class SinkDequantize(Rewrite[Sink]):
         reals = [
             rw.insert(
                 DequantizeCast(
-                    rw.insert(
-                        StorageCast(result, quantized_type(result.type, match.made))
-                    ).results[0],
+                    rw.insert(StorageCast(result, quantized_type(result.type, match.made))).results[
+                        0
+                    ],
                     old.type,
                 )
             ).results[0]

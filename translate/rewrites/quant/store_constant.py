@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 
 from xdsl.ir import Operation
 
-import stepwell.dialects.cmsis.recipes  # noqa: F401  (registers the recipes named here)
+import stepwell.dialects.cmsis.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import (
     DequantizeCast,
