@@ -1,0 +1,67 @@
+"""What the benchmarks share: CPU seconds, a table on the screen, and JSON in bench/results."""
+
+from __future__ import annotations
+
+import gc
+import json
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+T = TypeVar("T")
+
+RESULTS = Path(__file__).parent / "results"
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "models"))
+
+
+def prepare() -> None:
+    """One thread, and no warnings of other people's libraries between the rows."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+
+
+def cpu_seconds(work: Callable[[], T], repeat: int = 1) -> tuple[float, T]:
+    """The least CPU seconds of this process over `repeat` runs, and what the last run gave.
+
+    CPU seconds, because other processes share the machine. The collector runs before, not while
+    the clock does, unless the work itself asks for memory enough.
+    """
+    best, result = float("inf"), None
+    for _ in range(repeat):
+        gc.collect()
+        started = time.process_time()
+        result = work()
+        best = min(best, time.process_time() - started)
+    assert result is not None
+    return best, result
+
+
+def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> None:
+    """Print a table: the first column names, the others hold numbers."""
+    table = Table(title=title, caption=note or None, title_justify="left", caption_justify="left")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 100 else f"{value:.0f}"
+    return "–" if value is None else str(value)
+
+
+def write(name: str, results: Any) -> None:
+    """Keep results as bench/results/<name>.json, with what they were measured on."""
+    RESULTS.mkdir(exist_ok=True)
+    record = {"torch": torch.__version__, "python": platform.python_version(), "results": results}
+    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")

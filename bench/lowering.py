@@ -1,0 +1,148 @@
+"""ExportedProgram → .pte on XNNPACK: the stock flow and this one, side by side in one process.
+
+    python bench/lowering.py [file:callable ...] [--ours]
+
+CPU seconds from an `ExportedProgram` to the bytes of a `.pte`, after imports and one run of each
+flow on a small model. Then delegates, ops outside them, `mul.Scalar` among those, and the largest
+difference from eager PyTorch of what the real runtime computes. The command line's own start-up
+is a line of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import importlib
+import logging
+import os
+import resource
+import subprocess
+import sys
+from typing import Any
+
+import torch
+from _report import cpu_seconds, prepare, show, write
+from torch.export import ExportedProgram
+
+import stepwell
+from stepwell.backends.executorch.container import DelegateCall, KernelCall
+from stepwell.backends.executorch.read import read_container
+
+MODELS = ("deit:deit_tiny", "mobilenet:mobilenet_v2", "resnet:resnet18")
+
+
+def stock_pte(exported: ExportedProgram) -> bytes:
+    """The stock flow. It works on a copy, made before the clock starts."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+    return edge.to_executorch().buffer
+
+
+def stepwell_pte(exported: ExportedProgram, pipeline: str) -> bytes:
+    return stepwell.lower(exported, "xnnpack", stepwell.PIPELINES[pipeline]).to_pte()
+
+
+def examine(pte: bytes, inputs: tuple[Any, ...], expected: torch.Tensor) -> dict[str, Any]:
+    """Counts from the bytes themselves, and the error of what the runtime computes."""
+    (method,) = read_container(bytearray(pte)).methods
+    kernels = [step.kernel for step in method.instructions if isinstance(step, KernelCall)]
+    (output,) = stepwell.run_pte(pte, inputs)
+    return {
+        "delegates": sum(isinstance(step, DelegateCall) for step in method.instructions),
+        "outside": len(kernels),
+        "mul.Scalar": sum(kernel.startswith("aten::mul.Scalar") for kernel in kernels),
+        "bytes": len(pte),
+        "error": float((output - expected).abs().max()),
+        "scale": float(expected.abs().max()),
+    }
+
+
+def measure(name: str, with_stock: bool, repeat: int) -> dict[str, Any]:
+    file, function = name.split(":")
+    module, inputs, *_ = getattr(importlib.import_module(file), function)()
+    exported = torch.export.export(module.eval(), inputs)
+    expected = module(*inputs)
+    flows: dict[str, Any] = {}
+    for pipeline in ("xnnpack-published", "xnnpack"):
+        seconds, pte = cpu_seconds(lambda p=pipeline: stepwell_pte(exported, p), repeat)
+        flows[pipeline] = {"cpu_seconds": seconds, **examine(pte, inputs, expected)}
+    if with_stock:
+        spare = copy.deepcopy(exported)
+        seconds, pte = cpu_seconds(lambda: stock_pte(spare))
+        flows["stock"] = {"cpu_seconds": seconds, **examine(pte, inputs, expected)}
+    return flows
+
+
+def warm_up(with_stock: bool) -> None:
+    """Imports and first calls of both flows."""
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.LayerNorm(4))
+    for pipeline in ("xnnpack-published", "xnnpack"):
+        stepwell_pte(torch.export.export(module.eval(), (torch.randn(2, 4),)), pipeline)
+    if with_stock:
+        stock_pte(torch.export.export(module.eval(), (torch.randn(2, 4),)))
+
+
+def start_up(code: str) -> float:
+    """CPU seconds of a Python process that runs `code`."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", default=MODELS)
+    parser.add_argument("--ours", action="store_true", help="leave the stock flow out")
+    parser.add_argument("--repeat", type=int, default=3, help="runs of ours; the best is shown")
+    options = parser.parse_args()
+    prepare()
+    logging.disable(logging.WARNING)
+    warm_up(not options.ours)
+    results: dict[str, Any] = {}
+    rows: list[list[Any]] = []
+    for name in options.models:
+        flows = results[name] = measure(name, not options.ours, options.repeat)
+        stock = flows.get("stock", {}).get("cpu_seconds")
+        for flow in sorted(flows):
+            held = flows[flow]
+            times = stock / held["cpu_seconds"] if stock and flow != "stock" else None
+            rows.append(
+                [
+                    f"{name.split(':')[1]}  {flow}",
+                    held["cpu_seconds"],
+                    f"{times:.0f}×" if times else None,
+                    held["delegates"],
+                    held["outside"],
+                    held["mul.Scalar"],
+                    f"{held['error']:.1e} of {held['scale']:.1f}",
+                ]
+            )
+        write("lowering", results)
+    results["start-up"] = {
+        "import torch": start_up("import torch"),
+        "stepwell lower, ready to run": start_up("import stepwell.lowering, stepwell.models"),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+    }
+    columns = (
+        "model and flow",
+        "CPU s",
+        "faster",
+        "delegates",
+        "outside",
+        "mul.Scalar",
+        "max error",
+    )
+    started = results["start-up"]
+    note = (
+        f"start-up of the command line: {started['stepwell lower, ready to run']:.2f} CPU s, "
+        f"of which torch {started['import torch']:.2f} s"
+    )
+    show("ExportedProgram → .pte", columns, rows, note)
+    write("lowering", results)
+
+
+if __name__ == "__main__":
+    main()

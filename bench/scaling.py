@@ -1,0 +1,139 @@
+"""Cost per op of import, verification, rewriting and the way to bytes, as programs grow.
+
+    python bench/scaling.py [1000 10000 50000]
+
+Two chains: elementwise ops on one tensor (scale, shift, tanh), and layers (linear, relu, scale).
+"Import + verify + rewrite", with the whole xnnpack pipeline and two verifications, is to take at
+most 0.5 ms an op, whatever the length.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from _report import cpu_seconds, prepare, show, write
+from torch.export import ExportedProgram
+
+import stepwell
+
+
+def elementwise(count: int) -> ExportedProgram:
+    """A chain of `count` ops: scale, shift, relu and again."""
+
+    class Chain(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    ops = torch.ops.aten
+
+    def build(graph: torch.fx.Graph, x: torch.fx.Node) -> torch.fx.Node:
+        for index in range(count):
+            target, rest = (
+                (ops.mul.Scalar, (0.999,)),
+                (ops.add.Scalar, (0.001 * (index % 7 + 1),)),
+                (ops.tanh.default, ()),
+            )[index % 3]
+            x = graph.call_function(target, (x, *rest))
+        return x
+
+    return _chain(Chain(), (torch.randn(1, 8),), build)
+
+
+def layers(count: int) -> ExportedProgram:
+    """A chain of `count` ops: linear, relu, scale by a number, and again; weights are shared."""
+
+    class Chain(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x)
+
+    ops = torch.ops.aten
+
+    def build(graph: torch.fx.Graph, x: torch.fx.Node) -> torch.fx.Node:
+        weights = [node for node in graph.nodes if node.op == "placeholder"][:-1]
+        for index in range(count):
+            kind = index % 3
+            if kind == 0:
+                x = graph.call_function(ops.linear.default, (x, *weights))
+            elif kind == 1:
+                x = graph.call_function(ops.relu.default, (x,))
+            else:
+                x = graph.call_function(ops.mul.Scalar, (x, 0.5))
+        return x
+
+    return _chain(Chain(), (torch.randn(1, 8),), build)
+
+
+Build = Callable[[torch.fx.Graph, torch.fx.Node], torch.fx.Node]
+
+
+def _chain(module: torch.nn.Module, inputs: tuple[Any, ...], build: Build) -> ExportedProgram:
+    """Exporting 50 000 ops takes minutes: the chain is written into an exported graph."""
+    exported = torch.export.export(module, inputs)
+    graph = exported.graph
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    x = [node for node in graph.nodes if node.op == "placeholder"][-1]
+    for node in reversed(list(graph.nodes)):
+        if node.op == "call_function":
+            output.replace_input_with(node, x)
+            graph.erase_node(node)
+    with graph.inserting_before(output):
+        last = build(graph, x)
+    for node in graph.nodes:
+        if node.op == "call_function":
+            node.meta["val"] = x.meta["val"]
+    last.meta["val"] = x.meta["val"]
+    output.args = ((last,),)
+    exported.graph_signature.output_specs[0].arg.name = last.name
+    return exported
+
+
+def measure(make: Callable[[int], ExportedProgram], count: int) -> dict[str, float]:
+    """CPU seconds of each stage for a chain of `count` ops."""
+    exported = make(count)
+    imported, program = cpu_seconds(lambda: stepwell.from_exported_program(exported))
+    verified, _ = cpu_seconds(lambda: program.verify() or True)
+    pipeline = stepwell.PIPELINES["xnnpack"]
+    work = program.clone()
+    rewritten, _ = cpu_seconds(lambda: pipeline.run(work) and True)
+    verified_after, _ = cpu_seconds(lambda: work.verify() or True)
+    from stepwell.backends.xnnpack.pte import to_pte
+
+    emitted, _ = cpu_seconds(lambda: to_pte(work))
+    return {
+        "import": imported,
+        "verify": verified + verified_after,
+        "rewrite": rewritten,
+        "emit": emitted,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("counts", nargs="*", type=int, default=[1000, 10_000, 50_000])
+    options = parser.parse_args()
+    prepare()
+    for make in (elementwise, layers):
+        measure(make, 30)
+    results: dict[str, Any] = {}
+    rows: list[list[Any]] = []
+    for make in (elementwise, layers):
+        for count in options.counts:
+            seconds = measure(make, count)
+            per_op = {stage: value / count * 1e3 for stage, value in seconds.items()}
+            results[f"{make.__name__}/{count}"] = per_op
+            sum_ = per_op["import"] + per_op["verify"] + per_op["rewrite"]
+            rows.append([f"{make.__name__}, {count} ops", *per_op.values(), sum_])
+    columns = ("chain", "import", "verify", "rewrite", "emit", "import + verify + rewrite")
+    show("CPU ms per op, down to the xnnpack level", columns, rows, "asked for: at most 0.5 ms")
+    write("scaling", results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Open a `.pt2` without trusting it: nothing in the file is unpickled, evaluated or called.
+
+`torch.export.load` unpickles sample inputs, tensor subclasses and custom objects, evaluates
+symbolic expressions as Python (through sympy), and looks up operators by dotted names. Here the
+archive is looked through first: what would need any of that is refused with its name, sample
+inputs are left out, expressions may hold only arithmetic, and targets only operators.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch.export import ExportedProgram
+
+from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, quoted
+
+_ARITHMETIC = re.compile(r"[A-Za-z0-9_ .,+\-*/%()<>=!&|~]*")
+_CALLABLE = re.compile(r"(?:\b\w*__\w*|\b(?:lambda|import|exec|eval|open|getattr|compile)\b)")
+_ATTRIBUTE = re.compile(r"[A-Za-z_)]\s*\.")
+_TARGET = re.compile(
+    r"(?:torch\.ops\.\w+(?:\.\w+)+|_operator\.\w+|math\.\w+|torch\.(?:_sym|sym)_\w+)"
+)
+_PICKLED = ("custom_obj_", "opaque_obj_")
+_TRUST = "load it with trust (`--trust`) if you know where it comes from"
+
+
+def load_pt2(path: str | os.PathLike[str], *, trust: bool = False) -> ExportedProgram:
+    """An exported program from a file.
+
+    Args:
+        path: of the `.pt2`.
+        trust: let torch unpickle what the file holds, sample inputs included.
+
+    Raises:
+        ParseFailure: the file is no `.pt2`, is damaged, or would have to be trusted.
+        StepwellError: the file cannot be read.
+    """
+    place = Path(path)
+    try:
+        if trust:
+            return torch.export.load(place)
+        model = _look_through(place)
+        return _load(place, model)
+    except StepwellError:
+        raise
+    except OSError as error:
+        raise StepwellError(f"cannot read {place.name}: {error.strerror or error}") from None
+    except Exception as error:
+        # torch's deserialiser answers damaged files with whatever its code meets first.
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise ParseFailure(f"the program does not read: {lines[0][:200]}", place.name) from error
+
+
+def _look_through(place: Path) -> str:
+    """The one model's name, after a look at everything that would be executed or unpickled."""
+    size = place.stat().st_size
+    try:
+        with zipfile.ZipFile(place) as archive:
+            entries = archive.infolist()
+            if sum(entry.file_size for entry in entries) > size:
+                raise ParseFailure("the archive claims more bytes than it holds", place.name)
+            texts = {
+                entry.filename.partition("/")[2]: archive.read(entry)
+                for entry in entries
+                if entry.filename.endswith(".json")
+            }
+            names = [entry.filename.partition("/")[2] for entry in entries]
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+        raise ParseFailure(f"no .pt2 archive: {error}", place.name) from None
+    models = [n.removeprefix("models/").removesuffix(".json") for n in texts if n[:7] == "models/"]
+    if len(models) != 1:
+        raise ParseFailure(f"the archive holds {len(models)} models, one is needed", place.name)
+    problems = [
+        Problem(f"{quoted(name)} holds pickled weights", place.name, _TRUST)
+        for name in names
+        if name.startswith(("data/weights/", "data/constants/")) and name.endswith(".pt")
+    ]
+    for name, text in texts.items():
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ParseFailure(f"{quoted(name)} is no JSON: {error}", place.name) from None
+        problems += [Problem(fact, f"{place.name}, {name}", _TRUST) for fact in _dangers(content)]
+    if problems:
+        raise ParseFailure(problems[:20])
+    return models[0]
+
+
+def _dangers(content: Any) -> Iterator[str]:
+    """What in a JSON document would be unpickled, evaluated or called."""
+    waiting = [content]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += cast(list[Any], value)
+        if not isinstance(value, dict):
+            continue
+        held = cast(dict[str, Any], value)
+        waiting += held.values()
+        if held.get("use_pickle"):
+            yield "a tensor is stored as a pickle"
+        path = held.get("path_name")
+        if isinstance(path, str) and (path.startswith(_PICKLED) or "/" in path or "\\" in path):
+            yield f"{quoted(path)} is a pickled object, or not a name"
+        expression = held.get("expr_str")
+        if isinstance(expression, str) and not is_arithmetic(expression):
+            yield f"{quoted(expression)} is no arithmetic expression"
+        target = held.get("target")
+        if isinstance(target, str) and "inputs" in held and _TARGET.fullmatch(target) is None:
+            yield f"{quoted(target)} is no operator"
+
+
+def is_arithmetic(expression: str) -> bool:
+    """Whether an expression can be given to sympy, which evaluates Python, without harm."""
+    return (
+        len(expression) < 4096
+        and _ARITHMETIC.fullmatch(expression) is not None
+        and _CALLABLE.search(expression) is None
+        and _ATTRIBUTE.search(expression) is None
+    )
+
+
+def _load(place: Path, model: str) -> ExportedProgram:
+    from torch._export.serde import schema, serialize
+    from torch.export import pt2_archive
+    from torch.export.pt2_archive import _package as package
+
+    reader = pt2_archive.PT2ArchiveReader(str(place)) if hasattr(
+        pt2_archive, "PT2ArchiveReader"
+    ) else package.PT2ArchiveReader(str(place))  # fmt: skip
+    with reader as archive:
+        program = serialize._bytes_to_dataclass(  # pyright: ignore[reportPrivateUsage]
+            schema.ExportedProgram, archive.read_bytes(f"models/{model}.json")
+        )
+        state = package._load_state_dict(archive, model)  # pyright: ignore[reportPrivateUsage]
+        constants = package._load_constants(archive, model)  # pyright: ignore[reportPrivateUsage]
+        no_samples: Any = ((), {})
+        return serialize.ExportedProgramDeserializer(None).deserialize(
+            program, state, constants, no_samples
+        )
