@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from flatbuffers import Builder
 
@@ -14,6 +14,9 @@ IDENTIFIER = b"TOSA"
 
 ALIGNMENT = 8
 """Constant data starts at a multiple of 8 bytes (force_align in the schema)."""
+
+_Written = dict[Hashable, int]
+"""Where a table of some content was written already."""
 
 LARGEST = 2**31 - 2**20
 """A flatbuffer's offsets reach 2 GiB."""
@@ -49,7 +52,8 @@ def write_graph(graph: Graph) -> bytes:
 def _region(builder: Builder, region: Region) -> int:
     tensors = _offsets(builder, [_tensor(builder, tensor) for tensor in region.tensors])
     shapes = _offsets(builder, [_shape(builder, shape) for shape in region.shapes])
-    operators = _offsets(builder, [_operator(builder, op) for op in region.operators])
+    written: _Written = {}
+    operators = _offsets(builder, [_operator(builder, op, written) for op in region.operators])
     inputs, outputs = _texts(builder, region.inputs), _texts(builder, region.outputs)
     name = builder.CreateSharedString(region.name)
     block = _table(builder, 6, (name, operators, tensors, inputs, outputs, shapes))
@@ -84,11 +88,10 @@ def _shape(builder: Builder, shape: Shape) -> int:
     return builder.EndObject()
 
 
-def _operator(builder: Builder, operator: Operator) -> int:
+def _operator(builder: Builder, operator: Operator, written: _Written) -> int:
     inputs, outputs = _texts(builder, operator.inputs), _texts(builder, operator.outputs)
-    attribute = _attributes(builder, operator)
-    text = builder.CreateSharedString(operator.location) if operator.location else 0
-    location = _table(builder, 1, (text,)) if text else 0
+    attribute = _attributes(builder, operator, written)
+    location = _location(builder, operator.location, written) if operator.location else 0
     builder.StartObject(6)
     builder.PrependUint32Slot(0, operator.code, 0)
     builder.PrependUint8Slot(1, operator.code, 0)
@@ -97,7 +100,22 @@ def _operator(builder: Builder, operator: Operator) -> int:
     return builder.EndObject()
 
 
-def _attributes(builder: Builder, operator: Operator) -> int:
+def _location(builder: Builder, text: str, written: _Written) -> int:
+    """Operators of one place share the table that names it."""
+    if text not in written:
+        written[text] = _table(builder, 1, (builder.CreateSharedString(text),))
+    return written[text]
+
+
+def _attributes(builder: Builder, operator: Operator, written: _Written) -> int:
+    """Operators of equal attributes share a table: most operators have none."""
+    key = (operator.code, *operator.attributes.values())
+    if key not in written:
+        written[key] = _attribute_table(builder, operator)
+    return written[key]
+
+
+def _attribute_table(builder: Builder, operator: Operator) -> int:
     fields = fields_by_code(operator.code)
     assert fields is not None, f"operator number {operator.code}"
     offsets = {

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntAttr
@@ -25,7 +26,7 @@ class ShapeType(ParametrizedAttribute, TypeAttribute):
     @classmethod
     def of(cls, rank: int) -> ShapeType:
         """The type of a list of `rank` sizes."""
-        return cls(IntAttr(rank))
+        return _shape_type(rank)
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
@@ -36,6 +37,11 @@ class ShapeType(ParametrizedAttribute, TypeAttribute):
     def print_parameters(self, printer: Printer) -> None:
         """`<4>`"""
         printer.print_string(f"<{self.rank.data}>")
+
+
+@cache
+def _shape_type(rank: int) -> ShapeType:
+    return ShapeType(IntAttr(rank))
 
 
 @irdl_attr_definition

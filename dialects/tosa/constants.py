@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from xdsl.dialects.builtin import (
@@ -52,11 +53,17 @@ def const_of_key(key: str, type_: AnyTensor, scales: str | None = None) -> Const
 
 def const_shape(sizes: Sequence[int]) -> ConstShapeOp:
     """A CONST_SHAPE."""
-    type_ = tensor([len(sizes)], IndexType())
-    values = DenseIntOrFPElementsAttr.from_list(type_, list(sizes))  # pyright: ignore
     return ConstShapeOp.create(
-        properties={"values": values}, result_types=[ShapeType.of(len(sizes))]
+        properties={"values": _shape_attribute(tuple(sizes))},
+        result_types=[ShapeType.of(len(sizes))],
     )
+
+
+@lru_cache(maxsize=4096)
+def _shape_attribute(sizes: tuple[int, ...]) -> DenseIntOrFPElementsAttr:
+    """The sizes as an attribute: a lowering asks for the same few again and again."""
+    type_ = tensor([len(sizes)], IndexType())
+    return DenseIntOrFPElementsAttr.from_list(type_, list(sizes))  # pyright: ignore
 
 
 def tensor_of_dense(attribute: DenseIntOrFPElementsAttr, dtype: torch.dtype) -> torch.Tensor:
