@@ -8,6 +8,7 @@ inputs are left out, expressions may hold only arithmetic, and targets only oper
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -21,9 +22,17 @@ from torch.export import ExportedProgram
 
 from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, quoted
 
-_ARITHMETIC = re.compile(r"[A-Za-z0-9_ .,+\-*/%()<>=!&|~]*")
-_CALLABLE = re.compile(r"(?:\b\w*__\w*|\b(?:lambda|import|exec|eval|open|getattr|compile)\b)")
-_ATTRIBUTE = re.compile(r"[A-Za-z_)]\s*\.")
+_FUNCTIONS = frozenset(
+    "Symbol Integer Float Rational Add Mul Pow Max Min Mod Abs Eq Ne Lt Le Gt Ge "
+    "Equality Unequality StrictLessThan LessThan StrictGreaterThan GreaterThan "
+    "And Or Not Piecewise ExprCondPair Tuple floor ceiling sqrt "
+    "FloorDiv CleanDiv CeilDiv ModularIndexing Where PythonMod Identity "
+    "FloorToInt CeilToInt TruncToInt TruncToFloat RoundToInt RoundDecimal ToFloat "
+    "IntTrueDiv FloatTrueDiv FloatPow PowByNatural LShift RShift".split()
+)
+"""What sympy may be asked to make of a file's expression."""
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_LONGEST = 4096
 _TARGET = re.compile(
     r"(?:torch\.ops\.\w+(?:\.\w+)+|_operator\.\w+|math\.\w+|torch\.(?:_sym|sym)_\w+)"
 )
@@ -118,13 +127,62 @@ def _dangers(content: Any) -> Iterator[str]:
 
 
 def is_arithmetic(expression: str) -> bool:
-    """Whether an expression can be given to sympy, which evaluates Python, without harm."""
-    return (
-        len(expression) < 4096
-        and _ARITHMETIC.fullmatch(expression) is not None
-        and _CALLABLE.search(expression) is None
-        and _ATTRIBUTE.search(expression) is None
-    )
+    """Whether an expression can be given to sympy, which evaluates Python, without harm.
+
+    Allowed are numbers, symbols, operators and calls of sympy's and torch's arithmetic functions,
+    in sympy's `srepr` form too: `Mul(Integer(3), Symbol('s77', positive=True, integer=True))`.
+    """
+    if len(expression) > _LONGEST:
+        return False
+    try:
+        tree = ast.parse(expression.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    functions = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
+    return all(_is_harmless(node, id(node) in functions) for node in ast.walk(tree))
+
+
+_GRAMMAR = (
+    ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.keyword,
+    ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context, ast.IfExp,
+)  # fmt: skip
+
+
+def _is_harmless(node: ast.AST, called: bool) -> bool:
+    match node:
+        case ast.BinOp(op=ast.Pow() | ast.LShift(), right=right):
+            return _is_small(right)
+        case ast.Call(func=ast.Name(id=name), args=arguments) if name in _GROWING:
+            return len(arguments) == 2 and _is_small(arguments[1])
+        case ast.Name(id=name) if called:
+            return name in _FUNCTIONS
+        case ast.Name(id=name):
+            return _NAME.fullmatch(name) is not None and (name[-1].isdigit() or name in _CONSTANTS)
+        case ast.Constant(value=str() as text):
+            return _NAME.fullmatch(text) is not None and "__" not in text
+        case ast.Constant(value=bool() | int() | float()):
+            return True
+        case _:
+            return isinstance(node, _GRAMMAR)
+
+
+_GROWING = frozenset({"Pow", "PowByNatural", "FloatPow", "LShift"})
+
+
+def _is_small(node: ast.expr) -> bool:
+    """Whether an exponent is a number that cannot make sympy count for hours."""
+    match node:
+        case ast.Call(func=ast.Name(id="Integer" | "Float"), args=[inner]):
+            return _is_small(inner)
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return _is_small(inner)
+        case ast.Constant(value=int() | float() as value):
+            return abs(value) <= 64
+        case _:
+            return False
+
+
+_CONSTANTS = frozenset({"True", "False", "oo", "nan", "true", "false", "int_oo"})
 
 
 def _load(place: Path, model: str) -> ExportedProgram:
