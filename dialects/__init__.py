@@ -14,7 +14,17 @@ from xdsl.ir import Dialect, Operation
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.text import register_dialect, register_op_finder
 
-PACKAGES = ("aten", "cmsis", "control", "executorch", "quant", "sym", "tosa", "tosa_mxfp", "xnnpack")
+PACKAGES = (
+    "aten",
+    "cmsis",
+    "control",
+    "executorch",
+    "quant",
+    "sym",
+    "tosa",
+    "tosa_mxfp",
+    "xnnpack",
+)
 """Packages (or modules) here that define the `Dialect` of their name."""
 
 
@@ -41,3 +51,7 @@ def find_schema_op(name: str) -> type[Operation] | None:
     from stepwell.dialects.aten.registry import find
 
     return find(name)
+
+
+def make_known() -> None:
+    """Make every dialect known to the parser: importing this package has done so."""

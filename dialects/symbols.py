@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import logging
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -119,7 +119,7 @@ _LOGGERS = tuple(
 
 
 @contextmanager
-def asked_quietly() -> Iterator[None]:
+def asked_quietly() -> Generator[None]:
     """Torch logs a traceback for every call its shape functions refuse; here it is an answer."""
     before = [logger.disabled for logger in _LOGGERS]
     for logger in _LOGGERS:
@@ -243,7 +243,7 @@ class Symbols:
             return torch.empty_strided(shape, strides, dtype=torch_dtype(element(type_)))
 
 
-def _primes() -> Iterator[int]:
+def _primes() -> Generator[int]:
     candidate = 11
     while True:
         candidate += 2

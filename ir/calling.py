@@ -117,13 +117,9 @@ def _check(
         if isinstance(dim, int):
             if dim != size:
                 problems.append(Problem(f"dimension {axis} is {size}, must be {dim}", where))
-        elif dim.isidentifier():
-            if symbols.setdefault(dim, size) != size:
-                problems.append(
-                    Problem(
-                        f"dimension {axis} is {size}, but {dim} is {symbols[dim]} elsewhere", where
-                    )
-                )
+        elif dim.isidentifier() and symbols.setdefault(dim, size) != size:
+            elsewhere = f"but {dim} is {symbols[dim]} elsewhere"
+            problems.append(Problem(f"dimension {axis} is {size}, {elsewhere}", where))
     if not problems and not follows_dim_order(leaf, port.dim_order):
         order = port.dim_order or tuple(range(leaf.dim()))
         remedy = "channels_last" if order == (0, 2, 3, 1) else f"dim order {order}"

@@ -85,9 +85,7 @@ class StateOp(IRDLOperation):
     persistent = opt_prop_def(BoolAttr)
     result = result_def(TensorType)
     traits = traits_def(Pure())
-    assembly_format: ClassVar[str] = (
-        "$key (`persistent` $persistent^)? attr-dict `:` type($result)"
-    )
+    assembly_format: ClassVar[str] = "$key (`persistent` $persistent^)? attr-dict `:` type($result)"
 
     def __init__(self, key: str, type_: Attribute, persistent: bool | None = None) -> None:
         properties: dict[str, Attribute] = {"key": WeightAttr(key)}

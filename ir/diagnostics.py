@@ -9,7 +9,7 @@ Everything raised for a user's input derives from `StepwellError` and reads, one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import FileLineColLoc, NameLoc
@@ -118,8 +118,8 @@ def describe_value(value: SSAValue) -> str:
     owner = value.owner
     if isinstance(owner, Block):
         return "a block argument"
-    index: Sequence[SSAValue] = owner.results
-    return f"result {list(index).index(value)} of {op_name(owner)}"
+    results: list[SSAValue] = list(owner.results)
+    return f"result {results.index(value)} of {op_name(owner)}"
 
 
 def op_name(op: Operation) -> str:

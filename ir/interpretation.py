@@ -162,8 +162,5 @@ def _storages(values: Sequence[Value]) -> set[int]:
 
 def _fresh(value: Value, held: set[int]) -> Value:
     """The value itself, or a copy where a caller writing to it could reach the program."""
-    if isinstance(value, torch.Tensor) and value.numel():
-        if value.untyped_storage().data_ptr() in held:
-            return value.clone()
-    return value
-
+    is_filled = isinstance(value, torch.Tensor) and value.numel()
+    return value.clone() if is_filled and value.untyped_storage().data_ptr() in held else value

@@ -229,15 +229,14 @@ class Rewriter:
 
 def scope_of(op: Operation) -> Block:
     """The entry block of the nearest isolated region around an op: where its weights stand."""
-    current: Operation | None = op
-    while current is not None:
+    current = op
+    while True:
         block = current.parent
         assert block is not None, f"{op_name(op)} is not in a method"
         owner = block.parent_op()
         if owner is None or owner.has_trait(IsolatedFromAbove):
             return block
         current = owner
-    raise AssertionError("unreachable")
 
 
 M = TypeVar("M")

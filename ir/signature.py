@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
     DictionaryAttr,
+    IntegerType,
     NoneAttr,
     StringAttr,
     i64,
@@ -77,7 +78,7 @@ def _port(attr: Attribute) -> Port:
     constant = held.get("constant")
     return Port(
         cast(StringAttr, held["name"]).data,
-        tuple(int(d) for d in cast(DenseArrayBase, order).get_values()) if order else None,
+        tuple(cast(DenseArrayBase[IntegerType], order).get_values()) if order else None,
         (json.loads(constant.data),) if isinstance(constant, StringAttr) else None,
     )
 

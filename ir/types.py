@@ -130,9 +130,7 @@ def tensor(shape: Sequence[Dim], element: Attribute) -> AnyTensor:
     found = _interned.get(key)
     if found is None:
         dims = [DYNAMIC_INDEX if isinstance(d, str) else d for d in key[0]]
-        encoding = (
-            ShapeAttr(key[0]) if any(isinstance(d, str) for d in key[0]) else _NO_ENCODING
-        )
+        encoding = ShapeAttr(key[0]) if any(isinstance(d, str) for d in key[0]) else _NO_ENCODING
         array = ArrayAttr([IntAttr(d) for d in dims])
         found = _interned[key] = TensorType(element, array, encoding)
     return found
@@ -197,4 +195,3 @@ def check_encoding(type_: AnyTensor) -> str | None:
         )
         return None if agrees else f"{type_}: the encoding does not match the shape"
     return None
-

@@ -33,7 +33,7 @@ from stepwell.ir.weights import WeightStore
 
 
 def verify(module: ModuleOp, weights: WeightStore | None = None) -> None:
-    """Raise `VerificationError` listing every problem; without `weights`, keys are not looked up."""
+    """Raise `VerificationError` with every problem; without `weights`, keys are not looked up."""
     problems = list(find_problems(module, weights))
     if problems:
         raise VerificationError(problems)
@@ -74,7 +74,8 @@ def _op_problems(op: Operation, weights: WeightStore | None) -> Iterator[Problem
     except (VerifyException, ValueError) as error:
         yield Problem(f"{op_name(op)}: {first_line(error)}", describe_op(op))
         return
-    for value in (*op.results, *(arg for region in op.regions for b in region.blocks for arg in b.args)):
+    arguments = (arg for region in op.regions for block in region.blocks for arg in block.args)
+    for value in (*op.results, *arguments):
         if isinstance(value.type, TensorType) and (reason := check_encoding(value.type)):
             yield Problem(f"{op_name(op)}: {reason}", describe_op(op))
     if weights is not None and isinstance(op, WeightOp | StateOp | UpdateOp):

@@ -54,10 +54,10 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from stepwell.checking import check as check
-    from stepwell.explaining import explain as explain
     from stepwell.artefacts import read_pte as read_pte
     from stepwell.artefacts import run_pte as run_pte
+    from stepwell.checking import check as check
+    from stepwell.explaining import explain as explain
     from stepwell.lowering import PIPELINES as PIPELINES
     from stepwell.lowering import Lowered as Lowered
     from stepwell.lowering import Pipeline as Pipeline

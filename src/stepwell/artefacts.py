@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from stepwell.backends.readers import PTE_READERS
+from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.program import Program
 
@@ -29,10 +30,11 @@ def read_pte(data: bytes, *, external: bytes | None = None) -> Program:
         ParseFailure: the bytes are no `.pte`, or are damaged.
         UnsupportedError: listing instructions that have no meaning as an op.
     """
-    import stepwell.dialects  # noqa: F401  (makes every dialect known)
     from stepwell.backends.cortex_m.read import is_cortex_m, read_program
     from stepwell.backends.executorch.lift import read_pte as read
     from stepwell.backends.executorch.read import read_container
+
+    make_known()
 
     if external is None and is_cortex_m(container := read_container(bytearray(data))):
         return Program.of(read_program(container))

@@ -1,4 +1,7 @@
-"""The command line: `stepwell lower | show | run | demo …`. A `StepwellError` is shown, not traced."""
+"""The command line: `stepwell lower | show | run | demo …`.
+
+A `StepwellError` is shown, not traced.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="stepwell", description="A multi-level IR for ExecuTorch: walk a program down, and back."
+        prog="stepwell",
+        description="A multi-level IR for ExecuTorch: walk a program down, and back.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -52,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
 
     show.add_arguments(add("show", show.run, "a model or an artefact as text, tables, page, graph"))
     explain.add_arguments(add("explain", explain.run, "where each op of a model went, and why"))
-    check.add_arguments(add("check", check.run, "compare before and after every step of a lowering"))
+    check.add_arguments(add("check", check.run, "compare before and after every step"))
     commands.add_parser(opt.NAME, help=opt.HELP)
 
     run = add("run", _run, "run a .pte on the ExecuTorch runtime, on random inputs")

@@ -47,24 +47,23 @@ def demo(output: Path) -> int:
         eager = module(*inputs)
     outputs = lowered.run(*inputs)
     error = (outputs[0] - eager).abs().max().item()
-    lifted = lower(from_exported_program(exported.run_decompositions()), "xnnpack", XNNPACK_PUBLISHED)
+    decomposed = from_exported_program(exported.run_decompositions())
+    lifted = lower(decomposed, "xnnpack", XNNPACK_PUBLISHED)
 
+    reports = (lifted.report, lowered.report)
     table = Table("", "stock\nExecuTorch 1.5.1", "scalars\nlifted only", "stepwell")
     for label, stock, outcomes in (
-        ("delegates (parts XNNPACK runs whole)", "62", [r.report.delegates for r in (lifted, lowered)]),
-        ("ops left to portable kernels", "207", [r.report.outside.total() for r in (lifted, lowered)]),
-        (
-            "   of them aten.mul.Scalar",
-            "24",
-            [r.report.outside["aten.mul.Scalar"] for r in (lifted, lowered)],
-        ),
+        ("delegates (parts XNNPACK runs whole)", "62", [r.delegates for r in reports]),
+        ("ops left to portable kernels", "207", [r.outside.total() for r in reports]),
+        ("   of them aten.mul.Scalar", "24", [r.outside["aten.mul.Scalar"] for r in reports]),
     ):
         table.add_row(label, stock, *map(str, outcomes))
     table.add_row("ExportedProgram to .pte", "17-20 s", "", f"{seconds:.2f} s")
     console.print(table)
     console.print(
         f"\nwrote {output} ({len(data):,} bytes), ran it on the ExecuTorch runtime:\n"
-        f"largest difference from eager PyTorch {error:.1e} (outputs up to {eager.abs().max().item():.2f})\n"
+        f"largest difference from eager PyTorch {error:.1e} "
+        f"(outputs up to {eager.abs().max().item():.2f})\n"
         f"same class predicted: {'yes' if outputs[0].argmax() == eager.argmax() else 'NO'}\n"
     )
     console.print(

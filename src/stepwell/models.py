@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,12 +91,13 @@ def export_model(name: str, made: Any) -> Model:
             help="return (module, example_inputs) or (module, example_inputs, dynamic_shapes)",
         )
     module, inputs, *shapes = made
-    exported = torch.export.export(module, tuple(inputs), dynamic_shapes=shapes[0] if shapes else None)
+    dynamic = shapes[0] if shapes else None
+    exported = torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic)
     return Model(name, from_exported_program(exported), module, tuple(inputs))
 
 
 @contextmanager
-def _importable(folder: Path) -> Iterator[None]:
+def _importable(folder: Path) -> Generator[None]:
     """Lets a model's file import its neighbours."""
     sys.path.insert(0, str(folder))
     try:

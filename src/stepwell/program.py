@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import StepwellError, VerificationError
 from stepwell.ir.program import Program as IRProgram
 from stepwell.ir.program import Session
@@ -77,13 +78,11 @@ def parse(text: str, weights: WeightStore | None = None) -> Program:
     Raises:
         ParseFailure: with line and column.
     """
-    import stepwell.dialects  # noqa: F401  (makes every dialect known to the parser)
-
+    make_known()
     return Program.parse(text, weights)
 
 
 def load(path: str | os.PathLike[str]) -> Program:
     """Read a program that `Program.save` wrote. Executes nothing from the file."""
-    import stepwell.dialects  # noqa: F401  (makes every dialect known to the parser)
-
+    make_known()
     return Program.load(path)

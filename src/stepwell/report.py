@@ -32,11 +32,11 @@ class Report:
     events: tuple[Event, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
+        listed = ", ".join(f"{name}×{count}" for name, count in self.outside.most_common())
         rows = [
             f"target     {self.target}",
             f"delegates  {self.delegates}",
-            f"outside    {self.outside.total()} ops"
-            + (": " + ", ".join(f"{n}×{c}" for n, c in self.outside.most_common()) if self.outside else ""),
+            f"outside    {self.outside.total()} ops" + (f": {listed}" if listed else ""),
             f"seconds    {self.seconds:.3f}",
             "",
             f"{'step':36} {'applied':>8} {'ops after':>10} {'ms':>9}",

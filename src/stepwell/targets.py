@@ -80,6 +80,7 @@ def _run_pte(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, 
 
 XNNPACK_TARGET = Target("xnnpack", XNNPACK, "pte", {"pte": _xnnpack_pte}, _run_pte)
 
+
 def _tosa_bytes(program: Program, **options: Any) -> bytes:
     from stepwell.backends.tosa import to_tosa
 

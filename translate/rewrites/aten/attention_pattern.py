@@ -36,9 +36,7 @@ CASTS = frozenset(
 )
 """Ops that may round; a scale is seen through them, but not moved through them."""
 
-SCALES = frozenset(
-    f"aten.{name}" for name in "mul.Scalar div.Scalar mul.Tensor div.Tensor".split()
-)
+SCALES = frozenset(f"aten.{name}" for name in "mul.Scalar div.Scalar mul.Tensor div.Tensor".split())
 PRODUCTS = frozenset(
     f"aten.{name}" for name in "bmm.default matmul.default mm.default baddbmm.default".split()
 )

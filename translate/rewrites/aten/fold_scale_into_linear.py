@@ -110,7 +110,11 @@ def factor_of(op: SchemaOp) -> tuple[SSAValue, float | str] | None:
     result = op.results[0].type
     if isinstance(op, aten.MulScalar):
         factor = constant_factor(op)
-        return (op.operands[0], factor) if factor is not None and op.operands[0].type == result else None
+        return (
+            (op.operands[0], factor)
+            if factor is not None and op.operands[0].type == result
+            else None
+        )
     for index in (1, 0):
         constant, other = op.operands[index], op.operands[1 - index]
         key = weight_key(constant)

@@ -87,9 +87,7 @@ class HoistSliceOverLayout(Rewrite[SlicedLayout]):
     def build(self, match: SlicedLayout, rw: Rewriter) -> None:
         """Slice the source, then lay the slice out."""
         source = match.layout.operands[0]
-        cut = emit(
-            rw, slice_op(source, match.at, match.begin, match.end, match.end - match.begin)
-        )
+        cut = emit(rw, slice_op(source, match.at, match.begin, match.end, match.end - match.begin))
         if isinstance(match.layout, aten.PermuteDefault):
             rank = len(dims(source.type))
             order = [axis(d, rank) for d in match.layout.arg("dims")]
@@ -131,7 +129,12 @@ def leading_factor(
     seen = 1
     for index, size in enumerate(source):
         stride = prod(source[index + 1 :])
-        if seen == outer and size > 1 and inner % stride == 0 and size * stride == viewed[at] * inner:
+        if (
+            seen == outer
+            and size > 1
+            and inner % stride == 0
+            and size * stride == viewed[at] * inner
+        ):
             return index, inner // stride
         seen *= size
     return None

@@ -74,9 +74,9 @@ class LiftConstantScalar(Rewrite[LiftedScalar]):
             refusal = guard(op)
             if refusal is not None:
                 return refusal
-        if self.protect_attention and isinstance(op, aten.MulScalar | aten.DivScalar):
-            if scales_attention(op):
-                return Refusal("scales an attention: left to the attention recogniser")
+        is_scale = self.protect_attention and isinstance(op, aten.MulScalar | aten.DivScalar)
+        if is_scale and scales_attention(op):
+            return Refusal("scales an attention: left to the attention recogniser")
         return LiftedScalar(
             op, _TENSOR_FORM[type(op)], op.operands[0], number, isinstance(op, aten.RsubScalar)
         )
@@ -148,4 +148,3 @@ def rounds(op: SchemaOp) -> Refusal | None:
     if isinstance(number, float) or not bounds.min <= number <= bounds.max:
         return Refusal(f"{number!r} does not fit {dtype}")
     return None
-

@@ -210,9 +210,7 @@ def guard_of(softmax: SchemaOp) -> SchemaOp | None:
         if isinstance(select, aten.WhereSelf) and use.index == 2:
             condition, zeros, _ = select.operands
             if is_zeros(zeros) and is_all_closed(condition, softmax.operands[0]):
-                others = [
-                    u.operation for u in softmax.results[0].uses if u.operation is not select
-                ]
+                others = [u.operation for u in softmax.results[0].uses if u.operation is not select]
                 if all(o is zeros.owner for o in others):
                     return select
     return None
@@ -228,7 +226,7 @@ def is_zeros(value: SSAValue) -> bool:
 
 def is_all_closed(condition: SSAValue, scores: SSAValue) -> bool:
     """Whether a condition says that a row of `scores` is all −inf."""
-    steps: Sequence[type[Operation]] = (
+    steps: Sequence[type[SchemaOp]] = (
         aten.LogicalNotDefault,
         aten.AnyDim,
         aten.LogicalNotDefault,
@@ -237,7 +235,7 @@ def is_all_closed(condition: SSAValue, scores: SSAValue) -> bool:
     current = condition
     for step in steps:
         owner = current.owner
-        if not isinstance(owner, step) or not isinstance(owner, SchemaOp):
+        if not isinstance(owner, step):
             return False
         if isinstance(owner, aten.AnyDim):
             rank = len(dims(owner.operands[0].type))

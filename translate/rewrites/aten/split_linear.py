@@ -23,6 +23,7 @@ After:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import torch
@@ -81,7 +82,7 @@ class SplitLinear(Rewrite[SlicedLinear]):
                 mine = bounds[1:]
         assert mine is not None
         ranges.sort()
-        if any(stop > start for (_, stop), (start, _) in zip(ranges, ranges[1:], strict=False)):
+        if any(stop > start for (_, stop), (start, _) in pairwise(ranges)):
             return Refusal("slices overlap: their features would be computed twice")
         bias = linear.operand("bias")
         if weight_key(linear.operands[1]) is None or (bias is not None and not weight_key(bias)):

@@ -86,8 +86,14 @@ def dropped_units(before: tuple[Dim, ...], after: tuple[Dim, ...]) -> frozenset[
     at = 0
     for index, size in enumerate(before):
         remaining = len(before) - index
-        if at < len(after) and size == after[at] and not (
-            size == 1 and remaining > len(after) - at and before[index + 1 :][:1] == after[at : at + 1]
+        if (
+            at < len(after)
+            and size == after[at]
+            and not (
+                size == 1
+                and remaining > len(after) - at
+                and before[index + 1 :][:1] == after[at : at + 1]
+            )
         ):
             at += 1
         elif size == 1:

@@ -82,9 +82,7 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
     def build(self, match: GroupNorm, rw: Rewriter) -> None:
         """Rows, statistics, the shape again, scale and shift."""
         op, shape = match.op, match.shape
-        rows = view(
-            rw, op.operands[0], [shape[0], match.groups, prod(shape[1:]) // match.groups]
-        )
+        rows = view(rw, op.operands[0], [shape[0], match.groups, prod(shape[1:]) // match.groups])
         value = view(rw, normalise_rows(rw, rows, op.arg("eps"), centred=False), shape)
         weight, bias = (self._spread(op.operand(n), rw, len(shape)) for n in ("weight", "bias"))
         rw.replace(op, [scale_and_shift(rw, value, weight, bias)])

@@ -35,7 +35,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims
-from stepwell.ir.weights import recipe
+from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.rewrites.xnnpack.guards import (
     not_constant,
     not_for_xnnpack,
@@ -108,52 +108,62 @@ class LowerConvolution(Rewrite[Convolution]):
             if refusal is not None:
                 return refusal
         assert weight is not None
-        groups = op.arg("groups")
-        filters = dims(op.operands[1].type)
-        inputs, outputs = dims(op.operands[0].type)[1], dims(op.results[0].type)[1]
-        node, layout = xnnpack.Convolution2d, "filter_ohwi"
-        if op.arg("transposed"):
-            refusal = not_a_deconvolution(op)
-            if refusal is not None:
-                return refusal
-            node, layout = xnnpack.Deconvolution2d, "filter_transposed"
-        elif groups == inputs and filters[1] == 1 and isinstance(outputs, int):
-            if groups > 1 and outputs % groups == 0:
-                node, layout = xnnpack.DepthwiseConvolution2d, "filter_depthwise"
-        is_line = rank == 3
-        return Convolution(
-            op,
-            node,
-            weight,
-            layout,
-            groups,
-            _pair(op.arg("stride"), 1, is_line),
-            _pair(op.arg("padding"), 0, is_line),
-            _pair(op.arg("dilation"), 1, is_line),
-            _pair(op.arg("output_padding"), 0, is_line),
-            is_line,
-        )
+        return form_of(op, weight)
 
     def build(self, match: Convolution, rw: Rewriter) -> None:
         """Channels last, the node, channels second."""
-        op, store = match.op, rw.weights
+        op = match.op
         result = op.results[0]
         value = to_nhwc(rw, op.operands[0])
-        key = match.weight
-        if match.is_line:
-            key = store.derive("unsqueeze", [key], axis=2)
-        if match.recipe == "filter_transposed":
-            key = store.derive(match.recipe, [key], groups=match.groups)
-        else:
-            key = store.derive(match.recipe, [key])
+        key = laid_out(match, rw.weights)
         bias = op.operand("bias")
         operands = [value, rw.weight(key), *([bias] if bias is not None else [])]
-        new = match.node.make(*operands, **_fields(match))
+        new = match.node.make(*operands, **fields_of(match))
         rw.insert(new)
         rw.replace(op, [to_nchw(rw, new.output, result.type)])
 
 
-def _fields(match: Convolution) -> dict[str, Any]:
+def form_of(op: SchemaOp, weight: str) -> Convolution | Refusal:
+    """The node for a convolution of images or lines whose filter is the constant `weight`."""
+    rank = len(dims(op.operands[0].type))
+    groups = op.arg("groups")
+    filters = dims(op.operands[1].type)
+    inputs = dims(op.operands[0].type)[1]
+    node, layout = xnnpack.Convolution2d, "filter_ohwi"
+    if op.arg("transposed"):
+        refusal = not_a_deconvolution(op)
+        if refusal is not None:
+            return refusal
+        node, layout = xnnpack.Deconvolution2d, "filter_transposed"
+    elif 1 < groups == inputs and filters[1] == 1:
+        node, layout = xnnpack.DepthwiseConvolution2d, "filter_depthwise"
+    is_line = rank == 3
+    return Convolution(
+        op,
+        node,
+        weight,
+        layout,
+        groups,
+        _pair(op.arg("stride"), 1, is_line),
+        _pair(op.arg("padding"), 0, is_line),
+        _pair(op.arg("dilation"), 1, is_line),
+        _pair(op.arg("output_padding"), 0, is_line),
+        is_line,
+    )
+
+
+def laid_out(match: Convolution, store: WeightStore) -> str:
+    """The filter in the node's order of axes."""
+    key = match.weight
+    if match.is_line:
+        key = store.derive("unsqueeze", [key], axis=2)
+    if match.recipe == "filter_transposed":
+        return store.derive(match.recipe, [key], groups=match.groups)
+    return store.derive(match.recipe, [key])
+
+
+def fields_of(match: Convolution) -> dict[str, Any]:
+    """The node's fields."""
     rows, columns = match.padding
     fields: dict[str, Any] = {
         "stride": match.stride,

@@ -62,9 +62,9 @@ class LowerReduction(Rewrite[Reduction]):
             return Refusal("a number is reduced")
         runs = runs_of(reduced)
         shape = dims(op.operands[0].type)
-        if static_dims(op.operands[0]) is None:
-            if runs != ((rank - 1, rank),) or not isinstance(shape[-1], int):
-                return Refusal("a dimension is symbolic and more than the last axis is reduced")
+        only_rows = runs == ((rank - 1, rank),) and isinstance(shape[-1], int)
+        if static_dims(op.operands[0]) is None and not only_rows:
+            return Refusal("a dimension is symbolic and more than the last axis is reduced")
         return Reduction(op, runs)
 
     def build(self, match: Reduction, rw: Rewriter) -> None:

@@ -30,6 +30,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.dialects.xnnpack.elementwise import Binary, Unary
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
@@ -188,7 +189,7 @@ def passes(op: Operation) -> bool:
     if isinstance(op, xnnpack.Softmax | xnnpack.PReLU):
         return False
     if isinstance(op, xnnpack.Convert):
-        return op.operands[0].type == op.output.type
+        return datatype(op.output.type) != "qdint8"  # Whose scales belong to the last axes.
     return isinstance(op, (Unary, Binary, *CONCATENATES))
 
 

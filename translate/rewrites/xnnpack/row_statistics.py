@@ -43,9 +43,7 @@ def weighted_rows(
         bias = rw.constant(torch.full((1,), plus, dtype=dtype), "epsilon")
     return emit(
         rw,
-        aten.LinearDefault.make(
-            value, weight, bias, result_types=[tensor([*shape[:-1], 1], held)]
-        ),
+        aten.LinearDefault.make(value, weight, bias, result_types=[tensor([*shape[:-1], 1], held)]),
     )
 
 
