@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import quantised
 from mobilenet import mobilenet_v2_035
 from resnet import resnet8
 from stepwell.backends.cortex_m.emit import to_pte
@@ -42,3 +43,19 @@ def test_a_model_lowers_whole_and_computes_what_its_pt2e_graph_does(name: str, l
     assert result.ops["cmsis.dequantize_per_tensor"] == 1
     back = read_pte(to_pte(result.program))
     assert torch.equal(back.run(*inputs)[0], result.program.run(*inputs)[0])
+
+
+@pytest.mark.parametrize("name", ["cnn_per_tensor", "cnn_per_channel"])
+def test_a_graph_of_another_quantizer_lowers_whole_too(name: str, lower: Any) -> None:
+    exported = getattr(quantised, name)()
+    result = lower(exported)
+    result.check(*exported.example_inputs[0])
+    assert outside(result.program) == {}
+
+
+def test_dynamic_quantisation_stays_float_and_says_why(lower: Any) -> None:
+    exported = quantised.mlp_dynamic()
+    result = lower(exported)
+    inputs = exported.example_inputs[0]
+    assert torch.equal(result.program.run(*inputs)[0], exported.module()(*inputs))
+    assert any("computed at run time" in refusal.reason for refusal in result.refusals)

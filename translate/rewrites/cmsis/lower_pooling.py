@@ -1,7 +1,8 @@
 """Average and maximum pooling in NHWC.
 
 The kernels pass scale and zero point through; another quantisation of the result is a table
-behind the maximum (exact), and behind the average where it is no finer. `count_include_pad` with
+behind the maximum (exact), and behind the average where it is no finer; a finer average is a
+depthwise convolution with ones, which rounds once. `count_include_pad` with
 padding becomes a pad with the zero point, and without padding nothing at all.
 
 Before:
@@ -35,15 +36,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
+import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.cmsis.arithmetic import quantize_multiplier
-from stepwell.dialects.cmsis.ops import Pad, QuantizedAvgPool2dNhwc, QuantizedMaxPool2dNhwc
+from stepwell.dialects.cmsis.ops import (
+    Pad,
+    QuantizedAvgPool2dNhwc,
+    QuantizedDepthwiseConv2dNhwc,
+    QuantizedMaxPool2dNhwc,
+)
+from stepwell.dialects.quant import per_tensor
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.types import AnyTensor, dims, element, is_static, tensor
 from stepwell.translate.rewrites.cmsis.quantized import (
     Activation,
     Use,
@@ -52,6 +60,7 @@ from stepwell.translate.rewrites.cmsis.quantized import (
     distinct,
     pair,
     quantized_uses,
+    typed_weight,
 )
 from stepwell.translate.rewrites.cmsis.rescale import rescaled
 from stepwell.translate.rewrites.cmsis.reshape import reshaped, to_nchw, to_nhwc
@@ -111,13 +120,12 @@ class LowerPooling(Rewrite[Pool]):
         uses = quantized_uses(op.results[0])
         if isinstance(uses, Refusal):
             return uses
-        if not isinstance(op, MAXIMUM):
-            for use in uses:
-                if use.held.scale < x.held.scale * (1 - 1e-6):
-                    return Refusal(
-                        f"its result has scale {use.held.scale:g}, finer than its input's "
-                        f"{x.held.scale:g}, which the kernel passes through"
-                    )
+        finer = [use for use in uses if is_finer(use, x)]
+        if not isinstance(op, MAXIMUM) and finer and not can_be_summed(window, given):
+            return Refusal(
+                f"its result has scale {finer[0].held.scale:g}, finer than its input's "
+                f"{x.held.scale:g}, which the kernel passes through"
+            )
         return Pool(op, x, window, uses)
 
     def build(self, match: Pool, rw: Rewriter) -> None:
@@ -125,45 +133,97 @@ class LowerPooling(Rewrite[Pool]):
         shape = cast("tuple[int, ...]", dims(match.input.value.type))
         made_shape = cast("tuple[int, ...]", dims(match.op.results[0].type))
         image = to_nhwc(rw, reshaped(rw, match.input.value, four(shape)))
-        window, padding = match.window, match.window.padding
-        if window.counts_padding and any(padding):
-            image = _padded(rw, image, padding, match.input.held.zero_point)
-            padding = (0, 0)
         n, c, h, w = four(made_shape)
-        result = tensor((n, h, w, c), element(image.type))
-        fields: dict[str, Any] = {
-            "kernel_size": window.kernel,
-            "stride": window.stride,
-            "padding": padding,
-            "ceil_mode": window.ceil,
-        }
-        zero = match.input.held.zero_point
-        if isinstance(match.op, MAXIMUM):
-            held = match.input.held
-            pooled = QuantizedMaxPool2dNhwc.make(
-                image,
-                result=result,
-                dilation=(1, 1),
-                input_zero_point=zero,
-                output_zero_point=zero,
-                activation_min=held.low,
-                activation_max=held.high,
-                **fields,
-            )
-        else:
-            scale = quantize_multiplier(match.input.held.scale)
-            pooled = QuantizedAvgPool2dNhwc.make(
-                image,
-                result=result,
-                zero_point=zero,
-                multiplier=scale.multiplier,
-                shift=scale.shift,
-                scratch=0,
-                **fields,
-            )
-        value = reshaped(rw, to_nchw(rw, rw.insert(pooled).results[0]), made_shape)
+        made_image = tensor((n, h, w, c), element(image.type))
+        pooled: SSAValue | None = None
         for use, group in distinct(match.uses):
-            deliver(rw, group, rescaled(rw, value, use))
+            if not isinstance(match.op, MAXIMUM) and is_finer(use, match.input):
+                value = _weighted(rw, match, image, use, (n, h, w, c))
+                deliver(rw, group, reshaped(rw, to_nchw(rw, value), made_shape))
+                continue
+            if pooled is None:
+                pooled = _pooled(rw, match, image, made_image)
+                pooled = reshaped(rw, to_nchw(rw, pooled), made_shape)
+            deliver(rw, group, rescaled(rw, pooled, use))
+
+
+def is_finer(use: Use, given: Activation) -> bool:
+    """Whether a use resolves more than the pooled value does."""
+    return use.held.scale < given.held.scale * (1 - 1e-6)
+
+
+def can_be_summed(window: Window, given: SSAValue) -> bool:
+    """Whether a depthwise convolution with ones is the same average: every window whole."""
+    whole = window.counts_padding or not any(window.padding)
+    return whole and not window.ceil and dims(given.type)[0] == 1 and len(dims(given.type)) == 4
+
+
+def _pooled(rw: Rewriter, match: Pool, image: SSAValue, result: AnyTensor) -> SSAValue:
+    """The kernel, which passes scale and zero point through."""
+    window, padding = match.window, match.window.padding
+    held, zero = match.input.held, match.input.held.zero_point
+    if window.counts_padding and any(padding):
+        image = _padded(rw, image, padding, zero)
+        padding = (0, 0)
+    fields: dict[str, Any] = {
+        "kernel_size": window.kernel,
+        "stride": window.stride,
+        "padding": padding,
+        "ceil_mode": window.ceil,
+    }
+    if isinstance(match.op, MAXIMUM):
+        made: Operation = QuantizedMaxPool2dNhwc.make(
+            image,
+            result=result,
+            dilation=(1, 1),
+            input_zero_point=zero,
+            output_zero_point=zero,
+            activation_min=held.low,
+            activation_max=held.high,
+            **fields,
+        )
+    else:
+        scale = quantize_multiplier(held.scale)
+        made = QuantizedAvgPool2dNhwc.make(
+            image,
+            result=result,
+            zero_point=zero,
+            multiplier=scale.multiplier,
+            shift=scale.shift,
+            scratch=0,
+            **fields,
+        )
+    return rw.insert(made).results[0]
+
+
+def _weighted(
+    rw: Rewriter, match: Pool, image: SSAValue, use: Use, shape: tuple[int, int, int, int]
+) -> SSAValue:
+    """A depthwise convolution with ones, which rounds once to whatever scale is wanted."""
+    window, channels = match.window, shape[3]
+    height, width = window.kernel
+    share = 1.0 / (height * width)
+    factor = quantize_multiplier(match.input.held.scale * share / use.held.scale)
+    ones = torch.ones((1, height, width, channels), dtype=torch.int8)
+    key = rw.weights.constant(ones, "ones")
+    made = QuantizedDepthwiseConv2dNhwc.make(
+        image,
+        typed_weight(rw, key, tensor(tuple(ones.shape), per_tensor(torch.int8, share))),
+        rw.constant(torch.zeros(channels, dtype=torch.int32), "zero_bias"),
+        result=tensor(shape, element(use.type)),
+        stride=window.stride,
+        padding=window.padding,
+        dilation=(1, 1),
+        depth_multiplier=1,
+        input_offset=-match.input.held.zero_point,
+        output_offset=use.held.zero_point,
+        requantize_multipliers=[factor.multiplier] * channels,
+        requantize_shifts=[factor.shift] * channels,
+        activation_min=use.low,
+        activation_max=use.high,
+        scratch=0,
+    )
+    return rw.insert(made).results[0]
 
 
 def four(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
