@@ -41,11 +41,15 @@ class Lowered:
         """
         return self._emit("pte", options)
 
+    def to_pte_and_ptd(self, **options: Any) -> tuple[bytes, bytes]:
+        """The `.pte` without weights, and the `.ptd` that holds them (xnnpack target)."""
+        return self._emit("pte_and_ptd", options)
+
     def to_tosa(self, **options: Any) -> bytes:
         """The TOSA flatbuffer (tosa targets)."""
         return self._emit("tosa", options)
 
-    def _emit(self, kind: str, options: Mapping[str, Any]) -> bytes:
+    def _emit(self, kind: str, options: Mapping[str, Any]) -> Any:
         emitter = self.target.emitter(kind)
         return emitter(self.program, **{**self.options, **options})
 

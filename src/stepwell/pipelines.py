@@ -19,12 +19,20 @@ from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
 from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
 from stepwell.translate.rewrites.aten.split_linear import SplitLinear
 from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
-from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION, CancelCasts
+from stepwell.translate.rewrites.quant import (
+    TYPE_QUANTIZATION,
+    CancelCasts,
+    MoveConstant,
+    StoreConstant,
+    TypeDequantize,
+    TypeQuantize,
+)
 from stepwell.translate.rewrites.tosa import LAYOUT, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.tosa.lower_int8 import INT8
 from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
+from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
 from stepwell.translate.rewrites.xnnpack.expand_tanh_gelu import ExpandTanhGelu
@@ -35,6 +43,23 @@ from stepwell.translate.rewrites.xnnpack.lower_elementwise import LowerElementwi
 from stepwell.translate.rewrites.xnnpack.lower_linear import LowerLinear
 from stepwell.translate.rewrites.xnnpack.lower_matmul import LowerMatmul
 from stepwell.translate.rewrites.xnnpack.lower_pooling import LowerPooling
+from stepwell.translate.rewrites.xnnpack.lower_quantised_casts import (
+    FoldDequantisedConstant,
+    LowerQuantisedCast,
+    UntypeQuantisation,
+)
+from stepwell.translate.rewrites.xnnpack.lower_quantised_convolution import (
+    LowerDynamicConvolution,
+    LowerQuantisedConvolution,
+)
+from stepwell.translate.rewrites.xnnpack.lower_quantised_elementwise import (
+    LowerQuantisedElementwise,
+)
+from stepwell.translate.rewrites.xnnpack.lower_quantised_linear import (
+    LowerDynamicLinear,
+    LowerQuantisedLinear,
+)
+from stepwell.translate.rewrites.xnnpack.lower_quantised_movement import LowerQuantisedMovement
 from stepwell.translate.rewrites.xnnpack.lower_reduction import LowerReduction
 from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
 from stepwell.translate.rewrites.xnnpack.lower_softmax import LowerSoftmax
@@ -55,13 +80,38 @@ TO_XNNPACK = (
 """One rewrite per family of ops; with `LowerMatmul`, which runs first because it looks at the
 permutes it can absorb, they say what XNNPACK can run."""
 
+TYPES = (TypeQuantize(), TypeDequantize(), CancelCasts(), StoreConstant(), MoveConstant())
+"""Parameters into types; movements stay as they are, between floats."""
+
+QUANTISED = (
+    Together("type-quantization", TYPES),
+    ShareCommonSubexpressions(),
+    Together(
+        "lower-quantised",
+        (
+            LowerQuantisedLinear(),
+            LowerQuantisedConvolution(),
+            LowerQuantisedElementwise(),
+            LowerQuantisedMovement(),
+            LowerDynamicLinear(),
+            LowerDynamicConvolution(),
+            CancelCasts(),
+        ),
+    ),
+    Together("lower-casts", (FoldDequantisedConstant(), LowerQuantisedCast())),
+    Together("untype-quantisation", (UntypeQuantisation(), CancelCasts())),
+)
+"""Ops between casts take the integers where a kernel does; then the casts that are left."""
+
 XNNPACK = Pipeline(
     "xnnpack",
     (
         Together("normalise", (*NORMAL_FORM, SinkViewBelowLinear())),
+        *QUANTISED,
         Together("fold-weights", FOLD_WEIGHTS),
         RecogniseAttention(),
         ExpandAttention(),
+        CentreResidualStream(),
         Together("decompose", (DecomposeLayerNorm(), DecomposeGroupNorm(), ExpandTanhGelu())),
         Together("normalise", NORMAL_FORM),
         ShareCommonSubexpressions(),
@@ -94,6 +144,7 @@ XNNPACK = Pipeline(
 XNNPACK_PUBLISHED = Pipeline(
     "xnnpack-published",
     (
+        DecomposeForKernels(),
         RemoveNoopExpand(),
         LiftConstantScalar(protect_attention=False),
         Together("normalise", NORMAL_FORM),
@@ -104,8 +155,8 @@ XNNPACK_PUBLISHED = Pipeline(
         RemoveDeadCode(),
     ),
 )
-"""The upstream change alone (executorch #20515): scalar lifting and removal of no-op expands; the
-normal form only respells ops as the lowering reads them. Layer norms and safe-softmax guards stay
+"""The upstream change alone (executorch #20515): scalar lifting and removal of no-op expands, behind
+the decomposition that the stock flow begins with, which takes attention apart; the normal form only respells ops as the lowering reads them. Layer norms and safe-softmax guards stay
 outside, as there."""
 
 TOSA = (

@@ -24,7 +24,7 @@ PIPELINES: dict[str, Pipeline] = {
 }
 """Every target's pipeline; `stepwell.PIPELINES["xnnpack"].after("step", MyRewrite)` is a copy."""
 
-Emitter = Callable[..., bytes]
+Emitter = Callable[..., Any]
 Runner = Callable[[bytes, Sequence[Any], str], tuple[Any, ...]]
 
 
@@ -72,13 +72,21 @@ def _xnnpack_pte(program: Program, **options: Any) -> bytes:
     return to_pte(program, **options)
 
 
+def _xnnpack_pte_and_ptd(program: Program, **options: Any) -> tuple[bytes, bytes]:
+    from stepwell.backends.xnnpack.pte import to_pte_and_ptd
+
+    return to_pte_and_ptd(program, **options)
+
+
 def _run_pte(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
     from stepwell.backends.executorch.runner import run_pte
 
     return run_pte(artefact, inputs, method)
 
 
-XNNPACK_TARGET = Target("xnnpack", XNNPACK, "pte", {"pte": _xnnpack_pte}, _run_pte)
+XNNPACK_TARGET = Target(
+    "xnnpack", XNNPACK, "pte", {"pte": _xnnpack_pte, "pte_and_ptd": _xnnpack_pte_and_ptd}, _run_pte
+)
 
 
 def _tosa_bytes(program: Program, **options: Any) -> bytes:

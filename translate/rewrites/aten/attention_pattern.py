@@ -50,12 +50,26 @@ MASKING = frozenset(
 )
 """Ops that may stand between the scores and the softmax."""
 
+CARRIERS = frozenset(
+    f"aten.{name}"
+    for name in (
+        "slice.Tensor slice_copy.Tensor select.int select_copy.int narrow.default "
+        "split.Tensor split_copy.Tensor split_with_sizes.default split_with_sizes_copy.default "
+        "chunk.default unbind.int unbind_copy.int unsafe_chunk.default unsafe_split.Tensor "
+        "cat.default stack.default roll.default flip.default index_select.default index.Tensor "
+        "constant_pad_nd.default pad.default neg.default add.Tensor sub.Tensor"
+    ).split()
+)
+"""Ops that hand a factor on although they do more than lay out: rotary embedding cuts, negates,
+concatenates and adds. Nothing is moved through them; what scales them may scale an attention."""
+
 
 def scales_attention(op: Operation) -> bool:
     """Whether a multiplication may be the scale of an attention: if in doubt, yes.
 
-    It is one if its result reaches the product QKᵀ through layout ops, casts and further scales
-    and that product reaches a softmax, or if it stands between the two itself.
+    It is one if its result reaches the product QKᵀ through layout ops, casts, further scales and
+    other ops that hand a factor on, and that product reaches a softmax, or if it stands between
+    the two itself.
     """
     after_product = any(_comes_from_product(operand) for operand in op.operands)
     return any(_reaches_softmax(result, after_product) for result in op.results)
@@ -80,6 +94,7 @@ def _reaches_softmax(value: SSAValue, after_product: bool) -> bool:
                 user.name in LAYOUT
                 or user.name in CASTS
                 or user.name in SCALES
+                or user.name in CARRIERS
                 or (product_passed and user.name in MASKING)
             ):
                 stack.extend((result, product_passed) for result in user.results)
@@ -97,7 +112,7 @@ def _comes_from_product(value: SSAValue) -> bool:
         seen.add(current)
         if owner.name in PRODUCTS:
             return True
-        if owner.name in LAYOUT | CASTS | SCALES | MASKING:
+        if owner.name in LAYOUT | CASTS | SCALES | CARRIERS | MASKING:
             stack.extend(owner.operands)
     return False
 

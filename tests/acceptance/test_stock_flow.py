@@ -1,0 +1,61 @@
+"""Our rewrites inside ExecuTorch's own flow: `to_edge_transform_and_lower(transform_passes=…)`."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch.export import export
+from torch.nn import functional as F
+
+import stepwell
+from stepwell.backends.executorch.container import KernelCall
+from stepwell.backends.executorch.read import read_container
+
+
+class Attending(torch.nn.Module):
+    """One small attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = torch.nn.Linear(8, 24)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(x).view(1, 4, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        return F.scaled_dot_product_attention(q, k, v) * 0.5
+
+
+def test_scalar_lifting_leaves_the_stock_flow_no_scalar_multiplication() -> None:
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    logging.disable(logging.WARNING)
+    module, inputs = Attending().eval(), (torch.randn(1, 4, 8),)
+    edge = to_edge_transform_and_lower(
+        export(module, inputs),
+        transform_passes=[stepwell.transform_pass("lift-constant-scalar")],
+        partitioner=[XnnpackPartitioner()],
+    )
+    logging.disable(logging.NOTSET)
+    data = edge.to_executorch().buffer
+    (method,) = read_container(bytearray(data)).methods
+    kernels = [step.kernel for step in method.instructions if isinstance(step, KernelCall)]
+    assert not [name for name in kernels if "mul" in name or "full.out" in name]
+    torch.testing.assert_close(
+        stepwell.run_pte(data, inputs)[0], module(*inputs), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_a_pass_with_nothing_to_do_gives_the_program_itself() -> None:
+    exported = export(torch.nn.ReLU(), (torch.randn(3),))
+    done = stepwell.transform_pass("lift-constant-scalar").call(exported)
+    assert not done.modified
+    assert done.exported_program is exported
+
+
+def test_an_unknown_rewrite_or_option_is_named() -> None:
+    with pytest.raises(stepwell.StepwellError, match="there is no rewrite 'lift'"):
+        stepwell.transform_pass("lift")
+    with pytest.raises(stepwell.StepwellError, match="protect"):
+        stepwell.transform_pass("lift-constant-scalar", protect=True)
