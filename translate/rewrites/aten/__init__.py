@@ -51,6 +51,7 @@ from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
 from stepwell.translate.rewrites.aten.remove_noop_view import RemoveNoopView
 from stepwell.translate.rewrites.aten.remove_proven_assert import RemoveProvenAssert
 from stepwell.translate.rewrites.aten.remove_safe_softmax_guard import RemoveSafeSoftmaxGuard
+from stepwell.translate.rewrites.aten.remove_unit_pooling import RemoveUnitPooling
 from stepwell.translate.rewrites.aten.repeat_to_expand import RepeatToExpand
 from stepwell.translate.rewrites.aten.reshape_to_view import ReshapeToView
 from stepwell.translate.rewrites.aten.rms_norm_to_means import RmsNormToMeans
@@ -71,6 +72,7 @@ NOOPS: tuple[Rewrite[Any], ...] = (
     RemoveNoopCast(),
     RemoveCopy(),
     RemoveDropout(),
+    RemoveUnitPooling(),
     RemoveNeutralArithmetic(),
     RemoveProvenAssert(),
 )
