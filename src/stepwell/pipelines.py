@@ -145,6 +145,7 @@ XNNPACK_PUBLISHED = Pipeline(
     "xnnpack-published",
     (
         DecomposeForKernels(),
+        DecomposeForKernels(),
         RemoveNoopExpand(),
         LiftConstantScalar(protect_attention=False),
         Together("normalise", NORMAL_FORM),
