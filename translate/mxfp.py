@@ -155,9 +155,13 @@ def _program(
 ) -> Program:
     if program.level != "aten":
         raise StepwellError(f"the program is at level {program.level!r}, not aten")
-    if isinstance(layers, type) or (callable(layers) and not isinstance(layers, type)):
+    patterns: tuple[str, ...] | None = None
+    if isinstance(layers, str):
+        patterns = (layers,)
+    elif isinstance(layers, type) or callable(layers):
         raise StepwellError("layers of a program are chosen by patterns of names")
-    patterns = (layers,) if isinstance(layers, str) else None if layers is None else tuple(layers)
+    elif layers is not None:
+        patterns = tuple(layers)
     result = program.clone()
     run_rewrites(result, NORMAL_FORM)
     if attention:

@@ -26,6 +26,7 @@ from stepwell.dialects.tosa.base import Field, TosaOp
 from stepwell.dialects.tosa.codes import code_of_element
 from stepwell.dialects.tosa.constants import tensor_of_dense
 from stepwell.dialects.tosa.generated import ConstShapeOp
+from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.dialects.tosa.structural import CondIfOp, ConstOp, WhileLoopOp, YieldOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import (
@@ -205,7 +206,7 @@ class _Emitter:
             case EnumerationAttr():
                 return value.code
             case DenseArrayBase():
-                return tuple(int(v) for v in value.get_values())
+                return tuple(ints(value))
             case StringAttr():
                 return value.data.encode() if field_.kind == "bytes" else value.data
             case IntegerAttr() | FloatAttr() if field_.kind == "value":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
@@ -160,11 +160,10 @@ class _Builder:
     def operator(
         self,
         operator: Operator,
-        find: object,
-        value: object,
+        find: Callable[[str], Tensor | Shape],
+        value: Callable[[str], SSAValue],
         open_: set[str],
     ) -> TosaOp:
-        assert callable(find) and callable(value)
         cls = class_of_code(operator.code)
         assert cls is not None
         if cls in (VariableOp, VariableReadOp, VariableWriteOp):

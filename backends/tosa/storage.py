@@ -21,8 +21,8 @@ from stepwell.ir.diagnostics import ParseFailure
 from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
 from stepwell.ir.weights import dense_bytes
 
-_HELD = {i4: torch.int8, i48: torch.int64, mxint8: torch.uint8}
-_PACKED = {f6e2m3: 6, f6e3m2: 6, f4e2m1: 4, i4: 4}
+_HELD: dict[Attribute, torch.dtype] = {i4: torch.int8, i48: torch.int64, mxint8: torch.uint8}
+_PACKED: dict[Attribute, int] = {f6e2m3: 6, f6e3m2: 6, f4e2m1: 4, i4: 4}
 
 
 def held_dtype(element: Attribute) -> torch.dtype:
@@ -86,12 +86,12 @@ def stored_size(count: int, element: Attribute) -> int:
 
 
 def _pack4(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    codes = np.pad(codes & 0xF, (0, len(codes) % 2))
-    return codes[0::2] | (codes[1::2] << 4)
+    codes = np.pad(codes & 0xF, (0, len(codes) % 2)).astype(np.uint8)
+    return (codes[0::2] | (codes[1::2] << 4)).astype(np.uint8)
 
 
 def _unpack4(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return np.stack((data & 0xF, data >> 4), axis=-1).reshape(-1)
+    return np.stack((data & 0xF, data >> 4), axis=-1).reshape(-1).astype(np.uint8)
 
 
 def _pack6(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -17,9 +17,8 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     StringAttr,
     SymbolNameConstraint,
-    TypeAttribute,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue, TypeAttribute
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,

@@ -68,8 +68,10 @@ def _permute(op: SchemaOp, x: torch.Tensor) -> torch.Tensor:
 
 
 def _slice(op: SchemaOp, x: torch.Tensor) -> torch.Tensor:
-    start, length = op.arg("start") or 0, (static_dims(op.results[0]) or ())[op.arg("dim")]
-    return x.narrow(op.arg("dim"), start, length)
+    axis: int = op.arg("dim")
+    start: int = op.arg("start") or 0
+    length = (static_dims(op.results[0]) or ())[axis]
+    return x.narrow(axis, start, length)
 
 
 _LAYOUT: dict[type[Operation], Callable[[SchemaOp, torch.Tensor], torch.Tensor]] = {

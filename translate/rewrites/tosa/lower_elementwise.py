@@ -215,10 +215,11 @@ def clamp(x: SSAValue, low: float, high: float, b: Builder) -> SSAValue:
     low_attr: Attribute
     high_attr: Attribute
     if isinstance(held, IntegerType):
-        low_attr, high_attr = IntegerAttr(int(low), held), IntegerAttr(int(high), held)
+        low_attr = IntegerAttr(int(low), held)
+        high_attr = IntegerAttr(int(high), held)
     else:
-        low_attr = FloatAttr(low, held)  # pyright: ignore[reportArgumentType]
-        high_attr = FloatAttr(high, held)  # pyright: ignore[reportArgumentType]
+        low_attr = FloatAttr(low, held)  # pyright: ignore
+        high_attr = FloatAttr(high, held)  # pyright: ignore
     bounds = {"min_val": low_attr, "max_val": high_attr}
     return b.op(t.ClampOp, [x], shape_of(x), held, **bounds)
 
