@@ -134,7 +134,7 @@ def main() -> None:
     torch.set_num_threads(1)
     from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer as Stock
 
-    from stepwell.backends.cortex_m.quantizer import CortexMQuantizer
+    from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
     for name in options.models:
         module, function = MODELS[name]

@@ -11,7 +11,7 @@ import torch
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
-from stepwell.backends.cortex_m.quantizer import CortexMQuantizer
+from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 from stepwell.checking import check
 
 

@@ -12,13 +12,13 @@ from torch import nn
 from xdsl.dialects.builtin import StringAttr
 
 from stepwell.backends.cortex_m.emit import emit
-from stepwell.backends.cortex_m.quantizer import CortexMQuantizer
 from stepwell.dialects.cmsis.ops import QuantizedLinear
 from stepwell.dialects.cmsis.ops.base import TARGET
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import i32
 from stepwell.ir.types import element
+from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 from stepwell.translate.rewrites.cmsis import BiasForm
 
 

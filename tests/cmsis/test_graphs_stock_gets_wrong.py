@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from stepwell.backends.cortex_m.quantizer import CortexMQuantizer
+from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
 
 class Net(nn.Module):

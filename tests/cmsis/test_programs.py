@@ -184,7 +184,7 @@ def quantise(module: nn.Module, x: torch.Tensor) -> Any:
     from torch.export import export
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-    from stepwell.backends.cortex_m.quantizer import CortexMQuantizer
+    from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
     prepared = prepare_pt2e(export(module, (x,)).module(check_guards=False), CortexMQuantizer())
     prepared(x)

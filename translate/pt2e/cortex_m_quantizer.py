@@ -1,4 +1,4 @@
-"""A PT2E quantizer that annotates everything this backend lowers, so that nothing falls to float.
+"""A PT2E quantizer that annotates everything the Cortex-M backend lowers, so that nothing falls to float.
 
     graph = torch.export.export(model, inputs).module(check_guards=False)
     prepared = prepare_pt2e(graph, CortexMQuantizer())
@@ -6,8 +6,8 @@
     exported = torch.export.export(convert_pt2e(prepared), inputs)
 
 ExecuTorch's own quantizer leaves scalar arithmetic, broadcasts, `matmul` of any rank, NCHW and 1-D
-convolutions, layer norms and more as floats; graphs it made lower too. PT2E is an interface of
-`torch.fx` graphs: this is the one module of the backend that works on them.
+convolutions, layer norms and more as floats; graphs it made lower too. PT2E works on
+`torch.fx` graphs, which is why this stands where programs enter.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from stepwell.backends.cortex_m.decompose_for_annotation import decompose
 from stepwell.dialects.cmsis.arithmetic import SOFTMAX_SCALE, SOFTMAX_ZERO_POINT
+from stepwell.translate.pt2e.decompose_for_annotation import decompose
 
 aten = torch.ops.aten
 Targets = frozenset[Any]

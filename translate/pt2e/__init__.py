@@ -1,0 +1,1 @@
+"""PyTorch's own quantisation flow: quantizers that annotate what this project lowers."""
