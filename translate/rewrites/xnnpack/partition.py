@@ -6,6 +6,9 @@ xnnpack ops of one stage can be one delegate: an edge never goes back a stage, a
 through an op outside only to a later one, so no cycle can form. The number of delegates is the
 longest chain of alternations, which no partition can undercut.
 
+A quantised value is its stored integers wherever it is not in a delegate: the casts that name its
+type (`quant.scast`) stand inside the delegates that read or make it, and nowhere else.
+
 Packed weights move into the delegate. A constant that XNNPACK does not copy stays outside and is
 handed in as an input (facts: runtimes free what XNNPACK only points to).
 
@@ -26,14 +29,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator
 
+from stepwell.dialects.quant.ops import StorageCast
+from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.dialects.xnnpack import DelegateOp, XnnpackOp, YieldOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
+from stepwell.ir.types import with_element
 
 _ALWAYS_FIRST = (WeightOp, StateOp)
 _ALWAYS_LAST = (UpdateOp, MutateInputOp, ReturnOp)
@@ -59,7 +65,8 @@ class PartitionXnnpack(Pass):
 def partition(block: Block) -> int:
     """Partition a block and the regions in it; returns the number of delegates."""
     inner = sum(partition(b) for op in block.ops for region in op.regions for b in region.blocks)
-    stages = _stages(block)
+    wanted = _take_casts_away(block)
+    stages = _stages(block, wanted)
     members: dict[int, list[Operation]] = {}
     for op, stage in stages.items():
         if isinstance(op, XnnpackOp):
@@ -67,7 +74,7 @@ def partition(block: Block) -> int:
     first = [op for op in block.ops if isinstance(op, _ALWAYS_FIRST)]
     last = [op for op in block.ops if _stands_last(op)]
     middle = [op for op in block.ops if op in stages]
-    delegates = {stage: _delegate(ops) for stage, ops in members.items()}
+    delegates = {stage: _delegate(ops, wanted) for stage, ops in members.items()}
     ordered: list[Operation] = []
     for stage in sorted(set(stages.values())):
         if stage in delegates:
@@ -80,19 +87,60 @@ def partition(block: Block) -> int:
     return inner + len(delegates)
 
 
-def _stages(block: Block) -> dict[Operation, int]:
+Wanted = dict[Operation, list[Attribute]]
+"""The types in which nodes read their operands, which may be the storage of those."""
+
+
+def _take_casts_away(block: Block) -> Wanted:
+    """Let every op read what stands before casts of storage; the types that nodes wanted of them.
+
+    The casts of this block go: the delegates that need one make their own.
+    """
+    wanted: Wanted = {}
+    for op in block.ops:
+        if isinstance(op, StorageCast):
+            continue
+        if isinstance(op, XnnpackOp):
+            wanted[op] = [operand.type for operand in op.operands]
+        for reader in op.walk() if op.regions else (op,):
+            for index, operand in enumerate(reader.operands):
+                if isinstance(operand.owner, StorageCast):
+                    reader.operands[index] = _storage_root(operand)
+    for op in reversed(list(block.ops)):
+        if isinstance(op, StorageCast):
+            op.detach()
+            op.erase()
+    return wanted
+
+
+def _storage_root(value: SSAValue) -> SSAValue:
+    """What a chain of casts of storage starts from: the same integers."""
+    while isinstance(value.owner, StorageCast):
+        value = value.owner.input
+    return value
+
+
+def _stored(type_: Attribute) -> Attribute:
+    """The type a value has outside delegates."""
+    held = quantization(type_)
+    return type_ if held is None else with_element(type_, storage_element(held))
+
+
+def _stages(block: Block, wanted: Wanted) -> dict[Operation, int]:
     stages: dict[Operation, int] = {}
     for op in block.ops:
         if isinstance(op, _ALWAYS_FIRST) or _stands_last(op):
             continue
         inside = isinstance(op, XnnpackOp)
         stage = 1 if inside else 0
-        for operand in _reads(op):
+        for index, operand in enumerate(_reads(op)):
             owner = operand.owner
             if owner in stages:
                 assert isinstance(owner, Operation)
-                step = 1 if inside and not isinstance(owner, XnnpackOp) else 0
-                stage = max(stage, stages[owner] + step)
+                is_edge = isinstance(owner, XnnpackOp) and (
+                    not inside or operand.type == wanted[op][index]
+                )
+                stage = max(stage, stages[owner] + (1 if inside and not is_edge else 0))
         stages[op] = stage
     return stages
 
@@ -104,54 +152,74 @@ def _reads(op: Operation) -> Sequence[SSAValue]:
     return [operand for inner in op.walk() for operand in inner.operands]
 
 
-def _delegate(ops: list[Operation]) -> DelegateOp:
+def _delegate(ops: list[Operation], wanted: Wanted) -> DelegateOp:
     """A delegate op around `ops`, which move into it; uses outside read its results."""
     members = set(ops)
-    inputs: dict[SSAValue, int] = {}
-    packed: dict[WeightOp, None] = {}
+    inputs: dict[tuple[SSAValue, Attribute], int] = {}
+    packed: dict[tuple[SSAValue, Attribute], None] = {}
     for op in ops:
         for index, operand in enumerate(op.operands):
-            owner = operand.owner
-            if owner in members:
+            if operand.owner in members:
                 continue
-            if isinstance(owner, WeightOp) and isinstance(op, XnnpackOp) and op.packs(index):
-                packed.setdefault(owner)
+            key = operand, wanted[op][index]
+            if _is_packed(op, index):
+                packed.setdefault(key)
             else:
-                inputs.setdefault(operand, len(inputs))
+                inputs.setdefault(key, len(inputs))
     outputs = [
         result
         for op in ops
         for result in op.results
         if any(use.operation not in members for use in result.uses)
     ]
-    body = Block(arg_types=[value.type for value in inputs])
-    inside: dict[SSAValue, SSAValue] = {}
-    for value, index in inputs.items():
-        inside[value] = body.args[index]
+    body = Block(arg_types=[_stored(type_) for _, type_ in inputs])
+    inside: dict[tuple[SSAValue, Attribute], SSAValue] = {}
+    weights: dict[tuple[SSAValue, Attribute], SSAValue] = {}
+    for (value, type_), index in inputs.items():
         body.args[index].name_hint = value.name_hint
-    weights: dict[SSAValue, SSAValue] = {}
-    for weight in packed:
-        copied = weight.clone()
-        body.add_op(copied)
-        copied.result.name_hint = weight.result.name_hint
-        weights[weight.result] = copied.result
+        inside[value, type_] = _named(body, body.args[index], type_)
+    copies: dict[SSAValue, SSAValue] = {}
+    for value, type_ in packed:
+        if value not in copies:
+            assert isinstance(value.owner, WeightOp)
+            copied = value.owner.clone()
+            body.add_op(copied)
+            copied.result.name_hint = value.name_hint
+            copies[value] = copied.result
+        weights[value, type_] = _named(body, copies[value], type_)
     for op in ops:
         op.detach()
         for index, operand in enumerate(op.operands):
             if operand.owner in members:
                 continue
-            is_packed = isinstance(op, XnnpackOp) and op.packs(index) and operand in weights
-            op.operands[index] = weights[operand] if is_packed else inside[operand]
+            key = operand, wanted[op][index]
+            op.operands[index] = weights[key] if _is_packed(op, index) else inside[key]
         body.add_op(op)
     delegate = DelegateOp.create(
-        operands=list(inputs),
-        result_types=[output.type for output in outputs],
+        operands=[value for value, _ in inputs],
+        result_types=[_stored(output.type) for output in outputs],
         regions=[Region(body)],
     )
     for output, result in zip(outputs, delegate.results, strict=True):
         result.name_hint = output.name_hint
         output.replace_uses_with_if(result, lambda use: use.operation not in members)
-    body.add_op(YieldOp.create(operands=outputs))
+    body.add_op(YieldOp.create(operands=[_named(body, o, _stored(o.type)) for o in outputs]))
     if ops:
         delegate.location = ops[-1].location
     return delegate
+
+
+def _is_packed(op: Operation, index: int) -> bool:
+    """Whether an operand is a constant that XNNPACK copies."""
+    is_weight = isinstance(op.operands[index].owner, WeightOp)
+    return is_weight and isinstance(op, XnnpackOp) and op.packs(index)
+
+
+def _named(body: Block, value: SSAValue, type_: Attribute) -> SSAValue:
+    """A value under a type of the same storage, at the end of a block."""
+    if value.type == type_:
+        return value
+    cast = StorageCast(value, type_)
+    body.add_op(cast)
+    cast.result.name_hint = value.name_hint
+    return cast.result

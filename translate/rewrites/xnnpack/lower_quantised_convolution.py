@@ -1,0 +1,225 @@
+"""Quantised convolutions to int8 nodes, channels last, their scales moved with the filter's axes.
+
+Before:
+    func.func @forward(%q: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>> {
+      %w = stepwell.weight <"w"> "parameter" : tensor<3x2x1x1xi8>
+      %t = quant.scast %w : tensor<3x2x1x1xi8> to tensor<3x2x1x1x!quant.uniform<i8:f32, 0.125>>
+      %r = quant.dcast %t : tensor<3x2x1x1x!quant.uniform<i8:f32, 0.125>> to tensor<3x2x1x1xf32>
+      %x = quant.dcast %q : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
+      %y = aten.convolution.default(%x, %r, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x2x4x4xf32>, tensor<3x2x1x1xf32>) -> tensor<1x3x4x4xf32>
+      %z = quant.qcast %y : tensor<1x3x4x4xf32> to tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>>
+      func.return %z : tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>>
+    }
+After: `xnnpack.convolution_2d` from the first to the last quantised type, between transposes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten, xnnpack
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant import QuantizeCast
+from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
+from stepwell.dialects.xnnpack.spatial import Convolution2d
+from stepwell.ir.dtypes import f32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element
+from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
+from stepwell.translate.rewrites.xnnpack.lower_convolution import (
+    Convolution,
+    fields_of,
+    form_of,
+    laid_out,
+    not_an_image,
+    not_static_image,
+)
+from stepwell.translate.rewrites.xnnpack.lower_quantised_linear import not_signed_alike
+from stepwell.translate.rewrites.xnnpack.lower_shape import to_nchw, to_nhwc
+from stepwell.translate.rewrites.xnnpack.quantised import (
+    StoredWeight,
+    limits,
+    not_a_bias,
+    not_a_filter,
+    not_computed_range,
+    not_rescalable,
+    not_static_int8,
+    on_axis,
+    per_channel,
+    quantised_source,
+    stored_weight,
+    typed_bias,
+    typed_constant,
+)
+from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped, dynamic_source
+
+
+@dataclass(frozen=True)
+class StaticConvolution:
+    """A convolution from int8 to int8, with a clamp before its quantisation perhaps."""
+
+    cast: QuantizeCast
+    form: Convolution
+    source: SSAValue
+    weight: StoredWeight
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class LowerQuantisedConvolution(Rewrite[StaticConvolution]):
+    """q(convolution(dq(x), dq(w), b)) to XNNPACK's convolutions of int8."""
+
+    name: ClassVar[str] = "lower-quantised-convolution"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
+    bound: ClassVar[Bound] = Bound(0.0, 0.0, "int32 sums, rounded once: one unit of the result")
+
+    def match(self, op: QuantizeCast, program: Program) -> StaticConvolution | Refusal | None:
+        """Guards: int8 images, a symmetric constant filter, a bias that fits int32."""
+        found = clamped(op.input, program)
+        if isinstance(found, Refusal):
+            return found
+        convolution = found.value.owner
+        if not isinstance(convolution, aten.ConvolutionDefault):
+            return None
+        source = quantised_source(convolution.operands[0])
+        weight = stored_weight(convolution.operands[1])
+        if source is None or weight is None:
+            return Refusal("the input or the filter of the convolution is not quantised")
+        for refusal in (
+            not_static_int8(source),
+            not_static_int8(op.result),
+            not_computed_range(op.result),
+            not_signed_alike(source, op.result),
+            not_an_image(len(dims(source.type))),
+            not_static_image(source),
+            not_a_filter(weight, output_axis(convolution)),
+            not_one_group(convolution, weight),
+            not_a_bias(convolution.operand("bias"), source, weight, program),
+            not_rescalable(source, weight, op.result),
+        ):
+            if refusal is not None:
+                return refusal
+        form = form_of(convolution, weight.key)
+        if isinstance(form, Refusal):
+            return form
+        return StaticConvolution(op, form, source, weight, found.low, found.high)
+
+    def build(self, match: StaticConvolution, rw: Rewriter) -> None:
+        """Channels last, the node, channels second."""
+        made = match.cast.result.type
+        node = match.form.node.make(
+            to_nhwc(rw, match.source),
+            filter_of(rw, match.form, match.weight),
+            *typed_bias(rw, match.form.op.operand("bias"), match.source, match.weight),
+            element=element(made),
+            **fields_of(match.form),
+            **limits(match.low, match.high),
+        )
+        rw.replace(match.cast, [to_nchw(rw, rw.insert(node).results[0], made)])
+
+
+@dataclass(frozen=True)
+class DynamicConvolution:
+    """A convolution of images that are quantised by their own range."""
+
+    form: Convolution
+    source: SSAValue
+    weight: StoredWeight
+
+
+@dataclass(frozen=True)
+class LowerDynamicConvolution(Rewrite[DynamicConvolution]):
+    """convolution(dq(q(x, scale of x)), dq(w), b) with run-time scales, the filter kept stored."""
+
+    name: ClassVar[str] = "lower-dynamic-convolution"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
+    bound: ClassVar[Bound] = Bound(
+        1e-2, 1e-2, "an image (a pixel, if pointwise) is rounded by its own range"
+    )
+
+    def match(self, op: SchemaOp, program: Program) -> DynamicConvolution | Refusal | None:
+        """Guards: float32 images, a symmetric constant filter, no depthwise form."""
+        weight = stored_weight(op.operands[1])
+        source = dynamic_source(op.operands[0])
+        if weight is None or source is None:
+            return None
+        for refusal in (
+            not_for_xnnpack(op),
+            not_an_image(len(dims(source.type))),
+            not_static_image(source),
+            not_a_filter(weight, output_axis(op)),
+            not_one_group(op, weight),
+            not_constant(op.operand("bias"), "bias"),
+        ):
+            if refusal is not None:
+                return refusal
+        if element(source.type) != f32:
+            return Refusal("XNNPACK quantises float32 values at run time")
+        form = form_of(op, weight.key)
+        if isinstance(form, Refusal):
+            return form
+        if form.node is xnnpack.DepthwiseConvolution2d:
+            return Refusal("XNNPACK has no depthwise convolution with run-time scales")
+        return DynamicConvolution(form, source, weight)
+
+    def build(self, match: DynamicConvolution, rw: Rewriter) -> None:
+        """Channels last, quantise, the node to floats, channels second."""
+        image = to_nhwc(rw, match.source)
+        op = match.form.op
+        outputs = dims(op.results[0].type)[1]
+        assert isinstance(outputs, int)
+        held = per_channel(match.weight.held, 0, outputs)
+        stored = typed_constant(rw, laid_out(match.form, rw.weights), held)
+        bias = op.operand("bias")
+        extra = [] if bias is None else [bias]
+        shared = shared_dimensions(match.form, stored)
+        value = rw.insert(xnnpack.Convert.make(image, element=DynamicInt8Type(shared))).results[0]
+        node = match.form.node.make(value, stored, *extra, element=f32, **fields_of(match.form))
+        rw.replace(op, [to_nchw(rw, rw.insert(node).results[0], op.results[0].type)])
+
+
+def shared_dimensions(form: Convolution, stored: SSAValue) -> int:
+    """How many dimensions of the input share a scale: the pixel's own if XNNPACK sees rows.
+
+    XNNPACK makes a fully connected node of a pointwise convolution (`Convolution2d`).
+    """
+    if form.node is not Convolution2d:
+        return 3
+    outputs, height, width, inputs = dims(stored.type)
+    assert isinstance(outputs, int) and isinstance(inputs, int)
+    is_pointwise = (
+        (height, width) == (1, 1)
+        and form.stride == (1, 1)
+        and form.padding == (0, 0)
+        and form.groups == 1
+        and outputs + inputs > 2
+    )
+    return 1 if is_pointwise else 3
+
+
+def output_axis(op: SchemaOp) -> int:
+    """The axis of the outputs in torch's filter."""
+    return 1 if op.arg("transposed") else 0
+
+
+def not_one_group(op: SchemaOp, weight: StoredWeight) -> Refusal | None:
+    """A transposed filter's axis of outputs has those of one group only: scales must be common."""
+    if op.arg("transposed") and op.arg("groups") != 1 and not weight.held.is_per_tensor:
+        return Refusal("a transposed convolution in groups shares each scale among the groups")
+    return None
+
+
+def filter_of(rw: Rewriter, form: Convolution, weight: StoredWeight) -> SSAValue:
+    """The stored filter in the node's order of axes, its scales on the node's output axis."""
+    key = laid_out(form, rw.weights)
+    return typed_constant(rw, key, on_axis(weight.held, filter_axis(form)))
+
+
+def filter_axis(form: Convolution) -> int:
+    """The axis of the outputs in the node's filter."""
+    return 3 if form.node is xnnpack.DepthwiseConvolution2d else 0

@@ -1,0 +1,203 @@
+"""Quantised linear layers to fully-connected nodes: static int8, run-time int8, weights only.
+
+A static one reads and writes int8; it is folded with its casts only when input, weight, bias and
+result all are what the kernel takes. A dynamic one finds the scales of its input at run time, for
+each row (PT2E describes one scale for the whole tensor: with a row's own, no step is greater).
+
+Before:
+    func.func @forward(%q: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x3x!quant.uniform<i8:f32, 0.25>> {
+      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
+      %t = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.125>>
+      %r = quant.dcast %t : tensor<3x4x!quant.uniform<i8:f32, 0.125>> to tensor<3x4xf32>
+      %x = quant.dcast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
+      %y = aten.linear.default(%x, %r) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+      %z = quant.qcast %y : tensor<2x3xf32> to tensor<2x3x!quant.uniform<i8:f32, 0.25>>
+      func.return %z : tensor<2x3x!quant.uniform<i8:f32, 0.25>>
+    }
+After: one `xnnpack.fully_connected` from the first to the last quantised type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten, xnnpack
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant import Quantization, QuantizeCast
+from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, group_size, quantization_problem
+from stepwell.ir.dtypes import f32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element
+from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack, not_held
+from stepwell.translate.rewrites.xnnpack.quantised import (
+    StoredWeight,
+    limits,
+    not_a_bias,
+    not_a_filter,
+    not_computed_range,
+    not_rescalable,
+    not_static_int8,
+    per_channel,
+    quantised_source,
+    stored_weight,
+    typed_bias,
+    typed_constant,
+)
+from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped, dynamic_source
+
+
+@dataclass(frozen=True)
+class StaticLinear:
+    """A linear layer from int8 to int8, with a clamp before its quantisation perhaps."""
+
+    cast: QuantizeCast
+    op: SchemaOp
+    source: SSAValue
+    weight: StoredWeight
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class LowerQuantisedLinear(Rewrite[StaticLinear]):
+    """q(linear(dq(x), dq(w), b)) to `xnnpack.fully_connected` of int8."""
+
+    name: ClassVar[str] = "lower-quantised-linear"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
+    bound: ClassVar[Bound] = Bound(0.0, 0.0, "int32 sums, rounded once: one unit of the result")
+
+    def match(self, op: QuantizeCast, program: Program) -> StaticLinear | Refusal | None:
+        """Guards: int8 on both sides, a symmetric constant weight, a bias that fits int32."""
+        found = clamped(op.input, program)
+        if isinstance(found, Refusal):
+            return found
+        linear = found.value.owner
+        if not isinstance(linear, aten.LinearDefault):
+            return None
+        source = quantised_source(linear.operands[0])
+        weight = stored_weight(linear.operands[1])
+        if source is None or weight is None:
+            return Refusal("the input or the weight of the layer is not quantised")
+        if len(dims(linear.operands[0].type)) < 2 or len(dims(linear.operands[1].type)) != 2:
+            return Refusal("the input or the weight is a vector")
+        for refusal in (
+            not_static_int8(source),
+            not_static_int8(op.result),
+            not_computed_range(op.result),
+            not_signed_alike(source, op.result),
+            not_a_filter(weight, 0),
+            not_a_bias(linear.operand("bias"), source, weight, program),
+            not_rescalable(source, weight, op.result),
+        ):
+            if refusal is not None:
+                return refusal
+        return StaticLinear(op, linear, source, weight, found.low, found.high)
+
+    def build(self, match: StaticLinear, rw: Rewriter) -> None:
+        """The node from int8 to int8."""
+        node = xnnpack.FullyConnected.make(
+            match.source,
+            typed_constant(rw, match.weight.key, match.weight.held),
+            *typed_bias(rw, match.op.operand("bias"), match.source, match.weight),
+            result=match.cast.result.type,
+            **limits(match.low, match.high),
+        )
+        rw.replace(match.cast, [rw.insert(node).results[0]])
+
+
+@dataclass(frozen=True)
+class FloatLinear:
+    """A linear layer of floats, or of floats quantised at run time, with a stored weight."""
+
+    op: SchemaOp
+    source: SSAValue
+    is_dynamic: bool
+    weight: str
+    held: Quantization
+
+
+@dataclass(frozen=True)
+class LowerDynamicLinear(Rewrite[FloatLinear]):
+    """linear(dq(q(x, scale of x)), dq(w), b), or linear(x, dq(w)), with the weight kept stored."""
+
+    name: ClassVar[str] = "lower-dynamic-linear"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
+    bound: ClassVar[Bound] = Bound(
+        1e-2, 1e-2, "a row's input is rounded by its own range, half a step of it at most"
+    )
+
+    def match(self, op: SchemaOp, program: Program) -> FloatLinear | Refusal | None:
+        """Guards: float32 in and out, symmetric weights that XNNPACK has for such an input."""
+        weight = stored_weight(op.operands[1])
+        if weight is None or quantised_source(op.operands[0]) is not None:
+            return None
+        source = dynamic_source(op.operands[0])
+        value = op.operands[0] if source is None else source
+        bias = op.operand("bias")
+        held = packable(weight.held, dims(op.operands[1].type))
+        if isinstance(held, Refusal):
+            return held
+        for refusal in (
+            not_for_xnnpack(op),
+            not_held(value),
+            not_constant(bias, "bias"),
+        ):
+            if refusal is not None:
+                return refusal
+        if element(value.type) != f32:
+            return Refusal("XNNPACK quantises float32 values at run time")
+        if len(dims(value.type)) < 2 or len(dims(op.operands[1].type)) != 2:
+            return Refusal("the input or the weight is a vector")
+        if source is None and (bias is not None or held.sub_channel):
+            what = "scales the bias too" if bias is not None else "has no kernel for groups"
+            return Refusal(f"with float inputs and stored weights, XNNPACK {what}")
+        return FloatLinear(op, value, source is not None, weight.key, held)
+
+    def build(self, match: FloatLinear, rw: Rewriter) -> None:
+        """Quantise the rows, then the node from them to floats."""
+        value = match.source
+        if match.is_dynamic:
+            value = rw.insert(xnnpack.Convert.make(value, element=DynamicInt8Type(1))).results[0]
+        bias = match.op.operand("bias")
+        node = xnnpack.FullyConnected.make(
+            value,
+            typed_constant(rw, match.weight, match.held),
+            *([] if bias is None else [bias]),
+            result=match.op.results[0].type,
+        )
+        rw.replace(match.op, [rw.insert(node).results[0]])
+
+
+def packable(held: Quantization, shape: tuple[object, ...]) -> Quantization | Refusal:
+    """A weight's quantisation as XNNPACK packs it: 8 or 4 bits, by output or by group of inputs."""
+    if not held.signed or held.bits != 8 or held.expressed != f32:
+        return Refusal("XNNPACK's quantised weights are signed int8 or int4 of float32 values")
+    if any(held.zero_points):
+        return Refusal("the weight has a zero point; XNNPACK's weights are symmetric")
+    outputs, inputs = shape
+    assert isinstance(outputs, int) and isinstance(inputs, int)
+    if held.sub_channel:
+        if group_size(held) is None:
+            return Refusal("the weight's groups are not runs of inputs of one output")
+        if held.low < -8 or held.high > 7:
+            return Refusal("XNNPACK has groups of 4-bit weights only")
+        narrow = replace(held, bits=4)
+        problem = quantization_problem(narrow, "qbint4")
+        return narrow if problem is None else Refusal(problem)
+    if held.axis not in (None, 0):
+        return Refusal("the weight's scales lie on the axis of inputs")
+    if held.low >= -8 and held.high <= 7 and inputs % 2 == 0:
+        held = replace(held, bits=4)
+    return per_channel(held, 0, outputs)
+
+
+def not_signed_alike(source: SSAValue, made: SSAValue) -> Refusal | None:
+    """Input and result are both qint8: with quint8 the weight would be unsigned too."""
+    kinds = {xnnpack.datatype(source.type), xnnpack.datatype(made.type)}
+    if kinds == {"qint8"}:
+        return None
+    return Refusal(f"from {' and '.join(sorted(map(str, kinds)))}: signed weights need qint8")

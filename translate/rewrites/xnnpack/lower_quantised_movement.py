@@ -1,0 +1,106 @@
+"""Moves int8 instead of the floats it stands for, where the program quantises them back alike.
+
+PT2E annotates a flatten or a concatenation with one quantisation on both sides. A float movement
+between other casts stays one: nothing is quantised that the program did not quantise.
+
+Before:
+    func.func @forward(%q: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<8x!quant.uniform<i8:f32, 0.5>> {
+      %x = quant.dcast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5>> to tensor<2x4xf32>
+      %v = aten.view.default(%x, [8]) : (tensor<2x4xf32>) -> tensor<8xf32>
+      %r = quant.qcast %v : tensor<8xf32> to tensor<8x!quant.uniform<i8:f32, 0.5>>
+      func.return %r : tensor<8x!quant.uniform<i8:f32, 0.5>>
+    }
+After: `xnnpack.static_reshape` of `%q`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten, xnnpack
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant import QuantizeCast
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element
+from stepwell.translate.rewrites.aten.building import axis
+from stepwell.translate.rewrites.aten.hoist_slice_over_layout import static_bounds
+from stepwell.translate.rewrites.xnnpack.lower_quantised_elementwise import not_from_integers
+from stepwell.translate.rewrites.xnnpack.lower_shape import (
+    CONCATENATE,
+    reshape,
+    transpose,
+    unknown_sizes,
+)
+from stepwell.translate.rewrites.xnnpack.quantised import is_read_once, quantised_source
+
+MOVES = (aten.ViewDefault, aten.PermuteDefault, aten.SliceTensor, aten.CatDefault)
+
+
+@dataclass(frozen=True)
+class MovedIntegers:
+    """A movement whose operands and result are quantised alike."""
+
+    cast: QuantizeCast
+    op: SchemaOp
+    sources: tuple[SSAValue, ...]
+
+
+@dataclass(frozen=True)
+class LowerQuantisedMovement(Rewrite[MovedIntegers]):
+    """q(move(dq(x))) to XNNPACK's static nodes of int8, exactly."""
+
+    name: ClassVar[str] = "lower-quantised-movement"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
+
+    def match(self, op: QuantizeCast, program: Program) -> MovedIntegers | Refusal | None:
+        """Guards: one quantisation throughout, shapes that the nodes take."""
+        move = op.input.owner
+        if not isinstance(move, MOVES):
+            return None
+        count = len(move.operands) if isinstance(move, aten.CatDefault) else 1
+        found = [quantised_source(operand) for operand in move.operands[:count]]
+        sources = tuple(source for source in found if source is not None)
+        if len(sources) != count:
+            return None
+        if not is_read_once(op.input):
+            return Refusal("the moved value is read as floats too")
+        if any(element(source.type) != element(op.result.type) for source in sources):
+            return Refusal("the scale changes on the way: a float movement between two casts")
+        refusal = not_from_integers(op, sources) or unknown_sizes(move)
+        if refusal is not None:
+            return refusal
+        if isinstance(move, aten.SliceTensor) and static_bounds(move) is None:
+            return Refusal("XNNPACK slices with step 1 and constant bounds")
+        if isinstance(move, aten.CatDefault) and (
+            len(sources) not in CONCATENATE or len({len(dims(s.type)) for s in sources}) > 1
+        ):
+            return Refusal("XNNPACK concatenates two to five tensors of one rank")
+        return MovedIntegers(op, move, sources)
+
+    def build(self, match: MovedIntegers, rw: Rewriter) -> None:
+        """The node of the movement's kind."""
+        rw.replace(match.cast, [_moved(match, rw)])
+
+
+def _moved(match: MovedIntegers, rw: Rewriter) -> SSAValue:
+    op, made = match.op, match.cast.result.type
+    rank = len(dims(made))
+    if isinstance(op, aten.ViewDefault):
+        return reshape(rw, match.sources[0], dims(made))
+    if isinstance(op, aten.PermuteDefault):
+        return transpose(rw, match.sources[0], [axis(d, rank) for d in op.arg("dims")])
+    if isinstance(op, aten.CatDefault):
+        node = CONCATENATE[len(match.sources)].make(*match.sources, axis=axis(op.arg("dim"), rank))
+        return rw.insert(node).results[0]
+    bounds = static_bounds(op)
+    assert bounds is not None
+    at, start, _ = bounds
+    offsets = [start if index == at else 0 for index in range(rank)]
+    node = xnnpack.StaticSlice.make(
+        match.sources[0], result=made, offsets=offsets, sizes=list(dims(made))
+    )
+    return rw.insert(node).results[0]
