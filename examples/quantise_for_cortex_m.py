@@ -11,8 +11,8 @@ import torch
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
-from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 from stepwell.checking import check
+from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
 
 class Model(torch.nn.Module):

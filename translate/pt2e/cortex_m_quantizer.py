@@ -1,4 +1,4 @@
-"""A PT2E quantizer that annotates everything the Cortex-M backend lowers, so that nothing falls to float.
+"""A PT2E quantizer that annotates all that the Cortex-M backend lowers: nothing falls to float.
 
     graph = torch.export.export(model, inputs).module(check_guards=False)
     prepared = prepare_pt2e(graph, CortexMQuantizer())
