@@ -35,7 +35,7 @@ from stepwell.dialects.quant import (
     quantization,
 )
 from stepwell.dialects.quant.recipes import store_parameters
-from stepwell.dialects.quant.types import storage_dtype, storage_element
+from stepwell.dialects.quant.types import storage_element
 from stepwell.dialects.xnnpack import Convert
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
@@ -141,7 +141,6 @@ class UntypeQuantisation(Rewrite[Untyped]):
         """The stored integers, and the operator with its numbers."""
         op, held = match.op, match.held
         verb = "quantize" if isinstance(op, QuantizeCast) else "dequantize"
-        dtype = storage_dtype(held)
         if held.is_per_tensor:
             cls = quantization_op(f"{_LIBRARY}{verb}_per_tensor.default")
             numbers: tuple[object, ...] = (held.scale, held.zero_point)
@@ -156,7 +155,7 @@ class UntypeQuantisation(Rewrite[Untyped]):
         if isinstance(op, DequantizeCast):
             stored = with_element(value.type, storage_element(held))
             value = rw.insert(StorageCast(value, stored)).results[0]
-        made: SchemaOp = cls.make(value, *numbers, held.low, held.high, dtype)
+        made: SchemaOp = cls.make(value, *numbers, held.low, held.high, storage_element(held))
         result = rw.insert(made).results[0]
         if isinstance(op, QuantizeCast):
             result = rw.insert(StorageCast(result, op.result.type)).results[0]
