@@ -32,7 +32,7 @@ def source_files(root: Path) -> Iterator[Path]:
         yield from sorted(path.relative_to(root) for path in (root / folder).rglob("*.py"))
     front = root / "src/stepwell"
     yield from sorted(path.relative_to(root) for path in front.glob("*.py"))
-    for folder in sorted(path for path in front.iterdir() if path.is_dir()):
+    for folder in sorted(path for path in front.glob("*") if path.is_dir()):
         if not folder.is_symlink():
             yield from sorted(path.relative_to(root) for path in folder.rglob("*.py"))
 

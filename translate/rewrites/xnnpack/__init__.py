@@ -1,0 +1,1 @@
+"""aten → xnnpack: what XNNPACK runs, and how the rest is written with it."""
