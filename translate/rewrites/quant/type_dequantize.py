@@ -26,11 +26,11 @@ from typing import ClassVar
 from xdsl.ir import Operation
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.quant import DequantizeCast, StorageCast
 from stepwell.dialects.quant.ops import quantized_type
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.translate.rewrites.quant.libraries import quantization_op
 from stepwell.translate.rewrites.quant.parameters import quantization_of
 from stepwell.translate.rewrites.quant.type_quantize import Quantize
 
@@ -47,9 +47,7 @@ class TypeDequantize(Rewrite[Quantize]):
     """Dequantise ops become `quant.dcast`."""
 
     name: ClassVar[str] = "type-dequantize"
-    anchors: ClassVar[tuple[type[Operation], ...]] = tuple(
-        quantization_op(name) for name in DEQUANTIZE
-    )
+    anchors: ClassVar[tuple[type[Operation], ...]] = tuple(op_class(name) for name in DEQUANTIZE)
 
     def match(self, op: SchemaOp, program: Program) -> Quantize | Refusal | None:
         """Parameters must be constants, and a quantisation."""

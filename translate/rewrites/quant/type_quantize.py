@@ -30,11 +30,11 @@ from typing import ClassVar
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.quant import QuantizeCast, StorageCast, UniformQuantizedType
 from stepwell.dialects.quant.ops import quantized_type
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.translate.rewrites.quant.libraries import quantization_op
 from stepwell.translate.rewrites.quant.parameters import quantization_of
 
 QUANTIZE = (
@@ -59,9 +59,7 @@ class TypeQuantize(Rewrite[Quantize]):
     """Quantise ops become `quant.qcast`."""
 
     name: ClassVar[str] = "type-quantize"
-    anchors: ClassVar[tuple[type[Operation], ...]] = tuple(
-        quantization_op(name) for name in QUANTIZE
-    )
+    anchors: ClassVar[tuple[type[Operation], ...]] = tuple(op_class(name) for name in QUANTIZE)
 
     def match(self, op: SchemaOp, program: Program) -> Quantize | Refusal | None:
         """Parameters must be constants, and a quantisation."""

@@ -27,6 +27,7 @@ import torch
 from xdsl.ir import Operation
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.quant import (
     DequantizeCast,
     Quantization,
@@ -41,7 +42,6 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import with_element
-from stepwell.translate.rewrites.quant.libraries import quantization_op
 from stepwell.translate.rewrites.xnnpack.quantised import (
     StoredWeight,
     not_computed_range,
@@ -142,10 +142,10 @@ class UntypeQuantisation(Rewrite[Untyped]):
         op, held = match.op, match.held
         verb = "quantize" if isinstance(op, QuantizeCast) else "dequantize"
         if held.is_per_tensor:
-            cls = quantization_op(f"{_LIBRARY}{verb}_per_tensor.default")
+            cls = op_class(f"{_LIBRARY}{verb}_per_tensor.default")
             numbers: tuple[object, ...] = (held.scale, held.zero_point)
         else:
-            cls = quantization_op(f"{_LIBRARY}{verb}_per_channel.default")
+            cls = op_class(f"{_LIBRARY}{verb}_per_channel.default")
             numbers = (
                 rw.constant(torch.tensor(held.scales, dtype=torch.float32), "scales"),
                 rw.constant(torch.tensor(held.zero_points, dtype=torch.int64), "zero_points"),
