@@ -57,11 +57,16 @@ class ClipToClamp(Respell):
         """The dtype stays; a threshold must be that of relu."""
         value = op.operands[0]
         if isinstance(op, aten.ClampMinTensor | aten.ClampMaxTensor):
-            form = aten.MaximumDefault if isinstance(op, aten.ClampMinTensor) else aten.MinimumDefault
+            form = (
+                aten.MaximumDefault if isinstance(op, aten.ClampMinTensor) else aten.MinimumDefault
+            )
             return Respelled(op, form, {"self": value, "other": op.operands[1]})
         if not same_type(value, op.results[0]):
             return Refusal("the bounds promote the tensor")
-        if isinstance(op, aten.ThresholdDefault) and (op.arg("threshold"), op.arg("value")) != (0, 0):
+        if isinstance(op, aten.ThresholdDefault) and (op.arg("threshold"), op.arg("value")) != (
+            0,
+            0,
+        ):
             return Refusal("a threshold other than 0 jumps")
         low, high = limits(op)
         return Respelled(op, aten.ClampDefault, {"self": value, "min": low, "max": high})

@@ -76,7 +76,9 @@ class ConvToConvolution(Rewrite[Convolved]):
         transposed = "output_padding" in names and (
             op.arg("transposed") if "transposed" in names else True
         )
-        lists = {n: op.arg(n) for n in ("stride", "padding", "dilation", "output_padding") if n in names}
+        lists = {
+            n: op.arg(n) for n in ("stride", "padding", "dilation", "output_padding") if n in names
+        }
         if any(isinstance(v, SSAValue) for item in lists.values() for v in item):
             return Refusal("strides or paddings are known only at run time")
         padding, extra = lists["padding"], (0,) * space

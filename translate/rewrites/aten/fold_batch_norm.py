@@ -114,7 +114,9 @@ class FoldBatchNorm(Rewrite[Folded]):
     def match(self, op: SchemaOp, program: Program) -> Folded | Refusal | None:
         """Evaluation mode, statistics and affine parameters are weights."""
         if op.arg("training"):
-            return Refusal("exported in training mode: it normalises by the batch; call model.eval()")
+            return Refusal(
+                "exported in training mode: it normalises by the batch; call model.eval()"
+            )
         values = {name: op.arg(name) for name in STATISTICS}
         values = {name: value for name, value in values.items() if value is not None}
         keys = {name: weight_key(value) for name, value in values.items()}
@@ -156,9 +158,7 @@ class FoldBatchNorm(Rewrite[Folded]):
             bias_key = weight_key(bias)
             assert bias_key is not None
             keys, given = [*keys, bias_key], [*given, "layer_bias"]
-        shift = derive(
-            rw, "batch-norm-shift", keys, given=given, epsilon=op.arg("eps"), shape=[-1]
-        )
+        shift = derive(rw, "batch-norm-shift", keys, given=given, epsilon=op.arg("eps"), shape=[-1])
         arguments = {**layer.present(), "weight": scaled, "bias": shift}
         new = type(layer).from_arguments(arguments, [result.type])
         rw.replace(op, [emit_as(rw, new, result)])

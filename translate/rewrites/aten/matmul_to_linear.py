@@ -108,4 +108,3 @@ def transposed(value: SSAValue) -> SSAValue | None:
 def is_row(bias: SSAValue, matrix: SSAValue) -> bool:
     """Whether a bias is one row as wide as the product."""
     return dims(bias.type) == dims(matrix.type)[1:]
-

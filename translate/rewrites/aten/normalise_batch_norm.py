@@ -48,7 +48,9 @@ class NormaliseBatchNorm(Respell):
         elif any(saved.uses for saved in op.results[1:]):
             return Refusal("the saved mean or deviation is used: training needs them")
         if "training" in op.SCHEMA.by_name and op.arg("training"):
-            return Refusal("exported in training mode: it normalises by the batch; call model.eval()")
+            return Refusal(
+                "exported in training mode: it normalises by the batch; call model.eval()"
+            )
         taken = ("input", "weight", "bias", "running_mean", "running_var", "momentum", "eps")
         arguments = {name: op.arg(name) for name in taken}
         if arguments["running_mean"] is None or arguments["running_var"] is None:

@@ -63,7 +63,10 @@ class RecogniseHardswish(Respell):
             if not isinstance(owner, aten.DivScalar) or owner.arg("other") != 6:
                 return False
             owner = owner.operands[0].owner
-        if not isinstance(owner, aten.ClampDefault) or (owner.arg("min"), owner.arg("max")) != (0, 6):
+        if not isinstance(owner, aten.ClampDefault) or (owner.arg("min"), owner.arg("max")) != (
+            0,
+            6,
+        ):
             return False
         shifted = owner.operands[0].owner
         return (

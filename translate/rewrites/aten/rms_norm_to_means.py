@@ -51,7 +51,10 @@ class RmsNormToMeans(Rewrite[RootMeanSquare]):
 
     name: ClassVar[str] = "rms-norm-to-means"
     bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "the mean may be summed in another order")
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.RmsNormDefault, aten._FusedRmsNormDefault)
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.RmsNormDefault,
+        aten._FusedRmsNormDefault,
+    )
 
     def match(self, op: SchemaOp, program: Program) -> RootMeanSquare | Refusal | None:
         """f32 or f64, and nobody reads the reciprocal root."""
