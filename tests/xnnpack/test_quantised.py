@@ -24,7 +24,9 @@ def lowered(ep: ExportedProgram) -> Lowered:
 def stock(ep: ExportedProgram, trials: Sequence[Tensor]) -> list[Tensor]:
     """What ExecuTorch's own flow makes of a program, run on its runtime for each input."""
     edge = to_edge_transform_and_lower(ep, partitioner=[XnnpackPartitioner()])
-    method = Runtime.get().load_program(edge.to_executorch().buffer).load_method("forward")
+    buffer = edge.to_executorch().buffer  # The runtime points into it, and the method into both.
+    program = Runtime.get().load_program(buffer)
+    method = program.load_method("forward")
     assert method is not None
     return [method.execute([trial])[0].clone() for trial in trials]
 

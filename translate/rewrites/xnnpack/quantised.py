@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from xdsl.dialects.builtin import TensorType
@@ -190,7 +191,7 @@ def is_read_once(value: SSAValue) -> bool:
     return len(list(value.uses)) == 1
 
 
-def limits(low: float | None, high: float | None) -> dict[str, float]:
+def limits(low: float | None, high: float | None) -> dict[str, Any]:
     """The fields of a node's output range."""
     named: Sequence[tuple[str, float | None]] = (("output_min", low), ("output_max", high))
     return {name: value for name, value in named if value is not None}
