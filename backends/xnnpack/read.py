@@ -28,7 +28,14 @@ from stepwell.dialects.quant.types import (
     quantization,
     storage_element,
 )
-from stepwell.dialects.xnnpack import NODES, DelegateOp, DynamicInt8Type, XnnpackOp, YieldOp
+from stepwell.dialects.xnnpack import (
+    NODES,
+    DelegateOp,
+    DynamicInt8Type,
+    StaticReshape,
+    XnnpackOp,
+    YieldOp,
+)
 from stepwell.dialects.xnnpack.base import to_attribute
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, quoted
@@ -295,9 +302,13 @@ class _Reader:
         return value
 
     def _typed(self, stored: SSAValue, value: _Value) -> SSAValue:
-        """An input, cast to the quantised type that the payload gives it."""
+        """An input as the payload declares it: in its quantised type, a scalar as one element."""
         held = quantization(value.type)
         wanted = element(value.type) if held is None else storage_element(held)
+        if (dims(stored.type), dims(value.type)) == ((), (1,)) and held is None:
+            scalar = StaticReshape.make(stored, result=value.type, new_shape=[1])
+            self.body.add_op(scalar)
+            stored = scalar.results[0]
         if element(stored.type) != wanted or len(dims(stored.type)) != len(dims(value.type)):
             raise ParseFailure(f"{WHAT}: an input is {value.type}, the call gives {stored.type}")
         if held is None:

@@ -2,8 +2,9 @@
 
 Every convolution was lowered with a transpose to NHWC before it and one back behind it. A
 transpose sinks through ops that do not care which axis is which — elementwise nodes, clamps,
-concatenations — until it meets its inverse. It sinks only where every reader lets it pass, so
-the number of transposes never grows. A transpose that only moves axes of size one is a reshape.
+concatenations — until it meets its inverse. It sinks only where every reader lets it pass, and
+where fewer values need the old order further down than there are transposes that would go, so the
+number of transposes never grows. A transpose that only moves axes of size one is a reshape.
 
 Before:
     func.func @forward(%x: tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32> {
@@ -158,6 +159,10 @@ class SinkTranspose(Rewrite[TransposedOperands]):
                 return Refusal("an operand is computed in the other order of axes")
             if order_of(operand) is not None and not every_reader_passes(operand):
                 return Refusal("the transposed tensor is read elsewhere, in that order")
+        if grows(op, order):
+            return Refusal(
+                "below, more readers would want the order back than there are transposes"
+            )
         return TransposedOperands(op, order)
 
     def build(self, match: TransposedOperands, rw: Rewriter) -> None:
@@ -199,6 +204,42 @@ def every_reader_passes(value: SSAValue) -> bool:
         isinstance(use.operation, xnnpack.StaticTranspose) or passes(use.operation)
         for use in value.uses
     )
+
+
+FAR = 64
+"""How many ops below a transpose are looked at before it sinks."""
+
+
+def grows(op: XnnpackOp, order: Order) -> bool:
+    """Whether sinking the transposes above `op` as far as they go leaves more than there were.
+
+    Of the ops that let them pass, entries are operands transposed so already; each result that
+    something else reads, or that lies further than `FAR` ops away, must be transposed back.
+    """
+    waiting: list[SSAValue] = [operand for operand in op.operands if order_of(operand) == order]
+    entries, exits = len(set(waiting)), 0
+    seen, ops = set(waiting), set[Operation]()
+    while waiting:
+        value = waiting.pop()
+        leaves = False
+        for use in value.uses:
+            reader = use.operation
+            if isinstance(reader, xnnpack.StaticTranspose) or reader in ops:
+                continue
+            if len(ops) >= FAR or not passes(reader) or _rank(reader.results[0]) != len(order):
+                leaves = True
+                continue
+            ops.add(reader)
+            more = [operand for operand in reader.operands if order_of(operand) == order]
+            entries += len(set(more) - seen)
+            waiting.extend(v for v in {reader.results[0], *more} if v not in seen)
+            seen.update((reader.results[0], *more))
+        exits += leaves
+    return exits > entries
+
+
+def _rank(value: SSAValue) -> int:
+    return len(dims(value.type))
 
 
 def follows(value: SSAValue, order: Order) -> bool:

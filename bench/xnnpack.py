@@ -1,0 +1,220 @@
+"""Stock ExecuTorch and stepwell on XNNPACK, model by model: what runs, how fast, how it compiles.
+
+    python bench/xnnpack.py [--models deit_tiny,gpt2_2layers] [--threads 1] [--rounds 60]
+
+Both flows lower the same exported model in this process. Then the two programs run on the real
+runtime turn by turn, so that whatever else the machine does falls on both alike. A ratio is stock's
+time divided by ours: above 1 we are faster. The tenth percentile is the figure to trust on a shared
+machine. Counts are read from the bytes of the two `.pte` files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import importlib
+import json
+import logging
+import statistics
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from _report import RESULTS, cpu_seconds, prepare, show, write
+from lowering import stock_pte
+
+import stepwell
+from stepwell.backends.executorch.container import DelegateCall, KernelCall
+from stepwell.backends.executorch.read import read_container
+from stepwell.backends.executorch.runner import PteSession
+from stepwell.dialects import xnnpack
+
+MODELS = {
+    "deit_tiny": "deit",
+    "convnext_atto": "convnext",
+    "swin_tiny": "swin",
+    "gpt2_2layers": "gpt2",
+    "llama_block": "llama",
+    "llama_4layers": "llama",
+    "mixer_s32": "mixer",
+    "mobilenet_v2": "mobilenet",
+    "mobilenet_v3_small": "mobilenet",
+    "mobilevit_xxs": "mobilevit",
+    "efficientnet_b0": "efficientnet",
+    "resnet18": "resnet",
+    "resnet50": "resnet",
+}
+"""Each model and its file in examples/models."""
+
+LAYOUT = (xnnpack.StaticTranspose, xnnpack.StaticReshape, xnnpack.StaticSlice)
+OURS, STOCK = "stepwell", "stock"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One program: seconds, bytes, counts, and its distance from eager PyTorch."""
+
+    p10_ms: float
+    median_ms: float
+    compile_cpu_seconds: float
+    bytes: int
+    delegates: int
+    outside: int
+    layout: dict[str, int]
+    nodes: int
+    error: float
+    scale: float
+
+
+def set_threads(count: int | None) -> int:
+    """Threads of XNNPACK's pool, None for its own choice; only before the first delegate loads."""
+    from executorch.extension.pybindings import portable_lib as runtime
+
+    if count is not None:
+        runtime._unsafe_reset_threadpool(count)
+    return runtime._threadpool_get_thread_count()
+
+
+def count(pte: bytes) -> dict[str, Any]:
+    """Delegates, kernels outside, and ops inside that only move elements."""
+    (method,) = read_container(bytearray(pte)).methods
+    inside = Counter(
+        op.name.removeprefix("xnnpack.")
+        for op in stepwell.read_pte(pte).module.walk()
+        if isinstance(op, xnnpack.XnnpackOp)
+    )
+    return {
+        "bytes": len(pte),
+        "delegates": sum(isinstance(step, DelegateCall) for step in method.instructions),
+        "outside": sum(isinstance(step, KernelCall) for step in method.instructions),
+        "layout": {
+            name: inside[name] for name in (op.name.removeprefix("xnnpack.") for op in LAYOUT)
+        },
+        "nodes": inside.total(),
+    }
+
+
+def run_in_turn(
+    programs: dict[str, bytes], inputs: Sequence[Any], rounds: int
+) -> tuple[dict[str, list[float]], dict[str, tuple[Any, ...]]]:
+    """Milliseconds of each run of each program, and what each gave on its first call."""
+    sessions = {name: PteSession.load(pte) for name, pte in programs.items()}
+    first = {
+        name: tuple(value.clone() for value in session.run(*inputs))
+        for name, session in sessions.items()
+    }
+    for session in sessions.values():
+        session.run(*inputs)
+    times: dict[str, list[float]] = {name: [] for name in sessions}
+    order = list(sessions)
+    for _ in range(rounds):
+        for name in order:
+            started = time.perf_counter()
+            sessions[name].run(*inputs)
+            times[name].append(1000 * (time.perf_counter() - started))
+        order.reverse()
+    return times, first
+
+
+def measure(name: str, rounds: int, pipeline: str) -> dict[str, Measured]:
+    """Lower with both flows, run in turn, count."""
+    module, inputs = getattr(importlib.import_module(MODELS[name]), name)()
+    exported = torch.export.export(module.eval(), inputs)
+    expected = copy.deepcopy(module)(*inputs)
+    spare = copy.deepcopy(exported)
+    seconds: dict[str, float] = {}
+    programs: dict[str, bytes] = {}
+    seconds[STOCK], programs[STOCK] = cpu_seconds(lambda: stock_pte(spare))
+    seconds[OURS], programs[OURS] = cpu_seconds(
+        lambda: stepwell.lower(exported, "xnnpack", stepwell.PIPELINES[pipeline]).to_pte(), 2
+    )
+    times, first = run_in_turn(programs, inputs, rounds)
+    return {
+        flow: Measured(
+            p10_ms=statistics.quantiles(times[flow], n=10)[0],
+            median_ms=statistics.median(times[flow]),
+            compile_cpu_seconds=seconds[flow],
+            error=float((first[flow][0] - expected).abs().max()),
+            scale=float(expected.abs().max()),
+            **count(programs[flow]),
+        )
+        for flow in (STOCK, OURS)
+    }
+
+
+def warm_up() -> None:
+    """Imports and first calls of both flows."""
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.LayerNorm(4))
+    exported = torch.export.export(module.eval(), (torch.randn(2, 4),))
+    stepwell.lower(exported, "xnnpack").to_pte()
+    stock_pte(exported)
+
+
+def row(name: str, stock: Measured, ours: Measured) -> list[Any]:
+    """A line of the table."""
+
+    def pair(before: Any, after: Any) -> str:
+        return f"{before} → {after}"
+
+    transposes = xnnpack.StaticTranspose.name.removeprefix("xnnpack.")
+    return [
+        name,
+        pair(f"{stock.delegates}/{stock.outside}", f"{ours.delegates}/{ours.outside}"),
+        pair(f"{stock.p10_ms:.2f}", f"{ours.p10_ms:.2f}"),
+        f"{stock.p10_ms / ours.p10_ms:.2f}",
+        f"{stock.median_ms / ours.median_ms:.2f}",
+        pair(stock.layout[transposes], ours.layout[transposes]),
+        pair(sum(stock.layout.values()), sum(ours.layout.values())),
+        pair(f"{stock.bytes / 1e6:.2f}", f"{ours.bytes / 1e6:.2f}"),
+        f"{stock.compile_cpu_seconds / ours.compile_cpu_seconds:.0f}×",
+        pair(f"{stock.error:.1e}", f"{ours.error:.1e}"),
+    ]
+
+
+COLUMNS = (
+    "model",
+    "delegates/outside",
+    "p10 ms",
+    "p10 ratio",
+    "median ratio",
+    "transposes",
+    "layout ops",
+    "MB",
+    "compile",
+    "max error",
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", default=",".join(MODELS), help="names, with commas between")
+    parser.add_argument("--threads", type=int, default=1, help="of the runtime; 0 is its default")
+    parser.add_argument("--rounds", type=int, default=60, help="runs of each program")
+    parser.add_argument("--pipeline", default="xnnpack")
+    options = parser.parse_args()
+    names = options.models.split(",")
+    if unknown := sorted(set(names) - set(MODELS)):
+        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(MODELS)}")
+    prepare()
+    logging.disable(logging.WARNING)
+    threads = set_threads(options.threads or None)
+    warm_up()
+    rows: list[list[Any]] = []
+    results: dict[str, Any] = {}
+    for name in names:
+        found = measure(name, options.rounds, options.pipeline)
+        rows.append(row(name, found[STOCK], found[OURS]))
+        results[name] = {flow: asdict(held) for flow, held in found.items()}
+        print(*rows[-1], flush=True)
+    show(f"stock → stepwell on XNNPACK, {threads} thread(s)", COLUMNS, rows, "ratio: stock / ours")
+    file = f"xnnpack-{threads}-threads" if threads != 1 else "xnnpack"
+    kept = RESULTS / f"{file}.json"
+    before = json.loads(kept.read_text())["results"] if kept.exists() else {}
+    write(file, {**before, **results})
+
+
+if __name__ == "__main__":
+    main()

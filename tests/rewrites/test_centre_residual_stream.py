@@ -1,0 +1,230 @@
+"""CentreResidualStream: what it takes the mean out of, what it computes then, and near misses."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import stepwell
+from stepwell.translate.rewrites.documentation import examples_of, module_of
+from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream, centred
+
+ROWS, WIDE = "tensor<2x5x4xf32>", "tensor<2x5x3xf32>"
+WEIGHTS = (
+    '%w = stepwell.weight <"w"> "parameter" : tensor<4x3xf32>',
+    '%b = stepwell.weight <"b"> "parameter" : tensor<4xf32>',
+    '%g = stepwell.weight <"g"> "parameter" : tensor<4xf32>',
+)
+WRITE = f"%s = aten.linear.default(%x, %w, %b) : ({WIDE}, tensor<4x3xf32>, tensor<4xf32>) -> {ROWS}"
+NORM = f"%y = aten.layer_norm.default(%s, [4], %g, %b2, 1.0e-5) : ({ROWS}, tensor<4xf32>, tensor<4xf32>) -> {ROWS}"
+BIAS = '%b2 = stepwell.weight <"b2"> "parameter" : tensor<4xf32>'
+
+
+def norm(value: str, result: str, type_: str = ROWS) -> str:
+    return f"%{result} = aten.layer_norm.default(%{value}, [4], eps=1.0e-5) : ({type_}) -> {type_}"
+
+
+def add(one: str, other: str, result: str) -> str:
+    return f"%{result} = aten.add.Tensor(%{one}, %{other}) : ({ROWS}, {ROWS}) -> {ROWS}"
+
+
+def test_the_documented_before_becomes_the_documented_after(apply: Any):
+    ((before, after),) = examples_of(module_of("xnnpack.centre_residual_stream"))
+    done = apply(before, CentreResidualStream())
+    assert done.count == 1
+    wanted = [
+        line.split("=")[1].split("(")[0].strip() for line in after.splitlines() if "aten." in line
+    ]
+    assert done.ops() == wanted
+
+
+def test_the_mean_of_a_derived_weight_is_zero():
+    weight = 3 + torch.randn(64, 7)
+    assert centred(weight, axis=0).double().mean(0).abs().max() < 1e-7
+
+
+def test_scale_shift_and_bias_are_kept(apply: Any, method: Any):
+    done = apply(
+        method(f"%x: {WIDE}", *WEIGHTS, BIAS, WRITE, NORM, gives=ROWS), CentreResidualStream()
+    )
+    assert done.count == 1
+    assert "aten.sub.Tensor" not in done.ops()
+
+
+def test_a_stream_of_two_writers_and_two_norms_loses_both_means(apply: Any, method: Any):
+    done = apply(
+        method(
+            f"%x: {WIDE}",
+            *WEIGHTS,
+            '%w2 = stepwell.weight <"w2"> "parameter" : tensor<4x4xf32>',
+            WRITE,
+            norm("s", "n"),
+            f"%m = aten.linear.default(%n, %w2) : ({ROWS}, tensor<4x4xf32>) -> {ROWS}",
+            add("s", "m", "t"),
+            norm("t", "y"),
+            gives=ROWS,
+        ),
+        CentreResidualStream(),
+    )
+    assert done.count == 2
+    assert "aten.sub.Tensor" not in done.ops()
+    assert "aten.layer_norm.default" not in done.ops()
+
+
+def test_patches_a_class_token_and_positions_are_centred(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<2x3x4x4xf32>",
+            '%w = stepwell.weight <"w"> "parameter" : tensor<4x3x2x2xf32>',
+            '%c = stepwell.weight <"c"> "parameter" : tensor<1x1x4xf32>',
+            '%p = stepwell.weight <"p"> "parameter" : tensor<1x5x4xf32>',
+            "%a = aten.convolution.default(%x, %w, none, [2, 2], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<2x3x4x4xf32>, tensor<4x3x2x2xf32>) -> tensor<2x4x2x2xf32>",
+            "%f = aten.view.default(%a, [2, 4, 4]) : (tensor<2x4x2x2xf32>) -> tensor<2x4x4xf32>",
+            "%t = aten.permute.default(%f, [0, 2, 1]) : (tensor<2x4x4xf32>) -> tensor<2x4x4xf32>",
+            "%e = aten.expand.default(%c, [2, 1, 4]) : (tensor<1x1x4xf32>) -> tensor<2x1x4xf32>",
+            f"%k = aten.cat.default([%e, %t], 1) : (tensor<2x1x4xf32>, tensor<2x4x4xf32>) -> {ROWS}",
+            f"%s = aten.add.Tensor(%k, %p) : ({ROWS}, tensor<1x5x4xf32>) -> {ROWS}",
+            norm("s", "y"),
+            gives=ROWS,
+        ),
+        CentreResidualStream(),
+    )
+    assert done.count == 1
+    assert sum("#centred" in line for line in done.text.splitlines()) == 3
+
+
+def test_rows_of_an_embedding_table_are_centred(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<2x5xi64>",
+            '%w = stepwell.weight <"w"> "parameter" : tensor<7x4xf32>',
+            f"%s = aten.embedding.default(%w, %x) : (tensor<7x4xf32>, tensor<2x5xi64>) -> {ROWS}",
+            norm("s", "y"),
+            gives=ROWS,
+        ),
+        CentreResidualStream(),
+    )
+    assert done.count == 1
+
+
+SIDE = (
+    f"%r = aten.relu.default(%s) : ({ROWS}) -> {ROWS}",
+    norm("s", "n"),
+    add("r", "n", "y"),
+)
+NEAR_MISSES = {
+    "a reader that is no layer norm": ((WRITE, *SIDE), "reads the stream and is no layer norm"),
+    "a writer that is no layer": (
+        (
+            WRITE.replace("%s", "%l"),
+            f"%s = aten.relu.default(%l) : ({ROWS}) -> {ROWS}",
+            norm("s", "y"),
+        ),
+        "its mean is in no weight",
+    ),
+    "a norm over other axes": (
+        (WRITE, f"%y = aten.layer_norm.default(%s, [5, 4], eps=1.0e-5) : ({ROWS}) -> {ROWS}"),
+        "normalises other axes",
+    ),
+    "an argument": (
+        (
+            WRITE.replace("%s", "%l"),
+            f"%o = aten.expand.default(%e, [2, 5, 4]) : (tensor<1x5x4xf32>) -> {ROWS}",
+            add("l", "o", "s"),
+            norm("s", "y"),
+        ),
+        "an argument writes",
+    ),
+    "one number added to all channels": (
+        (
+            WRITE.replace("%s", "%l"),
+            '%o = stepwell.weight <"o"> "parameter" : tensor<1xf32>',
+            f"%s = aten.add.Tensor(%l, %o) : ({ROWS}, tensor<1xf32>) -> {ROWS}",
+            norm("s", "y"),
+        ),
+        "not whole rows",
+    ),
+    "parts of rows joined": (
+        (
+            "%l = aten.linear.default(%x, %v) : (tensor<2x5x3xf32>, tensor<2x3xf32>) -> tensor<2x5x2xf32>",
+            f"%s = aten.cat.default([%l, %l], 2) : (tensor<2x5x2xf32>, tensor<2x5x2xf32>) -> {ROWS}",
+            norm("s", "y"),
+        ),
+        "not whole rows",
+    ),
+    "channels split by a view": (
+        (
+            WRITE,
+            f"%h = aten.view.default(%s, [2, 10, 2]) : ({ROWS}) -> tensor<2x10x2xf32>",
+            f"%i = aten.view.default(%h, [2, 5, 4]) : (tensor<2x10x2xf32>) -> {ROWS}",
+            norm("s", "n"),
+            add("i", "n", "y"),
+        ),
+        "takes the channel axis apart",
+    ),
+    "a linear along another axis of the same size": (
+        (
+            f"%t = aten.permute.default(%x, [0, 2, 1]) : ({WIDE}) -> tensor<2x3x5xf32>",
+            "%l = aten.linear.default(%t, %q) : (tensor<2x3x5xf32>, tensor<3x5xf32>) -> tensor<2x3x3xf32>",
+            "%s = aten.permute.default(%l, [0, 2, 1]) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>",
+            "%n = aten.layer_norm.default(%s, [3], eps=1.0e-5) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>",
+            "%m = aten.linear.default(%n, %w) : (tensor<2x3x3xf32>, tensor<4x3xf32>) -> tensor<2x3x4xf32>",
+            f"%y = aten.cat.default([%m, %z], 1) : (tensor<2x3x4xf32>, tensor<2x2x4xf32>) -> {ROWS}",
+        ),
+        "is linear along another axis",
+    ),
+    "a weight that something else reads": (
+        (
+            WRITE,
+            norm("s", "n"),
+            f"%l = aten.linear.default(%x, %w) : ({WIDE}, tensor<4x3xf32>) -> {ROWS}",
+            f"%r = aten.relu.default(%l) : ({ROWS}) -> {ROWS}",
+            add("r", "n", "y"),
+        ),
+        "kept twice",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_a_stream_stays_because_of(name: str, apply: Any, method: Any):
+    lines, reason = NEAR_MISSES[name]
+    constants = (
+        *WEIGHTS,
+        '%v = stepwell.weight <"v"> "parameter" : tensor<2x3xf32>',
+        '%q = stepwell.weight <"q"> "parameter" : tensor<3x5xf32>',
+        '%z = stepwell.weight <"z"> "parameter" : tensor<2x2x4xf32>',
+    )
+    text = method(f"%x: {WIDE}, %e: tensor<1x5x4xf32>", *constants, *lines, gives=ROWS)
+    done = apply(text, CentreResidualStream())
+    assert done.count == 0
+    assert any(reason in held for held in done.reasons), done.reasons
+
+
+def test_a_stream_that_is_returned_stays(apply: Any, method: Any):
+    text = method(f"%x: {WIDE}", *WEIGHTS, WRITE, norm("s", "y"), gives=ROWS)
+    text = text.replace(f"-> {ROWS} {{", f"-> ({ROWS}, {ROWS}) {{")
+    text = text.replace(f"return %y : {ROWS}", f"return %y, %s : {ROWS}, {ROWS}")
+    done = apply(text, CentreResidualStream())
+    assert done.count == 0
+    assert any("func.return reads the stream" in held for held in done.reasons)
+
+
+def test_a_row_of_large_mean_is_normalised_better_than_in_f32():
+    """The mean that f32 would have to subtract at run time is gone before the sums."""
+    torch.manual_seed(0)
+
+    class Embedded(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.write = torch.nn.Linear(16, 64)
+            self.norm = torch.nn.LayerNorm(64)
+            torch.nn.init.constant_(self.write.bias, 1000.0)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.norm(self.write(x))
+
+    module, x = Embedded().eval(), torch.randn(3, 16)
+    (ours,) = stepwell.lower(torch.export.export(module, (x,)), "xnnpack").run(x)
+    exact = module.double()(x.double())
+    assert (ours - exact).abs().max() < 1e-5
