@@ -186,6 +186,8 @@ class _MethodLifter:
         self.readers = readers
         self.block = Block()
         self.places = Places(container, method, program.weights, external, self.block)
+        kept = {key: NamedData(data, 1) for key, data in external.items()}
+        self.named_data: Mapping[str, NamedData] = {**kept, **container.named_data}
 
     def lift(self) -> FuncOp:
         """The method as a function."""
@@ -331,7 +333,7 @@ class _MethodLifter:
     def _delegate(self, call: DelegateCall, step: int) -> None:
         delegate = self.method.delegates[call.delegate]
         prefix = f"{self.method.name}.{step}"
-        context = ReadContext(self.store, self.container.named_data, prefix)
+        context = ReadContext(self.store, self.named_data, prefix)
         reader = self.readers.delegates.get(delegate.backend)
         count = (
             reader.input_count(delegate, context)

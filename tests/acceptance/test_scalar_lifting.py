@@ -6,10 +6,10 @@ from itertools import product
 
 import pytest
 import torch
-from deit import deit_small_depth2
 from torch.export import ExportedProgram, export
 
 import stepwell
+from deit import deit_small_depth2
 from stepwell.dialects import aten
 from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.core import WeightOp
@@ -111,7 +111,8 @@ BETWEEN = {
         f"%{{n}}a = aten.slice.Tensor(%{{v}}, 3, 0, 4, 1) : ({TYPE}) -> tensor<1x2x4x4xf32>\n"
         f"%{{n}}b = aten.slice.Tensor(%{{v}}, 3, 4, 8, 1) : ({TYPE}) -> tensor<1x2x4x4xf32>\n"
         f"%{{n}}c = aten.neg.default(%{{n}}b) : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>\n"
-        f"%{{n}}d = aten.cat.default([%{{n}}c, %{{n}}a], -1) : (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) -> {TYPE}\n"
+        f"%{{n}}d = aten.cat.default([%{{n}}c, %{{n}}a], -1) : "
+        f"(tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) -> {TYPE}\n"
         f"%{{n}} = aten.add.Tensor(%{{v}}, %{{n}}d) : ({TYPE}, {TYPE}) -> {TYPE}\n"
     ),
     "split heads": (
@@ -175,13 +176,41 @@ def test_layout_between_a_scale_and_its_product_does_not_defeat_the_guard(
     torch.testing.assert_close(program.run(*inputs), before, rtol=0, atol=0)
 
 
-def test_a_lifted_number_is_a_constant_of_the_torch_program() -> None:
-    class Scaled(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.sin(x * 0.3) - 2.5
+@pytest.mark.parametrize(
+    ("type_", "op", "number", "reason"),
+    [
+        ("i32", "mul", "0.5", "promotes"),
+        ("i32", "add", "1.5", "promotes"),
+        ("f16", "mul", "0.3", "not exact"),
+        ("bf16", "mul", "0.3", "not exact"),
+    ],
+)
+def test_a_number_that_would_promote_or_round_stays(
+    type_: str, op: str, number: str, reason: str
+) -> None:
+    result = "f32" if type_ == "i32" else type_
+    program = stepwell.parse(
+        f"func.func @forward(%x: tensor<3x{type_}>) -> tensor<3x{result}> {{\n"
+        f"%y = aten.{op}.Scalar(%x, {number}) : (tensor<3x{type_}>) -> tensor<3x{result}>\n"
+        f"func.return %y : tensor<3x{result}>\n}}"
+    )
+    applied, history = lift(program, protect_attention=False)
+    assert applied == 0
+    assert [reason in record.reason for record in history.refusals.values()] == [True]
 
-    exported = export(Scaled(), (torch.randn(3, 4),))
-    exported = exported.run_decompositions()
+
+def test_a_number_exact_in_half_precision_is_lifted() -> None:
+    program = stepwell.parse(
+        "func.func @forward(%x: tensor<3xf16>) -> tensor<3xf16> {\n"
+        "%y = aten.mul.Scalar(%x, 0.25) : (tensor<3xf16>) -> tensor<3xf16>\n"
+        "func.return %y : tensor<3xf16>\n}"
+    )
+    x = torch.randn(3).half()
+    assert lift(program, protect_attention=False)[0] == 1
+    assert torch.equal(program.run(x)[0], x * 0.25)
+
+
+def test_a_lifted_number_is_a_constant_of_the_torch_program() -> None:
     program = stepwell.parse(
         "func.func @forward(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {\n"
         "%a = aten.mul.Scalar(%x, 0.3) : (tensor<3x4xf32>) -> tensor<3x4xf32>\n"

@@ -23,6 +23,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
@@ -65,15 +66,22 @@ class LowerLinear(Rewrite[Linear]):
         return Linear(op, bias)
 
     def build(self, match: Linear, rw: Rewriter) -> None:
-        """A vector input gets a leading axis."""
+        """A vector input gets a leading axis; beside a weight computed at run time, the runtime
+        crashes on a bias, which is added behind.
+        """
         op = match.op
         value, result = op.operands[0], op.results[0]
         is_vector = len(dims(value.type)) == 1
         if is_vector:
             value = view(rw, value, [1, *dims(value.type)])
-        operands = [value, op.operands[1], *([match.bias] if match.bias else [])]
+        computed = weight_key(op.operands[1]) is None
+        bias = None if computed else match.bias
+        operands = [value, op.operands[1], *([bias] if bias else [])]
         new = xnnpack.FullyConnected.make(*operands, result=None if is_vector else result.type)
         output: SSAValue = rw.insert(new).results[0]
         if is_vector:
             output = view(rw, output, dims(result.type))
+        if computed and match.bias is not None:
+            added = aten.AddTensor.make(output, match.bias, result_types=[result.type])
+            output = rw.insert(added).results[0]
         rw.replace(op, [output])

@@ -1,0 +1,149 @@
+"""`stepwell.lower` and the command line: nothing changed, nothing copied, errors in words."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.export import export
+
+import stepwell
+from deit import deit_small_depth2
+from stepwell.cli import main
+from stepwell.ir.rewriting import History
+from stepwell.program import Program
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    module, inputs = deit_small_depth2()
+    return stepwell.from_exported_program(export(module.eval(), inputs))
+
+
+def test_lowering_does_not_change_its_argument(program: Program) -> None:
+    text, keys = str(program), set(program.used_weights())
+    pointers = {key: program.weights.get(key).data_ptr() for key in keys}
+    stepwell.lower(program, "xnnpack").to_pte()
+    assert str(program) == text
+    assert {key: program.weights.get(key).data_ptr() for key in keys} == pointers
+    program.verify()
+
+
+def test_import_and_clone_share_the_tensors_of_the_torch_program() -> None:
+    module, inputs = deit_small_depth2()
+    exported = export(module.eval(), inputs)
+    program = stepwell.from_exported_program(exported).clone()
+    for key, tensor in exported.state_dict.items():
+        assert program.weights.get(key).data_ptr() == tensor.data_ptr()
+
+
+def test_an_op_is_looked_at_a_bounded_number_of_times(program: Program) -> None:
+    work = program.clone()
+    for step in stepwell.PIPELINES["xnnpack"].steps:
+        ops = sum(1 for _ in work.module.walk())
+        history = History()
+        step.apply(work, history)
+        assert history.visits <= 12 * ops, step
+
+
+def test_bytes_do_not_depend_on_the_hash_seed() -> None:
+    code = (
+        "import sys, hashlib, torch, stepwell; sys.path.insert(0, sys.argv[1])\n"
+        "from transformer import transformer_encoder_2layers as make\n"
+        "module, inputs = make()\n"
+        "data = stepwell.lower(torch.export.export(module.eval(), inputs), 'xnnpack').to_pte()\n"
+        "print(hashlib.sha256(data).hexdigest())"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code, str(EXAMPLES)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1 and len(digests.pop().strip()) == hashlib.sha256().digest_size * 2
+
+
+def test_all_unsupported_ops_are_listed_with_the_models_lines() -> None:
+    class Odd(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return torch.linalg.inv(x), torch.linalg.eigvalsh(x)
+
+    with pytest.raises(stepwell.StepwellError) as caught:
+        stepwell.lower(export(Odd(), (torch.eye(3),)), "xnnpack").to_pte()
+    text = str(caught.value)
+    assert "aten.linalg_inv" in text and "aten.linalg_eigvalsh" in text
+    assert text.count("test_front_door.py") >= 2
+
+
+def test_wrong_inputs_are_all_named(program: Program) -> None:
+    lowered = stepwell.lower(program, "xnnpack")
+    with pytest.raises(stepwell.StepwellError, match="dimension 1 is 4, must be 3"):
+        lowered.run(torch.randn(1, 4, 224, 224))
+    with pytest.raises(stepwell.StepwellError, match="dtype"):
+        lowered.run(torch.zeros(1, 3, 224, 224, dtype=torch.int64))
+
+
+def test_an_unknown_target_is_named(program: Program) -> None:
+    with pytest.raises(stepwell.StepwellError, match="there is no target 'gpu'"):
+        stepwell.lower(program, "gpu")
+
+
+@pytest.mark.parametrize("form", ["py", "pt2", "mlir"])
+def test_the_command_line_lowers_shows_and_runs_a_model(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tiny import mlp
+
+    module, inputs = mlp()
+    exported = export(module.eval(), inputs)
+    model = {
+        "py": f"{EXAMPLES / 'tiny.py'}:mlp",
+        "pt2": str(tmp_path / "m.pt2"),
+        "mlir": str(tmp_path / "m.mlir"),
+    }[form]
+    if form == "pt2":
+        torch.export.save(exported, model)
+    if form == "mlir":
+        stepwell.from_exported_program(exported).save(model)
+    out = tmp_path / "out.pte"
+    assert main(["lower", model, "-o", str(out), "--emit-ir", str(tmp_path / "ir.mlir")]) == 0
+    assert "delegates  1" in capsys.readouterr().out
+    assert "xnnpack.fully_connected" in (tmp_path / "ir.mlir").read_text()
+    close = torch.testing.assert_close
+    close(stepwell.run_pte(out, inputs)[0], module(*inputs), rtol=1e-5, atol=1e-5)
+    assert main(["run", str(out)]) == 0
+    assert "output 0: tensor" in capsys.readouterr().out
+    assert main(["show", model]) == 0
+    assert "aten.linear.default" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["lower", "nothing.pt2"], "there is no file"),
+        (["lower", f"{EXAMPLES / 'tiny.py'}:nothing"], "no callable"),
+        (["lower", f"{EXAMPLES / 'tiny.py'}:mlp", "-t", "gpu"], "there is no target"),
+        (["run", "nothing.pte"], "nothing.pte"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_one_error_and_leaves_no_file(
+    arguments: list[str], words: str, tmp_path: Path, capsys: Any
+) -> None:
+    extra = ["-o", str(tmp_path / "out.pte")] if arguments[0] == "lower" else []
+    assert main([*arguments, *extra]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: ") and words in shown and "Traceback" not in shown
+    assert not Counter(tmp_path.iterdir())
