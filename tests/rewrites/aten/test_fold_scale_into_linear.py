@@ -1,0 +1,43 @@
+"""A factor behind a linear layer goes into its weights only if nothing else sees the product."""
+
+from typing import Any
+
+from stepwell.translate.rewrites.aten.fold_scale_into_linear import FoldScaleIntoLinear
+
+X, Y = "tensor<2x4xf32>", "tensor<2x3xf32>"
+LINEAR = f"""%w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
+  %b = stepwell.weight <"b"> "parameter" : tensor<3xf32>
+  %l = aten.linear.default(%x, %w, %b) : ({X}, tensor<3x4xf32>, tensor<3xf32>) -> {Y}"""
+
+
+def test_the_bias_is_scaled_too(apply: Any, method: Any) -> None:
+    scale = f"%y = aten.mul.Scalar(%l, 0.25) : ({Y}) -> {Y}"
+    done = apply(method(f"%x: {X}", LINEAR, scale, gives=Y), FoldScaleIntoLinear())
+    assert done.ops() == ["aten.linear.default"]
+
+
+def test_a_factor_for_each_feature_is_taken_in(apply: Any, method: Any) -> None:
+    factor = '%s = stepwell.weight <"s"> "parameter" : tensor<3xf32>'
+    scale = f"%y = aten.mul.Tensor(%l, %s) : ({Y}, tensor<3xf32>) -> {Y}"
+    done = apply(method(f"%x: {X}", LINEAR, factor, scale, gives=Y), FoldScaleIntoLinear())
+    assert done.ops() == ["aten.linear.default"]
+
+
+def test_a_factor_for_each_row_stays(refused: Any, method: Any) -> None:
+    factor = '%s = stepwell.weight <"s"> "parameter" : tensor<2x1xf32>'
+    scale = f"%y = aten.mul.Tensor(%l, %s) : ({Y}, tensor<2x1xf32>) -> {Y}"
+    refused(method(f"%x: {X}", LINEAR, factor, scale, gives=Y), FoldScaleIntoLinear())
+
+
+def test_a_product_that_is_read_unscaled_stays(refused: Any, method: Any) -> None:
+    scale = f"%s = aten.mul.Scalar(%l, 0.25) : ({Y}) -> {Y}"
+    both = f"%y = aten.add.Tensor(%l, %s) : ({Y}, {Y}) -> {Y}"
+    text = method(f"%x: {X}", LINEAR, scale, both, gives=Y)
+    refused(text, FoldScaleIntoLinear(), "read without the factor")
+
+
+def test_weights_known_only_at_run_time_stay(refused: Any, method: Any) -> None:
+    linear = f"%l = aten.linear.default(%x, %w) : ({X}, tensor<3x4xf32>) -> {Y}"
+    scale = f"%y = aten.mul.Scalar(%l, 0.25) : ({Y}) -> {Y}"
+    text = method(f"%x: {X}, %w: tensor<3x4xf32>", linear, scale, gives=Y)
+    refused(text, FoldScaleIntoLinear(), "run time")
