@@ -26,7 +26,7 @@ from xdsl.ir import Operation
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting import Bound, Refusal
 from stepwell.translate.rewrites.aten.forwarding import ForwardOperand
 
 
@@ -39,6 +39,7 @@ class RemoveUnitPooling(ForwardOperand):
         aten.MaxPool2dDefault,
         aten.AvgPool2dDefault,
     )
+    bound: ClassVar[Bound] = Bound(absolute=5e-324, reason="avg_pool2d adds to zero: −0 becomes +0")
 
     def has_effect(self, op: SchemaOp, program: Program) -> Refusal | bool:
         """Whether elements meet, or are divided by another number.

@@ -10,7 +10,15 @@ Before:
       %z = quant.qcast %y : tensor<1x3x4x4xf32> to tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>>
       func.return %z : tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>>
     }
-After: `xnnpack.convolution_2d` from the first to the last quantised type, between transposes.
+After:
+    func.func @forward(%q: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>> {
+      %0 = stepwell.weight <"w#filter_ohwi.614511dd59f1"> "constant" : tensor<3x1x1x2xi8>
+      %1 = xnnpack.static_transpose(%q, perm=[0, 2, 3, 1]) : (tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>
+      %2 = quant.scast %0 : tensor<3x1x1x2xi8> to tensor<3x1x1x2x!quant.uniform<i8:f32, 0.125>>
+      %3 = xnnpack.convolution_2d(%1, %2, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>, tensor<3x1x1x2x!quant.uniform<i8:f32, 0.125>>) -> tensor<1x4x4x3x!quant.uniform<i8:f32, 0.25>>
+      %z = xnnpack.static_transpose(%3, perm=[0, 3, 1, 2]) : (tensor<1x4x4x3x!quant.uniform<i8:f32, 0.25>>) -> tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>>
+      func.return %z : tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>>
+    }
 """
 
 from __future__ import annotations

@@ -8,7 +8,11 @@ Before:
       %q = quant.qcast %s : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.75:3>>
       func.return %q : tensor<4x!quant.uniform<i8:f32, 0.75:3>>
     }
-After: `xnnpack.add` of `%a` and `%b`.
+After:
+    func.func @forward(%a: tensor<4x!quant.uniform<i8:f32, 0.5>>, %b: tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x!quant.uniform<i8:f32, 0.75:3>> {
+      %q = xnnpack.add(%a, %b) : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x!quant.uniform<i8:f32, 0.75:3>>
+      func.return %q : tensor<4x!quant.uniform<i8:f32, 0.75:3>>
+    }
 """
 
 from __future__ import annotations

@@ -14,7 +14,13 @@ Before:
       %z = quant.qcast %y : tensor<2x3xf32> to tensor<2x3x!quant.uniform<i8:f32, 0.25>>
       func.return %z : tensor<2x3x!quant.uniform<i8:f32, 0.25>>
     }
-After: one `xnnpack.fully_connected` from the first to the last quantised type.
+After:
+    func.func @forward(%q: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x3x!quant.uniform<i8:f32, 0.25>> {
+      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
+      %0 = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.125>>
+      %z = xnnpack.fully_connected(%q, %0) : (tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<3x4x!quant.uniform<i8:f32, 0.125>>) -> tensor<2x3x!quant.uniform<i8:f32, 0.25>>
+      func.return %z : tensor<2x3x!quant.uniform<i8:f32, 0.25>>
+    }
 """
 
 from __future__ import annotations

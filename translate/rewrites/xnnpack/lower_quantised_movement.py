@@ -10,7 +10,11 @@ Before:
       %r = quant.qcast %v : tensor<8xf32> to tensor<8x!quant.uniform<i8:f32, 0.5>>
       func.return %r : tensor<8x!quant.uniform<i8:f32, 0.5>>
     }
-After: `xnnpack.static_reshape` of `%q`.
+After:
+    func.func @forward(%q: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<8x!quant.uniform<i8:f32, 0.5>> {
+      %r = xnnpack.static_reshape(%q, new_shape=[8]) : (tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<8x!quant.uniform<i8:f32, 0.5>>
+      func.return %r : tensor<8x!quant.uniform<i8:f32, 0.5>>
+    }
 """
 
 from __future__ import annotations
