@@ -156,9 +156,12 @@ XNNPACK_PUBLISHED = Pipeline(
         RemoveDeadCode(),
     ),
 )
-"""The upstream change alone (executorch #20515): scalar lifting and removal of no-op expands, behind
-the decomposition that the stock flow begins with, which takes attention apart; the normal form only respells ops as the lowering reads them. Layer norms and safe-softmax guards stay
-outside, as there."""
+"""The upstream change alone (executorch #20515): scalar lifting and removal of no-op expands.
+
+It stands behind the decomposition that the stock flow begins with, which takes attention apart. The
+normal form only respells ops as the lowering reads them; layer norms and safe-softmax guards stay
+outside, as there.
+"""
 
 TOSA = (
     Together("normalise", (*NORMAL_FORM, SinkViewBelowLinear())),
