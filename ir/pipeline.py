@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from xdsl.ir import Operation
+
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Step, step_name
+from stepwell.ir.rewriting import History, Step, anchors_of, step_name
 
 Observer = Callable[[Step, Program, int], None]
 
@@ -68,20 +71,35 @@ class Pipeline:
         return self._with(self.steps[:at] + _instances((step,)) + self.steps[at + 1 :])
 
     def run(self, program: Program, observer: Observer | None = None) -> PipelineRun:
-        """Apply every step in order, changing the program in place."""
+        """Apply every step in order, changing the program in place.
+
+        A step whose anchors are no class of op in the program has nothing to look at and is passed
+        by: most programs hold no quantised casts, no attention, no group norm.
+        """
         run = PipelineRun()
+        history = run.history
+        census = _census(program)
         for step in self.steps:
-            started = time.perf_counter()
-            applied = step.apply(program, run.history)
-            seconds = time.perf_counter() - started
-            ops = sum(1 for _ in program.module.walk())
-            run.steps.append(StepRecord(step_name(step), applied, seconds, ops))
+            anchors = anchors_of(step)
+            applied, seconds = 0, 0.0
+            if anchors is None or any(issubclass(cls, anchors) for cls in census):
+                swept = history.swept
+                started = time.perf_counter()
+                applied = step.apply(program, history)
+                seconds = time.perf_counter() - started
+                if anchors is None or applied or history.swept != swept:
+                    census = _census(program)
+            run.steps.append(StepRecord(step_name(step), applied, seconds, census.total()))
             if observer is not None:
                 observer(step, program, applied)
         return run
 
     def _with(self, steps: tuple[Step, ...]) -> Pipeline:
         return replace(self, steps=steps)
+
+
+def _census(program: Program) -> Counter[type[Operation]]:
+    return Counter(map(type, program.module.walk()))
 
 
 def _instances(steps: tuple[Step | type[Step], ...]) -> tuple[Step, ...]:

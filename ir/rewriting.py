@@ -94,7 +94,7 @@ class Watch(Protocol):
 
 @dataclass
 class History:
-    """What happened to a program on its way down: applications, refusals, visits.
+    """What happened to a program on its way down: applications, refusals, visits, dead ops swept.
 
     `watch` looks over the shoulder of each application (`stepwell check` does).
     """
@@ -104,6 +104,7 @@ class History:
         default_factory=dict[tuple[str, str, str | None, str], RefusalRecord]
     )
     visits: int = 0
+    swept: int = 0
     watch: Watch | None = None
 
     def refuse(self, rewrite: str, op: Operation, reason: str) -> None:
@@ -294,6 +295,15 @@ def step_name(step: Step) -> str:
     return step.label if isinstance(step, Together) else step.name
 
 
+def anchors_of(step: Step) -> tuple[type[Operation], ...] | None:
+    """The classes of op that a step looks at; None for a pass that looks at the whole program."""
+    if isinstance(step, Together):
+        return tuple(anchor for rewrite in step.rewrites for anchor in rewrite.anchors)
+    if isinstance(step, Rewrite) and type(step).apply is Rewrite.apply:
+        return step.anchors
+    return None
+
+
 def is_dead(op: Operation) -> bool:
     """Whether an op is pure and nothing reads what it gives."""
     if not _is_pure_class(type(op)):
@@ -343,8 +353,8 @@ def run_rewrites(
             waiting.add(op)
             work.append(op)
 
-    for op in program.module.walk():
-        push(op)
+    work.extend(op for op in program.module.walk() if candidates_of(op) or is_dead(op))
+    waiting.update(work)
     while work:
         op = work.popleft()
         waiting.discard(op)
@@ -355,6 +365,7 @@ def run_rewrites(
             operands = list(op.operands)
             op.detach()
             op.erase()
+            history.swept += 1
             for neighbour in _neighbours(operands):
                 push(neighbour)
             continue

@@ -29,6 +29,7 @@ from stepwell.ir.inference import infer
 from stepwell.ir.levels import LEVELS, level_of
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import check_encoding
+from stepwell.ir.verdicts import Key, is_sound, remember_sound, verdict_key
 from stepwell.ir.weights import WeightStore
 
 
@@ -56,16 +57,26 @@ def find_problems(module: ModuleOp, weights: WeightStore | None = None) -> Itera
             names.add(top.sym_name.data)
             yield from _signature_problems(top)
     structural = False
+    unsettled: list[tuple[Operation, Key | None]] = []
     for op in module.walk():
-        for problem in _op_problems(op, weights):
-            structural = True
-            yield problem
+        key = verdict_key(op)
+        if not is_sound(key):
+            unsettled.append((op, key))
+            for problem in _op_problems(op, weights):
+                structural = True
+                yield problem
         if reason := level.check(op):
             yield Problem(f"{op_name(op)}: {reason}", describe_op(op), f"level {level.name!r}")
     for region in module.regions:
         yield from _dominance_problems(region, set())
-    if not structural:
-        yield from _type_problems(module)
+    if structural:
+        return
+    for op, key in unsettled:
+        problem = _type_problem(op)
+        if problem is not None:
+            yield problem
+        elif key is not None:
+            remember_sound(op, key)
 
 
 def _op_problems(op: Operation, weights: WeightStore | None) -> Iterator[Problem]:
@@ -95,26 +106,20 @@ def _op_problems(op: Operation, weights: WeightStore | None) -> Iterator[Problem
             )
 
 
-def _type_problems(module: ModuleOp) -> Iterator[Problem]:
-    for op in module.walk():
-        try:
-            inferred = infer(op)
-        except StepwellError as error:
-            yield Problem(
-                f"{op_name(op)}: {error.problems[0].fact}",
-                describe_op(op),
-                error.problems[0].help,
-            )
-            continue
-        if inferred is None:
-            continue
-        stated = [result.type for result in op.results]
-        if list(inferred) != stated:
-            yield Problem(
-                f"{op_name(op)}: results are {_types(stated)}, "
-                f"its operands and attributes give {_types(inferred)}",
-                describe_op(op),
-            )
+def _type_problem(op: Operation) -> Problem | None:
+    try:
+        inferred = infer(op)
+    except StepwellError as error:
+        fact, help_ = error.problems[0].fact, error.problems[0].help
+        return Problem(f"{op_name(op)}: {fact}", describe_op(op), help_)
+    stated = [result.type for result in op.results]
+    if inferred is None or list(inferred) == stated:
+        return None
+    return Problem(
+        f"{op_name(op)}: results are {_types(stated)}, "
+        f"its operands and attributes give {_types(inferred)}",
+        describe_op(op),
+    )
 
 
 def _types(types: object) -> str:

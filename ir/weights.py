@@ -77,6 +77,7 @@ class WeightStore:
     entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
     counts: WeightCounts = field(default_factory=WeightCounts)
     _hashes: dict[str, str] = field(default_factory=dict[str, str])
+    _numbers: dict[tuple[Any, ...], str] = field(default_factory=dict[tuple[Any, ...], str])
 
     def __contains__(self, key: object) -> bool:
         return key in self.entries
@@ -108,6 +109,15 @@ class WeightStore:
         key = f"{hint}#{digest}"
         if key not in self.entries:
             self.entries[key] = Given(tensor)
+        return key
+
+    def number(self, value: float, dtype: torch.dtype, rank: int) -> str:
+        """One number as a constant of shape [] or [1, …]; asked for again, nothing is made."""
+        question = (type(value), str(value), dtype, rank)
+        key = self._numbers.get(question)
+        if key is None or key not in self.entries:
+            tensor = torch.full((1,) * rank, value, dtype=dtype)
+            key = self._numbers[question] = self.constant(tensor, "scalar")
         return key
 
     def derive(self, recipe_name: str, sources: tuple[str, ...] | list[str], **params: Any) -> str:

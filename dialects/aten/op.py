@@ -10,6 +10,7 @@ run time are operands of the last group, `dynamic`. The text form follows the sc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, Self, cast
 
 from xdsl.dialects.builtin import (
@@ -46,9 +47,10 @@ from stepwell.dialects.aten.text import spell
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.inference import infer
 from stepwell.ir.printer import TextPrinter
+from stepwell.ir.verdicts import Verifies
 
 
-class SchemaOp(CallOp):
+class SchemaOp(Verifies, CallOp):
     """An op whose operands, properties and results follow `SCHEMA`."""
 
     # -- reading -----------------------------------------------------------------------------
@@ -65,18 +67,7 @@ class SchemaOp(CallOp):
                 values = cast(DenseArrayBase[IntegerType], sizes).get_values()
                 found = _SIZES_CACHE[data] = tuple(values)
             return found
-        return self._implied_sizes(len(self.operands))
-
-    @classmethod
-    def _implied_sizes(cls, total: int) -> tuple[int, ...]:
-        sizes: list[int] = []
-        for argument in cls.SCHEMA.tensor_arguments:
-            variadic = argument.type.is_list or argument.type.nullable
-            sizes.append(-1 if variadic else 1)
-        if cls.SCHEMA.takes_runtime_scalars:
-            sizes.append(-1)
-        rest = total - sum(size for size in sizes if size > 0)
-        return tuple(rest if size < 0 else size for size in sizes)
+        return _implied_sizes(type(self), len(self.operands))
 
     def present(self) -> dict[str, Any]:
         """The arguments that were passed, by schema name, as Python and SSA values.
@@ -301,6 +292,19 @@ class SchemaOp(CallOp):
             raise VerifyException(
                 f"{self.name}: {needed} arguments are run-time values, {have} operands give them"
             )
+
+
+@cache
+def _implied_sizes(cls: type[SchemaOp], total: int) -> tuple[int, ...]:
+    """The sizes of operand groups of which at most one varies."""
+    sizes: list[int] = []
+    for argument in cls.SCHEMA.tensor_arguments:
+        variadic = argument.type.is_list or argument.type.nullable
+        sizes.append(-1 if variadic else 1)
+    if cls.SCHEMA.takes_runtime_scalars:
+        sizes.append(-1)
+    rest = total - sum(size for size in sizes if size > 0)
+    return tuple(rest if size < 0 else size for size in sizes)
 
 
 _SIZES_CACHE: dict[bytes, tuple[int, ...]] = {}

@@ -33,19 +33,22 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.quant.types import UniformQuantizedType, quantization, type_problem
 from stepwell.dialects.xnnpack.datatypes import (
     MAX_RANK,
     datatype,
     quantization_problem,
 )
+from stepwell.ir.core import WeightOp
 from stepwell.ir.inference import infer
 from stepwell.ir.types import Dim, dims, element, tensor
+from stepwell.ir.verdicts import Verifies
 
 _UNIT = UnitAttr()
 
 
-class XnnpackOp(IRDLOperation, ABC):
+class XnnpackOp(Verifies, IRDLOperation, ABC):
     """A node of XNNPACK's sub-graph.
 
     Attributes:
@@ -141,6 +144,10 @@ class XnnpackOp(IRDLOperation, ABC):
         )
         self.check()
 
+    def verdict_needs(self) -> tuple[bool, ...]:
+        """Which operands are constants: `check` reads no more of what stands around the node."""
+        return tuple(constant_of(value) is not None for value in self.operands)
+
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         """Raise `VerifyException` if XNNPACK has no kernel for these datatypes."""
 
@@ -199,6 +206,14 @@ class XnnpackOp(IRDLOperation, ABC):
             properties=properties,
             attributes=attributes,
         )
+
+
+def constant_of(value: SSAValue) -> WeightOp | None:
+    """The weight a value is, seen through the cast that gives stored integers their type."""
+    owner = value.owner
+    if isinstance(owner, StorageCast):
+        owner = owner.input.owner
+    return owner if isinstance(owner, WeightOp) else None
 
 
 def check_tensor(type_: Attribute) -> None:

@@ -7,20 +7,10 @@ import math
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.quant.types import Quantization, quantization
-from stepwell.dialects.xnnpack.base import XnnpackOp
+from stepwell.dialects.xnnpack.base import XnnpackOp, constant_of
 from stepwell.dialects.xnnpack.datatypes import datatype
-from stepwell.ir.core import WeightOp
 from stepwell.ir.types import Dim, dims
-
-
-def constant_of(value: SSAValue) -> WeightOp | None:
-    """The weight a value is, seen through the cast that gives stored integers their type."""
-    owner = value.owner
-    if isinstance(owner, StorageCast):
-        owner = owner.input.owner
-    return owner if isinstance(owner, WeightOp) else None
 
 
 def check_static(op: XnnpackOp, index: int) -> None:

@@ -84,10 +84,9 @@ class LiftConstantScalar(Rewrite[LiftedScalar]):
     def build(self, match: LiftedScalar, rw: Rewriter) -> None:
         """Insert the constant once and the tensor form in the op's place."""
         held = match.operand.type
-        shape = [1] if dims(held) else []
-        constant = rw.constant(
-            torch.full(shape, match.number, dtype=torch_dtype(element(held))), "scalar"
-        )
+        rank = 1 if dims(held) else 0
+        key = rw.weights.number(match.number, torch_dtype(element(held)), rank)
+        constant = rw.weight(key)
         operands = (constant, match.operand) if match.reversed else (match.operand, constant)
         new = match.tensor_form.make(*operands, result_types=[match.op.results[0].type])
         rw.insert(new)
