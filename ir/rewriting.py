@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -38,17 +38,29 @@ class Refusal:
 class Bound:
     """How far a step may move a result: |after - before| <= absolute + relative * |before|.
 
-    `reason` names the source of the difference (`reassociation`, `folding in f32`, …).
+    A quantised result may also move by `units` of its own scale: its stored integers differ by so
+    many. `varies` says that the numbers depend on the values at hand: `Rewrite.bound_at` derives
+    them. `reason` names the source of the difference (`reassociation`, `folding in f32`, …).
     """
 
     relative: float = 0.0
     absolute: float = 0.0
     reason: str = ""
+    units: int = 0
+    varies: bool = False
 
     @property
     def exact(self) -> bool:
         """Whether results must be equal bit for bit (a NaN equals a NaN)."""
-        return self.relative == 0.0 and self.absolute == 0.0
+        return not (self.relative or self.absolute or self.is_local)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it holds at the replaced value only.
+
+        What a unit becomes further down is not bounded by it: later layers scale it.
+        """
+        return self.varies or self.units > 0
 
 
 EXACT = Bound()
@@ -83,8 +95,8 @@ class RefusalRecord:
 class Watch(Protocol):
     """What a checker is told about each application of a rewrite."""
 
-    def before(self, rewrite: Rewrite[Any], op: Operation) -> None:
-        """`rewrite` has matched at `op` and will be applied now."""
+    def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
+        """`rewrite` has found `match` at `op` and will be applied now."""
         ...
 
     def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
@@ -258,6 +270,15 @@ class Rewrite(ABC, Generic[M]):
     def build(self, match: M, rw: Rewriter) -> None:
         """Write the replacement of a match."""
 
+    def bound_at(self, match: M, value: Callable[[SSAValue], Any]) -> Bound:
+        """How far this application may move the value it replaces.
+
+        Args:
+            match: what was found.
+            value: gives the run-time value of any SSA value that stands in the program now.
+        """
+        return self.bound
+
     def apply(self, program: Program, history: History) -> int:
         """Apply to a fixed point; returns the number of applications."""
         return run_rewrites(program, (self,), history)
@@ -388,7 +409,7 @@ def run_rewrites(
             root = (op_name(op), node_name(op.location))
             where = describe_op(op)
             if history.watch is not None:
-                history.watch.before(rewrite, op)
+                history.watch.before(rewrite, op, found)
             rewrite.build(found, rw)
             applied += 1
             _record(history, rewrite.name, root, where, rw)

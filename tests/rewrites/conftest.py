@@ -91,7 +91,11 @@ def assert_within(bound: Bound, before: Sequence[Any], after: Sequence[Any]) -> 
         assert one.dtype == other.dtype
         assert one.shape == other.shape
         torch.testing.assert_close(
-            other, one, rtol=bound.relative, atol=bound.absolute, equal_nan=True
+            other,
+            one,
+            rtol=bound.relative,
+            atol=bound.absolute + (0 if one.dtype.is_floating_point else bound.units),
+            equal_nan=True,
         )
 
 
@@ -137,7 +141,9 @@ def apply() -> Apply:
         RemoveDeadCode().apply(program, history)
         check(program)
         bound = Bound(
-            sum(step.bound.relative for step in steps), sum(step.bound.absolute for step in steps)
+            sum(step.bound.relative for step in steps),
+            sum(step.bound.absolute for step in steps),
+            units=sum(step.bound.units for step in steps),
         )
         assert_within(bound, before, program.run(*inputs))
         return Applied(program, count, history)

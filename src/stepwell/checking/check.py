@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Block, Operation
 
 from stepwell.checking.compare import Difference, deviation, differs
 from stepwell.checking.engine import check_artefact
-from stepwell.checking.recording import Recording, record, recorded_bytes
+from stepwell.checking.recording import NotRecorded, Recording, record, recorded_bytes
 from stepwell.checking.reference import check_reference
 from stepwell.checking.result import CheckResult, Finding, StepVerdict
 from stepwell.checking.samples import make_samples
@@ -159,11 +159,13 @@ class _Check:
         started = time.perf_counter()
         bounds = [*watcher.bounds, *([] if isinstance(step, Rewrite | Together) else [step.bound])]
         bound = total_bound(bounds)
+        floats = replace(bound, units=0, varies=False)
         if not applied:
             self.verdicts.append(
                 StepVerdict(name, 0, describe_bound(step.bound), 0, 0, 0.0, 0.0, True)
             )
             return
+        wanted, not_followed = self._wanted(bound.is_local and watcher.trusted)
         after, failures = self._again(name)
         findings = list(watcher.findings) + failures
         largest = watcher.largest
@@ -171,13 +173,14 @@ class _Check:
         for method, befores in self.recordings.items():
             for before in befores:
                 now = after[method].get(before.sample.label)
-                if now is None or not (bound.exact or before.sample.plain):
+                expected = wanted.get(id(before))
+                if now is None or expected is None or not (bound.exact or before.sample.plain):
                     continue
                 compared += 1
-                for what, old in before.observed().items():
+                for what, old in expected.items():
                     new = now.observed().get(what)
                     largest = max(largest, deviation(old, new))
-                    difference = differs(old, new, bound, normwise=True)
+                    difference = differs(old, new, floats, normwise=True)
                     if difference is not None and not watcher.findings:
                         findings.append(_locate(name, what, difference, before, now, bound))
         self.verdicts.append(
@@ -190,13 +193,32 @@ class _Check:
                 largest,
                 time.perf_counter() - started,
                 not findings,
-                f"{watcher.not_compared} applications judged by the outputs only"
-                if watcher.not_compared
-                else "",
+                _note(watcher.not_compared, not_followed),
             )
         )
         self.findings += findings
         self.recordings = {method: list(runs.values()) for method, runs in after.items()}
+
+    def _wanted(self, follow: bool) -> tuple[dict[int, dict[str, Any]], int]:
+        """What each recording (by identity) must show after a step; how many cannot tell.
+
+        A unit of an inner value becomes any number of them at the outputs. So where a bound holds
+        at the replaced value only, each application was compared there, and the outputs must be
+        what the recording became that took every replaced value over.
+        """
+        wanted: dict[int, dict[str, Any]] = {}
+        unknown = 0
+        for method, befores in self.recordings.items():
+            for before in befores:
+                try:
+                    wanted[id(before)] = (
+                        before.followed(self.program.method(method))
+                        if follow
+                        else before.observed()
+                    )
+                except NotRecorded:
+                    unknown += 1
+        return wanted, unknown
 
     def _again(self, step: str) -> tuple[dict[str, dict[str, Recording]], list[Finding]]:
         """Record every sample anew; a sample that fails now is a finding."""
@@ -283,6 +305,13 @@ def _locate(
         difference.largest,
         describe_bound(bound),
     )
+
+
+def _note(not_compared: int, not_followed: int) -> str:
+    notes = [f"{not_compared} applications judged by the outputs only"] if not_compared else []
+    if not_followed:
+        notes.append(f"{not_followed} samples not compared: their inner values are not kept")
+    return "; ".join(notes)
 
 
 def _described(owner: Operation | Block) -> str | None:

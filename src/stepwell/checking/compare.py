@@ -45,7 +45,8 @@ def differs(before: Any, after: Any, bound: Bound, *, normwise: bool = False) ->
     Args:
         before, after: tensors, numbers, truth values or None.
         bound: exact asks for equal bits (a NaN equals a NaN); otherwise each element may move by
-            `absolute + relative * |before|` (integers too: quantised steps count in units).
+            `absolute + relative * |before|`, an integer also by `units` (a quantised value is its
+            stored integers at run time, which count steps of its scale).
         normwise: measure `relative` against the largest finite |before| of the tensor instead: the
             measure for values that went through further sums since they moved.
     """
@@ -127,6 +128,8 @@ def _outside(
         known = scale[scale.isfinite()]
         scale = torch.full_like(wide, float(known.max()) if known.numel() else 0.0)
     tolerated = bound.absolute + bound.relative * scale
+    if not before.dtype.is_floating_point:
+        tolerated = tolerated + bound.units
     close = (wide - other).abs() <= tolerated
     special = (wide == other) | (wide.isnan() & other.isnan())
     return ~torch.where(finite, close, special)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from xdsl.dialects.func import FuncOp
+from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, Region, SSAValue
 
 from stepwell.checking.samples import Sample
@@ -84,6 +84,24 @@ class Recording:
         seen: dict[str, Any] = {f"output {i}": v for i, v in enumerate(self.outcome.outputs)}
         seen |= {f"state {key}": value for key, value in self.outcome.state.items()}
         seen |= {f"input {i} as left": v for i, v in self.outcome.mutated_inputs.items()}
+        return seen
+
+    def followed(self, func: FuncOp) -> dict[str, Any]:
+        """`observed` as the program stands now, from the values that followed each rewrite.
+
+        Raises:
+            NotRecorded: an inner value was forgotten, or cannot be computed outside its region.
+        """
+        if not self.values:
+            raise NotRecorded
+        seen: dict[str, Any] = {}
+        for op in func.body.block.ops:
+            if isinstance(op, ReturnOp):
+                seen |= {f"output {i}": self.value(v) for i, v in enumerate(op.operands)}
+            elif isinstance(op, UpdateOp):
+                seen[f"state {op.key.data}"] = self.value(op.value)
+            elif isinstance(op, MutateInputOp):
+                seen[f"input {op.index.value.data} as left"] = self.value(op.value)
         return seen
 
     def value(self, wanted: SSAValue) -> Any:

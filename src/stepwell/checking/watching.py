@@ -8,7 +8,7 @@ however little of the fault reaches the outputs, and only the new ops are evalua
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xdsl.ir import Operation, SSAValue
@@ -39,14 +39,21 @@ class Watcher:
     """Applications of which at least one value was compared."""
     not_compared: int = 0
     """Applications whose replacement has another type, or cannot be evaluated where it stands."""
+    trusted: bool = True
+    """Whether every application whose bound holds at the replaced value only was compared there."""
     largest: float = 0.0
     bounds: list[Bound] = field(default_factory=list[Bound])
     """The bound of every application, in order."""
+    _promised: dict[int, Bound] = field(default_factory=dict[int, Bound])
+    """What the application at hand may do to each recording (by identity)."""
 
-    def before(self, rewrite: Rewrite[Any], op: Operation) -> None:
+    def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
         """Bring the values of the op up to date while everything it reads is still there."""
+        self._promised.clear()
         for recordings in self.recordings.values():
             for recording in recordings:
+                with suppress(NotRecorded):
+                    self._promised[id(recording)] = rewrite.bound_at(match, recording.value)
                 if op in recording.stale:
                     with suppress(NotRecorded, StepwellError):
                         for result in op.results:
@@ -54,13 +61,15 @@ class Watcher:
 
     def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
         """Check one application."""
-        self.bounds.append(rewrite.bound)
+        units = (bound.units for bound in self._promised.values())
+        self.bounds.append(replace(rewrite.bound, units=max(units, default=rewrite.bound.units)))
         event = self.history.events[-1]
         looked = False
         for recordings in self.recordings.values():
             for recording in recordings:
                 looked |= self._modified(recording, rewrite, rewriter, event)
                 looked |= self._replaced(recording, rewrite, rewriter, event)
+        self.trusted &= looked or not rewrite.bound.is_local
         self.compared += looked
         self.not_compared += not looked
 
@@ -119,10 +128,11 @@ class Watcher:
         new: Any,
         value: SSAValue,
     ) -> None:
-        if not rewrite.bound.exact and not recording.sample.plain:
+        bound = self._promised.get(id(recording))
+        if bound is None or not (bound.exact or recording.sample.plain):
             return
         self.largest = max(self.largest, deviation(old, new))
-        difference = differs(old, new, rewrite.bound)
+        difference = differs(old, new, bound)
         if difference is not None:
             self._add(recording, rewrite, event, value, str(difference), difference.largest)
 
@@ -157,7 +167,7 @@ class Watcher:
                     sample=recording.sample.label,
                     what=what,
                     largest=largest,
-                    bound=describe_bound(rewrite.bound),
+                    bound=describe_bound(self._promised.get(id(recording), rewrite.bound)),
                     replacement=_definition(value),
                 )
             )
@@ -176,19 +186,28 @@ def _definition(value: SSAValue) -> str:
 
 
 def describe_bound(bound: Bound) -> str:
-    """`exact`, or `2e-05 relative + 1e-05 (why)`."""
+    """`exact`, `1 unit of its scale (why)`, or `2e-05 relative + 1e-05 absolute (why)`."""
     if bound.exact:
         return "exact"
     parts = [f"{bound.relative:g} relative" if bound.relative else ""]
     parts.append(f"{bound.absolute:g} absolute" if bound.absolute else "")
+    if bound.units:
+        parts.append(f"{bound.units} unit{'s' * (bound.units > 1)} of its scale")
+    parts.append("what the values at hand give" if bound.varies else "")
     why = f" ({bound.reason})" if bound.reason else ""
     return " + ".join(part for part in parts if part) + why
 
 
 def total_bound(bounds: list[Bound]) -> Bound:
-    """What a whole step may move an output: each application's bound once."""
+    """What a whole step may move an output: each application's bound once.
+
+    Units do not add up: `units` and `varies` say that some application has them, and that outputs
+    are to be compared with the recording that followed each application.
+    """
     return Bound(
         sum(b.relative for b in bounds),
         sum(b.absolute for b in bounds),
         ", ".join(sorted({b.reason for b in bounds if b.reason})),
+        max((b.units for b in bounds), default=0),
+        any(b.varies for b in bounds),
     )

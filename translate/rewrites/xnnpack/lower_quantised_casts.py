@@ -40,7 +40,7 @@ from stepwell.dialects.quant.types import storage_element
 from stepwell.dialects.xnnpack import Convert
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import with_element
 from stepwell.translate.rewrites.xnnpack.quantised import (
     StoredWeight,
@@ -48,6 +48,7 @@ from stepwell.translate.rewrites.xnnpack.quantised import (
     not_static_int8,
     stored_weight,
 )
+from stepwell.translate.rewrites.xnnpack.quantised_bounds import Value, conversion
 
 Cast = QuantizeCast | DequantizeCast
 _LIBRARY = "quantized_decomposed."
@@ -105,6 +106,11 @@ class LowerQuantisedCast(Rewrite[Converted]):
         if refusal is None and isinstance(op, QuantizeCast):
             refusal = not_computed_range(typed)
         return refusal or Converted(op)
+
+    def bound_at(self, match: Converted, value: Value) -> Bound:
+        """`quantised_bounds.conversion`."""
+        held = quantization(match.op.result.type)
+        return EXACT if held is None else conversion(held)
 
     def build(self, match: Converted, rw: Rewriter) -> None:
         """The node."""

@@ -58,12 +58,24 @@ from stepwell.translate.rewrites.xnnpack.quantised import (
     not_static_int8,
     on_axis,
     per_channel,
+    product_step,
     quantised_source,
     stored_weight,
     typed_bias,
     typed_constant,
 )
-from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped, dynamic_source
+from stepwell.translate.rewrites.xnnpack.quantised_bounds import (
+    STATIC_LAYER,
+    STORED_LAYER,
+    Value,
+    static_layer,
+    stored_layer,
+)
+from stepwell.translate.rewrites.xnnpack.quantised_patterns import (
+    clamped,
+    dynamic_scale,
+    dynamic_source,
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +96,7 @@ class LowerQuantisedConvolution(Rewrite[StaticConvolution]):
 
     name: ClassVar[str] = "lower-quantised-convolution"
     anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
-    bound: ClassVar[Bound] = Bound(0.0, 0.0, "int32 sums, rounded once: one unit of the result")
+    bound: ClassVar[Bound] = STATIC_LAYER
 
     def match(self, op: QuantizeCast, program: Program) -> StaticConvolution | Refusal | None:
         """Guards: int8 images, a symmetric constant filter, a bias that fits int32."""
@@ -117,6 +129,11 @@ class LowerQuantisedConvolution(Rewrite[StaticConvolution]):
             return form
         return StaticConvolution(op, form, source, weight, found.low, found.high)
 
+    def bound_at(self, match: StaticConvolution, value: Value) -> Bound:
+        """`quantised_bounds.static_layer`."""
+        products = product_step(match.source, match.weight)
+        return static_layer(match.form.op, products, match.cast.result, value)
+
     def build(self, match: StaticConvolution, rw: Rewriter) -> None:
         """Channels last, the node, channels second."""
         made = match.cast.result.type
@@ -137,6 +154,7 @@ class DynamicConvolution:
 
     form: Convolution
     source: SSAValue
+    scale: SSAValue
     weight: StoredWeight
 
 
@@ -146,9 +164,7 @@ class LowerDynamicConvolution(Rewrite[DynamicConvolution]):
 
     name: ClassVar[str] = "lower-dynamic-convolution"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
-    bound: ClassVar[Bound] = Bound(
-        1e-2, 1e-2, "an image (a pixel, if pointwise) is rounded by its own range"
-    )
+    bound: ClassVar[Bound] = STORED_LAYER
 
     def match(self, op: SchemaOp, program: Program) -> DynamicConvolution | Refusal | None:
         """Guards: float32 images, a symmetric constant filter, no depthwise form."""
@@ -173,7 +189,11 @@ class LowerDynamicConvolution(Rewrite[DynamicConvolution]):
             return form
         if form.node is xnnpack.DepthwiseConvolution2d:
             return Refusal("XNNPACK has no depthwise convolution with run-time scales")
-        return DynamicConvolution(form, source, weight)
+        return DynamicConvolution(form, source, dynamic_scale(op.operands[0]), weight)
+
+    def bound_at(self, match: DynamicConvolution, value: Value) -> Bound:
+        """`quantised_bounds.stored_layer`; a token is an image, or a pixel if pointwise."""
+        return stored_layer(match.form.op, float(value(match.scale)), value)
 
     def build(self, match: DynamicConvolution, rw: Rewriter) -> None:
         """Channels last, quantise, the node to floats, channels second."""

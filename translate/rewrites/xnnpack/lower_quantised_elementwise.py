@@ -42,6 +42,7 @@ from stepwell.translate.rewrites.xnnpack.quantised import (
     not_static_int8,
     quantised_source,
 )
+from stepwell.translate.rewrites.xnnpack.quantised_bounds import ROUNDED_ONCE
 from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped
 
 KERNELS = (aten.AddTensor, aten.SubTensor, aten.MulTensor)
@@ -65,7 +66,7 @@ class LowerQuantisedElementwise(Rewrite[OnIntegers]):
 
     name: ClassVar[str] = "lower-quantised-elementwise"
     anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
-    bound: ClassVar[Bound] = Bound(0.0, 0.0, "rounded once: one unit of the result")
+    bound: ClassVar[Bound] = ROUNDED_ONCE
 
     def match(self, op: QuantizeCast, program: Program) -> OnIntegers | Refusal | None:
         """Guards: every operand int8 computed in the program, all of int8 in the result."""

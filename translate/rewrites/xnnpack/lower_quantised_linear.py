@@ -48,12 +48,24 @@ from stepwell.translate.rewrites.xnnpack.quantised import (
     not_rescalable,
     not_static_int8,
     per_channel,
+    product_step,
     quantised_source,
     stored_weight,
     typed_bias,
     typed_constant,
 )
-from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped, dynamic_source
+from stepwell.translate.rewrites.xnnpack.quantised_bounds import (
+    STATIC_LAYER,
+    STORED_LAYER,
+    Value,
+    static_layer,
+    stored_layer,
+)
+from stepwell.translate.rewrites.xnnpack.quantised_patterns import (
+    clamped,
+    dynamic_scale,
+    dynamic_source,
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +86,7 @@ class LowerQuantisedLinear(Rewrite[StaticLinear]):
 
     name: ClassVar[str] = "lower-quantised-linear"
     anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
-    bound: ClassVar[Bound] = Bound(0.0, 0.0, "int32 sums, rounded once: one unit of the result")
+    bound: ClassVar[Bound] = STATIC_LAYER
 
     def match(self, op: QuantizeCast, program: Program) -> StaticLinear | Refusal | None:
         """Guards: int8 on both sides, a symmetric constant weight, a bias that fits int32."""
@@ -103,6 +115,12 @@ class LowerQuantisedLinear(Rewrite[StaticLinear]):
                 return refusal
         return StaticLinear(op, linear, source, weight, found.low, found.high)
 
+    def bound_at(self, match: StaticLinear, value: Value) -> Bound:
+        """`quantised_bounds.static_layer`."""
+        return static_layer(
+            match.op, product_step(match.source, match.weight), match.cast.result, value
+        )
+
     def build(self, match: StaticLinear, rw: Rewriter) -> None:
         """The node from int8 to int8."""
         node = xnnpack.FullyConnected.make(
@@ -121,7 +139,7 @@ class FloatLinear:
 
     op: SchemaOp
     source: SSAValue
-    is_dynamic: bool
+    scale: SSAValue | None
     weight: str
     held: Quantization
 
@@ -132,9 +150,7 @@ class LowerDynamicLinear(Rewrite[FloatLinear]):
 
     name: ClassVar[str] = "lower-dynamic-linear"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
-    bound: ClassVar[Bound] = Bound(
-        1e-2, 1e-2, "a row's input is rounded by its own range, half a step of it at most"
-    )
+    bound: ClassVar[Bound] = STORED_LAYER
 
     def match(self, op: SchemaOp, program: Program) -> FloatLinear | Refusal | None:
         """Guards: float32 in and out, symmetric weights that XNNPACK has for such an input."""
@@ -161,12 +177,18 @@ class LowerDynamicLinear(Rewrite[FloatLinear]):
         if source is None and (bias is not None or held.sub_channel):
             what = "scales the bias too" if bias is not None else "has no kernel for groups"
             return Refusal(f"with float inputs and stored weights, XNNPACK {what}")
-        return FloatLinear(op, value, source is not None, weight.key, held)
+        scale = dynamic_scale(op.operands[0]) if source is not None else None
+        return FloatLinear(op, value, scale, weight.key, held)
+
+    def bound_at(self, match: FloatLinear, value: Value) -> Bound:
+        """`quantised_bounds.stored_layer`."""
+        step = 0.0 if match.scale is None else float(value(match.scale))
+        return stored_layer(match.op, step, value)
 
     def build(self, match: FloatLinear, rw: Rewriter) -> None:
         """Quantise the rows, then the node from them to floats."""
         value = match.source
-        if match.is_dynamic:
+        if match.scale is not None:
             value = rw.insert(xnnpack.Convert.make(value, element=DynamicInt8Type(1))).results[0]
         bias = match.op.operand("bias")
         node = xnnpack.FullyConnected.make(

@@ -94,12 +94,19 @@ def not_a_filter(weight: StoredWeight, axis: int) -> Refusal | None:
 
 def not_rescalable(source: SSAValue, weight: StoredWeight, made: SSAValue) -> Refusal | None:
     """Products must shrink, or grow by less than 256, on their way to the result's scale."""
-    given, result = quantization(source.type), quantization(made.type)
-    assert given is not None and result is not None
-    ratio = given.scale * max(weight.held.scales) / result.scale
+    result = quantization(made.type)
+    assert result is not None
+    ratio = product_step(source, weight) / result.scale
     if ratio >= MAX_RESCALE:
         return Refusal(f"products are rescaled by {ratio:g}; XNNPACK takes less than 256")
     return None
+
+
+def product_step(source: SSAValue, weight: StoredWeight) -> float:
+    """The largest step of a product: the input's scale times the weight's largest."""
+    given = quantization(source.type)
+    assert given is not None
+    return given.scale * max(weight.held.scales)
 
 
 def not_a_bias(

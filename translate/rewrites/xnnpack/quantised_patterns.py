@@ -64,3 +64,8 @@ def dynamic_source(value: SSAValue) -> SSAValue | None:
     if not same or not is_whole or chosen.operands[0] is not source or weight_key(source):
         return None
     return source
+
+
+def dynamic_scale(value: SSAValue) -> SSAValue:
+    """The scale of a tensor that has a `dynamic_source`."""
+    return value.owner.operands[1]  # pyright: ignore[reportAttributeAccessIssue]

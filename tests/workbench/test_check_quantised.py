@@ -1,0 +1,155 @@
+"""`check` on quantised programs: bounds in units of a scale, bounds that the values give."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from xdsl.ir import Operation
+
+import stepwell
+from quantised import cnn_per_channel, cnn_per_tensor, mlp_dynamic
+from stepwell.checking import check
+from stepwell.checking.result import StepVerdict
+from stepwell.dialects import aten
+from stepwell.dialects.quant import QuantizeCast, StorageCast
+from stepwell.dialects.quant.types import storage_element
+from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
+from stepwell.ir.types import with_element
+from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION
+from stepwell.translate.rewrites.xnnpack.lower_quantised_linear import (
+    LowerDynamicLinear,
+    LowerQuantisedLinear,
+)
+
+
+def only(*steps: Any) -> Pipeline:
+    return Pipeline("planted", steps)
+
+
+@dataclass(frozen=True)
+class ShiftQuantised(Rewrite[Any]):
+    """Wrong by `shift` units: every quantised value, once."""
+
+    shift: int
+    name: ClassVar[str] = "shift-quantised"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
+    bound: ClassVar[Bound] = Bound(units=1, reason="rounded once")
+
+    def match(self, op: Any, program: Program) -> Any:
+        is_done = any(isinstance(use.operation, StorageCast) for use in op.result.uses)
+        return None if is_done else op
+
+    def build(self, match: Any, rw: Rewriter) -> None:
+        made = match.result.type
+        cast = rw.insert(QuantizeCast(match.input, made)).results[0]
+        held = made.element_type.data
+        stored = rw.insert(StorageCast(cast, with_element(made, storage_element(held))))
+        given = stored.results[0]
+        moved = rw.insert(aten.AddScalar.make(given, self.shift, result_types=[given.type]))
+        rw.replace(match, [rw.insert(StorageCast(moved.results[0], made)).results[0]])
+
+
+QUANTISED = """
+func.func @forward(%x: tensor<64xf32>) -> tensor<64xf32> {
+  %q = quant.qcast %x : tensor<64xf32> to tensor<64x!quant.uniform<i8:f32, 0.5>>
+  %r = quant.dcast %q : tensor<64x!quant.uniform<i8:f32, 0.5>> to tensor<64xf32>
+  %y = aten.mul.Scalar(%r, 1000.0) : (tensor<64xf32>) -> tensor<64xf32>
+  func.return %y : tensor<64xf32>
+}"""
+
+
+def test_one_unit_is_accepted_where_it_is_declared_whatever_becomes_of_it_further_down() -> None:
+    result = check(stepwell.parse(QUANTISED), "xnnpack", only(ShiftQuantised(1)), artefact=False)
+    assert result.ok, str(result)
+    (step,) = result.steps
+    assert step.samples >= 3 and step.applications == 1
+    assert "1 unit of its scale" in step.bound
+
+
+def test_two_units_are_found_where_one_is_declared() -> None:
+    result = check(stepwell.parse(QUANTISED), "xnnpack", only(ShiftQuantised(2)), artefact=False)
+    assert result.findings[0].rewrite == "shift-quantised"
+    assert result.findings[0].largest == 2
+    assert "1 unit of its scale" in result.findings[0].bound
+
+
+@pytest.mark.parametrize("make", [cnn_per_tensor, cnn_per_channel, mlp_dynamic])
+def test_lowering_a_quantised_model_keeps_every_promise(make: Any) -> None:
+    exported = make()
+    result = check(exported, "xnnpack", inputs=exported.example_inputs[0])
+    assert result.ok, str(result)
+    (step,) = (step for step in result.steps if step.name == "lower-quantised")
+    assert step.deviation > 0 and step.samples >= 3
+
+
+def layer(x_scale: float, made_scale: float, bias: str = "%b") -> str:
+    """A static linear layer with products in steps of `x_scale` / 8."""
+    x, made = f"!quant.uniform<i8:f32, {x_scale}>", f"!quant.uniform<i8:f32, {made_scale}>"
+    operands = f"%x, %r, {bias}" if bias else "%x, %r"
+    types = "tensor<2x4xf32>, tensor<3x4xf32>" + (", tensor<3xf32>" if bias else "")
+    return f"""
+    func.func @forward(%f: tensor<2x4xf32>) -> tensor<2x3xf32> {{
+      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
+      %b = stepwell.weight <"b"> "parameter" : tensor<3xf32>
+      %t = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.125>>
+      %r = quant.dcast %t : tensor<3x4x!quant.uniform<i8:f32, 0.125>> to tensor<3x4xf32>
+      %q = quant.qcast %f : tensor<2x4xf32> to tensor<2x4x{x}>
+      %x = quant.dcast %q : tensor<2x4x{x}> to tensor<2x4xf32>
+      %y = aten.linear.default({operands}) : ({types}) -> tensor<2x3xf32>
+      %z = quant.qcast %y : tensor<2x3xf32> to tensor<2x3x{made}>
+      %s = quant.dcast %z : tensor<2x3x{made}> to tensor<2x3xf32>
+      func.return %s : tensor<2x3xf32>
+    }}"""
+
+
+def checked(text: str, rewrite: Rewrite[Any]) -> StepVerdict:
+    """The verdict on one rewrite; weights ±1, and biases that lie between two steps."""
+    source = stepwell.parse(text)
+    source.weights.add("w", torch.tensor([[1, -1, 1, 1], [1, 1, -1, 1], [-1, 1, 1, 1]]).char())
+    source.weights.add("b", torch.tensor([0.3, -0.2, 0.19]))
+    (verdict,) = check(source, "xnnpack", only(rewrite), artefact=False).steps
+    assert verdict.applications == 1 and verdict.samples >= 3
+    return verdict
+
+
+def test_a_bias_in_coarse_steps_moves_a_result_by_the_units_derived_for_it() -> None:
+    verdict = checked(layer(1.0, 0.03125), LowerQuantisedLinear())
+    assert verdict.ok and "3 units of its scale" in verdict.bound
+
+    @dataclass(frozen=True)
+    class Fixed(LowerQuantisedLinear):
+        """With the class's one unit instead of what the values give."""
+
+        def bound_at(self, match: Any, value: Any) -> Bound:
+            return self.bound
+
+    assert not checked(layer(1.0, 0.03125), Fixed()).ok
+
+
+def test_without_a_bias_one_unit_suffices_at_any_scale() -> None:
+    verdict = checked(layer(1.0, 0.03125, bias=""), LowerQuantisedLinear())
+    assert verdict.ok and "1 unit of its scale" in verdict.bound
+
+
+def test_a_dynamic_layer_with_another_weight_is_found() -> None:
+    @dataclass(frozen=True)
+    class Doubled(LowerDynamicLinear):
+        """Wrong: the node gives twice its result."""
+
+        def build(self, match: Any, rw: Rewriter) -> None:
+            made = match.op.results[0].type
+            given = rw.insert(type(match.op).make(*match.op.operands, result_types=[made]))
+            twice = rw.insert(aten.MulScalar.make(given.results[0], 2.0, result_types=[made]))
+            rw.replace(match.op, [twice.results[0]])
+
+        def match(self, op: Any, program: Program) -> Any:
+            is_done = any(isinstance(use.operation, aten.MulScalar) for use in op.results[0].uses)
+            return None if is_done else super().match(op, program)
+
+    exported = mlp_dynamic()
+    steps = only(TYPE_QUANTIZATION, Doubled())
+    result = check(exported, "xnnpack", steps, inputs=exported.example_inputs[0], artefact=False)
+    assert result.findings[0].rewrite == "lower-dynamic-linear"
