@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from xdsl.ir import SSAValue
 
-from stepwell.dialects.cmsis.arithmetic import (
-    Multiplier,
-    accumulator_bounds,
-    requantize_overflows,
-)
+from stepwell.dialects.cmsis.arithmetic import offset_rows, row_overflows
 from stepwell.dialects.cmsis.ops import QuantizedLinear
 from stepwell.dialects.cmsis.ops.base import per_tensor
 from stepwell.dialects.cmsis.ops.spatial import Spatial
@@ -36,26 +32,22 @@ def limit_problems(program: Program) -> Iterator[Problem]:
 def _row_problems(
     op: QuantizedLinear | Spatial, weight: torch.Tensor, bias: torch.Tensor | None
 ) -> Iterator[str]:
-    scales: Sequence[Multiplier]
     if isinstance(op, QuantizedLinear):
-        rows, scales = weight.long() + op.number("filter_offset"), [op.requantization]
-        padded = False
+        rows, padded = offset_rows(weight, op.number("filter_offset")), False
     else:
-        rows, scales = weight.movedim(op.CHANNEL_AXIS, 0).flatten(1), op.requantizations
-        padded = True
+        rows, padded = weight.movedim(op.CHANNEL_AXIS, 0).flatten(1), True
     offset = op.number("input_offset")
     held = per_tensor(op.operands[0])
     low, high = (held.low, held.high) if held is not None else (-128, 127)
     low, high = low + offset, high + offset
     if padded:
         low, high = min(low, 0), max(high, 0)
-    least, most = accumulator_bounds(rows, bias, low, high)
-    for row in range(rows.shape[0]):
-        reach = int(least[row]), int(most[row])
-        if reach[0] < -(1 << 31) or reach[1] >= 1 << 31:
-            yield f"row {row} can accumulate {reach[0]} … {reach[1]}, past int32"
-        elif requantize_overflows(*reach, scales[row if len(scales) > 1 else 0]):
-            yield f"row {row}: requantising {reach[0]} … {reach[1]} overflows int32"
+    for found in row_overflows(rows, bias, low, high, op.numbers("requantize_shifts")):
+        reach = f"{found.low} … {found.high}"
+        if found.in_sum:
+            yield f"row {found.row} can accumulate {reach}, past int32"
+        else:
+            yield f"row {found.row}: requantising {reach} overflows int32"
 
 
 def _constant(value: SSAValue | None, program: Program) -> torch.Tensor | None:

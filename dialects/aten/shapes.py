@@ -33,8 +33,9 @@ def rule_for(name: str) -> Rule | None:
 def _rule(*names: str) -> Callable[[Rule], Rule]:
     def register(rule: Rule) -> Rule:
         for name in names:
-            assert name not in _RULES, name
-            _RULES[f"aten.{name}"] = rule
+            full = name if name.startswith("quantized_decomposed.") else f"aten.{name}"
+            assert full not in _RULES, full
+            _RULES[full] = rule
         return rule
 
     return register
@@ -245,3 +246,29 @@ def _reduction(op: SchemaOp) -> Sequence[Attribute] | None:
     keep = op.arg("keepdim")
     sizes = [1 if i in axes else d for i, d in enumerate(shape) if keep or i not in axes]
     return [tensor(sizes, element(op.operands[0].type))]
+
+
+_QUANTIZE = ("quantize_per_tensor.default", "quantize_per_channel.default")
+_DEQUANTIZE = ("dequantize_per_tensor.default", "dequantize_per_channel.default")
+
+
+@_rule(*(f"quantized_decomposed.{name}" for name in _QUANTIZE))
+def _quantize(op: SchemaOp) -> Sequence[Attribute] | None:
+    shape, stored = _shape(op.operands[0]), op.arg("dtype")
+    if shape is None or element(op.operands[0].type) != f32 or not _has_axis(op, len(shape)):
+        return None
+    return [tensor(shape, stored)] if isinstance(stored, Attribute) else None
+
+
+@_rule(*(f"quantized_decomposed.{name}" for name in _DEQUANTIZE))
+def _dequantize(op: SchemaOp) -> Sequence[Attribute] | None:
+    shape = _shape(op.operands[0])
+    if shape is None or element(op.operands[0].type) != op.arg("dtype"):
+        return None
+    if op.arg("out_dtype") is not None or not _has_axis(op, len(shape)):
+        return None
+    return [tensor(shape, f32)]
+
+
+def _has_axis(op: SchemaOp, rank: int) -> bool:
+    return "axis" not in op.SCHEMA.by_name or _axis(op.arg("axis"), rank) is not None

@@ -7,7 +7,9 @@ gemmlowp (quantised multipliers), ExecuTorch's `cortex_m` operator library (argu
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -42,6 +44,7 @@ class Multiplier:
         return Multiplier(-self.multiplier, self.shift)
 
 
+@lru_cache(maxsize=1 << 16)
 def quantize_multiplier(factor: float) -> Multiplier:
     """The closest `Multiplier` of a non-negative real factor; 0 for 0."""
     if factor == 0.0:
@@ -125,14 +128,54 @@ def accumulator_bounds(
     `weight_rows` is [N, K] with the filter offset added; the inputs, with their offset added, lie
     in [input_low, input_high], which must contain 0 where padding can occur.
     """
-    rows = weight_rows.to(torch.int64)
-    positive = rows.clamp(min=0).sum(dim=1)
-    negative = rows.clamp(max=0).sum(dim=1)
+    positive = weight_rows.clamp(min=0).sum(dim=1, dtype=torch.int64)
+    negative = weight_rows.sum(dim=1, dtype=torch.int64) - positive
     low = positive * input_low + negative * input_high
     high = positive * input_high + negative * input_low
     if bias is not None:
         low, high = low + bias.reshape(-1), high + bias.reshape(-1)
     return low, high
+
+
+def offset_rows(weight_rows: torch.Tensor, filter_offset: int) -> torch.Tensor:
+    """int8 weight rows with the filter offset added, in integers that hold the sums."""
+    return weight_rows.to(torch.int16) + filter_offset if filter_offset else weight_rows
+
+
+@dataclass(frozen=True)
+class RowOverflow:
+    """An output row that some input takes past int32, in its sum or when that is scaled up."""
+
+    row: int
+    low: int
+    high: int
+    shift: int
+
+    @property
+    def in_sum(self) -> bool:
+        """Whether the accumulator itself is too small."""
+        return self.low < -Q31_ONE or self.high >= Q31_ONE
+
+
+def row_overflows(
+    weight_rows: torch.Tensor,
+    bias: torch.Tensor | None,
+    input_low: int,
+    input_high: int,
+    shifts: Sequence[int],
+) -> list[RowOverflow]:
+    """Every row that overflows; `shifts` has one entry, or one for each row."""
+    low, high = accumulator_bounds(weight_rows, bias, input_low, input_high)
+    lefts = torch.tensor(shifts, dtype=torch.int64).clamp(min=0)
+    reach = torch.maximum(low.abs(), high.abs())
+    bad = (low < -Q31_ONE) | (high >= Q31_ONE) | (reach >= Q31_ONE >> lefts)
+    if not bool(bad.any()):
+        return []
+    spread = lefts.expand(bad.shape)
+    return [
+        RowOverflow(row, int(low[row]), int(high[row]), int(spread[row]))
+        for row in bad.nonzero().flatten().tolist()
+    ]
 
 
 def requantize_overflows(low: int, high: int, scale: Multiplier) -> bool:

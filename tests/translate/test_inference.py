@@ -123,3 +123,24 @@ def test_a_type_that_depends_on_a_guess_must_be_stated() -> None:
     block = Block(arg_types=[tensor(["s0"], f32), tensor(["s1"], f32)])
     with pytest.raises(StepwellError, match="cannot be inferred"):
         op_class("aten.add.Tensor").make(*block.args)
+
+
+@pytest.mark.parametrize("kind", ["quantize", "dequantize"])
+@pytest.mark.parametrize("stored", [torch.int8, torch.uint8, torch.int16], ids=str)
+@pytest.mark.parametrize("shape", [(2, 3), (4,), ()], ids=str)
+def test_quantising_keeps_the_shape_as_torch_does(kind: str, stored: Any, shape: Any) -> None:
+    name = f"quantized_decomposed.{kind}_per_tensor.default"
+    given = torch.float32 if kind == "quantize" else stored
+    limits = torch.iinfo(stored)
+    numbers = (0.5, 3, limits.min, limits.max, element_type(stored))
+    op = make(name, [shape], numbers, given)
+    rule = rule_for(name)
+    assert rule is not None
+    assert rule(op) == list(by_torch(op))
+
+
+def test_quantising_what_torch_refuses_has_no_rule() -> None:
+    numbers = (0.5, 3, -128, 127, element_type(torch.int8))
+    wrong = make("quantized_decomposed.quantize_per_tensor.default", [(2,)], numbers, torch.float64)
+    rule = rule_for(wrong.name)
+    assert rule is not None and rule(wrong) is None

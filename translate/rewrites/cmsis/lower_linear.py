@@ -45,7 +45,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
-from stepwell.dialects.cmsis.arithmetic import Multiplier
+from stepwell.dialects.cmsis.arithmetic import Multiplier, offset_rows
 from stepwell.dialects.cmsis.ops import QuantizedConv2dNhwc, QuantizedLinear
 from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.program import Program
@@ -238,7 +238,7 @@ def _bias_key(match: Linear, program: Program) -> str | None:
 
 
 def _overflow(match: Linear, program: Program) -> Refusal | None:
-    rows = program.weights.get(match.weight.key).long() - match.weight.held.zero_points[0]
+    rows = offset_rows(program.weights.get(match.weight.key), -match.weight.held.zero_points[0])
     key = _bias_key(match, program)
     bias = None if key is None else program.weights.get(key).long()
     for scale in match.scales:

@@ -14,8 +14,8 @@ import stepwell.dialects.cmsis.recipes  # noqa: F401  # pyright: ignore[reportUn
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.cmsis.arithmetic import (
     Multiplier,
-    accumulator_bounds,
     quantize_multiplier,
+    row_overflows,
 )
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import Quantization, quantization
@@ -240,17 +240,13 @@ def overflow(
     low_in, high_in = given.low - given.zero_point, given.high - given.zero_point
     if padded:
         low_in, high_in = min(low_in, 0), max(high_in, 0)
-    low, high = accumulator_bounds(rows, bias, low_in, high_in)
-    lefts = torch.tensor([max(scale.shift, 0) for scale in multipliers])
-    reach = torch.maximum(low.abs(), high.abs())
-    bad = (low < -(1 << 31)) | (high >= 1 << 31) | (reach >= (1 << 31) >> lefts)
-    for row in bad.nonzero().flatten().tolist():
-        least, most = int(low[row]), int(high[row])
-        if least < -(1 << 31) or most >= 1 << 31:
-            return Refusal(f"row {row} can accumulate {least} … {most}, past int32")
-        shift = multipliers[row if len(multipliers) > 1 else 0].shift
+    shifts = [scale.shift for scale in multipliers]
+    for found in row_overflows(rows, bias, low_in, high_in, shifts):
+        reach = f"{found.low} … {found.high}"
+        if found.in_sum:
+            return Refusal(f"row {found.row} can accumulate {reach}, past int32")
         return Refusal(
-            f"row {row} is scaled up by 2^{shift}, which takes {least} … {most} past int32"
+            f"row {found.row} is scaled up by 2^{found.shift}, which takes {reach} past int32"
         )
     return None
 
