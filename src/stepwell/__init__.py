@@ -55,7 +55,9 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from stepwell.artefacts import read_pte as read_pte
+    from stepwell.artefacts import read_tosa as read_tosa
     from stepwell.artefacts import run_pte as run_pte
+    from stepwell.artefacts import to_mxfp as to_mxfp
     from stepwell.checking import check as check
     from stepwell.explaining import explain as explain
     from stepwell.lowering import PIPELINES as PIPELINES

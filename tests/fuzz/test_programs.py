@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, note, settings
 
 import stepwell
 from stepwell.checking.compare import differs
-from stepwell.formats import structurally_equal
 from stepwell.ir.rewriting import Bound
+from stepwell.ir.text import structurally_equal
 
 sys.path.insert(0, str(Path(__file__).parent))
 from programs import Drawn, programs

@@ -11,12 +11,13 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, NameLoc, St
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-from stepwell.formats import load_program, parse_program, structurally_equal, to_text
+import stepwell
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 from stepwell.ir.dtypes import _TO_ELEMENT  # pyright: ignore[reportPrivateUsage]
 from stepwell.ir.program import Program
 from stepwell.ir.storage import pack_tensors, unpack_tensors
+from stepwell.ir.text import structurally_equal, to_text
 from stepwell.ir.types import tensor_like
 from stepwell.ir.weights import WeightStore, recipe
 
@@ -88,7 +89,7 @@ def test_tensors_come_back_with_strides_and_aliases(tmp_path: Path) -> None:
     tensors = awkward()
     program = program_over(tensors)
     program.save(tmp_path / "model.mlir")
-    back = load_program(tmp_path / "model.mlir")
+    back = stepwell.load(tmp_path / "model.mlir")
     assert set(back.weights) == set(tensors)
     for key, tensor in tensors.items():
         assert same(back.weights.get(key), tensor), key
@@ -115,7 +116,7 @@ def test_every_type_comes_back(dtype: torch.dtype, tmp_path: Path) -> None:
 def test_text_and_locations_come_back(tmp_path: Path) -> None:
     program = program_over(awkward())
     program.save(tmp_path / "model.mlir")
-    back = load_program(tmp_path / "model.mlir")
+    back = stepwell.load(tmp_path / "model.mlir")
     assert structurally_equal(program.module, back.module, locations=True)
     assert 'loc("base"("m.py":7:0))' in (tmp_path / "model.mlir").read_text()
 
@@ -139,7 +140,7 @@ def test_derived_weights_are_evaluated_once_and_unused_ones_are_not_stored(tmp_p
     program.save(tmp_path / "m.mlir")
     program.save(tmp_path / "m.mlir")
     assert store.counts.evaluated == 1
-    back = load_program(tmp_path / "m.mlir")
+    back = stepwell.load(tmp_path / "m.mlir")
     assert set(back.weights) == {key}
     assert back.weights.get(key).tolist() == [2.0, 2.0, 2.0]
 
@@ -151,7 +152,7 @@ def test_print_parse_and_clone_touch_no_weight() -> None:
     key = store.derive("test.storage.double", ["w"])
     program = program_over({"w": weight, key: weight}, store)
     address, version = weight.data_ptr(), weight._version
-    back = parse_program(str(program), program.weights)
+    back = stepwell.parse(str(program), program.weights)
     twin = program.clone()
     assert to_text(back.module) == to_text(twin.module) == str(program)
     assert back.weights.get("w") is weight and twin.weights.get("w") is weight
@@ -163,9 +164,9 @@ def test_a_missing_weights_file_is_named(tmp_path: Path) -> None:
     program_over({"w": torch.ones(2)}).save(tmp_path / "m.mlir")
     os.unlink(tmp_path / "m.safetensors")
     with pytest.raises(StepwellError, match=r'first is "w"\n  at m\.safetensors'):
-        load_program(tmp_path / "m.mlir")
+        stepwell.load(tmp_path / "m.mlir")
     with pytest.raises(StepwellError, match="cannot read"):
-        load_program(tmp_path / "none.mlir")
+        stepwell.load(tmp_path / "none.mlir")
 
 
 def test_a_folder_that_is_not_there_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
@@ -207,10 +208,10 @@ def test_damaged_files_are_parse_failures(tmp_path: Path) -> None:
     for length in (0, 4, 100, len(data) - 1):
         (tmp_path / "m.safetensors").write_bytes(data[:length])
         with pytest.raises(ParseFailure):
-            load_program(place)
+            stepwell.load(place)
     place.write_bytes(b"\xff\xfe")
     with pytest.raises(ParseFailure, match="not UTF-8"):
-        load_program(place)
+        stepwell.load(place)
 
 
 def test_metadata_is_json_that_names_its_format() -> None:

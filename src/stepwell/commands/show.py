@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write what was asked for; the text or the tables go to the terminal."""
     from stepwell.commands.sources import open_source
-    from stepwell.formats import to_text
+    from stepwell.ir.text import to_text
     from stepwell.lowering import lower
     from stepwell.showing import tell, to_dot, to_html, to_model_explorer
     from stepwell.showing.highlight import highlighted
