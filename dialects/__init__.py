@@ -12,6 +12,7 @@ from collections.abc import Callable
 from xdsl.ir import Dialect, Operation
 
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.levels import register_level_loader
 from stepwell.ir.text import register_dialect, register_op_finder
 
 PACKAGES = (
@@ -39,8 +40,13 @@ def _loader(name: str) -> Callable[[], Dialect]:
     return load
 
 
+LEVELS = ("aten", "cmsis", "executorch", "tosa", "xnnpack")
+"""Those of the packages that a program can be at the level of."""
+
 for _name in PACKAGES:
     register_dialect(_name, _loader(_name))
+for _name in LEVELS:
+    register_level_loader(_name, _loader(_name))
 
 
 @register_op_finder

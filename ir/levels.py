@@ -33,6 +33,7 @@ class Level:
 
 
 LEVELS: dict[str, Level] = {}
+_LOADERS: dict[str, Callable[[], object]] = {}
 
 
 def register_level(level: Level) -> Level:
@@ -41,6 +42,23 @@ def register_level(level: Level) -> Level:
         raise StepwellError(f"level {level.name!r} is registered twice")
     LEVELS[level.name] = level
     return level
+
+
+def register_level_loader(name: str, load: Callable[[], object]) -> None:
+    """Say what to import for a level that a module may name; its import registers the level."""
+    _LOADERS[name] = load
+
+
+def find_level(name: str) -> Level | None:
+    """A level by its name, its dialect imported if need be; None if there is none."""
+    if name not in LEVELS and name in _LOADERS:
+        _LOADERS[name]()
+    return LEVELS.get(name)
+
+
+def known_levels() -> list[str]:
+    """The names of all levels."""
+    return sorted({*LEVELS, *_LOADERS})
 
 
 def level_of(module: ModuleOp) -> str:

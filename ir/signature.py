@@ -8,6 +8,7 @@ tensor has a dim order (`(0, 2, 3, 1)` is channels-last); absent means row-major
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -23,6 +24,8 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
+
+from stepwell.ir.nesting import spell, unspell
 
 Constant = int | float | bool | str | None
 
@@ -40,8 +43,8 @@ class Port:
 class Signature:
     """Inputs and outputs in flat order, their nesting, and the ranges of symbolic dimensions.
 
-    `in_spec` / `out_spec` are torch pytree specs as JSON; `ranges` maps a symbol to its inclusive
-    bounds (None: unbounded above).
+    `in_spec` / `out_spec` are torch pytree specs as JSON (`ir.nesting` makes them short in text);
+    `ranges` maps a symbol to its inclusive bounds (None: unbounded above).
     """
 
     inputs: tuple[Port, ...]
@@ -92,11 +95,11 @@ def set_signature(func: FuncOp, signature: Signature) -> None:
         if spec is None:
             held.pop(f"stepwell.{name}", None)
         else:
-            held[f"stepwell.{name}"] = StringAttr(spec)
+            held[f"stepwell.{name}"] = StringAttr(spell(spec))
     held.pop("stepwell.ranges", None)
     if signature.ranges:
-        held["stepwell.ranges"] = StringAttr(
-            json.dumps({symbol: list(bounds) for symbol, bounds in signature.ranges.items()})
+        held["stepwell.ranges"] = ArrayAttr(
+            [StringAttr(_range_text(name, *bounds)) for name, bounds in signature.ranges.items()]
         )
 
 
@@ -108,17 +111,37 @@ def get_signature(func: FuncOp) -> Signature:
         attr = held.get(name)
         return attr.data if isinstance(attr, StringAttr) else None
 
+    def spec(name: str) -> str | None:
+        short = text(name)
+        return None if short is None else unspell(short)
+
     def ports(name: str, types: Sequence[Attribute], stem: str) -> tuple[Port, ...]:
         attr = held.get(name, NoneAttr())
         if isinstance(attr, ArrayAttr):
             return tuple(_port(item) for item in cast(ArrayAttr[Attribute], attr).data)
         return tuple(Port(f"{stem}{index}") for index, _ in enumerate(types))
 
-    ranges = json.loads(text("stepwell.ranges") or "{}")
+    ranges = held.get("stepwell.ranges", ArrayAttr([]))
     return Signature(
         ports("stepwell.inputs", func.function_type.inputs.data, "input_"),
         ports("stepwell.outputs", func.function_type.outputs.data, "output_"),
-        text("stepwell.in_spec"),
-        text("stepwell.out_spec"),
-        {symbol: (bounds[0], bounds[1]) for symbol, bounds in ranges.items()},
+        spec("stepwell.in_spec"),
+        spec("stepwell.out_spec"),
+        dict(_range(item) for item in cast(ArrayAttr[StringAttr], ranges).data),
     )
+
+
+_RANGE = re.compile(r"(-?\d+) <= (\w+)(?: <= (-?\d+))?")
+
+
+def _range_text(name: str, low: int, high: int | None) -> str:
+    """`2 <= s77 <= 16`, or `2 <= s77` where nothing bounds it above."""
+    return f"{low} <= {name}" + ("" if high is None else f" <= {high}")
+
+
+def _range(item: StringAttr) -> tuple[str, tuple[int, int | None]]:
+    found = _RANGE.fullmatch(item.data)
+    if found is None:
+        raise ValueError(f"{item.data!r} is no range such as '2 <= s77 <= 16'")
+    low, name, high = found.groups()
+    return name, (int(low), None if high is None else int(high))

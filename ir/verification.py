@@ -26,7 +26,7 @@ from stepwell.ir.diagnostics import (
     quoted,
 )
 from stepwell.ir.inference import infer
-from stepwell.ir.levels import LEVELS, level_of
+from stepwell.ir.levels import find_level, known_levels, level_of
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import check_encoding
 from stepwell.ir.verdicts import Key, is_sound, remember_sound, verdict_key
@@ -42,9 +42,9 @@ def verify(module: ModuleOp, weights: WeightStore | None = None) -> None:
 
 def find_problems(module: ModuleOp, weights: WeightStore | None = None) -> Iterator[Problem]:
     """Every rule of its level that the module breaks."""
-    level = LEVELS.get(level_of(module))
+    level = find_level(level_of(module))
     if level is None:
-        known = ", ".join(sorted(LEVELS))
+        known = ", ".join(known_levels())
         yield Problem(f"level {quoted(level_of(module))} is not known", None, f"one of {known}")
         return
     names: set[str] = set()

@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
-from xdsl.dialects.builtin import StringAttr, TensorType
+from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 
@@ -176,6 +176,6 @@ def _ranges(op: Operation) -> dict[str, tuple[int, int | None]]:
     parent = op.parent_op()
     while parent is not None and not isinstance(parent, FuncOp):
         parent = parent.parent_op()
-    if parent is None or not isinstance(parent.attributes.get("stepwell.ranges"), StringAttr):
+    if parent is None or not "stepwell.ranges" in parent.attributes:
         return {}
     return get_signature(parent).ranges
