@@ -176,6 +176,6 @@ def _ranges(op: Operation) -> dict[str, tuple[int, int | None]]:
     parent = op.parent_op()
     while parent is not None and not isinstance(parent, FuncOp):
         parent = parent.parent_op()
-    if parent is None or not "stepwell.ranges" in parent.attributes:
+    if parent is None or "stepwell.ranges" not in parent.attributes:
         return {}
     return get_signature(parent).ranges
