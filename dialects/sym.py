@@ -69,7 +69,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sum": torch.sym_sum,
     "float": torch.sym_float,
     "int": torch.sym_int,
-    "sqrt": torch._sym_sqrt,  # pyright: ignore[reportPrivateUsage]
+    "sqrt": torch._sym_sqrt,  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 }
 """Op name, after `sym.` → the function it calls, as FX graphs name it."""
 

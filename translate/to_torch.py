@@ -135,7 +135,7 @@ class _Method:
             self._ranges(),
             [ModuleCallEntry("", self._call_signature())],
             None,
-            self.constants,
+            dict[str, Any](self.constants),
             verifiers=[TrainingIRVerifier],
         )
 

@@ -305,7 +305,8 @@ class GraphImporter:
         """A call of something that is no operator with a schema."""
         from stepwell.translate.torch_in.calls import import_python_call
 
-        import_python_call(self, node, target)
+        # A checker meets this class by two paths, here and through `stepwell`.
+        import_python_call(self, node, target)  # pyright: ignore[reportArgumentType]
 
     def get_attr(self, node: Node) -> None:
         """A tensor that hangs on the graph module; graphs are read by the ops that use them."""
