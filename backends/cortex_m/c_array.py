@@ -8,39 +8,57 @@ ALIGNMENT = 16
 """ExecuTorch reads constants in place; they start at multiples of 16 within the file."""
 
 _PER_LINE = 16
+_KEYWORDS = frozenset(
+    "alignas alignof asm auto bool break case catch char class const constexpr continue default "
+    "delete do double else enum explicit export extern false float for friend goto if inline int "
+    "long mutable namespace new nullptr operator private protected public register restrict return "
+    "short signed sizeof static struct switch template this throw true try typedef typename union "
+    "unsigned using virtual void volatile while".split()
+)
 
 
-def to_c_array(data: bytes, name: str = "model_pte") -> str:
-    """A C or C++ header that defines `name` and `name_length`.
+def to_c_array(data: bytes, name: str = "model_pte", *, header: bool = True) -> str:
+    """C (or C++) text that defines `name` and `name_length`.
 
     Args:
         data: the bytes of a `.pte`.
-        name: a C identifier.
+        name: a C identifier that is no keyword.
+        header: a guarded header with static constants; else a source file whose constants other
+            files declare `extern`.
 
     Raises:
-        StepwellError: the name is no identifier.
+        StepwellError: the name cannot be one.
     """
     if not name.isidentifier() or not name.isascii():
         raise StepwellError(f"{name!r} is no C identifier", help="letters, digits and _ only")
-    guard = f"{name.upper()}_H"
+    if name in _KEYWORDS:
+        raise StepwellError(f"{name!r} is a keyword of C or C++", help="choose another name")
     rows = [
         "    " + " ".join(f"0x{byte:02x}," for byte in data[start : start + _PER_LINE])
         for start in range(0, len(data), _PER_LINE)
     ]
+    guard = f"{name.upper()}_H"
+    linkage = "static const" if header else "const"
+    declared = [f"extern const uint8_t {name}[];", f"extern const size_t {name}_length;", ""]
     return "\n".join(
         [
-            f"#ifndef {guard}",
-            f"#define {guard}",
-            "",
+            *((f"#ifndef {guard}", f"#define {guard}", "") if header else ()),
             "#include <stddef.h>",
             "#include <stdint.h>",
             "",
-            f"__attribute__((aligned({ALIGNMENT}))) static const uint8_t {name}[] = {{",
+            *(() if header else ("#ifdef __cplusplus", 'extern "C" {', "#endif", *declared)),
+            f"__attribute__((aligned({ALIGNMENT}))) {linkage} uint8_t {name}[] = {{",
             *rows,
             "};",
-            f"static const size_t {name}_length = sizeof({name});",
-            "",
-            f"#endif  // {guard}",
+            f"{linkage} size_t {name}_length = sizeof({name});",
+            *(() if header else ("", "#ifdef __cplusplus", "}", "#endif")),
+            *(("", f"#endif  // {guard}") if header else ()),
             "",
         ]
     )
+
+
+def identifier_of(stem: str) -> str:
+    """A C identifier made of a file's name: `ds-cnn.v2` → `ds_cnn_v2`."""
+    made = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem) or "model"
+    return made if not made[0].isdigit() and made not in _KEYWORDS else f"model_{made}"

@@ -28,6 +28,14 @@ def expand(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     return weight.expand(tuple(shape)).contiguous()
 
 
+@recipe("cmsis.compose")
+def compose(outer: torch.Tensor, inner: torch.Tensor) -> torch.Tensor:
+    """int8 [256]: the outer table at the inner table's entries."""
+    if outer.is_meta:
+        return torch.empty_like(outer)
+    return outer[inner.to(torch.int64) + 128]
+
+
 @recipe("cmsis.kernel_sum")
 def kernel_sum(
     weight: torch.Tensor,

@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     lower = add("lower", _lower, "lower a model to a target and write the artefact")
     add_model(lower)
     lower.add_argument("-t", "--target", default="xnnpack")
-    lower.add_argument("-o", "--output", type=Path, help="artefact to write")
+    lower.add_argument("-o", "--output", type=Path, help="artefact to write; .h or .c: a C array")
     lower.add_argument("--emit-ir", type=Path, help="also write the target-level IR as text")
 
     show.add_arguments(add("show", show.run, "a model or an artefact as text, tables, page, graph"))
@@ -79,10 +79,20 @@ def _lower(arguments: argparse.Namespace) -> int:
     if arguments.emit_ir:
         write_atomically(arguments.emit_ir, str(lowered.program).encode())
     if arguments.output:
-        data = lowered.artefact
+        data = _artefact(lowered, arguments.output)
         write_atomically(arguments.output, data)
         print(f"\n{arguments.output}: {len(data):,} bytes")
     return 0
+
+
+def _artefact(lowered: Any, output: Path) -> bytes:
+    """The target's bytes, or C text around them where the file's name asks for it."""
+    if output.suffix not in (".h", ".c"):
+        return lowered.artefact
+    from stepwell.backends.cortex_m.c_array import identifier_of
+
+    name = identifier_of(output.stem)
+    return lowered.to_c(name, header=output.suffix == ".h").encode()
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -18,7 +18,12 @@ from stepwell.report import Report
 from stepwell.targets import PIPELINES, Target, find_target
 
 if TYPE_CHECKING:
+    from executorch.devtools.etrecord import ETRecord
     from torch.export import ExportedProgram
+
+    from stepwell.profiling import Profile
+
+    Source = IRProgram | ExportedProgram | Mapping[str, ExportedProgram]
 
 __all__ = ["PIPELINES", "Lowered", "Pipeline", "lower"]
 
@@ -31,6 +36,8 @@ class Lowered:
     report: Report
     target: Target
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    source: Source | None = field(default=None, repr=False)
+    """What was lowered, as it was given to `lower`."""
 
     def to_pte(self, **options: Any) -> bytes:
         """The `.pte` bytes (xnnpack and cortex-m targets).
@@ -45,9 +52,54 @@ class Lowered:
         """The `.pte` without weights, and the `.ptd` that holds them (xnnpack target)."""
         return self._emit("pte_and_ptd", options)
 
+    def to_c(self, name: str = "model_pte", *, header: bool = True) -> str:
+        """The `.pte` as C text for firmware (cortex-m targets): an aligned array and its length.
+
+        Args:
+            name: what the array is called; its length is `<name>_length`.
+            header: a header with static constants, else a source file with external ones.
+        """
+        return self._emit("c", {"name": name, "header": header})
+
     def to_tosa(self, **options: Any) -> bytes:
         """The TOSA flatbuffer (tosa targets)."""
         return self._emit("tosa", options)
+
+    def to_etrecord(self, method: str = "forward", **options: Any) -> ETRecord:
+        """What ExecuTorch's Inspector needs to lead a profile of the `.pte` back to the model.
+
+        Args:
+            method: the Inspector knows one method, and calls it `forward`.
+            options: those that `to_pte` was given.
+
+        Raises:
+            StepwellError: the target's runtime has no profiler, or the source cannot be a torch
+                program.
+        """
+        return self._emit("etrecord", {"exported": self._exported(method), "method": method, **options})
+
+    def profile(self, *inputs: Any, method: str = "forward", repeat: int = 20) -> Profile:
+        """Run the `.pte` with its profiler on: time for each op of the model, by source line.
+
+        Args:
+            inputs: flat inputs.
+            method: the method to call.
+            repeat: calls; each event's median counts.
+        """
+        from stepwell.profiling import profile
+
+        return profile(
+            self.artefact, inputs, method, record=self.to_etrecord(method), repeat=repeat
+        )
+
+    def _exported(self, method: str) -> ExportedProgram:
+        source = self.source
+        if isinstance(source, IRProgram):
+            return Program.of(source).to_exported_program(method)
+        found = source.get(method) if isinstance(source, Mapping) else source
+        if found is None:
+            raise StepwellError(f"the torch program of method {method!r} is not known")
+        return found
 
     def _emit(self, kind: str, options: Mapping[str, Any]) -> Any:
         emitter = self.target.emitter(kind)
@@ -64,7 +116,7 @@ class Lowered:
 
 
 def lower(
-    program: IRProgram | ExportedProgram | Mapping[str, ExportedProgram],
+    program: Source,
     target: str,
     pipeline: Pipeline | None = None,
     *,
@@ -108,4 +160,4 @@ def lower(
         seconds=seconds,
         events=tuple(run.history.events),
     )
-    return Lowered(work, report, found, options)
+    return Lowered(work, report, found, options, program)

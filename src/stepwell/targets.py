@@ -78,6 +78,13 @@ def _xnnpack_pte_and_ptd(program: Program, **options: Any) -> tuple[bytes, bytes
     return to_pte_and_ptd(program, **options)
 
 
+def _xnnpack_etrecord(program: Program, exported: Any, method: str, **options: Any) -> Any:
+    from stepwell.backends.executorch.inspection import etrecord
+    from stepwell.backends.xnnpack.pte import to_container
+
+    return etrecord(to_container(program, **options), exported, method)
+
+
 def _run_pte(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
     from stepwell.backends.executorch.runner import run_pte
 
@@ -85,7 +92,11 @@ def _run_pte(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, 
 
 
 XNNPACK_TARGET = Target(
-    "xnnpack", XNNPACK, "pte", {"pte": _xnnpack_pte, "pte_and_ptd": _xnnpack_pte_and_ptd}, _run_pte
+    "xnnpack",
+    XNNPACK,
+    "pte",
+    {"pte": _xnnpack_pte, "pte_and_ptd": _xnnpack_pte_and_ptd, "etrecord": _xnnpack_etrecord},
+    _run_pte,
 )
 
 
@@ -130,6 +141,13 @@ def _cortex_m_pte(program: Program, **options: Any) -> bytes:
     return to_pte(program)
 
 
+def _cortex_m_c(program: Program, *, name: str, header: bool, **options: Any) -> str:
+    from stepwell.backends.cortex_m.c_array import to_c_array
+    from stepwell.backends.cortex_m.emit import to_pte
+
+    return to_c_array(to_pte(program), name, header=header)
+
+
 def _run_cortex_m(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
     from stepwell.backends.cortex_m.read import run_pte
 
@@ -139,7 +157,11 @@ def _run_cortex_m(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[
 def _cortex_m_target(name: str) -> Target:
     """A target for any CPU; its artefacts run on the desk in a bit-exact interpreter."""
     return CortexMTarget(
-        name, cortex_m_pipeline(name), "pte", {"pte": _cortex_m_pte}, _run_cortex_m
+        name,
+        cortex_m_pipeline(name),
+        "pte",
+        {"pte": _cortex_m_pte, "c": _cortex_m_c},
+        _run_cortex_m,
     )
 
 

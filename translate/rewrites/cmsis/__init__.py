@@ -2,6 +2,8 @@
 
 from stepwell.translate.rewrites.cmsis.cancel_transpose import CancelTranspose
 from stepwell.translate.rewrites.cmsis.collapse_reshape import CollapseReshape
+from stepwell.translate.rewrites.cmsis.compose_tables import ComposeTables
+from stepwell.translate.rewrites.cmsis.explain_floats import ExplainFloats
 from stepwell.translate.rewrites.cmsis.fold_kernel_sum import BiasForm, FoldKernelSum
 from stepwell.translate.rewrites.cmsis.lower_arithmetic import LowerArithmetic
 from stepwell.translate.rewrites.cmsis.lower_boundary import LowerBoundary
@@ -31,6 +33,7 @@ TO_CMSIS = (
     LowerArithmetic(),
     LowerPad(),
     Tabulate(),
+    ComposeTables(),
 )
 """One rewrite for each family of ops; together they say what the library can run."""
 
@@ -39,6 +42,8 @@ __all__ = [
     "BiasForm",
     "CancelTranspose",
     "CollapseReshape",
+    "ComposeTables",
+    "ExplainFloats",
     "FoldKernelSum",
     "LowerArithmetic",
     "LowerBoundary",

@@ -2,7 +2,8 @@
 
 Clamps after an addition narrow its range; after the others they are a table. One operand may
 broadcast: along channels without a copy, else a constant is written out ahead of time and a
-run-time value by an int8 expand.
+run-time value by an int8 expand. Division is the one operator of the library with an int16 form; it
+saturates at −32768, one unit past a symmetric range.
 
 Before:
     builtin.module {
@@ -38,7 +39,7 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
@@ -57,8 +58,8 @@ from stepwell.dialects.cmsis.ops import (
     QuantizedDiv,
     QuantizedMul,
 )
-from stepwell.dialects.quant import UniformQuantizedType
-from stepwell.dialects.quant.types import quantization
+from stepwell.dialects.quant import StorageCast, UniformQuantizedType
+from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, with_element
@@ -109,16 +110,19 @@ class LowerArithmetic(Rewrite[Arithmetic]):
         """Both operands and every use are int8; the factors are ones the kernel can apply."""
         if len(op.operands) != 2 or not all(isinstance(v.type, TensorType) for v in op.operands):
             return None
-        first, second = activation(op.operands[0]), activation(op.operands[1])
+        bits = 16 if isinstance(op, DIV) and is_int16(op.operands[0]) else 8
+        first, second = (activation(value, bits) for value in op.operands)
         if isinstance(first, Refusal):
             return first
         if isinstance(second, Refusal):
             return second
-        uses = quantized_uses(op.results[0])
+        uses = quantized_uses(op.results[0], bits)
         if isinstance(uses, Refusal):
             return uses
         match = Arithmetic(op, first, second, uses)
         for use in uses:
+            if bits == 16 and (use.low, use.high) != (use.held.low, use.held.high):
+                return Refusal("a clamp follows; tables, which would clamp, are int8")
             if found := _factor_refusal(match, use):
                 return found
         return match
@@ -130,7 +134,9 @@ class LowerArithmetic(Rewrite[Arithmetic]):
             if isinstance(match.op, (MINIMUM, MAXIMUM)):
                 first, second = (_requantized(rw, v, use) for v in (first, second))
             value = self._broadcast(match, use, first, second, rw)
-            deliver(rw, group, rescaled(rw, value, use))
+            if use.held.bits == 16:
+                value = retyped(rw, value, use.type)
+            deliver(rw, group, rescaled(rw, value, use) if use.held.bits == 8 else value)
 
     def _broadcast(
         self, match: Arithmetic, use: Use, first: SSAValue, second: SSAValue, rw: Rewriter
@@ -192,6 +198,21 @@ class LowerArithmetic(Rewrite[Arithmetic]):
             cls = Minimum if isinstance(match.op, MINIMUM) else Maximum
             made = cls.make(first, second, result=wide)
         return rw.insert(made).results[0]
+
+
+def is_int16(value: SSAValue) -> bool:
+    """Whether a float operand stands for an int16 value."""
+    return not isinstance(activation(value, 16), Refusal)
+
+
+def retyped(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
+    """The same stored integers under a type that differs in its range alone."""
+    held = quantization(value.type)
+    assert held is not None
+    if value.type == type_:
+        return value
+    raw = rw.insert(StorageCast(value, with_element(value.type, storage_element(held))))
+    return rw.insert(StorageCast(raw.results[0], type_)).results[0]
 
 
 def with_shape_of(value: SSAValue, type_: AnyTensor) -> AnyTensor:

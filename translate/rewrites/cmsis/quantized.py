@@ -48,10 +48,11 @@ class Use:
         return self.type, self.low, self.high
 
 
-def quantized_uses(value: SSAValue) -> tuple[Use, ...] | Refusal:
+def quantized_uses(value: SSAValue, bits: int = 8) -> tuple[Use, ...] | Refusal:
     """How a float result is quantised, or why it must stay a float.
 
-    Every use has to be an int8 quantisation, directly or through clamps whose every use is.
+    Every use has to be an int8 quantisation (or one of `bits`, where a kernel has that form too),
+    directly or through clamps whose every use is.
     """
     found: list[Use] = []
     pending: list[tuple[SSAValue, tuple[Reals, ...]]] = [(value, ())]
@@ -64,7 +65,7 @@ def quantized_uses(value: SSAValue) -> tuple[Use, ...] | Refusal:
             if isinstance(user, QuantizeCast):
                 held = quantization(user.result.type)
                 assert held is not None
-                if reason := not_int8(held):
+                if reason := not_signed(held, bits):
                     return Refusal(f"its result is quantised {reason}")
                 found.append(Use(user, held, *narrowed(held, clamps)))
             elif (bounds := clamp_bounds(user)) is not None:
@@ -75,11 +76,16 @@ def quantized_uses(value: SSAValue) -> tuple[Use, ...] | Refusal:
 
 
 def not_int8(held: Quantization) -> str | None:
-    """Why the kernels cannot work on these integers, or None."""
+    """Why the int8 kernels cannot work on these integers, or None."""
+    return not_signed(held, 8)
+
+
+def not_signed(held: Quantization, bits: int) -> str | None:
+    """Why a kernel over signed integers of `bits` cannot work on these, or None."""
     if not held.is_per_tensor:
         return "along an axis; activations have one scale"
-    if held.bits != 8 or not held.signed:
-        return f"to {'i' if held.signed else 'u'}{held.bits}; the kernel takes i8"
+    if held.bits != bits or not held.signed:
+        return f"to {'i' if held.signed else 'u'}{held.bits}; the library's kernel takes i{bits}"
     return None
 
 
@@ -134,14 +140,14 @@ def _stored(real: float, held: Quantization) -> int:
 
 @dataclass(frozen=True)
 class Activation:
-    """A quantised value, int8 and per tensor."""
+    """A quantised value, per tensor; int8 but where a kernel has another form."""
 
     value: SSAValue
     held: Quantization
 
 
-def activation(value: SSAValue | None) -> Activation | Refusal:
-    """The int8 value that a float operand stands for, or why there is none."""
+def activation(value: SSAValue | None, bits: int = 8) -> Activation | Refusal:
+    """The int8 (or `bits` wide) value that a float operand stands for, or why there is none."""
     if value is None:
         return Refusal("an operand is missing")
     maker = value.owner
@@ -150,7 +156,7 @@ def activation(value: SSAValue | None) -> Activation | Refusal:
         return Refusal(f"its operand comes from {what} and is not quantised")
     held = quantization(maker.input.type)
     assert held is not None
-    if reason := not_int8(held):
+    if reason := not_signed(held, bits):
         return Refusal(f"its operand is quantised {reason}")
     return Activation(maker.input, held)
 

@@ -16,8 +16,9 @@ from stepwell.translate.rewrites.cmsis.quantized import Use
 
 
 def kernel_type(use: Use) -> AnyTensor:
-    """The use's type over all of int8, which is what kernels without a range give."""
-    held = replace(use.held, low=-128, high=127)
+    """The use's type over all of int8 (int16), which is what kernels without a range give."""
+    low, high = use.held.default_range
+    held = replace(use.held, low=low, high=high)
     return with_element(use.type, UniformQuantizedType(held))
 
 

@@ -143,14 +143,16 @@ class Tabulate(Rewrite[Chain]):
         """The result must be a function of one int8 value, of the same shape."""
         held = quantization(op.result.type)
         assert held is not None
-        if not_int8(held) is not None:
-            return None
         chain = chain_of(op)
         if chain is None or dims(chain.source.type) != dims(op.result.type):
             return None
+        if reason := not_int8(held):
+            return Refusal(f"its result is quantised {reason}")
         given = quantization(chain.source.type)
-        if given is None or not_int8(given) is not None:
+        if given is None:
             return None
+        if reason := not_int8(given):
+            return Refusal(f"what it is a function of is quantised {reason}")
         return chain
 
     def build(self, match: Chain, rw: Rewriter) -> None:
@@ -166,6 +168,18 @@ def chain_of(cast: QuantizeCast) -> Chain | None:
     sources: set[SSAValue] = set()
     seen: set[Operation] = set()
 
+    def continues(inner: QuantizeCast) -> bool:
+        """Whether the chain goes on above a quantisation within it; all is as it was if not."""
+        kept = len(order), set(sources), set(seen)
+        if visit(inner.input) and len(sources) == 1:
+            order.append(inner)
+            return True
+        del order[kept[0] :]
+        for held, before in ((sources, kept[1]), (seen, kept[2])):
+            held.clear()
+            held.update(before)
+        return False
+
     def visit(value: SSAValue) -> bool:
         owner = value.owner
         if not isinstance(owner, Operation):
@@ -177,11 +191,8 @@ def chain_of(cast: QuantizeCast) -> Chain | None:
             return False
         if isinstance(owner, DequantizeCast):
             inner = owner.input.owner
-            if isinstance(inner, QuantizeCast) and inner.result.has_one_use():
-                if not visit(inner.input):
-                    return False
-                order.append(inner)
-            else:
+            may = isinstance(inner, QuantizeCast) and inner.result.has_one_use()
+            if not (may and continues(inner)):
                 sources.add(owner.input)
         elif isinstance(owner, WeightOp):
             if any(size != 1 for size in dims(value.type)):

@@ -1,0 +1,199 @@
+"""Quantisations beside PT2E's int8: int16 activations, torchao's spelling of quantise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.cortex_m.quantizer.quantization_configs import INT16_PER_TENSOR_CONFIG
+from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer as StockQuantizer
+from torch import nn
+from torchao.quantization.pt2e import MinMaxObserver
+from torchao.quantization.pt2e.quantizer import QuantizationSpec
+
+from stepwell.backends.cortex_m.emit import to_pte
+from stepwell.backends.cortex_m.read import read_pte
+from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+
+class Net(nn.Module):
+    def __init__(self, forward: Any, **layers: nn.Module) -> None:
+        super().__init__()
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+        self.function = forward
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.function(self, *inputs)
+
+
+def int16_quantizer() -> CortexMQuantizer:
+    """Activations of int16, symmetric, as Arm's a16w8 flow has them; everything annotated."""
+    made = CortexMQuantizer()
+    made.activation = QuantizationSpec(
+        dtype=torch.int16,
+        quant_min=-32767,
+        quant_max=32767,
+        qscheme=torch.per_tensor_symmetric,
+        observer_or_fake_quant_ctr=MinMaxObserver,
+    )
+    return made
+
+
+def test_an_int16_division_is_the_librarys(lower: Any) -> None:
+    torch.manual_seed(0)
+    inputs = torch.randn(3, 5), torch.rand(3, 5) + 0.5
+    quantizer = StockQuantizer(per_tensor_config=INT16_PER_TENSOR_CONFIG)
+    result = lower.module(Net(lambda s, x, y: x / y), *inputs, quantizer=quantizer)
+    assert result.ops["cmsis.quantized_div"] == 1
+    assert not result.floats
+    back = read_pte(to_pte(result.program))
+    back.verify()
+    graph = result.exported.module(check_guards=False)
+    for _ in range(4):
+        ours, theirs = result.program.run(*inputs)[0], graph(*inputs)
+        step = float(theirs.abs().max()) / 32767
+        assert float((ours - theirs).abs().max()) <= 1.01 * step
+        assert torch.equal(back.run(*inputs)[0], ours)
+        inputs = torch.randn(3, 5) * 0.7, torch.rand(3, 5) + 0.6
+
+
+INT16 = {
+    "linear": (Net(lambda s, x: s.a(x), a=nn.Linear(8, 4)), (3, 8)),
+    "convolution": (Net(lambda s, x: F.relu(s.a(x)), a=nn.Conv2d(2, 4, 3)), (1, 2, 5, 5)),
+    "depthwise": (Net(lambda s, x: s.a(x), a=nn.Conv2d(2, 2, 3, groups=2)), (1, 2, 5, 5)),
+    "transposed": (Net(lambda s, x: s.a(x), a=nn.ConvTranspose2d(2, 3, 3, 2)), (1, 2, 4, 4)),
+    "add": (Net(lambda s, x: x + torch.flip(x, [0])), (3, 8)),
+    "mul": (Net(lambda s, x: x * torch.flip(x, [0])), (3, 8)),
+    "minimum": (Net(lambda s, x: torch.minimum(x, x.flip([0]))), (3, 8)),
+    "table": (Net(lambda s, x: torch.sigmoid(x)), (3, 8)),
+    "average pool": (Net(lambda s, x: F.avg_pool2d(x, 2)), (1, 2, 4, 4)),
+    "maximum pool": (Net(lambda s, x: F.max_pool2d(x, 2)), (1, 2, 4, 4)),
+    "mean": (Net(lambda s, x: x.mean(1)), (3, 8)),
+    "product": (Net(lambda s, x: x @ x.transpose(-2, -1)), (2, 3, 4)),
+    "softmax": (Net(lambda s, x: F.softmax(x, -1)), (3, 8)),
+    "pad": (Net(lambda s, x: F.pad(x, (1, 1))), (3, 8)),
+    "clamped division": (
+        Net(lambda s, x: torch.clamp(F.relu(x / (x.abs() + 1.0)), 0.1)),
+        (3, 8),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INT16)
+def test_int16_activations_stay_right_floats_where_the_library_has_no_such_operator(
+    name: str, lower: Any
+) -> None:
+    torch.manual_seed(1)
+    module, shape = INT16[name]
+    result = lower.module(module, x := torch.randn(shape), quantizer=int16_quantizer())
+    graph = result.exported.module(check_guards=False)
+    back = read_pte(to_pte(result.program))
+    for given in (x, torch.randn(shape)):
+        ours, theirs = result.program.run(given)[0], graph(given)
+        # Two units: the device multiplies by the float32 reciprocal of a scale where torch divides.
+        step = float(theirs.abs().max()) / (32767 if name != "softmax" else 255)
+        assert float((ours - theirs).abs().max()) <= 2 * step + 1e-7
+        assert torch.equal(back.run(given)[0], ours)
+    if name not in ("maximum pool", "pad"):
+        said = {r.reason for r in result.refusals}
+        assert any("i16; the library's kernel takes i8" in r or "tables" in r for r in said), said
+
+
+QUANTIZE, DEQUANTIZE = torch.ops.torchao.quantize_affine, torch.ops.torchao.dequantize_affine
+
+
+class Affine(nn.Module):
+    """A linear layer in torchao's spelling: blocks, scales and zero points as tensors."""
+
+    def __init__(self, block: tuple[int, int], shape: tuple[int, int] = (6, 8)) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        weight = torch.randn(shape)
+        grid = [size // extent for size, extent in zip(shape, block, strict=True)]
+        reach = weight.reshape(grid[0], block[0], grid[1], block[1]).abs().amax((1, 3))
+        self.block = list(block)
+        self.register_buffer("scale", reach / 127)
+        self.register_buffer("zero", torch.zeros(grid, dtype=torch.int32))
+        stored = QUANTIZE(weight, self.block, self.scale, self.zero, torch.int8, -127, 127)
+        self.register_buffer("weight", stored)
+        self.bias = nn.Parameter(torch.randn(shape[0]))
+        for name, scale, zero in (("x", 0.05, 3), ("y", 0.1, -5)):
+            self.register_buffer(f"{name}_scale", torch.tensor([scale]))
+            self.register_buffer(f"{name}_zero", torch.tensor([zero], dtype=torch.int32))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.quantised(x, self.x_scale, self.x_zero)
+        weight = DEQUANTIZE(self.weight, self.block, self.scale, self.zero, torch.int8, -127, 127)
+        return self.quantised(F.relu(F.linear(x, weight, self.bias)), self.y_scale, self.y_zero)
+
+    def quantised(self, x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
+        numbers = (list(x.shape), scale, zero, torch.int8, -128, 127)
+        return DEQUANTIZE(QUANTIZE(x, *numbers), *numbers)
+
+
+@pytest.mark.parametrize(
+    "block, op",
+    [((6, 8), "cmsis.quantized_linear"), ((1, 8), "cmsis.quantized_conv2d_nhwc")],
+    ids=["per tensor", "per row"],
+)
+def test_torchaos_spelling_lowers_as_pt2es_does(block: Any, op: str, lower: Any) -> None:
+    x = torch.randn(3, 8)
+    result = lower(torch.export.export(Affine(block).eval(), (x,)))
+    result.check(x)
+    assert result.ops[op] == 1 and not result.floats
+
+
+def test_torchaos_blocks_within_a_row_stay_floats_and_say_why(lower: Any) -> None:
+    module, x = Affine((1, 4)).eval(), torch.randn(3, 8)
+    result = lower(torch.export.export(module, (x,)))
+    assert (result.program.run(x)[0] - module(x)).abs().max() <= 0.1001  # A unit of the result.
+    assert any("a scale for each block" in r.reason for r in result.refusals)
+    assert result.floats["aten.linear.default"] == 1
+
+
+def test_torchaos_dynamic_activations_stay_floats_and_say_why(lower: Any) -> None:
+    from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+    from torchao.utils import unwrap_tensor_subclass
+
+    torch.manual_seed(0)
+    module, x = nn.Sequential(nn.Linear(32, 16)).eval(), torch.randn(3, 32)
+    quantize_(module, Int8DynamicActivationInt8WeightConfig())
+    result = lower(torch.export.export(unwrap_tensor_subclass(module), (x,)))
+    torch.testing.assert_close(result.program.run(x)[0], module(x))
+
+
+FUNCTIONS = {
+    "sigmoid": lambda s, x: torch.sigmoid(x),
+    "hardswish": lambda s, x: F.hardswish(x),
+    "gelu": lambda s, x: F.gelu(x),
+    "tanh": lambda s, x: torch.tanh(x),
+    "silu": lambda s, x: F.silu(x),
+    "leaky relu": lambda s, x: F.leaky_relu(x),
+    "a scalar": lambda s, x: 1 - x * 0.5,
+    "relu": lambda s, x: F.relu(x),
+    "clamp": lambda s, x: torch.clamp(x, -0.3, 0.6),
+    "hardtanh": lambda s, x: F.hardtanh(x, -0.5, 0.25),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_of_the_input_itself_is_a_table_equal_to_the_graph(
+    name: str, lower: Any
+) -> None:
+    x = torch.randn(3, 90)
+    result = lower.module(Net(FUNCTIONS[name]), x)
+    assert result.ops["cmsis.quantized_activation"] == 1 and not result.floats
+    graph = result.exported.module(check_guards=False)
+    for given in (x, 2 * torch.randn(3, 90)):
+        assert torch.equal(result.program.run(given)[0], graph(given))
+
+
+def test_what_stays_a_float_without_a_lowering_says_why(lower: Any) -> None:
+    module = Net(lambda s, x: s.a(torch.cumsum(torch.sigmoid(x), -1)), a=nn.Linear(8, 4))
+    result = lower(torch.export.export(module.eval(), (torch.randn(3, 8),)))
+    said = {r.op: r.reason for r in result.refusals}
+    assert said["aten.cumsum.default"] == "the library has no such operator"
+    assert "is not quantised" in said["aten.sigmoid.default"]

@@ -1,0 +1,59 @@
+"""Says of every op that stays a float why it is not int8, where no lowering has said so.
+
+Nothing changes. A lowering that looked at an op and left it has its own refusal; what is left are
+functions of values that are not quantised, and ops the library has no operator for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import AnyFloat, TensorType
+from xdsl.ir import Operation
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.diagnostics import node_name, op_name
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, Pass, Refusal
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.cmsis.quantized import activation, quantized_uses
+from stepwell.translate.rewrites.cmsis.tabulate import FUNCTIONS
+from stepwell.translate.rewrites.quant.movement import is_movement
+
+
+@dataclass(frozen=True)
+class ExplainFloats(Pass):
+    """A refusal for each float op that has none."""
+
+    name: ClassVar[str] = "explain-floats"
+
+    def apply(self, program: Program, history: History) -> int:
+        """Returns 0: the program is as it was."""
+        said = {(record.op, record.node) for record in history.refusals.values()}
+        for op in program.module.walk():
+            if computes_floats(op) and (op_name(op), node_name(op.location)) not in said:
+                history.refuse(self.name, op, reason(op))
+        return 0
+
+
+def computes_floats(op: Operation) -> bool:
+    """Whether an op computes with reals: it takes some and is no movement."""
+    if not isinstance(op, SchemaOp) or is_movement(op) or not op.name.startswith("aten."):
+        return False
+    return any(
+        isinstance(value.type, TensorType) and isinstance(element(value.type), AnyFloat)
+        for value in op.operands
+    )
+
+
+def reason(op: Operation) -> str:
+    """Why an op that no lowering spoke about is not int8."""
+    if isinstance(op, FUNCTIONS):
+        tensors = [value for value in op.operands if isinstance(value.type, TensorType)]
+        found = [*map(activation, tensors), quantized_uses(op.results[0])]
+        for item in found:
+            if isinstance(item, Refusal):
+                return item.reason
+        return "it is no function of one int8 value"
+    return "the library has no such operator"
