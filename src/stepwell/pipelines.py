@@ -64,6 +64,7 @@ from stepwell.translate.rewrites.xnnpack.lower_reduction import LowerReduction
 from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
 from stepwell.translate.rewrites.xnnpack.lower_softmax import LowerSoftmax
 from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
+from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinear
 from stepwell.translate.rewrites.xnnpack.place_transposes import TRANSPOSES
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 
@@ -134,6 +135,7 @@ XNNPACK = Pipeline(
         DecomposeForKernels(),
         Together("lower-pieces", (*NORMAL_FORM, LowerMatmul(), *TO_XNNPACK)),
         Together("place-transposes", TRANSPOSES),
+        PatchesToLinear(),
         FuseClamp(),
         PartitionXnnpack(),
         RemoveDeadCode(),
