@@ -223,8 +223,10 @@ class Delegate:
     backend: str
     payload: Data
     options: tuple[tuple[str, bytes], ...] = ()
-    debug_map: Mapping[int, tuple[int, ...]] | None = None
-    """Backend's event number to debug handles; for the Inspector, not part of the file."""
+    debug_map: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict[str, tuple[int, ...]], compare=False
+    )
+    """Backend's name of an event to debug handles; for the Inspector, not part of the file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,8 @@ class DelegatePayload:
     payload: Data
     named_data: Mapping[str, NamedData] = field(default_factory=dict[str, NamedData])
     options: tuple[tuple[str, bytes], ...] = ()
-    debug_map: Mapping[int, tuple[int, ...]] | None = None
+    events: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """What the backend's profiler calls a part of the payload → the model's nodes it computes."""
 
 
 PayloadWriter = Callable[[Any, WeightStore], DelegatePayload]
@@ -209,7 +210,11 @@ class MethodEmitter:
 
     def handle_of(self, op: Operation) -> int:
         """The debug handle of the model's node that an op came from."""
-        return self.handles.setdefault(node_name(op.location) or "", len(self.handles) + 1)
+        return self.handle_of_node(node_name(op.location) or "")
+
+    def handle_of_node(self, name: str) -> int:
+        """The debug handle of a node of the model; the empty name stands for what has none."""
+        return self.handles.setdefault(name, len(self.handles) + 1)
 
     # -- what enters ---------------------------------------------------------------------------
 
@@ -403,8 +408,12 @@ class MethodEmitter:
         inputs = [self.values[operand] for operand in op.operands]
         for result in op.results:
             self.values[result] = self.fresh(result.type)
+        events = {
+            event: tuple(self.handle_of_node(node) for node in nodes)
+            for event, nodes in made.events.items()
+        }
         self.builder.delegate(
-            Delegate(made.backend, made.payload, made.options, made.debug_map),
+            Delegate(made.backend, made.payload, made.options, events),
             [*inputs, *(self.values[result] for result in op.results)],
             sorted({self.handle_of(inner) for inner in op.walk() if node_name(inner.location)}),
         )

@@ -24,6 +24,7 @@ from stepwell.backends.executorch.bounds import upper_bound
 from stepwell.backends.executorch.container import Data, NamedData
 from stepwell.backends.executorch.emit import DelegatePayload
 from stepwell.backends.flatbuffer import Record, read_root
+from stepwell.backends.xnnpack.events import event_nodes
 from stepwell.backends.xnnpack.flatbuffer_writer import write_root
 from stepwell.backends.xnnpack.nodes import input_names, output_names, to_fields
 from stepwell.backends.xnnpack.schema import (
@@ -78,7 +79,9 @@ def payload(
     emitter = _Emitter(delegate, weights, embed_unpacked_constants)
     with without_collection():
         graph = write_root(schema(), emitter.graph())
-    return DelegatePayload(BACKEND, with_header(graph), emitter.named_data)
+    return DelegatePayload(
+        BACKEND, with_header(graph), emitter.named_data, events=event_nodes(delegate)
+    )
 
 
 def payload_writer(

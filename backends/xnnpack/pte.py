@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.backends.executorch.container import Container
 from stepwell.backends.executorch.emit import emit
 from stepwell.backends.executorch.serialize import external_to_bytes, to_bytes
 from stepwell.backends.xnnpack.emit import payload_writer
@@ -22,8 +23,13 @@ def to_pte(program: Program, *, embed_unpacked_constants: bool = False) -> bytes
             constant that must not be in a delegate.
 
     """
+    return to_bytes(to_container(program, embed_unpacked_constants=embed_unpacked_constants))
+
+
+def to_container(program: Program, *, embed_unpacked_constants: bool = False) -> Container:
+    """What `to_pte` writes, with the debug handles that the file has no place for."""
     writer = payload_writer(embed_unpacked_constants=embed_unpacked_constants)
-    return to_bytes(emit(program, {DelegateOp: writer}))
+    return emit(program, {DelegateOp: writer})
 
 
 def to_pte_and_ptd(

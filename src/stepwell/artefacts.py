@@ -13,7 +13,7 @@ from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.program import Program
 
-__all__ = ["read_pte", "read_tosa", "run_on_random_inputs", "run_pte", "to_mxfp"]
+__all__ = ["random_inputs", "read_pte", "read_tosa", "run_pte", "to_mxfp"]
 
 
 def read_pte(data: bytes, *, external: bytes | None = None) -> Program:
@@ -64,8 +64,11 @@ def run_pte(data: bytes | Path, inputs: Sequence[Any], method: str = "forward") 
     return run(data, inputs, method)
 
 
-def run_on_random_inputs(data: bytes, method: str, seed: int) -> tuple[Any, ...]:
-    """Run a `.pte` on inputs drawn from a seed: normal floats, small integers."""
+def random_inputs(data: bytes, method: str, seed: int) -> list[Any]:
+    """Inputs for a method of a `.pte`, drawn from a seed: normal floats, small integers.
+
+    Dimensions that may vary are as large as they may be.
+    """
     from stepwell.backends.executorch.container import Dynamism, TensorValue
     from stepwell.backends.executorch.read import read_container
     from stepwell.backends.executorch.runner import torch_dtype
@@ -91,7 +94,7 @@ def run_on_random_inputs(data: bytes, method: str, seed: int) -> tuple[Any, ...]
         if tuple(value.dim_order) == (0, 2, 3, 1):
             drawn = drawn.to(memory_format=torch.channels_last)
         inputs.append(drawn)
-    return run_pte(data, inputs, method)
+    return inputs
 
 
 def to_mxfp(module: Any, payload: str = "fp8e4m3", **options: Any) -> Any:

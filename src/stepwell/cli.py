@@ -53,6 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     lower.add_argument("-t", "--target", default="xnnpack")
     lower.add_argument("-o", "--output", type=Path, help="artefact to write; .h or .c: a C array")
     lower.add_argument("--emit-ir", type=Path, help="also write the target-level IR as text")
+    lower.add_argument(
+        "--etrecord", type=Path, help="also write what ExecuTorch's Inspector needs (xnnpack)"
+    )
 
     show.add_arguments(add("show", show.run, "a model or an artefact as text, tables, page, graph"))
     explain.add_arguments(add("explain", explain.run, "where each op of a model went, and why"))
@@ -63,6 +66,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("artefact", type=Path)
     run.add_argument("--method", default="forward")
     run.add_argument("--seed", type=int, default=0)
+    run.add_argument("--profile", action="store_true", help="time each op instead")
+    run.add_argument("--etrecord", type=Path, help="of the lowering: names and source lines")
+    run.add_argument("--repeat", type=int, default=20, help="calls of --profile")
+    run.add_argument("--json", type=Path, help="write every event of --profile as JSON")
 
     demo = add("demo", _demo, "lower DeiT-Tiny, run it, compare with PyTorch")
     demo.add_argument("-o", "--output", type=Path, default=Path("deit_tiny.pte"))
@@ -82,6 +89,10 @@ def _lower(arguments: argparse.Namespace) -> int:
         data = _artefact(lowered, arguments.output)
         write_atomically(arguments.output, data)
         print(f"\n{arguments.output}: {len(data):,} bytes")
+    if arguments.etrecord:
+        from stepwell.backends.executorch.inspection import write_etrecord
+
+        write_etrecord(lowered.to_etrecord(next(iter(model.program.methods))), arguments.etrecord)
     return 0
 
 
@@ -96,9 +107,25 @@ def _artefact(lowered: Any, output: Path) -> bytes:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from stepwell.artefacts import run_on_random_inputs
+    from stepwell.artefacts import random_inputs, run_pte
 
-    outputs = run_on_random_inputs(_read(arguments.artefact), arguments.method, arguments.seed)
+    data = _read(arguments.artefact)
+    inputs = random_inputs(data, arguments.method, arguments.seed)
+    if arguments.profile:
+        from stepwell.profiling import profile
+
+        found = profile(
+            data,
+            inputs,
+            arguments.method,
+            record=arguments.etrecord,
+            repeat=arguments.repeat,
+        )
+        print(found)
+        if arguments.json:
+            write_atomically(arguments.json, found.to_json().encode())
+        return 0
+    outputs = run_pte(data, inputs, arguments.method)
     for index, output in enumerate(outputs):
         print(f"output {index}: {output}")
     return 0

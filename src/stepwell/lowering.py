@@ -76,7 +76,9 @@ class Lowered:
             StepwellError: the target's runtime has no profiler, or the source cannot be a torch
                 program.
         """
-        return self._emit("etrecord", {"exported": self._exported(method), "method": method, **options})
+        return self._emit(
+            "etrecord", {"exported": self._exported(method), "method": method, **options}
+        )
 
     def profile(self, *inputs: Any, method: str = "forward", repeat: int = 20) -> Profile:
         """Run the `.pte` with its profiler on: time for each op of the model, by source line.

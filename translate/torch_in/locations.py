@@ -43,7 +43,7 @@ class Locations:
         return _named(node.name, place)
 
     def _line(self, trace: str | None) -> Location:
-        found = _users_frame(trace) if trace else None
+        found = users_frame(trace) if trace else None
         if found is None:
             return _UNKNOWN
         spelled = found[0]
@@ -63,8 +63,11 @@ def _named(name: str, place: Location) -> NameLoc:
     return location
 
 
-def _users_frame(trace: str) -> re.Match[str] | None:
-    """The innermost frame that is neither generated code (`<eval_with_key>`) nor torch's own."""
+def users_frame(trace: str) -> re.Match[str] | None:
+    """The innermost frame that is neither generated code (`<eval_with_key>`) nor torch's own.
+
+    Group 1 is the file, group 2 the line.
+    """
     start = trace.rfind('File "')
     innermost = start
     while start >= 0:

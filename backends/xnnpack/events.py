@@ -1,0 +1,275 @@
+"""How XNNPACK's profiler names the nodes of a delegate: the delegate's debug map.
+
+ExecuTorch's XNNPACK backend reports each operator that it ran as an event whose identifier is
+XNNPACK's name of the operator and a number that counts the operators of that name in the order in
+which they run: `Convolution (NHWC, F32) IGEMM #2`. XNNPACK rewrites its graph before it runs it;
+what of that shows is said here: a pointwise convolution runs as a fully connected layer, an
+elementwise node with an output range is followed by a clamp, dynamically quantised rows are made
+inside the product that reads them, and half floats without a kernel of their own run between two
+conversions.
+
+Source: `operator-type-defs.inc` and `src/subgraph` of XNNPACK, `XNNProfiler.cpp` of ExecuTorch;
+`tests/xnnpack/test_events.py` holds it to what the runtime reports.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from stepwell.dialects.xnnpack import (
+    CONCATENATES,
+    ELU,
+    Abs,
+    Add,
+    ArgMaxPooling2d,
+    AveragePooling2d,
+    BatchMatrixMultiply,
+    Ceiling,
+    Clamp,
+    Convert,
+    Convolution2d,
+    Copy,
+    Cosine,
+    Deconvolution2d,
+    DelegateOp,
+    DepthwiseConvolution2d,
+    Divide,
+    Exp,
+    Floor,
+    FullyConnected,
+    Gelu,
+    GlobalAveragePooling2d,
+    Hardswish,
+    LeakyReLU,
+    Log,
+    Maximum,
+    MaxPooling2d,
+    Minimum,
+    Multiply,
+    Negate,
+    PReLU,
+    ReciprocalSquareRoot,
+    ScaledDotProductAttention,
+    Sigmoid,
+    Sine,
+    Softmax,
+    Square,
+    SquareRoot,
+    StaticConstantPad,
+    StaticReshape,
+    StaticResizeBilinear2d,
+    StaticSlice,
+    StaticTranspose,
+    Subtract,
+    Tanh,
+    XnnpackOp,
+)
+from stepwell.dialects.xnnpack.base import constant_of
+from stepwell.dialects.xnnpack.datatypes import datatype
+from stepwell.ir.diagnostics import node_name
+
+Spellings = tuple[str, ...]
+"""One event, by every name it has: kernels for 4-bit weights are named after the processor."""
+
+
+def event_nodes(delegate: DelegateOp) -> dict[str, tuple[str, ...]]:
+    """The identifier of each event of a delegate's run → the nodes of the model it computes.
+
+    An event of no node is listed with none: ExecuTorch's Inspector guesses by parts of names where
+    an identifier is missing.
+    """
+    counts: Counter[str] = Counter()
+    found: dict[str, tuple[str, ...]] = {}
+    for op, spellings in events(delegate):
+        node = node_name(op.location)
+        for name in spellings:
+            counts[name] += 1
+            found[f"{name} #{counts[name]}"] = (node,) if node is not None else ()
+    return found
+
+
+def events(delegate: DelegateOp) -> Iterator[tuple[XnnpackOp, Spellings]]:
+    """What the profiler reports of a delegate, in the order in which it runs."""
+    for op in delegate.block.ops:
+        if isinstance(op, XnnpackOp):
+            for spellings in _EVENTS[type(op)](op):
+                yield op, spellings
+
+
+def _once(*names: str) -> list[Spellings]:
+    return [names]
+
+
+def _float(op: XnnpackOp) -> str:
+    """`F32`, or how quantised numbers are called: `QS8`, `QU8`."""
+    return _STORED.get(datatype(op.operands[0].type) or "", "F32")
+
+
+_STORED = {"fp32": "F32", "fp16": "F16", "qint8": "QS8", "quint8": "QU8"}
+_WIDTH = {"fp32": "X32", "fp16": "X16", "qint8": "X8", "quint8": "X8"}
+_WEIGHT = {"qcint8": "QC8W", "qcint4": "QC4W", "qbint4": "QB4W"}
+
+
+def _elementwise(title: str) -> Callable[[XnnpackOp], list[Spellings]]:
+    def name(op: XnnpackOp) -> list[Spellings]:
+        clamped = op.output_range is not None and not isinstance(op, Clamp)
+        return [(title,), *([("Clamp (NC)",)] if clamped else [])]
+
+    return name
+
+
+def _moved(title: str) -> Callable[[XnnpackOp], list[Spellings]]:
+    def name(op: XnnpackOp) -> list[Spellings]:
+        return _once(f"{title} {_WIDTH[datatype(op.operands[0].type) or 'fp32']})")
+
+    return name
+
+
+def _convert(op: XnnpackOp) -> list[Spellings]:
+    """Rows that only float products read are quantised where they are packed."""
+    if datatype(op.results[0].type) != "qdint8":
+        return _once("Convert (NC)")
+    readers = [use.operation for use in op.results[0].uses]
+    packs = all(isinstance(r, XnnpackOp) and _packs_rows(r) for r in readers)
+    return [] if packs else _once(f"Convert (NC, {_float(op)}, QD8)")
+
+
+def _packs_rows(reader: XnnpackOp) -> bool:
+    if not isinstance(reader, FullyConnected | BatchMatrixMultiply):
+        return isinstance(reader, Convolution2d) and _is_product(reader)
+    return True
+
+
+def _product(op: XnnpackOp) -> list[Spellings]:
+    """`Fully Connected (NC, QD8, F32, QC8W) GEMM` and the like."""
+    given, weight = datatype(op.operands[0].type), datatype(op.operands[1].type) or ""
+    stored = _WEIGHT.get(weight, "QC8W")
+    is_batch = isinstance(op, BatchMatrixMultiply)
+    title = "Batch Matrix Multiply" if is_batch else "Fully Connected"
+    if given == "qdint8":
+        kinds = ("QD8", "QDU8", "QP8")
+        product = tuple(f"{title} (NC, {kind}, F32, {stored}) GEMM" for kind in kinds)
+        if datatype(op.results[0].type) == "fp16":
+            return [("Convert (NC)",), product, ("Convert (NC)",)]
+        return [product]
+    if is_batch or weight == given:
+        dynamic = not is_batch and constant_of(op.operands[1]) is None
+        return _once(f"{'Dynamic ' if dynamic else ''}{title} (NC, {_float(op)}) GEMM")
+    if weight in _WEIGHT:
+        return _once(f"{title} (NC, {_float(op)}, {stored}) GEMM")
+    return _once(f"{title} (NC, {_float(op)}) GEMM")
+
+
+def _is_product(op: Convolution2d) -> bool:
+    """Whether each output pixel reads one input pixel, which XNNPACK turns into a product."""
+    return (
+        op.window == (1, 1)
+        and op.pair("stride") == (1, 1)
+        and not any(op.paddings)
+        and op.integer("groups", 1) == 1
+    )
+
+
+def _convolution(op: Any) -> list[Spellings]:
+    if isinstance(op, Convolution2d) and _is_product(op):
+        return _product(op)
+    given = datatype(op.operands[0].type)
+    stored = "QC8" if datatype(op.operands[1].type) == "qcint8" else _float(op)
+    kind = "IGEMM"
+    if isinstance(op, DepthwiseConvolution2d) and op.filter_shape[3] == op.channels:
+        kind = "DWConv"
+    elif isinstance(op, Convolution2d) and op.window == (1, 1) and not any(op.paddings):
+        kind = "GEMM" if op.pair("stride") == (1, 1) else "IGEMM"
+    if given == "qdint8":
+        return _once(f"Convolution (NHWC, QD8, F32, QC8W) {kind}")
+    return _once(f"Convolution (NHWC, {stored}) {kind}")
+
+
+def _deconvolution(op: Any) -> list[Spellings]:
+    stored = f"NHWC, {_float(op)}"
+    if datatype(op.operands[1].type) == "qcint8":
+        stored = "NC, QS8, QC8W"
+    if datatype(op.operands[0].type) == "qdint8":
+        stored = "NHWC, QD8, F32, QC8W"
+    strided = op.pair("stride") != (1, 1) and op.pair("dilation") == (1, 1)
+    spread = all(s <= k for s, k in zip(op.pair("stride"), op.window, strict=True))
+    return _once(f"Deconvolution ({stored}) {'Subconv2D' if strided and spread else 'IGEMM'}")
+
+
+def _max_pooling(op: XnnpackOp) -> list[Spellings]:
+    return _once(f"Max Pooling (NHWC, {_float(op).replace('Q', '')})")
+
+
+def _average_pooling(op: Any) -> list[Spellings]:
+    kind = "Pixelwise Average Pooling" if any(op.paddings) else "Average Pooling"
+    return _once(f"Average Pooling (NHWC, {_float(op)}) {kind}")
+
+
+def _mean(op: XnnpackOp) -> list[Spellings]:
+    return _once("Mean (ND) Reduce2" if _float(op) in ("F32", "F16") else "Mean (ND)")
+
+
+def _resize(op: XnnpackOp) -> list[Spellings]:
+    resized: Spellings = ("Resize Bilinear (NHWC)",)
+    if _float(op) == "F16":
+        return [("Convert (NC)",), resized, ("Convert (NC)",)]
+    return [resized]
+
+
+_UNARY: Mapping[type[XnnpackOp], str] = {
+    Abs: "Abs",
+    Ceiling: "Ceiling",
+    Clamp: "Clamp",
+    Cosine: "Cosine",
+    ELU: "ELU",
+    Exp: "Exp",
+    Floor: "Floor",
+    Gelu: "GELU",
+    Hardswish: "HardSwish",
+    LeakyReLU: "LeakyReLU",
+    Log: "Log",
+    Negate: "Negate",
+    ReciprocalSquareRoot: "Reciprocal Square Root",
+    Sigmoid: "Sigmoid",
+    Sine: "Sine",
+    Square: "Square",
+    SquareRoot: "Square Root",
+    StaticReshape: "Static Reshape",
+    Tanh: "TanH",
+}
+_BINARY: Mapping[type[XnnpackOp], str] = {
+    Add: "Add",
+    Divide: "Divide",
+    Maximum: "Maximum",
+    Minimum: "Minimum",
+    Multiply: "Multiply",
+    PReLU: "PReLU",
+    Subtract: "Subtract",
+}
+_MOVED: Mapping[type[XnnpackOp], str] = {
+    Copy: "Copy (NC,",
+    **dict.fromkeys(CONCATENATES.values(), "Copy (NC,"),
+    StaticConstantPad: "Constant Pad (ND,",
+    StaticSlice: "Slice (ND,",
+    StaticTranspose: "Transpose (ND,",
+}
+_EVENTS: Mapping[type[XnnpackOp], Callable[[Any], list[Spellings]]] = {
+    **{cls: _elementwise(f"{title} (NC)") for cls, title in _UNARY.items()},
+    **{cls: _elementwise(f"{title} (ND)") for cls, title in _BINARY.items()},
+    **{cls: _moved(title) for cls, title in _MOVED.items()},
+    ArgMaxPooling2d: lambda op: _once("ArgMax Pooling (NHWC, F32)"),
+    AveragePooling2d: _average_pooling,
+    BatchMatrixMultiply: _product,
+    Convert: _convert,
+    Convolution2d: _convolution,
+    Deconvolution2d: _deconvolution,
+    DepthwiseConvolution2d: _convolution,
+    FullyConnected: _product,
+    GlobalAveragePooling2d: _mean,
+    MaxPooling2d: _max_pooling,
+    Softmax: lambda op: _once(f"Softmax (NC, {_float(op)})"),
+    ScaledDotProductAttention: lambda op: [],  # The runtime does not run it.
+    StaticResizeBilinear2d: _resize,
+}
