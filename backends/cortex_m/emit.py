@@ -27,11 +27,11 @@ from stepwell.backends.executorch.emit import MethodEmitter, missing_kernels
 from stepwell.backends.executorch.runner import scalar_type
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.dialects.aten.schema import Argument
-from stepwell.dialects.cmsis.ops import CmsisOp, QuantizedAdd, QuantizedMul, Relabel
+from stepwell.dialects.cmsis.ops import CmsisOp, Pad, QuantizedAdd, QuantizedMul, Relabel
 from stepwell.dialects.cmsis.ops.base import TARGET
 from stepwell.dialects.cmsis.ops.elementwise import is_channel_broadcast
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC
-from stepwell.dialects.cmsis.ops.movement import DTYPES
+from stepwell.dialects.cmsis.ops.movement import DTYPES, is_taken_as_channels_last
 from stepwell.dialects.quant import StorageCast
 from stepwell.dialects.quant.types import quantization, storage_dtype
 from stepwell.ir.diagnostics import UnsupportedError, VerificationError
@@ -186,7 +186,10 @@ class CortexMEmitter(MethodEmitter):
             values = torch.tensor(op.numbers(field), dtype=torch.int32)
             return builder.constant(ScalarType.INT, tuple(values.shape), dense_bytes(values))
         if argument.type.is_list:
-            return builder.ints(op.numbers(field))
+            numbers = op.numbers(field)
+            if isinstance(op, Pad) and is_taken_as_channels_last(dims(op.input.type)):
+                numbers = tuple(numbers[axis] for axis in NCHW_TO_NHWC)
+            return builder.ints(numbers)
         match argument.type.base:
             case "float":
                 return builder.scalar(op.real(field))

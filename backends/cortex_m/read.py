@@ -19,15 +19,17 @@ from stepwell.backends.executorch.container import Container, KernelCall
 from stepwell.backends.executorch.lift import Readers, lift
 from stepwell.backends.executorch.read import read_container
 from stepwell.dialects.cmsis.level import CMSIS_LEVEL
-from stepwell.dialects.cmsis.ops import CmsisOp
+from stepwell.dialects.cmsis.ops import CmsisOp, Pad
 from stepwell.dialects.cmsis.ops.base import TARGET, to_attribute
+from stepwell.dialects.cmsis.ops.layout import NHWC_TO_NCHW
+from stepwell.dialects.cmsis.ops.movement import is_taken_as_channels_last
 from stepwell.dialects.cmsis.target import Target, target
 from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import ParseFailure, describe_op
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History
-from stepwell.ir.types import WeightAttr
+from stepwell.ir.types import WeightAttr, dims
 from stepwell.translate.rewrites.cmsis.state_target import scratch_sizes
 
 
@@ -112,7 +114,25 @@ def _read_call(
         else:
             fields[name] = inputs[position]
     (result,) = results.values()
+    if cls is Pad and pads_physically(operands["input"], result, fields["pre_pad"]):
+        for name in ("pre_pad", "post_pad"):
+            fields[name] = [fields[name][axis] for axis in NHWC_TO_NCHW]
     return cls.make(*(operands.get(n) for n in operand_names), result=result, **fields)
+
+
+def pads_physically(value: SSAValue | None, result: Attribute, widths: Any) -> bool:
+    """Whether a pad's lists are in the order of NHWC memory for a tensor that is logically NCHW.
+
+    So they are where the library takes the tensor for channels-last, which the growth of the
+    result's dimensions shows where the sizes alone do not.
+    """
+    assert value is not None
+    given, made = dims(value.type), dims(result)
+    if len(given) != 4:
+        return False
+    grows = [axis for axis in range(4) if given[axis] != made[axis]]
+    stated = [axis for axis in range(4) if widths[axis]]
+    return is_taken_as_channels_last(given) or not set(stated) <= set(grows)
 
 
 def _fill_in_lists(op: CmsisOp, program: Program) -> None:

@@ -122,6 +122,27 @@ class Transpose(CmsisOp):
         yield from result_problems(self, permuted(shape, perm))
 
 
+def is_taken_as_channels_last(shape: Sequence[Dim]) -> bool:
+    """Whether the library takes a tensor for channels-last NCHW whatever its dim order says.
+
+    `is_channels_last_tensor` of `cortex_m_ops_common.h`: one channel, or one cell, is no evidence.
+    """
+    return len(shape) == 4 and (shape[1] == 1 or shape[2] == shape[3] == 1)
+
+
+def pad_is_misread(shape: Sequence[Dim], *widths: Sequence[int]) -> bool:
+    """Whether the library would put the cells elsewhere than a row-major tensor has them.
+
+    It pads [N, H, W, C] where it takes the tensor for channels-last; that is the same memory as
+    long as the dimension of size 1 that moves stays of size 1.
+    """
+    if not is_taken_as_channels_last(shape):
+        return False
+    one_channel = shape[1] == 1 and not any(side[1] for side in widths)
+    one_cell = shape[2] == shape[3] == 1 and not any(side[2] or side[3] for side in widths)
+    return not (one_channel or one_cell)
+
+
 @irdl_op_definition
 class Pad(CmsisOp):
     """`arm_pad_s8`: constant cells around each dimension; the lists have four entries."""
@@ -153,6 +174,8 @@ class Pad(CmsisOp):
             yield "a width is negative; the kernel does not crop"
         if any(any(widths[: 4 - len(shape)]) for widths in lists):
             yield f"widths are given for more than {len(shape)} dimensions"
+        if pad_is_misread(shape, *lists):
+            yield f"the kernel takes {list(shape)} for channels-last and pads other dimensions"
         held = per_tensor(self.out)
         low, high = (held.low, held.high) if held is not None else (-128, 127)
         if not low <= self.number("pad_value") <= high:

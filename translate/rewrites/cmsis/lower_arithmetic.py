@@ -34,6 +34,7 @@ After:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
@@ -62,7 +63,7 @@ from stepwell.dialects.quant import StorageCast, UniformQuantizedType
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import AnyTensor, dims, element, with_element
+from stepwell.ir.types import AnyTensor, dims, element, is_static, with_element
 from stepwell.translate.rewrites.cmsis.broadcast import (
     channel_vector,
     channels_last_view,
@@ -83,6 +84,7 @@ from stepwell.translate.rewrites.cmsis.quantized import (
     shift_refusal,
 )
 from stepwell.translate.rewrites.cmsis.rescale import kernel_type, rescaled, through_table
+from stepwell.translate.rewrites.cmsis.reshape import reshaped
 
 ADD, SUB, MUL, DIV = (op_class(f"aten.{name}.Tensor") for name in ("add", "sub", "mul", "div"))
 MINIMUM, MAXIMUM = (op_class(f"aten.{name}.default") for name in ("minimum", "maximum"))
@@ -161,6 +163,12 @@ class LowerArithmetic(Rewrite[Arithmetic]):
                 value = self._emit(match, use, sides, with_shape_of(sides[large], wide), rw)
                 return from_rows_view(rw, value, shape)
         sides = [expanded(rw, side, shape) for side in sides]
+        if len(shape) > 4 and isinstance(match.op, (MINIMUM, MAXIMUM)) and is_static(wide):
+            # The kernels see the last four dimensions alone.
+            flat = (math.prod(cast("tuple[int, ...]", shape)),)
+            sides = [reshaped(rw, side, flat) for side in sides]
+            value = self._emit(match, use, sides, with_shape_of(sides[0], wide), rw)
+            return reshaped(rw, value, shape)
         return self._emit(match, use, sides, wide, rw)
 
     def _emit(

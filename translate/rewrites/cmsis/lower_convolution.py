@@ -59,7 +59,6 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.cmsis.arithmetic import Multiplier
 from stepwell.dialects.cmsis.ops import (
-    Pad,
     QuantizedConv2dNhwc,
     QuantizedDepthwiseConv2dNhwc,
 )
@@ -88,7 +87,7 @@ from stepwell.translate.rewrites.cmsis.quantized import (
     stored_weight,
     typed_weight,
 )
-from stepwell.translate.rewrites.cmsis.reshape import reshaped, to_nchw, to_nhwc
+from stepwell.translate.rewrites.cmsis.reshape import padded, reshaped, to_nchw, to_nhwc
 
 
 @dataclass(frozen=True)
@@ -186,16 +185,8 @@ def _image(match: Convolution, rw: Rewriter) -> SSAValue:
     before, after = match.geometry.excess
     if not any((*before, *after)):
         return image
-    n, c, h, w = shape
-    grown = (n, h + before[0] + after[0], w + before[1] + after[1], c)
-    padded = Pad.make(
-        image,
-        result=tensor(grown, element(image.type)),
-        pre_pad=[0, *before, 0],
-        post_pad=[0, *after, 0],
-        pad_value=match.input.held.zero_point,
-    )
-    return rw.insert(padded).results[0]
+    cell = match.input.held.zero_point
+    return padded(rw, image, (0, *before, 0), (0, *after, 0), cell)
 
 
 def _weight(match: Convolution, rw: Rewriter) -> SSAValue:

@@ -37,7 +37,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
-from stepwell.dialects.cmsis.ops import Pad, Transpose
+from stepwell.dialects.cmsis.ops import Transpose
 from stepwell.dialects.quant import StorageCast, UniformQuantizedType
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
@@ -53,6 +53,7 @@ from stepwell.translate.rewrites.cmsis.quantized import (
     quantized_uses,
 )
 from stepwell.translate.rewrites.cmsis.rescale import rescaled
+from stepwell.translate.rewrites.cmsis.reshape import padded
 from stepwell.translate.rewrites.quant.movement import is_movement, moved, permutation
 
 PERMUTATIONS = tuple(
@@ -174,14 +175,7 @@ class LowerPad(Rewrite[Padding]):
         """Pad the stored integers, then a table if another quantisation is wanted."""
         value = match.input.value
         if any((*match.before, *match.after)):
-            lead = [0] * (4 - len(match.before))
-            made = Pad.make(
-                value,
-                result=with_element(match.op.results[0].type, element(value.type)),
-                pre_pad=[*lead, *match.before],
-                post_pad=[*lead, *match.after],
-                pad_value=narrowed(match.input.held, [(match.value, match.value)])[0],
-            )
-            value = rw.insert(made).results[0]
+            cell = narrowed(match.input.held, [(match.value, match.value)])[0]
+            value = padded(rw, value, match.before, match.after, cell)
         for use, group in distinct(match.uses):
             deliver(rw, group, rescaled(rw, value, use))

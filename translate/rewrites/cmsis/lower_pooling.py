@@ -43,7 +43,6 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.cmsis.arithmetic import quantize_multiplier
 from stepwell.dialects.cmsis.ops import (
-    Pad,
     QuantizedAvgPool2dNhwc,
     QuantizedDepthwiseConv2dNhwc,
     QuantizedMaxPool2dNhwc,
@@ -63,7 +62,7 @@ from stepwell.translate.rewrites.cmsis.quantized import (
     typed_weight,
 )
 from stepwell.translate.rewrites.cmsis.rescale import rescaled
-from stepwell.translate.rewrites.cmsis.reshape import reshaped, to_nchw, to_nhwc
+from stepwell.translate.rewrites.cmsis.reshape import padded, reshaped, to_nchw, to_nhwc
 
 AVERAGE = tuple(op_class(f"aten.{name}.default") for name in ("avg_pool2d", "avg_pool1d"))
 ADAPTIVE = tuple(
@@ -163,7 +162,7 @@ def _pooled(rw: Rewriter, match: Pool, image: SSAValue, result: AnyTensor) -> SS
     window, padding = match.window, match.window.padding
     held, zero = match.input.held, match.input.held.zero_point
     if window.counts_padding and any(padding):
-        image = _padded(rw, image, padding, zero)
+        image = padded(rw, image, (0, *padding, 0), (0, *padding, 0), zero)
         padding = (0, 0)
     fields: dict[str, Any] = {
         "kernel_size": window.kernel,
@@ -273,11 +272,3 @@ def _adaptive(op: SchemaOp, shape: tuple[int, ...]) -> Window | Refusal:
 def _pair(value: Any, is_flat: bool, default: int) -> tuple[int, int]:
     first, second = pair(value)
     return (default, first) if is_flat else (first, second)
-
-
-def _padded(rw: Rewriter, image: SSAValue, padding: tuple[int, int], zero_point: int) -> SSAValue:
-    n, h, w, c = cast("tuple[int, ...]", dims(image.type))
-    grown = tensor((n, h + 2 * padding[0], w + 2 * padding[1], c), element(image.type))
-    widths = [0, *padding, 0]
-    made = Pad.make(image, result=grown, pre_pad=widths, post_pad=widths, pad_value=zero_point)
-    return rw.insert(made).results[0]

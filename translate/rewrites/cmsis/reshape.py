@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.registry import op_class
-from stepwell.dialects.cmsis.ops import Transpose
+from stepwell.dialects.cmsis.ops import Pad, Transpose
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC, NHWC_TO_NCHW
+from stepwell.dialects.cmsis.ops.movement import pad_is_misread
 from stepwell.dialects.quant import StorageCast, UniformQuantizedType
 from stepwell.dialects.quant.types import storage_element
 from stepwell.ir.rewriting import Rewriter
@@ -30,6 +32,48 @@ def reshaped(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
         VIEW.from_arguments({"self": raw, "size": list(shape)}, [tensor(shape, stored)])
     )
     return rw.insert(StorageCast(view.results[0], tensor(shape, held))).results[0]
+
+
+def padded(
+    rw: Rewriter, value: SSAValue, before: Sequence[int], after: Sequence[int], cell: int
+) -> SSAValue:
+    """A quantised value with cells around each dimension, in a form that the kernel reads right.
+
+    Of a rank-4 tensor that it would take for channels-last, two dimensions become one: padding
+    dimension i is padding i and its unpadded neighbour i + 1 together, by so many times more.
+    """
+    shape = cast("tuple[int, ...]", dims(value.type))
+    if not pad_is_misread(shape, before, after):
+        return _pad(rw, value, before, after, cell)
+    for axis in (1, 2, 3):
+        if not before[axis] and not after[axis]:
+            size = shape[axis]
+            merged = [
+                (*side[: axis - 1], side[axis - 1] * by, *side[axis + 1 :])
+                for side, by in ((shape, size), (before, size), (after, size))
+            ]
+            flat = reshaped(rw, value, merged[0])
+            grown = [s + b + a for s, b, a in zip(shape, before, after, strict=True)]
+            return reshaped(rw, _pad(rw, flat, merged[1], merged[2], cell), grown)
+    first = [(0, side[1], 0, 0) for side in (before, after)]
+    rest = [(side[0], 0, side[2], side[3]) for side in (before, after)]
+    return padded(rw, padded(rw, value, *first, cell), *rest, cell)
+
+
+def _pad(
+    rw: Rewriter, value: SSAValue, before: Sequence[int], after: Sequence[int], cell: int
+) -> SSAValue:
+    shape = cast("tuple[int, ...]", dims(value.type))
+    grown = [s + b + a for s, b, a in zip(shape, before, after, strict=True)]
+    lead = [0] * (4 - len(shape))
+    made = Pad.make(
+        value,
+        result=tensor(grown, element(value.type)),
+        pre_pad=[*lead, *before],
+        post_pad=[*lead, *after],
+        pad_value=cell,
+    )
+    return rw.insert(made).results[0]
 
 
 def sliced(rw: Rewriter, value: SSAValue, dim: int, start: int, end: int) -> SSAValue:

@@ -48,7 +48,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor, with_element
 from stepwell.translate.rewrites.cmsis.fold_kernel_sum import constant_key
-from stepwell.translate.rewrites.cmsis.reshape import transposed
+from stepwell.translate.rewrites.cmsis.reshape import padded, transposed
 
 UNARY: tuple[type[CmsisOp], ...] = (QuantizedActivation, Pad)
 BINARY: tuple[type[CmsisOp], ...] = (QuantizedAdd, QuantizedMul, QuantizedDiv, Minimum, Maximum)
@@ -98,24 +98,15 @@ class SinkTranspose(Rewrite[Layout]):
         made_type = tensor([shape[axis] for axis in back], element(result))
         if isinstance(op, StorageCast):
             value = _moved(rw, op, sources, order, made_type.element_type)
+        elif isinstance(op, Pad):
+            moved = [[side[axis] for axis in back] for side in op.widths()]
+            value = padded(rw, sources[0], *moved, op.number("pad_value"))
         else:
-            operands = [*sources, *op.operands[len(sources) :]]
-            properties = dict(op.properties)
-            if isinstance(op, Pad):
-                pads = [list(side) for side in op.widths()]
-                lead = [0] * (4 - len(order))
-                moved = [[side[back[axis]] for axis in range(len(back))] for side in pads]
-                made: Operation = Pad.make(
-                    sources[0],
-                    result=made_type,
-                    pre_pad=[*lead, *moved[0]],
-                    post_pad=[*lead, *moved[1]],
-                    pad_value=op.number("pad_value"),
-                )
-            else:
-                made = type(op).create(
-                    operands=operands, result_types=[made_type], properties=properties
-                )
+            made = type(op).create(
+                operands=[*sources, *op.operands[len(sources) :]],
+                result_types=[made_type],
+                properties=dict(op.properties),
+            )
             value = rw.insert(made).results[0]
         rw.replace(op, [transposed(rw, value, order)])
 
