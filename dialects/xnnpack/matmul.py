@@ -28,6 +28,9 @@ class FullyConnected(XnnpackOp):
     Shapes: input `[…, inputs]`, filter `[outputs, inputs]` (`[inputs, outputs]` with
     `transpose_weights`), bias `[outputs]`, result `[…, outputs]`. A filter of floats may be
     computed at run time; a quantised one is a constant.
+
+    With a float input and a quantised filter, XNNPACK sums the stored integers, adds the bias and
+    then scales: the bias stands in units of each output's filter scale.
     """
 
     name = "xnnpack.fully_connected"
@@ -44,8 +47,8 @@ class FullyConnected(XnnpackOp):
             ("qdint8", "qcint4", ("fp32",), "fp16"),
             ("qdint8", "qbint4", ("fp32",), "fp32"),
             ("qdint8", "qbint4", ("fp32",), "fp16"),
-            ("fp32", "qcint8", (), "fp32"),  # XNNPACK scales the bias too: it must be absent.
-            ("fp32", "qcint4", (), "fp32"),
+            ("fp32", "qcint8", ("fp32",), "fp32"),
+            ("fp32", "qcint4", ("fp32",), "fp32"),
             ("qint8", "qint8", ("qint32",), "qint8"),
             ("qint8", "qcint8", ("qcint32", "qint32"), "qint8"),
             ("qint8", "qcint4", ("qcint32", "qint32"), "qint8"),

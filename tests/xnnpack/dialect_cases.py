@@ -145,8 +145,9 @@ def products() -> Iterator[Case]:
         for name, weight, held in (("qcint8", w8, c8), ("qcint4", w4, c4), ("qbint4", w4, g4)):
             yield fc(f"qdint8 {name} {made}", "qdint8", weight, held, (b,), made)
             yield fc(f"qdint8 {name} {made} without bias", "qdint8", weight, held, None, made)
-    yield fc("fp32 qcint8", "fp32", w8, c8, None, f32)
-    yield fc("fp32 qcint4", "fp32", w4, c4, None, f32)
+    for name, weight, held in (("qcint8", w8, c8), ("qcint4", w4, c4)):
+        yield fc(f"fp32 {name}", "fp32", weight, held, (b * 100,), f32)
+        yield fc(f"fp32 {name} without bias", "fp32", weight, held, None, f32)
     yield fc("qint8 qint8", "qint8", w8, t8, (b32, whole), WIDE["qint8"])
     yield fc("qint8 qcint8", "qint8", w8, c8, (b32, each), WIDE["qint8"], output_min=0.0)
     yield fc("qint8 qcint4", "qint8", w4, c4, (b32, each), WIDE["qint8"])

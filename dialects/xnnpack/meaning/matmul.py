@@ -73,10 +73,10 @@ def weighted(op: XnnpackOp, args: Sequence[Any], product: Product, outputs: int)
         scale = single(taken.scale) * _channel_scales(held, outputs) / single(params.scale)
         return clamp_stored(requantize(total, scale, params), params, op.output_range)
     total = product(given.float(), weight.float())
-    if held is not None:
-        total = total * _channel_scales(held, outputs)
     if bias is not None:  # Packed as halves next to halves.
         total = total + bias.to(weight.dtype if held is None else bias.dtype).float()
+    if held is not None:
+        total = total * _channel_scales(held, outputs)
     return clamp_float(total, op).to(dtype_of(made))
 
 

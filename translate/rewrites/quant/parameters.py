@@ -41,6 +41,9 @@ def quantization_of(
     shape = dims(stored)
     if is_affine:
         blocks, grid, sub_channel = _affine_blocks(op.arg("block_size"), shape)
+    elif op.SCHEMA.by_name.get("group_size"):
+        size = cast(int, op.arg("group_size"))
+        blocks, grid, sub_channel = _affine_blocks([1, size], shape)
     elif op.SCHEMA.by_name.get("axis"):
         axis = cast(int, op.arg("axis")) % len(shape)
         blocks, grid, sub_channel = ((axis, 1),), (len(scale),), False

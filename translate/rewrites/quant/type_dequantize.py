@@ -38,6 +38,7 @@ DEQUANTIZE = (
     "quantized_decomposed.dequantize_per_tensor.default",
     "quantized_decomposed.dequantize_per_tensor.tensor",
     "quantized_decomposed.dequantize_per_channel.default",
+    "quantized_decomposed.dequantize_per_channel_group.default",
     "torchao.dequantize_affine.default",
 )
 

@@ -71,11 +71,7 @@ from stepwell.translate.rewrites.xnnpack.quantised_bounds import (
     static_layer,
     stored_layer,
 )
-from stepwell.translate.rewrites.xnnpack.quantised_patterns import (
-    clamped,
-    dynamic_scale,
-    dynamic_source,
-)
+from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped, run_time_quantised
 
 
 @dataclass(frozen=True)
@@ -169,9 +165,12 @@ class LowerDynamicConvolution(Rewrite[DynamicConvolution]):
     def match(self, op: SchemaOp, program: Program) -> DynamicConvolution | Refusal | None:
         """Guards: float32 images, a symmetric constant filter, no depthwise form."""
         weight = stored_weight(op.operands[1])
-        source = dynamic_source(op.operands[0])
-        if weight is None or source is None:
+        found = run_time_quantised(op.operands[0])
+        if weight is None or found is None:
             return None
+        if found.by_token:
+            return Refusal("each row of the image has a scale of its own")
+        source = found.source
         for refusal in (
             not_for_xnnpack(op),
             not_an_image(len(dims(source.type))),
@@ -189,7 +188,7 @@ class LowerDynamicConvolution(Rewrite[DynamicConvolution]):
             return form
         if form.node is xnnpack.DepthwiseConvolution2d:
             return Refusal("XNNPACK has no depthwise convolution with run-time scales")
-        return DynamicConvolution(form, source, dynamic_scale(op.operands[0]), weight)
+        return DynamicConvolution(form, source, found.scale, weight)
 
     def bound_at(self, match: DynamicConvolution, value: Value) -> Bound:
         """`quantised_bounds.stored_layer`; a token is an image, or a pixel if pointwise."""

@@ -28,16 +28,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import Quantization, QuantizeCast
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, group_size, quantization_problem
+from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
+from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack, not_held
 from stepwell.translate.rewrites.xnnpack.quantised import (
     StoredWeight,
@@ -61,11 +64,7 @@ from stepwell.translate.rewrites.xnnpack.quantised_bounds import (
     static_layer,
     stored_layer,
 )
-from stepwell.translate.rewrites.xnnpack.quantised_patterns import (
-    clamped,
-    dynamic_scale,
-    dynamic_source,
-)
+from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped, run_time_quantised
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ class FloatLinear:
     op: SchemaOp
     source: SSAValue
     scale: SSAValue | None
-    weight: str
+    weight: StoredWeight
     held: Quantization
 
 
@@ -157,8 +156,8 @@ class LowerDynamicLinear(Rewrite[FloatLinear]):
         weight = stored_weight(op.operands[1])
         if weight is None or quantised_source(op.operands[0]) is not None:
             return None
-        source = dynamic_source(op.operands[0])
-        value = op.operands[0] if source is None else source
+        found = run_time_quantised(op.operands[0])
+        value = op.operands[0] if found is None else found.source
         bias = op.operand("bias")
         held = packable(weight.held, dims(op.operands[1].type))
         if isinstance(held, Refusal):
@@ -174,16 +173,15 @@ class LowerDynamicLinear(Rewrite[FloatLinear]):
             return Refusal("XNNPACK quantises float32 values at run time")
         if len(dims(value.type)) < 2 or len(dims(op.operands[1].type)) != 2:
             return Refusal("the input or the weight is a vector")
-        if source is None and (bias is not None or held.sub_channel):
-            what = "scales the bias too" if bias is not None else "has no kernel for groups"
-            return Refusal(f"with float inputs and stored weights, XNNPACK {what}")
-        scale = dynamic_scale(op.operands[0]) if source is not None else None
-        return FloatLinear(op, value, scale, weight.key, held)
+        if found is None and held.sub_channel:
+            return Refusal("with float inputs XNNPACK has no kernel for groups of weights")
+        scale = None if found is None else found.scale
+        return FloatLinear(op, value, scale, weight, held)
 
     def bound_at(self, match: FloatLinear, value: Value) -> Bound:
         """`quantised_bounds.stored_layer`."""
-        step = 0.0 if match.scale is None else float(value(match.scale))
-        return stored_layer(match.op, step, value)
+        step = 0.0 if match.scale is None else float(value(match.scale).max())
+        return stored_layer(match.op, step, value, match.held.sub_channel)
 
     def build(self, match: FloatLinear, rw: Rewriter) -> None:
         """Quantise the rows, then the node from them to floats."""
@@ -191,17 +189,37 @@ class LowerDynamicLinear(Rewrite[FloatLinear]):
         if match.scale is not None:
             value = rw.insert(xnnpack.Convert.make(value, element=DynamicInt8Type(1))).results[0]
         bias = match.op.operand("bias")
+        if bias is not None and match.scale is None:
+            bias = _in_units_of_the_weight(bias, match.held, rw)
         node = xnnpack.FullyConnected.make(
             value,
-            typed_constant(rw, match.weight, match.held),
+            typed_constant(rw, match.weight.key, match.held),
             *([] if bias is None else [bias]),
             result=match.op.results[0].type,
         )
         rw.replace(match.op, [rw.insert(node).results[0]])
 
 
+@recipe("bias_over_scales")
+def bias_over_scales(bias: torch.Tensor, *, scales: list[float]) -> torch.Tensor:
+    """A bias in units of each output's weight scale."""
+    if bias.is_meta:
+        return torch.empty_like(bias)
+    return (bias.double() / torch.tensor(scales, dtype=torch.float64)).float()
+
+
+def _in_units_of_the_weight(bias: SSAValue, held: Quantization, rw: Rewriter) -> SSAValue:
+    """With float inputs XNNPACK adds the bias to the sums before it scales them."""
+    key = weight_key(bias)
+    assert key is not None
+    return rw.weight(rw.weights.derive("bias_over_scales", [key], scales=list(held.scales)))
+
+
 def packable(held: Quantization, shape: tuple[object, ...]) -> Quantization | Refusal:
-    """A weight's quantisation as XNNPACK packs it: 8 or 4 bits, by output or by group of inputs."""
+    """A weight's quantisation as XNNPACK packs it: 8 or 4 bits, by output or by group of inputs.
+
+    XNNPACK keeps the scales of groups as bfloat16 numbers; they are rounded here, where it shows.
+    """
     if not held.signed or held.bits != 8 or held.expressed != f32:
         return Refusal("XNNPACK's quantised weights are signed int8 or int4 of float32 values")
     if any(held.zero_points):
@@ -213,7 +231,8 @@ def packable(held: Quantization, shape: tuple[object, ...]) -> Quantization | Re
             return Refusal("the weight's groups are not runs of inputs of one output")
         if held.low < -8 or held.high > 7:
             return Refusal("XNNPACK has groups of 4-bit weights only")
-        narrow = replace(held, bits=4)
+        scales = torch.tensor(held.scales, dtype=torch.float32).bfloat16().tolist()
+        narrow = replace(held, bits=4, low=-8, high=7, scales=tuple(scales))
         problem = quantization_problem(narrow, "qbint4")
         return narrow if problem is None else Refusal(problem)
     if held.axis not in (None, 0):

@@ -29,6 +29,8 @@ ROUNDED_ONCE = Bound(units=1, reason="both round one real number, by other float
 """Two roundings of reals that lie less than a unit apart differ by one unit at most."""
 
 _UNIT_ROUNDOFF = 2.0**-24
+_BFLOAT16 = 2.0**-8
+"""What rounding to eight significant bits may move a number, relative to it."""
 _FEW = 8
 """Roundings of one product beside its sum: operands, bias, scales, result."""
 _ZERO_POINT_SLACK = 2.0**-12
@@ -84,12 +86,13 @@ STATIC_LAYER = Bound(
 )
 
 
-def stored_layer(op: SchemaOp, step: float, value: Value) -> Bound:
+def stored_layer(op: SchemaOp, step: float, value: Value, scales_rounded: bool = False) -> Bound:
     """Reals between layer(x̂, dq(w), b) and a kernel that quantises each token of x by itself.
 
     Both quantise an element to within half a step, of the tensor and of the token; a token's range
     lies within the tensor's, so its step is no greater: inputs differ by one `step` at most, and
-    results by that times Σ|w|. With `step` 0 (float inputs) only the sums differ.
+    results by that times Σ|w|. With `step` 0 (float inputs) only the sums differ. Scales of groups
+    rounded to bfloat16 move each product by a further part of itself.
     """
     weight = cast(torch.Tensor, value(op.operands[1])).abs().double()
     is_transposed = "transposed" in op.SCHEMA.by_name and op.arg("transposed")
@@ -97,7 +100,8 @@ def stored_layer(op: SchemaOp, step: float, value: Value) -> Bound:
     reach = float(weight.sum([d for d in range(weight.dim()) if d != axis]).max())
     # The token's quantised input may exceed the tensor's by a step: it enters the rounding too.
     moved = step * (1.0 + _ZERO_POINT_SLACK) * reach
-    rounded = 2.0 * growth(terms(op)) * (magnitude(op, value) + moved)
+    relative = 2.0 * growth(terms(op)) + (_BFLOAT16 if scales_rounded else 0.0)
+    rounded = relative * (magnitude(op, value) + moved)
     return Bound(absolute=moved + rounded, reason=STORED_LAYER.reason)
 
 

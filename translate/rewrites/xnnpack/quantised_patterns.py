@@ -10,13 +10,9 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import dims
 from stepwell.translate.rewrites.xnnpack.lower_clamp import LowerClamp, Range
 from stepwell.translate.rewrites.xnnpack.quantised import is_read_once
-
-_CHOOSE = "quantized_decomposed.choose_qparams.tensor"
-_QUANTIZE = "quantized_decomposed.quantize_per_tensor.tensor"
-_DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.tensor"
-_INT8 = (-128, 127)
 
 
 @dataclass(frozen=True)
@@ -42,30 +38,79 @@ def clamped(value: SSAValue, program: Program) -> Clamped | Refusal:
     return Clamped(op.operands[0], found.low, found.high)
 
 
-def dynamic_source(value: SSAValue) -> SSAValue | None:
-    """The float tensor that is quantised by its own range and dequantised again, else None."""
+@dataclass(frozen=True)
+class RunTimeQuantised:
+    """A float tensor that is quantised by its own range and dequantised again.
+
+    Attributes:
+        source: the float tensor.
+        scale: the value that holds its scale, or one for each token.
+        by_token: whether every index before the last axis has a scale of its own.
+    """
+
+    source: SSAValue
+    scale: SSAValue
+    by_token: bool
+
+
+def run_time_quantised(value: SSAValue) -> RunTimeQuantised | None:
+    """How a value is quantised at run time in all of int8, else None."""
     back = value.owner
-    if not isinstance(back, SchemaOp) or back.name != _DEQUANTIZE:
+    if not isinstance(back, SchemaOp) or back.name not in _FORMS:
         return None
+    form = _FORMS[back.name]
     quantise = back.operands[0].owner
-    if not isinstance(quantise, SchemaOp) or quantise.name != _QUANTIZE:
+    if not isinstance(quantise, SchemaOp) or quantise.name != form.quantise:
         return None
     chosen = back.operands[1].owner
-    if not isinstance(chosen, SchemaOp) or chosen.name != _CHOOSE:
+    if not isinstance(chosen, SchemaOp) or chosen.name != form.choose:
         return None
+    source = quantise.operands[0]
     same = all(
-        op.operands[1] is chosen.results[0]
-        and op.operands[2] is chosen.results[1]
-        and (op.arg("quant_min"), op.arg("quant_max")) == _INT8
+        (op.operands[1], op.operands[2]) == tuple(chosen.results[:2]) and _in_int8(op)
         for op in (quantise, back)
     )
-    is_whole = (chosen.arg("quant_min"), chosen.arg("quant_max")) == _INT8
-    source = quantise.operands[0]
-    if not same or not is_whole or chosen.operands[0] is not source or weight_key(source):
+    if not same or chosen.operands[0] is not source or weight_key(source):
         return None
-    return source
+    if form.is_affine and not all(_is_by_token(op, source) for op in (chosen, quantise, back)):
+        return None
+    if "quant_min" in chosen.SCHEMA.by_name and not _in_int8(chosen):
+        return None
+    if form.is_affine and chosen.arg("mapping_type") != "ASYMMETRIC":
+        return None
+    return RunTimeQuantised(source, back.operands[1], form.by_token)
 
 
-def dynamic_scale(value: SSAValue) -> SSAValue:
-    """The scale of a tensor that has a `dynamic_source`."""
-    return value.owner.operands[1]  # pyright: ignore[reportAttributeAccessIssue]
+def _in_int8(op: SchemaOp) -> bool:
+    return (op.arg("quant_min"), op.arg("quant_max")) == (-128, 127)
+
+
+def _is_by_token(op: SchemaOp, source: SSAValue) -> bool:
+    """Whether torchao's block is one index of every axis but the last, and all of that."""
+    *leading, last = op.arg("block_size")
+    return last == dims(source.type)[-1] and all(size == 1 for size in leading)
+
+
+@dataclass(frozen=True)
+class _Form:
+    quantise: str
+    choose: str
+    by_token: bool
+    is_affine: bool = False
+
+
+_LIBRARY = "quantized_decomposed."
+_FORMS = {
+    f"{_LIBRARY}dequantize_per_tensor.tensor": _Form(
+        f"{_LIBRARY}quantize_per_tensor.tensor", f"{_LIBRARY}choose_qparams.tensor", False
+    ),
+    f"{_LIBRARY}dequantize_per_token.default": _Form(
+        f"{_LIBRARY}quantize_per_token.default",
+        f"{_LIBRARY}choose_qparams_per_token_asymmetric.default",
+        True,
+    ),
+    "torchao.dequantize_affine.default": _Form(
+        "torchao.quantize_affine.default", "torchao.choose_qparams_affine.default", True, True
+    ),
+}
+"""By the name of the op that dequantises: PT2E's, ExecuTorch's for tokens, torchao's for tokens."""
