@@ -75,10 +75,14 @@ class Result:
     def refusals(self) -> list[RefusalRecord]:
         return list(self.run.history.refusals.values())
 
+    def each_op_within_a_unit(self, *inputs: torch.Tensor) -> tuple[Any, ...]:
+        """The outputs, every op on the way held to one unit of real arithmetic."""
+        self.program.verify()
+        return observed(self.program, inputs)
+
     def check(self, *inputs: torch.Tensor, lsb: float = 6.0) -> None:
         """Every op within one unit of real arithmetic, and the outputs near the PT2E graph's."""
-        self.program.verify()
-        ours = observed(self.program, inputs)
+        ours = self.each_op_within_a_unit(*inputs)
         theirs = self.exported.module(check_guards=False)(*inputs)
         for mine, other in zip(ours, torch.utils._pytree.tree_leaves(theirs), strict=True):
             step = max(float(other.float().abs().max()) / 127, 1e-6)

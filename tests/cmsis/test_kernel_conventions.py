@@ -2,8 +2,8 @@
 
 `cortex_m_ops_common.h`: a rank-4 tensor with one channel (dimension 1), or with one cell
 (dimensions 2 and 3), is taken for channels-last whatever its dim order; `op_pad.cpp` then reads
-sizes and widths in the order of NHWC memory. `op_minimum.cpp` and `op_maximum.cpp` see the last four
-dimensions.
+sizes and widths in the order of NHWC memory. `op_minimum.cpp` and `op_maximum.cpp` see the last
+four dimensions.
 """
 
 from __future__ import annotations

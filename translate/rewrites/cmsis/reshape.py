@@ -55,9 +55,9 @@ def padded(
             flat = reshaped(rw, value, merged[0])
             grown = [s + b + a for s, b, a in zip(shape, before, after, strict=True)]
             return reshaped(rw, _pad(rw, flat, merged[1], merged[2], cell), grown)
-    first = [(0, side[1], 0, 0) for side in (before, after)]
-    rest = [(side[0], 0, side[2], side[3]) for side in (before, after)]
-    return padded(rw, padded(rw, value, *first, cell), *rest, cell)
+    wider = padded(rw, value, (0, before[1], 0, 0), (0, after[1], 0, 0), cell)
+    rest_before, rest_after = ((side[0], 0, side[2], side[3]) for side in (before, after))
+    return padded(rw, wider, rest_before, rest_after, cell)
 
 
 def _pad(

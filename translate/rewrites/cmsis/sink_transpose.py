@@ -99,8 +99,8 @@ class SinkTranspose(Rewrite[Layout]):
         if isinstance(op, StorageCast):
             value = _moved(rw, op, sources, order, made_type.element_type)
         elif isinstance(op, Pad):
-            moved = [[side[axis] for axis in back] for side in op.widths()]
-            value = padded(rw, sources[0], *moved, op.number("pad_value"))
+            before, after = ([side[axis] for axis in back] for side in op.widths())
+            value = padded(rw, sources[0], before, after, op.number("pad_value"))
         else:
             made = type(op).create(
                 operands=[*sources, *op.operands[len(sources) :]],

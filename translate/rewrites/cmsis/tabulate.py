@@ -170,14 +170,15 @@ def chain_of(cast: QuantizeCast) -> Chain | None:
 
     def continues(inner: QuantizeCast) -> bool:
         """Whether the chain goes on above a quantisation within it; all is as it was if not."""
-        kept = len(order), set(sources), set(seen)
+        if not inner.result.has_one_use():
+            return False
+        length, sources_before, seen_before = len(order), set(sources), set(seen)
         if visit(inner.input) and len(sources) == 1:
             order.append(inner)
             return True
-        del order[kept[0] :]
-        for held, before in ((sources, kept[1]), (seen, kept[2])):
-            held.clear()
-            held.update(before)
+        del order[length:]
+        sources.intersection_update(sources_before)
+        seen.intersection_update(seen_before)
         return False
 
     def visit(value: SSAValue) -> bool:
@@ -191,8 +192,7 @@ def chain_of(cast: QuantizeCast) -> Chain | None:
             return False
         if isinstance(owner, DequantizeCast):
             inner = owner.input.owner
-            may = isinstance(inner, QuantizeCast) and inner.result.has_one_use()
-            if not (may and continues(inner)):
+            if not (isinstance(inner, QuantizeCast) and continues(inner)):
                 sources.add(owner.input)
         elif isinstance(owner, WeightOp):
             if any(size != 1 for size in dims(value.type)):
