@@ -19,7 +19,15 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from stepwell.backends.tosa.flatbuffer_writer import write_graph
-from stepwell.backends.tosa.graph import AttributeValue, Graph, Operator, Region, Shape, Tensor
+from stepwell.backends.tosa.graph import (
+    VERSION,
+    AttributeValue,
+    Graph,
+    Operator,
+    Region,
+    Shape,
+    Tensor,
+)
 from stepwell.backends.tosa.storage import held_dtype, to_bytes
 from stepwell.dialects.tosa.attributes import BlockScaledType, EnumerationAttr, ShapeType
 from stepwell.dialects.tosa.base import Field, TosaOp
@@ -27,8 +35,15 @@ from stepwell.dialects.tosa.codes import code_of_element
 from stepwell.dialects.tosa.constants import tensor_of_dense
 from stepwell.dialects.tosa.generated import ConstShapeOp
 from stepwell.dialects.tosa.meaning.values import ints
-from stepwell.dialects.tosa.structural import CondIfOp, ConstOp, WhileLoopOp, YieldOp
-from stepwell.ir.core import WeightOp
+from stepwell.dialects.tosa.structural import (
+    CondIfOp,
+    ConstOp,
+    VariableReadOp,
+    VariableWriteOp,
+    WhileLoopOp,
+    YieldOp,
+)
+from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import (
     StepwellError,
     UnsupportedError,
@@ -42,6 +57,8 @@ from stepwell.ir.types import WeightAttr, dims
 from stepwell.ir.weights import dense_bytes
 
 BLOCK_SHAPE_32 = 32
+TARGET = "tosa.target"
+"""The module's attribute that names what it was lowered for."""
 
 
 def to_tosa(program: Program, method: str = "forward") -> bytes:
@@ -66,7 +83,15 @@ def to_graph(program: Program, method: str = "forward") -> Graph:
     outputs = [port.name for port in signature.runtime_outputs]
     emitter = _Emitter(program)
     emitter.main(func, inputs, outputs)
-    return Graph(emitter.regions)
+    return Graph(emitter.regions, _version(program))
+
+
+def _version(program: Program) -> tuple[int, int, int, bool]:
+    """The version of the target the program was lowered for; 1.1 is a draft."""
+    target = program.module.attributes.get(TARGET)
+    if isinstance(target, StringAttr) and target.data.startswith("tosa-1.0"):
+        return (1, 0, 0, False)
+    return VERSION
 
 
 @dataclass
@@ -77,12 +102,15 @@ class _Names:
     of: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
 
     def give(self, value: SSAValue, wish: str) -> str:
+        self.of[value] = name = self.unused(wish)
+        return name
+
+    def unused(self, wish: str) -> str:
         stem = re.sub(r"[^\w.\-/#]", "_", wish) or "value"
         name, number = stem, 1
         while name in self.taken:
             name, number = f"{stem}_{number}", number + 1
         self.taken.add(name)
-        self.of[value] = name
         return name
 
 
@@ -90,6 +118,7 @@ class _Emitter:
     def __init__(self, program: Program) -> None:
         self.weights = program.weights
         self.regions: list[Region] = []
+        self.variables: dict[str, str] = {}
 
     def main(self, func: FuncOp, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         block = func.body.block
@@ -112,10 +141,19 @@ class _Emitter:
             self.declare(region, argument, names.of[argument])
         # Names promised to outputs are taken before other values can have them.
         promised = {value: names.give(value, wish) for value, wish in wishes.items()}
+        for state in (op for op in block.ops if isinstance(op, StateOp)):
+            self.read(region, state, names, promised)
+        writes: list[UpdateOp] = []
         for op in block.ops:
             if isinstance(op, ReturnOp | YieldOp):
+                self.write(region, writes, names)
                 region.outputs = tuple(names.of[value] for value in op.operands)
                 return
+            if isinstance(op, StateOp):
+                continue
+            if isinstance(op, UpdateOp):
+                writes.append(op)
+                continue
             for index, result in enumerate(op.results):
                 if result not in promised:
                     names.give(result, result.name_hint or f"{op.name.split('.')[1]}{index}")
@@ -148,6 +186,40 @@ class _Emitter:
             )
         else:
             region.tensors.append(Tensor(name, shape, _dtype(element), data))
+
+    def read(
+        self, region: Region, op: StateOp, names: _Names, promised: dict[SSAValue, str]
+    ) -> None:
+        """A variable, and the operator that reads it as the method is entered."""
+        variable, (result,) = self.variable(region, op.key.data, op.result, names), op.results
+        if result not in promised:
+            names.give(result, result.name_hint or "state")
+        self.declare(region, result, names.of[result])
+        location = describe_location(op.location) or ""
+        code, name = VariableReadOp.CODE, names.of[result]
+        region.operators.append(Operator(code, (variable,), (name,), {}, location))
+
+    def write(self, region: Region, writes: Sequence[UpdateOp], names: _Names) -> None:
+        """Every variable's new value, behind every read."""
+        for op in writes:
+            variable = self.variable(region, op.key.data, op.value, names)
+            location = describe_location(op.location) or ""
+            code, given = VariableWriteOp.CODE, names.of[op.value]
+            region.operators.append(Operator(code, (given,), (variable,), {}, location))
+
+    def variable(self, region: Region, key: str, like: SSAValue, names: _Names) -> str:
+        """The tensor of a mutable buffer, with its initial value."""
+        if key not in self.variables:
+            name = names.unused(key)
+            type_ = like.type
+            assert isinstance(type_, TensorType)
+            element: Attribute = type_.element_type
+            data = to_bytes(self.weights.get(key), element)
+            shape = tuple(type_.get_shape())
+            held = Tensor(name, shape, _dtype(element), data, variable=True, variable_name=key)
+            region.tensors.append(held)
+            self.variables[key] = name
+        return self.variables[key]
 
     def operator(self, region: Region, op: Operation, names: _Names) -> None:
         location = describe_location(op.location) or ""

@@ -17,12 +17,12 @@ from xdsl.dialects.builtin import (
     UnrankedTensorType,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from stepwell.backends.tosa.flatbuffer_reader import read_graph
 from stepwell.backends.tosa.graph import AttributeValue, Graph, Operator, Shape, Tensor
 from stepwell.backends.tosa.graph import Region as GraphRegion
-from stepwell.backends.tosa.storage import from_bytes, is_held_as_codes
+from stepwell.backends.tosa.storage import from_bytes, is_held_as_codes, stored_size
 from stepwell.dialects.tosa.attributes import BlockScaledType, EnumerationAttr, ShapeType
 from stepwell.dialects.tosa.base import Field, TosaOp
 from stepwell.dialects.tosa.codes import class_of_code, e8m0, element_of_code, i4
@@ -37,6 +37,7 @@ from stepwell.dialects.tosa.structural import (
     WhileLoopOp,
     YieldOp,
 )
+from stepwell.ir.core import StateOp, UpdateOp
 from stepwell.ir.diagnostics import ParseFailure, UnsupportedError
 from stepwell.ir.dtypes import i1, i32, i64
 from stepwell.ir.levels import set_level
@@ -54,13 +55,18 @@ def read_tosa(data: bytes) -> Program:
 
     Raises:
         ParseFailure: not a TOSA flatbuffer, damaged, or with names that do not fit together.
-        UnsupportedError: valid, but holds what the IR has no place for (variables).
+        UnsupportedError: valid, but holds what the IR has no place for (a variable in a loop).
     """
     return program_of(read_graph(data))
 
 
 def program_of(graph: Graph) -> Program:
     """The program of a file's plain data."""
+    return names_of(graph)[0]
+
+
+def names_of(graph: Graph) -> tuple[Program, dict[SSAValue, str]]:
+    """The program of a file's plain data, and the name the file gives each value of `main`."""
     weights = WeightStore()
     regions = {region.name: region for region in graph.regions}
     main = graph.regions[0]
@@ -78,13 +84,15 @@ def program_of(graph: Graph) -> Program:
     )
     module = ModuleOp([func])
     set_level(module, "tosa")
-    return Program(module, weights)
+    return Program(module, weights), builder.names
 
 
 class _Builder:
     def __init__(self, weights: WeightStore, regions: Mapping[str, GraphRegion]) -> None:
         self.weights = weights
         self.regions = regions
+        self.names: dict[SSAValue, str] = {}
+        self.written: set[str] = set()
 
     def block(
         self, region: GraphRegion, arguments: Sequence[Attribute] | None, open_: set[str]
@@ -120,11 +128,15 @@ class _Builder:
         for operator in region.operators:
             op = self.operator(operator, find, value, open_ | {region.name})
             block.add_op(op)
+            if isinstance(op, UpdateOp):
+                continue
             for name, result in zip(operator.outputs, op.results, strict=True):
                 if name in values:
                     raise ParseFailure(f"{name!r} is defined twice in region {region.name!r}")
                 values[name] = result
         outputs = [value(name) for name in region.outputs]
+        if arguments is None:
+            self.names = {held: name for name, held in values.items()}
         block.add_op(ReturnOp(*outputs) if arguments is None else YieldOp.create(operands=outputs))
         return block
 
@@ -163,11 +175,13 @@ class _Builder:
         find: Callable[[str], Tensor | Shape],
         value: Callable[[str], SSAValue],
         open_: set[str],
-    ) -> TosaOp:
+    ) -> Operation:
         cls = class_of_code(operator.code)
         assert cls is not None
-        if cls in (VariableOp, VariableReadOp, VariableWriteOp):
-            raise UnsupportedError(f"{cls.name}: programs with variables cannot be read yet")
+        if cls in (VariableReadOp, VariableWriteOp):
+            return self.access(cls, operator, find, value, open_)
+        if cls is VariableOp:
+            raise UnsupportedError(f"{cls.name}: variables are declared as tensors")
         if cls in (ConstOp, ConstShapeOp):
             if len(operator.outputs) != 1:
                 raise ParseFailure(f"{cls.name}: one output is needed")
@@ -191,6 +205,39 @@ class _Builder:
         return cls.create(
             operands=operands, result_types=results, properties=properties, regions=regions
         )
+
+    def access(
+        self,
+        cls: type[TosaOp],
+        operator: Operator,
+        find: Callable[[str], Tensor | Shape],
+        value: Callable[[str], SSAValue],
+        open_: set[str],
+    ) -> Operation:
+        """A read of a variable's value at entry, or a write that counts from the next call on."""
+        if len(open_) > 1:
+            raise UnsupportedError(f"{cls.name}: a branch or loop that uses variables")
+        if (len(operator.inputs), len(operator.outputs)) != (1, 1):
+            raise ParseFailure(f"{cls.name}: one input and one output are needed")
+        reads = cls is VariableReadOp
+        held = find(operator.inputs[0] if reads else operator.outputs[0])
+        if not isinstance(held, Tensor) or not held.variable or -1 in held.shape:
+            raise ParseFailure(f"{cls.name}: {held.name!r} is no variable of known sizes")
+        key = held.variable_name or held.name
+        if reads and key in self.written:
+            raise UnsupportedError(f"{cls.name}: {key!r} is read after it was written")
+        if key not in self.weights:
+            element = element_of_code(held.dtype)
+            if element is None or is_held_as_codes(element):
+                raise UnsupportedError(f"{cls.name}: a variable of element type {element}")
+            size = stored_size(math.prod(held.shape), element)
+            self.weights.add(key, from_bytes(held.data or bytes(size), held.shape, element))
+        if reads:
+            return StateOp(key, type_of(held))
+        if key in self.written:
+            raise UnsupportedError(f"{cls.name}: {key!r} is written twice")
+        self.written.add(key)
+        return UpdateOp(key, value(operator.inputs[0]))
 
     def branch(
         self,

@@ -18,7 +18,9 @@ import ml_dtypes
 import numpy as np
 import torch
 
+from stepwell.backends.tosa.bind_sizes import bind_sizes, has_symbolic_sizes
 from stepwell.backends.tosa.flatbuffer_reader import read_graph
+from stepwell.backends.tosa.flatbuffer_writer import write_graph
 from stepwell.backends.tosa.graph import Graph, Tensor
 from stepwell.backends.tosa.storage import from_bytes, held_dtype, to_bytes
 from stepwell.dialects.tosa.codes import element_of_code, i4, i48
@@ -35,6 +37,7 @@ def run_reference_model(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[to
         data: the flatbuffer.
         inputs: one tensor an input in the file's order; element types that torch lacks as one
             code an element (int4 in int8, int48 in int64, fp6, fp4 and mxint8 codes in uint8).
+            A graph of symbolic sizes is bound to theirs: the model takes no others.
 
     Returns:
         The outputs, held the same way.
@@ -45,6 +48,9 @@ def run_reference_model(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[to
     """
     graph = read_graph(data)
     main = graph.regions[0]
+    if len(inputs) == len(main.inputs) and has_symbolic_sizes(graph):
+        graph = bind_sizes(graph, inputs)
+        data, main = write_graph(graph), graph.regions[0]
     tensors = {tensor.name: tensor for tensor in main.tensors}
     if len(inputs) != len(main.inputs):
         raise InputMismatch(f"{len(inputs)} inputs given, the graph takes {len(main.inputs)}")

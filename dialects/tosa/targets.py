@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType, UnrankedTensorType
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
@@ -29,10 +30,10 @@ from stepwell.dialects.tosa.codes import (
     mxint8,
 )
 from stepwell.dialects.tosa.meaning.values import ints
-from stepwell.ir.core import WeightOp
+from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
 from stepwell.ir.dtypes import bf16, f16, f32, i1, i8, i16, i32, i64
-from stepwell.ir.types import dims
+from stepwell.ir.types import dims, is_static
 
 PROFILES = ("fp", "int")
 VERSIONS = ("1.0", "1.1")
@@ -137,13 +138,20 @@ class TosaTarget:
     def problems(self, root: Operation) -> Iterator[Problem]:
         """Everything below `root` that this target may not hold."""
         for op in root.walk():
+            if isinstance(op, FuncOp) and "shape" not in self.extensions:
+                symbolic = list(_symbolic_inputs(op))
+                yield from symbolic
+                if symbolic:
+                    return
             reason = self.refuses(op)
             if reason is not None:
                 yield Problem(f"{op.name}: {reason}", describe_op(op), f"the target is {self.name}")
 
     def refuses(self, op: Operation) -> str | None:
         """Why an operator may not stand in a program for this target, or None."""
-        if not isinstance(op, TosaOp | WeightOp):
+        if isinstance(op, StateOp | UpdateOp) and "variable" not in self.extensions:
+            return f"the buffer {op.key.data!r} is kept between calls: needs the extension variable"
+        if not isinstance(op, TosaOp | WeightOp | StateOp | UpdateOp):
             return None
         extension = _NEEDS.get(type(op))
         if extension is not None and extension not in self.extensions:
@@ -182,6 +190,19 @@ class TosaTarget:
         if held not in _ANY_PROFILE:
             return f"TOSA has no element type {held}"
         return None
+
+
+def _symbolic_inputs(method: FuncOp) -> Iterator[Problem]:
+    """Inputs whose sizes a call decides, for targets that want every size known."""
+    for index, argument in enumerate(method.body.block.args):
+        type_ = argument.type
+        if isinstance(type_, TensorType) and not is_static(type_):
+            yield Problem(
+                f"input {argument.name_hint or index}: the shape {list(dims(type_))} is known only "
+                "at run time, which needs the extension shape",
+                f"method @{method.sym_name.data}",
+                "name a target such as tosa-1.1+fp+shape, or export with these sizes fixed",
+            )
 
 
 def serves_block_scaling(op: Operation, value: SSAValue) -> bool:

@@ -211,4 +211,4 @@ def tosa_pipeline(target: str) -> Pipeline:
     """The steps for a target such as `tosa-1.1+fp`; an unknown one is an error."""
     found = parse_target(target)
     steps = TOSA if "fp" in found.profiles else TOSA_INTEGERS
-    return Pipeline(target, (*steps, FinishTosa(target), RemoveDeadCode()))
+    return Pipeline(target, (*steps, RemoveDeadCode(), FinishTosa(target), RemoveDeadCode()))

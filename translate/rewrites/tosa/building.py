@@ -2,7 +2,8 @@
 
 Constants are weights in front of the op that needs them; `share-common-subexpressions` makes equal
 ones one at the end.  TOSA broadcasts equal ranks only, so that a constant of another rank is
-reshaped at compile time and a computed value by a RESHAPE.
+reshaped at compile time and a computed value by a RESHAPE.  Sizes are ints, or expressions where only
+the run knows them (`sizes.py`).
 """
 
 from __future__ import annotations
@@ -18,12 +19,18 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.dialects.tosa.constants import const_shape
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import bf16, f16, f32, i1, i8, i32, torch_dtype
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.ir.weights import WeightStore, recipe
+from stepwell.translate.rewrites.tosa.sizes import (
+    Size,
+    dimension,
+    is_known,
+    shape_constant,
+    size_of,
+)
 
 FLOATS: tuple[Attribute, ...] = (f32, f16, bf16)
 """Element types of TOSA's floating-point operators."""
@@ -41,11 +48,9 @@ def tosa_permute(weight: torch.Tensor, *, order: Sequence[int]) -> torch.Tensor:
     return weight.permute(list(order))
 
 
-def shape_of(value: SSAValue) -> tuple[int, ...]:
-    """The sizes of a static tensor value."""
-    found = dims(value.type)
-    assert all(isinstance(d, int) for d in found), f"{value.type} is not static"
-    return tuple(d for d in found if isinstance(d, int))
+def shape_of(value: SSAValue) -> tuple[Size, ...]:
+    """The sizes of a tensor value."""
+    return tuple(dim if isinstance(dim, int) else size_of(dim) for dim in dims(value.type))
 
 
 def i64s(values: Sequence[int]) -> DenseArrayBase:
@@ -58,9 +63,9 @@ def i32s(values: Sequence[int]) -> DenseArrayBase:
     return DenseArrayBase.from_list(IntegerType(32), list(values))
 
 
-def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The common shape of shapes of one rank."""
-    return tuple(torch.broadcast_shapes(*[torch.Size(shape) for shape in shapes]))
+def broadcast(a: Sequence[Size], b: Sequence[Size]) -> tuple[Size, ...]:
+    """The common shape of two shapes of one rank."""
+    return tuple(right if left == 1 else left for left, right in zip(a, b, strict=True))
 
 
 def accumulator(held: Attribute) -> Attribute:
@@ -78,14 +83,13 @@ class Builder:
         self,
         cls: type[TosaOp],
         operands: Sequence[SSAValue],
-        shape: Sequence[int],
+        shape: Sequence[Size],
         held: Attribute,
         **properties: Attribute,
     ) -> SSAValue:
         """One operator with one result."""
-        new = cls.create(
-            operands=list(operands), result_types=[tensor(shape, held)], properties=properties
-        )
+        type_ = tensor(shape if is_known(shape) else [dimension(n) for n in shape], held)
+        new = cls.create(operands=list(operands), result_types=[type_], properties=properties)
         return self.rw.insert(new).results[0]
 
     # -- constants ---------------------------------------------------------------------------
@@ -113,13 +117,13 @@ class Builder:
         """`[0]`: a zero point."""
         return self.number(0.0, 1, held)
 
-    def sizes(self, values: Sequence[int]) -> SSAValue:
-        """A shape constant."""
-        return self.rw.insert(const_shape(values)).results[0]
+    def sizes(self, values: Sequence[Size]) -> SSAValue:
+        """A list of sizes as an operand."""
+        return shape_constant(values, self.rw)
 
     # -- moving elements ---------------------------------------------------------------------
 
-    def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+    def reshape(self, value: SSAValue, shape: Sequence[Size]) -> SSAValue:
         """The same elements in another shape; a constant is reshaped at compile time."""
         if shape_of(value) == tuple(shape):
             return value
@@ -182,7 +186,7 @@ class Builder:
         self,
         cls: type[TosaOp],
         operands: tuple[SSAValue, SSAValue, SSAValue],
-        shape: Sequence[int],
+        shape: Sequence[Size],
         **lists: Sequence[int],
     ) -> SSAValue:
         """A convolution of image, weight and bias; lists are pad, stride, dilation, …"""
@@ -206,7 +210,7 @@ def _one_element(number: float, rank: int, held: Attribute) -> tuple[torch.Tenso
     return value, WeightStore().constant(value)
 
 
-def elements(shape: Sequence[int]) -> int:
+def elements(shape: Sequence[Size]) -> Size:
     """The number of elements of a shape."""
     return prod(shape)
 

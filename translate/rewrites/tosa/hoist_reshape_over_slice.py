@@ -37,8 +37,9 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.constants import shape_value
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import element, is_static
+from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.sizes import is_spelled
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,11 @@ class HoistReshapeOverSlice(Rewrite[HoistedReshape]):
         cut = op.input1.owner
         if not isinstance(cut, t.SliceOp):
             return None
-        if shape_value(op.shape) is None or not is_static(cut.input1.type):
-            return Refusal("the shape is computed at run time")
-        start, size = shape_value(cut.start), shape_value(cut.size)
+        if not is_spelled(op.output, cut.input1, cut.output):
+            return Refusal("the shape is not known")
+        start, size = shape_value(cut.start), shape_of(cut.output)
         held, result = shape_of(cut.input1), shape_of(op.output)
-        if start is None or size is None or size[1:] != held[1:]:
+        if start is None or size[1:] != held[1:]:
             return Refusal("the slice is not of the leading axis alone")
         if not isinstance(cut.input1.owner, t.TransposeOp | t.ReshapeOp):
             return Refusal("the source is no reshape or transpose")

@@ -31,7 +31,6 @@ from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import (
     FLOATS,
     Builder,
-    elements,
     shape_of,
 )
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, is_number, needs_floats
@@ -91,6 +90,7 @@ class LowerElementwise(LowerToTosa):
 
     name: ClassVar[str] = "lower-elementwise-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (*UNARY, *BINARY, *SWAPPED, *SCALAR)
+    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """One element type throughout, numbers known, no scaled addition."""
@@ -152,6 +152,7 @@ class SpellOutElementwise(LowerToTosa):
 
     name: ClassVar[str] = "spell-out-elementwise-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(_SPELLED)
+    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats only."""
@@ -168,6 +169,7 @@ class LowerGelu(LowerToTosa):
 
     name: ClassVar[str] = "lower-gelu-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.GeluDefault,)
+    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats only."""
@@ -192,6 +194,7 @@ class LowerDivision(LowerToTosa):
 
     name: ClassVar[str] = "lower-division-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.DivTensor, aten.DivScalar)
+    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats, and a divisor that is known if it is a number."""
@@ -230,6 +233,7 @@ class LowerClamp(LowerToTosa):
 
     name: ClassVar[str] = "lower-clamp-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ClampDefault,)
+    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats, numbers."""
@@ -256,6 +260,7 @@ class LowerWhere(LowerToTosa):
 
     name: ClassVar[str] = "lower-where-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.WhereSelf,)
+    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """One element type for both choices."""
@@ -268,5 +273,4 @@ class LowerWhere(LowerToTosa):
         result = op.results[0]
         rank = len(shape_of(result))
         operands = [b.of_rank(value, rank) for value in op.operands]
-        assert elements(shape_of(result))
         return b.op(t.SelectOp, operands, shape_of(result), element(result.type))

@@ -28,7 +28,7 @@ from stepwell.ir.dtypes import i32, torch_dtype
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
-from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
+from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_known
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class LowerReshape(LowerToTosa):
 
     name: ClassVar[str] = "lower-reshape-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ViewDefault,)
+    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = EXACT
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
@@ -50,6 +51,7 @@ class LowerPermute(LowerToTosa):
 
     name: ClassVar[str] = "lower-permute-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.PermuteDefault,)
+    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = EXACT
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
@@ -64,6 +66,7 @@ class LowerSlice(LowerToTosa):
 
     name: ClassVar[str] = "lower-slice-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.SliceTensor,)
+    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
@@ -72,7 +75,7 @@ class LowerSlice(LowerToTosa):
             return Refusal(f"SLICE has no step, this one is {op.arg('step')}")
         if not isinstance(op.arg("start") or 0, int):
             return Refusal("the start is known only at run time")
-        return None
+        return needs_known(op.operands[0], [op.arg("dim")], "the sliced axis of size")
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """One SLICE."""
@@ -91,6 +94,7 @@ class LowerConcat(LowerToTosa):
 
     name: ClassVar[str] = "lower-concat-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.CatDefault,)
+    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
@@ -112,13 +116,15 @@ class LowerExpand(LowerToTosa):
 
     name: ClassVar[str] = "lower-expand-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ExpandDefault,)
+    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = EXACT
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """One TILE."""
         shape = shape_of(op.results[0])
         x = b.of_rank(op.operands[0], len(shape))
-        multiples = [n // d for n, d in zip(shape, shape_of(x), strict=True)]
+        held = shape_of(x)
+        multiples = [1 if n == d else n // d for n, d in zip(shape, held, strict=True)]
         if set(multiples) == {1}:
             return x
         return b.op(t.TileOp, [x, b.sizes(multiples)], shape, element(x.type))
@@ -130,6 +136,7 @@ class LowerPad(LowerToTosa):
 
     name: ClassVar[str] = "lower-pad-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConstantPadNdDefault,)
+    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:

@@ -33,25 +33,32 @@ from stepwell.ir.dtypes import i32, torch_dtype
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
-from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats
+from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats, needs_known
 
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
 @dataclass(frozen=True)
 class LowerBmm(LowerToTosa):
-    """`bmm` to MATMUL."""
+    """`bmm` to MATMUL; a `matmul` of equal batches, which symbolic shapes leave, between reshapes."""
 
     name: ClassVar[str] = "lower-bmm-to-tosa"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BmmDefault,)
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BmmDefault, aten.MatmulDefault)
+    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Floats only."""
+        """Floats only, one batch on both sides."""
+        left, right = shape_of(op.operands[0]), shape_of(op.operands[1])
+        if len(left) < 2 or left[:-2] != right[:-2] or len(left) != len(right):
+            return Refusal(f"a product of {len(left)} by {len(right)} axes of different batches")
         return needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """One MATMUL."""
-        return b.matmul(op.operands[0], op.operands[1])
+        left, right = op.operands[:2]
+        batch = elements(shape_of(left)[:-2])
+        left, right = (b.reshape(v, (batch, *shape_of(v)[-2:])) for v in (left, right))
+        return b.reshape(b.matmul(left, right), shape_of(op.results[0]))
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,7 @@ class LowerLinear(LowerToTosa):
 
     name: ClassVar[str] = "lower-linear-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
+    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats, at least one row."""
@@ -123,12 +131,17 @@ class LowerConvolution(LowerToTosa):
 
     name: ClassVar[str] = "lower-convolution-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
+    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats, one or two spatial axes, transposed ones without groups or dilation."""
         spatial = len(shape_of(op.operands[0])) - 2
         if spatial not in (1, 2):
             return Refusal(f"{spatial} spatial axes")
+        known = range(1, spatial + 2)
+        refusal = needs_known(op.operands[0], known, "an image of size")
+        if refusal is not None:
+            return refusal
         if op.arg("transposed"):
             if op.arg("groups") != 1:
                 return Refusal("TRANSPOSE_CONV2D has no groups")

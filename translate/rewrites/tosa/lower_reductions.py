@@ -40,7 +40,8 @@ from stepwell.translate.rewrites.tosa.building import (
     shape_of,
 )
 from stepwell.translate.rewrites.tosa.lower_products import TO_NCHW, TO_NHWC
-from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats
+from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats, needs_known
+from stepwell.translate.rewrites.tosa.sizes import Size
 
 LARGEST_KERNEL = 8192
 """MAX_KERNEL of TOSA's level 8K."""
@@ -59,9 +60,15 @@ class LowerReduction(LowerToTosa):
 
     name: ClassVar[str] = "lower-reduction-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(_REDUCTIONS)
+    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Floats, axes kept or not."""
+        """Floats, axes kept or not; a mean needs to know over how many."""
+        if isinstance(op, aten.MeanDim):
+            axes = op.arg("dim") or range(len(shape_of(op.operands[0])))
+            refusal = needs_known(op.operands[0], axes, "the mean of an axis of size")
+            if refusal is not None:
+                return refusal
         return needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
@@ -81,7 +88,7 @@ class LowerReduction(LowerToTosa):
         return b.reshape(y, shape_of(op.results[0]))
 
 
-def is_image_mean(shape: Sequence[int], axes: Sequence[int]) -> bool:
+def is_image_mean(shape: Sequence[Size], axes: Sequence[int]) -> bool:
     """Whether a mean runs over the whole plane of an NCHW image that a pool can hold."""
     return len(shape) == 4 and list(axes) == [2, 3] and max(shape[2:]) <= LARGEST_KERNEL
 
@@ -100,6 +107,7 @@ class LowerSoftmax(LowerToTosa):
 
     name: ClassVar[str] = "lower-softmax-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten._SoftmaxDefault, aten._LogSoftmaxDefault)
+    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats only."""
@@ -122,7 +130,7 @@ def _pool(
     kernel: Sequence[int],
     stride: Sequence[int],
     pad: Sequence[int],
-    size: Sequence[int],
+    size: Sequence[Size],
     b: Builder,
 ) -> SSAValue:
     """A pool of an NCHW image, in NHWC."""
@@ -145,6 +153,7 @@ class LowerPooling(LowerToTosa):
 
     name: ClassVar[str] = "lower-pooling-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MaxPool2dDefault, aten.AvgPool2dDefault)
+    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Windows that TOSA's pools have, floats."""
@@ -181,6 +190,9 @@ def pool_window(op: SchemaOp) -> Window | Refusal:
     """The window of a pool, or why TOSA has none: dilation, averages that count the padding."""
     if len(shape_of(op.operands[0])) != 4:
         return Refusal("an unbatched image")
+    refusal = needs_known(op.operands[0], (1, 2, 3), "a plane of size")
+    if refusal is not None:
+        return refusal
     if isinstance(op, aten.MaxPool2dDefault):
         if any(d != 1 for d in _pair(op.arg("dilation"))):
             return Refusal("MAX_POOL2D has no dilation")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,8 +14,9 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.codes import code_of_element
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, is_static
-from stepwell.translate.rewrites.tosa.building import FLOATS, Builder
+from stepwell.ir.types import IntType, dims, element, is_static
+from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, shape_of
+from stepwell.translate.rewrites.tosa.sizes import inexpressible, is_known
 
 LARGEST_RANK = 6
 """MAX_RANK of TOSA's level 8K."""
@@ -32,11 +34,15 @@ class LowerToTosa(Rewrite[Lowerable]):
     """One aten op to TOSA operators with the same result; subclasses write guard and operators."""
 
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "TOSA's operators round in another order")
+    takes_symbols: ClassVar[bool] = False
+    """Whether sizes may be symbolic; `refuses` says which ones, where not all."""
 
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
-        """Guards: static tensors of element types TOSA has, then the op's own."""
+        """Guards: tensors of element types TOSA has, of sizes it can name, then the op's own."""
         for value in (*op.operands, *op.results):
-            refusal = unfit(value)
+            if self.takes_symbols and is_scalar(value):
+                continue
+            refusal = unfit(value, self.takes_symbols)
             if refusal is not None:
                 return refusal
         return self.refuses(op) or Lowerable(op)
@@ -60,7 +66,12 @@ class LowerToTosa(Rewrite[Lowerable]):
         rw.erase(match.op)
 
 
-def unfit(value: SSAValue) -> Refusal | None:
+def is_scalar(value: SSAValue) -> bool:
+    """Whether a value is a size: an argument of a view, which the result's type spells too."""
+    return isinstance(value.type, IntType)
+
+
+def unfit(value: SSAValue, symbols: bool = False) -> Refusal | None:
     """Why TOSA has no such tensor."""
     type_ = value.type
     if not isinstance(type_, TensorType):
@@ -69,7 +80,11 @@ def unfit(value: SSAValue) -> Refusal | None:
     if code_of_element(held) is None:
         return Refusal(f"TOSA has no element type {held}")
     if not is_static(type_):
-        return Refusal(f"the shape {list(dims(type_))} is symbolic")
+        if not symbols:
+            return Refusal(f"the shape {list(dims(type_))} is symbolic")
+        reason = inexpressible(value)
+        if reason is not None:
+            return Refusal(reason)
     if len(dims(type_)) > LARGEST_RANK:
         return Refusal(f"rank {len(dims(type_))} is above {LARGEST_RANK}")
     if 0 in dims(type_):
@@ -81,6 +96,14 @@ def needs_floats(op: SchemaOp) -> Refusal | None:
     """The operators used for this op compute on floats only."""
     held = element(op.operands[0].type)
     return None if held in FLOATS else Refusal(f"{op.name} on {held} has no TOSA operator")
+
+
+def needs_known(value: SSAValue, axes: Sequence[int], what: str) -> Refusal | None:
+    """The operators used for this op need numbers for some of a tensor's sizes."""
+    shape = shape_of(value)
+    if is_known([shape[axis] for axis in axes]):
+        return None
+    return Refusal(f"{what} {[str(shape[axis]) for axis in axes]} is known only at run time")
 
 
 def is_number(value: object) -> bool:

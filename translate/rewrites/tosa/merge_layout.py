@@ -23,13 +23,12 @@ from typing import ClassVar
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.constants import shape_value
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import is_static
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.sizes import is_spelled
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class MergeTransposes(Rewrite[MergedTranspose]):
     def match(self, op: t.TransposeOp, program: Program) -> MergedTranspose | Refusal | None:
         """A producer that transposes too, a constant, or an order that moves nothing."""
         source, order = op.input, tuple(ints(op.perms))
-        if not is_static(source.type):
+        if not is_spelled(source):
             return Refusal("the shape is not known")
         inner = source.owner
         if isinstance(inner, t.TransposeOp):
@@ -96,12 +95,12 @@ class MergeReshapes(Rewrite[MergedReshape]):
     anchors: ClassVar[tuple[type[Operation], ...]] = (t.ReshapeOp,)
 
     def match(self, op: t.ReshapeOp, program: Program) -> MergedReshape | Refusal | None:
-        """A constant shape, and a producer that reshapes too, a constant, or the same shape."""
-        if shape_value(op.shape) is None or not is_static(op.output.type):
-            return Refusal("the shape is computed at run time")
+        """A known shape, and a producer that reshapes too, a constant, or the same shape."""
+        if not is_spelled(op.output):
+            return Refusal("the shape is not known")
         source = op.input1
         inner = source.owner
-        if isinstance(inner, t.ReshapeOp) and is_static(inner.input1.type):
+        if isinstance(inner, t.ReshapeOp) and is_spelled(inner.input1):
             return MergedReshape(op, inner.input1)
         if op.output.type == source.type or weight_key(source) is not None:
             return MergedReshape(op, source)

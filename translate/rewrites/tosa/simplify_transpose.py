@@ -40,8 +40,8 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import is_static
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.sizes import is_spelled
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class SimplifyTranspose(Rewrite[Simplified]):
 
     def match(self, op: t.TransposeOp, program: Program) -> Simplified | Refusal | None:
         """Each reshape that is needed must merge with one that is there."""
-        if not is_static(op.input.type):
+        if not is_spelled(op.input):
             return Refusal("the shape is not known")
         held = shape_of(op.input)
         shape, order = simplest(held, ints(op.perms))

@@ -1,7 +1,8 @@
-"""Move a reshape that only adds or drops axes of size 1 behind the operators that follow it.
+"""Move a reshape behind the operators that follow it, until it meets another and merges.
 
 Batched products want rank 3, a softmax was written for rank 4: behind the softmax the two reshapes
-meet and merge.
+meet.  One that only adds axes of size 1 passes whatever keeps those axes; any other one passes what
+computes each element for itself, if nothing else reads it.
 
 Before:
     func.func @main(%x: tensor<3x4xf32>) -> tensor<1x3x4xf32> {
@@ -30,28 +31,32 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.dialects.tosa.constants import shape_value
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import element, is_static
-from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
 from stepwell.translate.rewrites.tosa.sink_transpose import (
     ELEMENTWISE,
     data_operands,
     is_block_scaled,
 )
+from stepwell.translate.rewrites.tosa.sizes import Size, is_spelled
 
 REDUCTIONS = (t.ReduceSumOp, t.ReduceMaxOp, t.ReduceMinOp, t.ReduceProductOp)
 
 
 @dataclass(frozen=True)
 class Sunk:
-    """`op` reads operands whose axes at `added` have size 1 and were put in by reshapes."""
+    """`op` reads operands whose axes at `added` have size 1 and were put in by reshapes.
+
+    Where `source` is given, they were reshaped from that shape in any way.
+    """
 
     op: TosaOp
     added: tuple[int, ...]
+    source: tuple[Size, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -67,16 +72,42 @@ class SinkReshape(Rewrite[Sunk]):
         reshapes = [v.owner for v in data if isinstance(v.owner, t.ReshapeOp)]
         if not reshapes:
             return None
-        if not all(is_static(value.type) for value in (*data, op.results[0])):
+        if not is_spelled(*data, op.results[0], *(reshape.input1 for reshape in reshapes)):
             return Refusal("a shape is not known")
         if is_block_scaled(op):
             return Refusal("blocks run along the last axis")
         first = reshapes[0]
-        if shape_value(first.shape) is None:
-            return Refusal("the shape is computed at run time")
         added = axes_added(shape_of(first.input1), shape_of(first.output))
-        if not added:
-            return None
+        found = self._unit_axes(op, data, added) if added else None
+        if isinstance(found, Sunk) or not isinstance(op, ELEMENTWISE):
+            return found
+        return self._any_axes(op, data, shape_of(first.input1))
+
+    def _any_axes(
+        self, op: TosaOp, data: Sequence[SSAValue], source: tuple[Size, ...]
+    ) -> Sunk | Refusal:
+        """All operands reshaped alike and read here alone; constants that fit both shapes."""
+        result = shape_of(op.results[0])
+        for value in data:
+            shape, inner = shape_of(value), value.owner
+            if isinstance(inner, t.ReshapeOp):
+                if shape_of(inner.input1) != source or shape != result:
+                    return Refusal("the operands were reshaped in different ways")
+                if any(use.operation is not op for use in value.uses):
+                    return Refusal("another op reads the reshape")
+            elif weight_key(value) is None:
+                return Refusal("an operand was not reshaped")
+            elif elements(shape) != 1 and not keeps_last(shape, result, source):
+                return Refusal("a constant varies along an axis that the reshape changes")
+        per_channel = isinstance(op, t.RescaleOp) and op.per_channel.value.data
+        if per_channel and source[-1:] != result[-1:]:
+            return Refusal("a rescale per channel needs the channels on the last axis")
+        return Sunk(op, (), source)
+
+    def _unit_axes(
+        self, op: TosaOp, data: Sequence[SSAValue], added: tuple[int, ...]
+    ) -> Sunk | Refusal:
+        """The axes have size 1 in every operand, and the reshapes did nothing else."""
         for value in data:
             shape = shape_of(value)
             if any(shape[axis] != 1 for axis in added):
@@ -95,20 +126,25 @@ class SinkReshape(Rewrite[Sunk]):
         """The operator on what the reshapes read, then one reshape."""
         op, added, b = match.op, match.added, Builder(rw)
         data = data_operands(op)
-        operands = [_source(value, added, b) for value in data]
+        operands = [_source(value, match, b) for value in data]
         properties = dict(op.properties)
         if isinstance(op, REDUCTIONS):
             axis = op.axis.value.data
             properties["axis"] = IntegerAttr(axis - sum(a < axis for a in added), i32)
         result = op.results[0]
-        shape = without(shape_of(result), added)
+        shape = match.source or without(shape_of(result), added)
         rest = op.operands[len(data) :]
         new = b.op(type(op), [*operands, *rest], shape, element(result.type), **properties)
         new.name_hint = result.name_hint
         rw.replace(op, [b.reshape(new, shape_of(result))])
 
 
-def axes_added(source: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
+def keeps_last(shape: Sequence[Size], result: Sequence[Size], source: Sequence[Size]) -> bool:
+    """Whether a constant varies along the last axis alone, which the reshape keeps."""
+    return elements(shape[:-1]) == 1 and bool(source) and source[-1] == result[-1] == shape[-1]
+
+
+def axes_added(source: Sequence[Size], target: Sequence[Size]) -> tuple[int, ...]:
     """Which axes of `target` a reshape put in, if that is all it did; leading ones first."""
     extra = len(target) - len(source)
     added: list[int] = []
@@ -125,12 +161,16 @@ def axes_added(source: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
     return tuple(added) if position == len(source) else ()
 
 
-def without(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+def without(shape: Sequence[Size], axes: Sequence[int]) -> tuple[Size, ...]:
     """A shape with some axes taken out."""
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
-def _source(value: SSAValue, added: Sequence[int], b: Builder) -> SSAValue:
+def _source(value: SSAValue, match: Sunk, b: Builder) -> SSAValue:
     if isinstance(value.owner, t.ReshapeOp):
         return value.owner.input1
-    return b.reshape(value, without(shape_of(value), added))
+    shape = shape_of(value)
+    if match.source is None:
+        return b.reshape(value, without(shape, match.added))
+    last = shape[-1] if shape else 1
+    return b.reshape(value, (*[1] * (len(match.source) - 1), last) if match.source else ())

@@ -32,9 +32,10 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import element, is_static
+from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.merge_layout import moves_nothing, transposed
+from stepwell.translate.rewrites.tosa.sizes import is_spelled
 
 ELEMENTWISE: tuple[type[TosaOp], ...] = (
     t.AbsOp,
@@ -131,7 +132,7 @@ class SinkTranspose(Rewrite[Sunk]):
         transposes = [v.owner for v in data if isinstance(v.owner, t.TransposeOp)]
         if not transposes:
             return None
-        if not all(is_static(value.type) for value in (*data, op.results[0])):
+        if not is_spelled(*data, op.results[0]):
             return Refusal("a shape is not known")
         if is_block_scaled(op):
             return Refusal("blocks run along the last axis")
@@ -163,7 +164,10 @@ class SinkTranspose(Rewrite[Sunk]):
             assert pad is not None
             rest[0] = b.sizes([pad[2 * back[i // 2] + i % 2] for i in range(len(pad))])
         elif isinstance(op, t.SliceOp):
-            rest = [b.sizes(_permuted(value, back)) for value in rest]
+            start = shape_value(op.start)
+            assert start is not None
+            size = shape_of(op.output)
+            rest = [b.sizes([part[axis] for axis in back]) for part in (start, size)]
         properties = dict(op.properties)
         if isinstance(op, ALONG_AXIS):
             axis = properties["axis"]
@@ -178,16 +182,8 @@ class SinkTranspose(Rewrite[Sunk]):
 
 
 def parameters(op: TosaOp) -> Sequence[SSAValue]:
-    """The shape operands of PAD and SLICE."""
-    if not isinstance(op, t.PadOp | t.SliceOp):
-        return ()
-    return op.operands[1:2] if isinstance(op, t.PadOp) else op.operands[1:]
-
-
-def _permuted(value: SSAValue, back: Sequence[int]) -> list[int]:
-    sizes = shape_value(value)
-    assert sizes is not None
-    return [sizes[axis] for axis in back]
+    """The shape operands of PAD and SLICE that the result's type does not spell."""
+    return op.operands[1:2] if isinstance(op, t.PadOp | t.SliceOp) else ()
 
 
 def _untransposed(value: SSAValue, back: Sequence[int], b: Builder) -> SSAValue:

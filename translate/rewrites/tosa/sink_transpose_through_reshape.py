@@ -30,13 +30,12 @@ from typing import ClassVar
 from xdsl.ir import Operation
 
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.constants import shape_value
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import is_static
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.merge_layout import transposed
+from stepwell.translate.rewrites.tosa.sizes import Size, is_spelled, magnitude
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]
 """Source axes and result axes that hold the same elements."""
@@ -63,8 +62,8 @@ class SinkTransposeThroughReshape(Rewrite[Reshaped]):
         transpose = op.input1.owner
         if not isinstance(transpose, t.TransposeOp):
             return None
-        if shape_value(op.shape) is None or not is_static(op.input1.type):
-            return Refusal("the shape is computed at run time")
+        if not is_spelled(op.input1, op.output):
+            return Refusal("the shape is not known")
         if not leads_to_transpose(op):
             return None
         groups = factor(shape_of(op.input1), shape_of(op.output))
@@ -92,19 +91,20 @@ def leads_to_transpose(op: t.ReshapeOp) -> bool:
     return any(isinstance(use.operation, t.TransposeOp) for use in op.output.uses)
 
 
-def factor(source: Sequence[int], target: Sequence[int]) -> tuple[Group, ...]:
+def factor(source: Sequence[Size], target: Sequence[Size]) -> tuple[Group, ...]:
     """The finest groups of consecutive axes with equal numbers of elements."""
     groups: list[Group] = []
     i = j = 0
     while i < len(source) or j < len(target):
         first, second = i, j
-        left = right = 1
+        left: Size = 1
+        right: Size = 1
         if i < len(source):
             left, i = source[i], i + 1
         if j < len(target):
             right, j = target[j], j + 1
         while left != right:
-            if left < right:
+            if magnitude(left) < magnitude(right):
                 left, i = left * source[i], i + 1
             else:
                 right, j = right * target[j], j + 1

@@ -41,9 +41,9 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import element, tensor
+from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import emit, static_dims
+from stepwell.translate.rewrites.aten.building import emit, is_known
 
 
 @recipe("scaled_by")
@@ -70,8 +70,8 @@ class SplitLayerNorm(Rewrite[LayerNorm]):
 
     def match(self, op: SchemaOp, program: Program) -> LayerNorm | Refusal | None:
         """Guards: f32, one axis, constant scale and shift."""
-        shape = static_dims(op.operands[0])
-        if shape is None:
+        shape = dims(op.operands[0].type)
+        if not is_known(shape) or not isinstance(shape[-1], int):
             return Refusal("the shape is symbolic")
         if element(op.operands[0].type) != f32:
             return Refusal("the sum of squares of half precision would overflow")
@@ -88,7 +88,7 @@ class SplitLayerNorm(Rewrite[LayerNorm]):
         op, width = match.op, match.width
         x = op.operands[0]
         held = element(x.type)
-        row = tensor([*(static_dims(x) or ())[:-1], 1], held)
+        row = tensor([*dims(x.type)[:-1], 1], held)
         last = len(row.get_shape()) - 1
 
         def put(cls: type[SchemaOp], *args: object, result: object) -> SSAValue:
