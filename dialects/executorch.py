@@ -75,14 +75,17 @@ class OpaqueDelegateOp(IRDLOperation):
         return cls.create(operands=inputs, result_types=results, properties=properties)
 
 
+_HELD = ("xnnpack.", "cmsis.", "control.", "sym.")
+
+
 def _refuses(op: Operation) -> str | None:
     """Why an op may not stand at the executorch level, or None: what a `.pte` can say may."""
     from stepwell.dialects.aten.op import SchemaOp
 
     if isinstance(op, OpaqueDelegateOp | SchemaOp):
         return None
-    if isinstance(op.parent_op(), FuncOp) and not op.name.startswith(("xnnpack.", "cmsis.")):
-        return "a .pte holds kernels and delegates"
+    if isinstance(op.parent_op(), FuncOp) and not op.name.startswith(_HELD):
+        return "a .pte holds kernels, delegates, jumps and numbers"
     return None
 
 

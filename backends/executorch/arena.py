@@ -31,6 +31,21 @@ class Arena(Generic[T]):
 
     def write(self, start: int, end: int, content: T) -> None:
         """The range now holds `content`; whatever it touched is gone."""
+        self.erase(start, end)
+        insort(self._starts, start)
+        self._held[start] = Held(start, end, content)
+
+    def read(self, start: int) -> Held[T] | None:
+        """What was written as a range that begins here and is still whole."""
+        return self._held.get(start)
+
+    def touches(self, start: int, end: int) -> bool:
+        """Whether anything was written to any byte of a range."""
+        at = bisect_left(self._starts, end)
+        return bool(at) and self._held[self._starts[at - 1]].end > start
+
+    def erase(self, start: int, end: int) -> None:
+        """Nobody knows any more what the range holds."""
         at = bisect_left(self._starts, start)
         if at and self._held[self._starts[at - 1]].end > start:
             at -= 1
@@ -39,12 +54,6 @@ class Arena(Generic[T]):
             del self._held[self._starts[stop]]
             stop += 1
         del self._starts[at:stop]
-        insort(self._starts, start)
-        self._held[start] = Held(start, end, content)
-
-    def read(self, start: int) -> Held[T] | None:
-        """What was written as a range that begins here and is still whole."""
-        return self._held.get(start)
 
     def contents(self) -> list[Held[T]]:
         """Everything that is held, by place."""

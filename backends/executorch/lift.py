@@ -24,7 +24,6 @@ from stepwell.backends.executorch.container import (
     Data,
     Delegate,
     DelegateCall,
-    Free,
     Instruction,
     JumpFalse,
     KernelCall,
@@ -37,6 +36,8 @@ from stepwell.backends.executorch.container import (
     Value,
 )
 from stepwell.backends.executorch.external import read_external
+from stepwell.backends.executorch.flow import COPY_INDEX, Flow
+from stepwell.backends.executorch.lift_control import ControlLifter
 from stepwell.backends.executorch.places import Places, dim_order_of
 from stepwell.backends.executorch.read import read_container
 from stepwell.backends.executorch.read_arguments import (
@@ -200,15 +201,11 @@ class _MethodLifter:
         if problems:
             raise UnsupportedError(problems)
         inputs = [self._input(position, i) for position, i in enumerate(method.inputs)]
-        for step, instruction in enumerate(method.instructions):
-            try:
-                self._instruction(instruction, step)
-            except (IndexError, KeyError, TypeError, ValueError, VerifyException) as error:
-                # Arguments that fit no kernel: too few, of the wrong kind, or never written.
-                raise ParseFailure(
-                    f"the arguments do not fit: {type(error).__name__} {error}",
-                    f"method {method.name}, instruction {step}",
-                ) from error
+        if any(isinstance(instruction, JumpFalse) for instruction in method.instructions):
+            ControlLifter(self, self._flow()).run()
+        else:
+            for step in range(len(method.instructions)):
+                self.instruction(step)
         outputs = [self._output(position, i) for position, i in enumerate(method.outputs)]
         returned = [
             self.places.read(i) for i, port in zip(method.outputs, outputs, strict=True)
@@ -255,29 +252,63 @@ class _MethodLifter:
 
     def _unreadable(self, instruction: Instruction) -> str | None:
         """Why an instruction has no form as an op, or None."""
-        if isinstance(instruction, JumpFalse):
-            return "jumps are not read back"
         if not isinstance(instruction, KernelCall):
             return None
         kernel = instruction.kernel
         if kernel in _MOVES or kernel in self.readers.kernels or is_readable(kernel):
             return None
+        if kernel == COPY_INDEX:
+            return None
         return f"kernel {kernel} computes no operator of this IR"
 
-    def _instruction(self, instruction: Instruction, step: int) -> None:
+    def instruction(self, step: int) -> None:
+        """Read one instruction that is no jump."""
         where = f"method {self.method.name}, instruction {step}"
-        match instruction:
-            case KernelCall():
-                self._kernel(instruction, where)
-            case DelegateCall():
-                self._delegate(instruction, step)
-            case Move(source, target):
-                self.places.write(target, self.places.read(source))
-            case Free() | JumpFalse():
-                return
+        try:
+            match self.method.instructions[step]:
+                case KernelCall() as call:
+                    self._kernel(call, where)
+                case DelegateCall() as call:
+                    self._delegate(call, step)
+                case Move(source, target):
+                    self.places.assign(target, source)
+                case _:
+                    return
+        except (IndexError, KeyError, TypeError, ValueError, VerifyException) as error:
+            # Arguments that fit no kernel: too few, of the wrong kind, or never written.
+            raise ParseFailure(
+                f"the arguments do not fit: {type(error).__name__} {error}", where
+            ) from error
+
+    def _flow(self) -> Flow:
+        try:
+            return Flow(self.method, self._written)
+        except (IndexError, ValueError) as error:
+            raise ParseFailure(
+                f"a call lacks arguments: {error}", f"method {self.method.name}"
+            ) from error
+
+    def _written(self, call: KernelCall | DelegateCall) -> Sequence[int] | None:
+        """The positions a call writes, where a reader of this lifter's knows."""
+        if isinstance(call, KernelCall):
+            if call.kernel in self.readers.kernels:
+                return self.readers.kernels[call.kernel][1]
+            return (_MOVES[call.kernel][0],) if call.kernel in _MOVES else None
+        delegate = self.method.delegates[call.delegate]
+        reader = self.readers.delegates.get(delegate.backend)
+        if reader is None:
+            raise UnsupportedError(
+                f"a delegate of {delegate.backend} beside jumps: what it writes is not known",
+                f"method {self.method.name}",
+            )
+        count = reader.input_count(delegate, ReadContext(self.store, self.named_data, ""))
+        return range(count, len(call.args))
 
     def _kernel(self, call: KernelCall, where: str) -> None:
         special = self.readers.kernels.get(call.kernel)
+        if call.kernel == COPY_INDEX:
+            self._store(call, where)
+            return
         if special is not None:
             self._special_kernel(call, *special)
             return
@@ -296,9 +327,16 @@ class _MethodLifter:
             for index in found.results
         ]
         op = found.op.from_arguments(found.given, types)
-        self.block.add_op(op)
+        self.places.block.add_op(op)
         for index, result in zip(found.results, op.results, strict=True):
             self.places.write(index, result)
+
+    def _store(self, call: KernelCall, where: str) -> None:
+        """A slice of what a loop stacks; the loop's end makes a result of it."""
+        stored = self.places.stored
+        if stored is None:
+            raise UnsupportedError(f"{call.kernel} stands in no map or scan", where)
+        stored[call.args[0]] = self.places.read(call.args[1])
 
     def _copy(self, target: int, source: int) -> None:
         """`target` becomes `source`, in target's shape and element type."""
@@ -326,7 +364,7 @@ class _MethodLifter:
             p: self.places.argument(index) for p, index in enumerate(call.args) if p not in skipped
         }
         op = reader(call, inputs, results)
-        self.block.add_op(op)
+        self.places.block.add_op(op)
         for position, result in zip(written, op.results, strict=True):
             self.places.write(call.args[position], result)
 
@@ -352,7 +390,7 @@ class _MethodLifter:
             op = reader.read(delegate, inputs, types, context)
         else:
             op = self._opaque(delegate, inputs, types, prefix)
-        self.block.add_op(op)
+        self.places.block.add_op(op)
         for index, result in zip(outputs, op.results, strict=True):
             self.places.write(index, self._logical(index, result))
 

@@ -69,6 +69,10 @@ class Places:
         self.entered: dict[str, SSAValue] = {}
         self.weights: dict[int, SSAValue] = {}
         self.ranges: dict[str, tuple[int, int | None]] = {}
+        self.numbers: dict[int, Any] = {}
+        """Variables that hold a number of the plan."""
+        self.stored: dict[int, SSAValue] | None = None
+        """In the body of a loop that stacks slices: tensor → the slice stored in it."""
 
     def add(self, op: Operation) -> SSAValue:
         """Append an op; its first result."""
@@ -103,6 +107,7 @@ class Places:
     def write(self, index: int, value: SSAValue) -> None:
         """The place of value `index` now holds an SSA value."""
         self.values[index] = value
+        self.numbers.pop(index, None)
         declared = self.method.values[index]
         if isinstance(declared, TensorValue) and isinstance(declared.storage, Planned | State):
             storage = declared.storage
@@ -115,9 +120,7 @@ class Places:
         declared = self.method.values[index]
         if not isinstance(declared, TensorValue):
             if index not in self.values:
-                raise ParseFailure(
-                    f"value {index} is read before anything wrote it", f"method {self.method.name}"
-                )
+                return self._unwritten(index)
             return self.values[index]
         storage = declared.storage
         if isinstance(storage, Constant | External):
@@ -128,16 +131,11 @@ class Places:
             return self._undefined(index, declared)
         arena = self.arenas.setdefault(storage.memory_id, Arena())
         held = arena.read(storage.offset)
-        if held is None or (
-            isinstance(storage, State) and (storage.memory_id, storage.offset) not in self.states
-        ):
-            return self._state(index, declared, storage)
+        if held is None or self._is_new(storage):
+            return self._at_entry(index, declared, storage)
         if held.content == index:
             return self.values[index]
-        writer = self.tensor(held.content)
-        if writer.scalar_type != declared.scalar_type or math.prod(writer.sizes) != math.prod(
-            declared.sizes
-        ):
+        if not self._is_readable_as(held.content, declared):
             raise UnsupportedError(
                 f"value {index} reads part of what was written to value {held.content}",
                 f"method {self.method.name}",
@@ -165,15 +163,22 @@ class Places:
         made = tensor([shape[axis] for axis in order], element(value.type))
         return self.op("aten.permute.default", value, list(order), types=[made])
 
+    def _is_new(self, storage: Planned | State) -> bool:
+        """Whether a place is state that nothing has read yet."""
+        return isinstance(storage, State) and (storage.memory_id, storage.offset) not in self.states
+
+    def _unwritten(self, index: int) -> SSAValue:
+        raise ParseFailure(
+            f"value {index} is read before anything wrote it", f"method {self.method.name}"
+        )
+
     def _undefined(self, index: int, declared: TensorValue) -> SSAValue:
         if 0 in declared.sizes:
             key = self.store.constant(
                 torch.empty(declared.sizes, dtype=torch_dtype(declared.scalar_type)), "empty"
             )
             return self.add(WeightOp(key, self.type_of(index)))
-        raise ParseFailure(
-            f"value {index} is read before anything wrote it", f"method {self.method.name}"
-        )
+        return self._unwritten(index)
 
     def as_type(self, index: int, value: SSAValue, type_: Attribute) -> SSAValue:
         """The same bytes under another shape."""
@@ -223,7 +228,7 @@ class Places:
                 return key
         return self.store.constant(as_tensor(declared, data), base)
 
-    def _state(self, index: int, declared: TensorValue, storage: Planned | State) -> SSAValue:
+    def _at_entry(self, index: int, declared: TensorValue, storage: Planned | State) -> SSAValue:
         """The value a place has at entry: its initial value, or what the last call left."""
         place = (storage.memory_id, storage.offset)
         key = declared.name or f"state_{place[0]}_{place[1]}"
@@ -257,7 +262,50 @@ class Places:
             case BoolList(items) | DoubleList(items):
                 return list(items)
             case _:
-                return self.values.get(index, value)
+                return self.values.get(index, self._number(index))
+
+    def _number(self, index: int) -> Any:
+        return self.numbers.get(index, self.method.values[index])
+
+    def defines(self, index: int) -> bool:
+        """Whether reading value `index` now gives something that was written."""
+        declared = self.method.values[index]
+        if not isinstance(declared, TensorValue):
+            return index in self.values or index in self.numbers
+        storage = declared.storage
+        if isinstance(storage, Constant | External | State):
+            return True
+        if storage is None or not declared.nbytes:
+            return index in self.values
+        held = self.arenas.setdefault(storage.memory_id, Arena()).read(storage.offset)
+        return held is not None and self._is_readable_as(held.content, declared)
+
+    def _is_readable_as(self, content: int, declared: TensorValue) -> bool:
+        writer = self.tensor(content)
+        return writer.scalar_type == declared.scalar_type and math.prod(writer.sizes) == math.prod(
+            declared.sizes
+        )
+
+    def forget(self, index: int) -> None:
+        """Nobody knows any more what the place of value `index` holds."""
+        self.values.pop(index, None)
+        self.numbers.pop(index, None)
+        declared = self.method.values[index]
+        if isinstance(declared, TensorValue) and isinstance(declared.storage, Planned | State):
+            storage = declared.storage
+            if declared.nbytes and not self._is_new(storage):
+                arena = self.arenas.setdefault(storage.memory_id, Arena())
+                arena.erase(storage.offset, storage.offset + declared.nbytes)
+
+    def assign(self, target: int, source: int) -> None:
+        """`target` becomes `source`, a number of the plan or what a place holds."""
+        if not isinstance(self.method.values[source], TensorValue):
+            held = self.argument(source)
+            if not isinstance(held, SSAValue):
+                self.values.pop(target, None)
+                self.numbers[target] = held
+                return
+        self.write(target, self.read(source))
 
     def write_updates(self) -> None:
         """Append the updates of every state that was written."""

@@ -197,7 +197,7 @@ def test_a_known_delegate_is_opened_by_its_reader() -> None:
     assert names(program)[:3] == ["aten.exp.default", "aten.add.Tensor", "aten.neg.default"]
 
 
-def test_jumps_are_refused_and_named() -> None:
+def test_a_jump_on_a_constant_is_a_branch_like_any_other() -> None:
     builder = ContainerBuilder()
     method = builder.method("forward")
     x = method.tensor(ScalarType.FLOAT, (4,))
@@ -206,8 +206,10 @@ def test_jumps_are_refused_and_named() -> None:
     method.call("aten::relu.out", [x, x, x])
     method.land(jump)
     method.outputs([x])
-    with pytest.raises(UnsupportedError, match="jumps are not read back"):
-        lift(builder.finish())
+    program = lift(builder.finish())
+    program.verify()
+    given = torch.tensor([-1.0, 0.0, 1.0, 2.0])
+    assert torch.equal(program.run(given)[0], given.relu())
 
 
 def test_weights_of_a_separate_file_are_found_there() -> None:

@@ -1,0 +1,143 @@
+"""Jumps of a `.pte` are read back as regions that compute what the runtime does."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._higher_order_ops.map import map as torch_map
+from torch._higher_order_ops.scan import scan
+
+import stepwell
+from control_flow import cond_model, while_loop_model
+from stepwell.backends.executorch.builder import ContainerBuilder
+from stepwell.backends.executorch.container import ScalarType
+from stepwell.backends.executorch.emit import emit
+from stepwell.backends.executorch.runner import run_pte
+from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.dialects.control import CondOp, MapOp, ScanOp, WhileLoopOp
+from stepwell.ir.diagnostics import UnsupportedError
+
+
+class Mapped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch_map(lambda row: torch.sin(row) * self.weight, x) + 1.0
+
+
+class Scanned(nn.Module):
+    """Stacks what is carried before it is changed, which a copy must keep."""
+
+    def forward(self, start: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        def step(total: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+            return total + row, total * row
+
+        return scan(step, start, x)
+
+
+class Nested(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        def outer(x: Tensor) -> Tensor:
+            return torch.cond(x.max() > 1.0, lambda x: x * 2.0, lambda x: x.neg(), (x + 1.0,))
+
+        return torch.cond(x.sum() > 0.0, outer, lambda x: x.abs().sqrt(), (x,)).exp()
+
+
+def exported(module: nn.Module, inputs: Sequence[Any]) -> torch.export.ExportedProgram:
+    return torch.export.export(module.eval(), tuple(inputs))
+
+
+def ours(program: torch.export.ExportedProgram) -> bytes:
+    return stepwell.lower(program, "xnnpack").to_pte()
+
+
+@cache
+def stock_pte(name: str) -> bytes:
+    make, samples, _ = CASES[name]
+    torch.manual_seed(0)
+    return stock(exported(make(), samples[0]))
+
+
+def stock(program: torch.export.ExportedProgram) -> bytes:
+    from executorch.exir import EdgeCompileConfig, to_edge
+
+    edge = to_edge(program, compile_config=EdgeCompileConfig(_check_ir_validity=False))
+    return edge.to_executorch().buffer
+
+
+def kinds(program: stepwell.Program) -> list[type]:
+    known = (CondOp, WhileLoopOp, MapOp, ScanOp)
+    return [type(op) for op in program.module.walk() if isinstance(op, known)]
+
+
+def check(data: bytes, samples: Sequence[Sequence[Any]], wanted: list[type]) -> None:
+    """The program read back verifies, computes what the runtime does, and can be written again."""
+    program = stepwell.read_pte(data)
+    program.verify()
+    assert kinds(program) == wanted
+    again = stepwell.parse(str(program), program.weights)
+    assert again.module.is_structurally_equivalent(program.module)
+    for inputs in samples:
+        for got, want in zip(program.run(*inputs), run_pte(data, inputs), strict=True):
+            torch.testing.assert_close(got, want)
+
+
+CASES: dict[str, tuple[Callable[[], nn.Module], list[list[Tensor]], list[type]]] = {
+    "cond": (
+        lambda: cond_model()[0],
+        [[torch.randn(2, 16) + shift] for shift in (1.0, -1.0)],
+        [CondOp],
+    ),
+    "nested": (Nested, [[torch.full((3,), v)] for v in (2.0, -2.0, 0.01)], [CondOp, CondOp]),
+    "map": (Mapped, [[torch.randn(3, 4)]], [MapOp]),
+    "scan": (Scanned, [[torch.randn(4), torch.randn(5, 4)]], [ScanOp]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_our_jumps_become_regions(name: str) -> None:
+    make, samples, wanted = CASES[name]
+    check(ours(exported(make(), samples[0])), samples, wanted)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_stock_jumps_become_regions(name: str) -> None:
+    check(stock_pte(name), CASES[name][1], CASES[name][2])
+
+
+def test_a_loop_becomes_a_region_that_carries_what_it_changes() -> None:
+    module, (x, _) = while_loop_model()
+    samples = [(x, torch.tensor(steps)) for steps in (0, 1, 4)]
+    check(ours(exported(module, samples[0])), samples, [WhileLoopOp])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_was_read_can_be_written_again(name: str) -> None:
+    samples, data = CASES[name][1], stock_pte(name)
+    again = to_bytes(emit(stepwell.read_pte(data)))
+    for inputs in samples:
+        for got, want in zip(run_pte(again, inputs), run_pte(data, inputs), strict=True):
+            assert torch.equal(got, want)
+
+
+def test_a_jump_into_the_middle_of_a_branch_is_refused_with_its_place() -> None:
+    builder = ContainerBuilder()
+    method = builder.method("forward")
+    x, y = method.tensor(ScalarType.FLOAT, (2,)), method.tensor(ScalarType.FLOAT, (2,))
+    choice = method.tensor(ScalarType.BOOL, ())
+    method.input(x)
+    method.input(choice)
+    first = method.jump_if_false(choice)
+    method.call("aten::exp.out", [x, y, y])
+    method.land(first)
+    start = method.here
+    method.call("aten::neg.out", [x, y, y])
+    method.jump_back(choice, start)
+    method.outputs([y])
+    with pytest.raises(UnsupportedError, match=r"no cond, while, map or scan\n.*instruction 3"):
+        stepwell.read_pte(to_bytes(builder.finish()))
