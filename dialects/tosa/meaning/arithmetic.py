@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.codes import f8e4m3
+from stepwell.dialects.tosa.meaning import c_library
 from stepwell.dialects.tosa.meaning.values import (
     bounds,
     element_of,
@@ -67,24 +68,24 @@ _UNARY: dict[type[TosaOp], Callable[[Tensor], Tensor]] = {
     t.BitwiseNotOp: torch.bitwise_not,
     t.CeilOp: torch.ceil,
     t.ClzOp: _count_leading_zeros,
-    t.CosOp: torch.cos,
-    t.ErfOp: torch.erf,
-    t.ExpOp: torch.exp,
+    t.CosOp: c_library.cos,
+    t.ErfOp: c_library.erf,
+    t.ExpOp: c_library.exp,
     t.FloorOp: torch.floor,
     t.IdentityOp: lambda x: x,
-    t.LogOp: torch.log,
+    t.LogOp: c_library.log,
     t.LogicalNotOp: torch.logical_not,
     t.ReciprocalOp: torch.reciprocal,
     t.RsqrtOp: torch.rsqrt,
-    t.SigmoidOp: torch.sigmoid,
-    t.SinOp: torch.sin,
-    t.TanhOp: torch.tanh,
+    t.SigmoidOp: c_library.sigmoid,
+    t.SinOp: c_library.sin,
+    t.TanhOp: c_library.tanh,
 }
 
 _BINARY: dict[type[TosaOp], Callable[[Tensor, Tensor], Tensor]] = {
     t.AddOp: torch.add,
     t.SubOp: torch.sub,
-    t.PowOp: torch.pow,
+    t.PowOp: c_library.power,
     t.BitwiseAndOp: torch.bitwise_and,
     t.BitwiseOrOp: torch.bitwise_or,
     t.BitwiseXorOp: torch.bitwise_xor,

@@ -15,6 +15,7 @@ from torch import Tensor
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.meaning import sequential
 from stepwell.dialects.tosa.meaning.block_scaled import values_of
 from stepwell.dialects.tosa.meaning.values import (
     BlockScaled,
@@ -53,7 +54,10 @@ def _conv2d(op: t.Conv2dOp, args: Args, ctx: Interpreter) -> Args:
     image, kernel = _common(image, kernel)
     top, bottom, left, right = ints(op.pad)
     image = F.pad(image, (left, right, top, bottom))
-    y = F.conv2d(image, kernel, None, ints(op.stride), 0, ints(op.dilation))
+    if image.dtype == torch.float32:
+        y = sequential.convolution(image, kernel, ints(op.stride), ints(op.dilation))
+    else:
+        y = F.conv2d(image, kernel, None, ints(op.stride), 0, ints(op.dilation))
     return (narrow(y.permute(0, 2, 3, 1) + wide(bias).to(y.dtype), op).contiguous(),)
 
 
@@ -67,7 +71,10 @@ def _depthwise(op: t.DepthwiseConv2dOp, args: Args, ctx: Interpreter) -> Args:
     image, kernel = _common(image, kernel)
     top, bottom, left, right = ints(op.pad)
     image = F.pad(image, (left, right, top, bottom))
-    y = F.conv2d(image, kernel, None, ints(op.stride), 0, ints(op.dilation), channels)
+    if image.dtype == torch.float32:
+        y = sequential.depthwise(image, kernel, ints(op.stride), ints(op.dilation))
+    else:
+        y = F.conv2d(image, kernel, None, ints(op.stride), 0, ints(op.dilation), channels)
     return (narrow(y.permute(0, 2, 3, 1) + wide(bias).to(y.dtype), op).contiguous(),)
 
 
@@ -99,6 +106,8 @@ def _transpose_conv2d(op: t.TransposeConv2dOp, args: Args, ctx: Interpreter) -> 
 def _matmul(op: t.MatMulOp, args: Args, ctx: Interpreter) -> Args:
     a, b, a_zp, b_zp = args
     left, right = _common(_centred(a, a_zp, op.a), _centred(b, b_zp, op.b))
+    if left.dtype == torch.float32:
+        return (narrow(sequential.product(left, right), op),)
     return (narrow(torch.matmul(left, right), op),)
 
 
@@ -109,4 +118,6 @@ def _matmul_t(op: t.MatMulTOp, args: Args, ctx: Interpreter) -> Args:
         left, right = (a.codes, a.scales, a.payload), (b.codes, b.scales, b.payload)
         return (narrow(matmul_t_block_scaled(left, right), op),)
     left, right = _common(_centred(a, a_zp, op.a), _centred(b, b_zp, op.b))
+    if left.dtype == torch.float32:
+        return (narrow(sequential.product(left, right.transpose(1, 2)), op),)
     return (narrow(torch.matmul(left, right.transpose(1, 2)), op),)

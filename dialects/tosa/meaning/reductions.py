@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.meaning import sequential
 from stepwell.dialects.tosa.meaning.values import ignores_nan, narrow, wide
 from stepwell.ir.interpretation import Interpreter, interprets
 
@@ -16,7 +17,11 @@ Args = Sequence[Any]
 
 @interprets(t.ReduceSumOp)
 def _sum(op: t.ReduceSumOp, args: Args, ctx: Interpreter) -> Args:
-    return (narrow(wide(args[0]).sum(dim=op.axis.value.data, keepdim=True), op),)
+    x, axis = args[0], op.axis.value.data
+    if not x.dtype.is_floating_point:
+        return (narrow(x.sum(dim=axis, keepdim=True), op),)
+    # fp16 is added up in fp16, bf16 in fp32.
+    return (narrow(sequential.total(x if x.dtype == torch.float16 else wide(x), axis), op),)
 
 
 @interprets(t.ReduceProductOp)
