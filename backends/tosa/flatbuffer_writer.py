@@ -8,12 +8,17 @@ from flatbuffers import Builder
 
 from stepwell.backends.tosa.graph import AttributeValue, Graph, Operator, Region, Shape, Tensor
 from stepwell.dialects.tosa.codes import fields_by_code
+from stepwell.dialects.tosa.generated import IdentityOp
+from stepwell.dialects.tosa.structural import VariableReadOp, VariableWriteOp
 from stepwell.ir.diagnostics import StepwellError
 
 IDENTIFIER = b"TOSA"
 
 ALIGNMENT = 8
 """Constant data starts at a multiple of 8 bytes (force_align in the schema)."""
+
+_WRITTEN_AS = {VariableReadOp.CODE: IdentityOp.CODE, VariableWriteOp.CODE: IdentityOp.CODE}
+"""As tosa-opt writes them: the reference model runs them only as IDENTITY with their attributes."""
 
 _Written = dict[Hashable, int]
 """Where a table of some content was written already."""
@@ -93,7 +98,7 @@ def _operator(builder: Builder, operator: Operator, written: _Written) -> int:
     attribute = _attributes(builder, operator, written)
     location = _location(builder, operator.location, written) if operator.location else 0
     builder.StartObject(6)
-    builder.PrependUint32Slot(0, operator.code, 0)
+    builder.PrependUint32Slot(0, _WRITTEN_AS.get(operator.code, operator.code), 0)
     builder.PrependUint8Slot(1, operator.code, 0)
     for slot, offset in ((2, attribute), (3, inputs), (4, outputs), (5, location)):
         builder.PrependUOffsetTRelativeSlot(slot, offset, 0)

@@ -24,6 +24,7 @@ from stepwell.backends.tosa.flatbuffer_writer import write_graph
 from stepwell.backends.tosa.graph import Graph, Tensor
 from stepwell.backends.tosa.storage import from_bytes, held_dtype, to_bytes
 from stepwell.dialects.tosa.codes import element_of_code, i4, i48
+from stepwell.dialects.tosa.structural import VariableWriteOp
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch
 
 SECONDS = 600
@@ -46,12 +47,29 @@ def run_reference_model(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[to
         ArtefactError: the model refused or failed to run the graph; the text is its reason.
         InputMismatch: the inputs are not those of the graph.
     """
+    return call_reference_model(data, inputs)[0]
+
+
+def call_reference_model(
+    data: bytes, inputs: Sequence[torch.Tensor]
+) -> tuple[tuple[torch.Tensor, ...], bytes]:
+    """Run a `.tosa` file; the second result is the file with what its variables hold now.
+
+    The other arguments and errors are those of `run_reference_model`.
+    """
     graph = read_graph(data)
     main = graph.regions[0]
     if len(inputs) == len(main.inputs) and has_symbolic_sizes(graph):
         graph = bind_sizes(graph, inputs)
         data, main = write_graph(graph), graph.regions[0]
     tensors = {tensor.name: tensor for tensor in main.tensors}
+    # Its own way of giving variables back takes one only: what is written becomes an output too.
+    written = {
+        op.outputs[0]: op.inputs[0] for op in main.operators if op.code == VariableWriteOp.CODE
+    }
+    if written:
+        main.outputs = (*main.outputs, *written.values())
+        data = write_graph(graph)
     if len(inputs) != len(main.inputs):
         raise InputMismatch(f"{len(inputs)} inputs given, the graph takes {len(main.inputs)}")
     with tempfile.TemporaryDirectory() as name:
@@ -60,10 +78,20 @@ def run_reference_model(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[to
         for index, (given, tensor_name) in enumerate(zip(inputs, main.inputs, strict=True)):
             _save(folder / f"in{index}.npy", given, tensors[tensor_name])
         _call(folder, graph)
-        return tuple(
+        outputs = tuple(
             _load(folder / f"out{index}.npy", tensors[tensor_name])
             for index, tensor_name in enumerate(main.outputs)
         )
+    if not written:
+        return outputs, data
+    count = len(outputs) - len(written)
+    for variable, value in zip(written, outputs[count:], strict=True):
+        held = tensors[variable]
+        element = element_of_code(held.dtype)
+        assert element is not None
+        held.data = to_bytes(value, element)
+    main.outputs = main.outputs[:count]
+    return outputs[:count], write_graph(graph)
 
 
 def _call(folder: Path, graph: Graph) -> None:
