@@ -10,6 +10,7 @@ from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Together
 from stepwell.translate.rewrites.cmsis import (
     TO_CMSIS,
+    AbsorbFlatten,
     BiasForm,
     CancelTranspose,
     CollapseReshape,
@@ -59,6 +60,7 @@ def cortex_m_pipeline(cpu: Target | str, bias_form: str | None = None) -> Pipeli
             LowerBoundary(),
             DecomposeForKernels(),
             PLACE_LAYOUTS,
+            AbsorbFlatten(),
             ShareCommonSubexpressions(),
             FoldKernelSum(form),
             StateTarget(target),

@@ -57,7 +57,7 @@ class Scale(nn.Module):
 
 
 def convolution(draw: DrawFn, shape: Any) -> tuple[str, nn.Module] | None:
-    n, channels, *size = shape
+    _, channels, *size = shape
     flat = len(size) == 1
     kernel = draw(st.integers(1, 3))
     dilation = draw(st.integers(1, 2))

@@ -220,3 +220,15 @@ def test_what_stays_a_float_says_why(name: str, lower: Any) -> None:
 def test_an_average_pool_without_padding_has_no_pad(lower: Any) -> None:
     module, x = build("average pool without padding")
     assert lower.module(module, x).ops["cmsis.pad"] == 0
+
+
+@pytest.mark.parametrize("per_channel", [False, True], ids=["per tensor", "per row"])
+def test_a_flattened_image_is_not_transposed_for_its_linear_layer(
+    per_channel: bool, lower: Any
+) -> None:
+    module, x = build("flatten after a convolution")
+    quantizer = CortexMQuantizer(per_channel_linear=per_channel)
+    result = lower.module(module, x, quantizer=quantizer)
+    result.check(x)
+    # The input's alone is left: this model was traced as NCHW.
+    assert result.ops["cmsis.transpose"] == 1

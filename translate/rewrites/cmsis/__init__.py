@@ -1,5 +1,6 @@
 """From quantised ATen ops to CMSIS-NN's operators."""
 
+from stepwell.translate.rewrites.cmsis.absorb_flatten import AbsorbFlatten
 from stepwell.translate.rewrites.cmsis.cancel_transpose import CancelTranspose
 from stepwell.translate.rewrites.cmsis.collapse_reshape import CollapseReshape
 from stepwell.translate.rewrites.cmsis.compose_tables import ComposeTables
@@ -39,6 +40,7 @@ TO_CMSIS = (
 
 __all__ = [
     "TO_CMSIS",
+    "AbsorbFlatten",
     "BiasForm",
     "CancelTranspose",
     "CollapseReshape",

@@ -110,10 +110,10 @@ class LowerArithmetic(Rewrite[Arithmetic]):
 
     def match(self, op: SchemaOp, program: Program) -> Arithmetic | Refusal | None:
         """Both operands and every use are int8; the factors are ones the kernel can apply."""
-        if len(op.operands) != 2 or not all(isinstance(v.type, TensorType) for v in op.operands):
+        if not all(isinstance(value.type, TensorType) for value in op.operands[:2]):
             return None
         bits = 16 if isinstance(op, DIV) and is_int16(op.operands[0]) else 8
-        first, second = (activation(value, bits) for value in op.operands)
+        first, second = (activation(value, bits) for value in op.operands[:2])
         if isinstance(first, Refusal):
             return first
         if isinstance(second, Refusal):
