@@ -20,8 +20,8 @@ After:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -51,11 +51,15 @@ _LAYOUT_ARGUMENTS = frozenset({"layout", "device", "pin_memory", "memory_format"
 
 @dataclass(frozen=True)
 class Piece:
-    """One recorded call. Arguments hold fake tensors, which stand for values by identity."""
+    """One recorded call. Arguments hold fake tensors, which stand for values by identity.
+
+    `types` are the results' when they were made: `transpose_` changes a tensor's shape later.
+    """
 
     overload: Any
     arguments: dict[str, Any]
     results: tuple[torch.Tensor, ...]
+    types: tuple[AnyTensor, ...]
 
 
 @dataclass(frozen=True)
@@ -118,8 +122,7 @@ class DecomposeForKernels(Rewrite[Decomposition]):
                 for name, value in piece.arguments.items()
                 if name not in _LAYOUT_ARGUMENTS
             }
-            types = [type_of(result) for result in piece.results]
-            made = rw.insert(cls.from_arguments(given, types))
+            made = rw.insert(cls.from_arguments(given, piece.types))
             for fake, result in zip(piece.results, made.results, strict=True):
                 values[id(fake)] = result
                 sizes.see(result)
@@ -201,7 +204,7 @@ class _Recorder(TorchDispatchMode):
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         given = pytree.tree_map(self.latest, given)
         tensors = tuple(t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor))
-        self.pieces.append(Piece(func, given, tensors))
+        self.pieces.append(Piece(func, given, tensors, tuple(map(type_of, tensors))))
         self.kept.append((given, result))
         return result
 
@@ -213,28 +216,41 @@ class _Recorder(TorchDispatchMode):
 
     def _functional(self, func: Any, args: Any, kwargs: Any) -> Any:
         """`x.add_(y)` as `x' = x + y`, where no other tensor sees x through a view."""
-        name = func._schema.name.removesuffix("_").split("::")[1]
-        packet = getattr(getattr(torch.ops, func.namespace), name, None)
+        functional = _functional_form(func)
         target = args[0] if args else None
         written = [a for a in func._schema.arguments if a.is_write]
         if (
-            packet is None
-            or not func._schema.name.endswith("_")
-            or func._overloadname not in packet.overloads()
+            functional is None
             or len(written) != 1
             or not isinstance(target, torch.Tensor)
             or target._is_view()
         ):
             raise _CannotDecompose(f"its decomposition writes in place ({_spelled(func)})")
         with self:
-            result = getattr(packet, func._overloadname)(*args, **kwargs)
+            result = functional(self.latest(target), *args[1:], **kwargs)
         self.current[id(target)] = self.latest(result)
         self.kept.append(target)
+        if result.shape != target.shape:
+            func(*args, **kwargs)  # `x.transpose_(0, 1)`: later calls ask the tensor for its shape.
         return target
 
     def latest(self, value: Any) -> Any:
         """The tensor that holds what a written tensor now is."""
         return self.current.get(id(value), value) if isinstance(value, torch.Tensor) else value
+
+
+def _functional_form(func: Any) -> Any:
+    """`aten.relu.default` for `aten.relu_.default`, with the same arguments; or None."""
+    if not func._schema.name.endswith("_"):
+        return None
+    name = func._schema.name.removesuffix("_").split("::")[1]
+    packet = getattr(getattr(torch.ops, func.namespace), name, None)
+    wanted = [(a.name, str(a.type)) for a in func._schema.arguments]
+    for overload in packet.overloads() if packet is not None else ():
+        found = getattr(packet, overload)
+        if [(a.name, str(a.type)) for a in found._schema.arguments] == wanted:
+            return found
+    return None
 
 
 def _for_scalars(func: Any, args: Any, kwargs: Any) -> Any:
@@ -301,7 +317,7 @@ def _trace(op: SchemaOp, ranges: Ranges) -> _Template | Refusal:
         positional, keywords = op.bind()
         positional, keywords = _to_torch(positional, fakes), _to_torch(keywords, fakes)
         try:
-            with torch.no_grad(), recorder:
+            with torch.no_grad(), _without_onednn(), recorder:
                 results = _overload(op)(*positional, **keywords)
         except _CannotDecompose as error:
             return Refusal(str(error))
@@ -320,14 +336,25 @@ def _trace(op: SchemaOp, ranges: Ranges) -> _Template | Refusal:
     operands = tuple(fakes[value] for value in op.operands)
     known = {id(t) for t in operands} | {id(r) for p in recorder.pieces for r in p.results}
     have = {value.type for value in op.operands}
-    for piece in (*recorder.pieces, Piece(None, {"": outputs}, ())):
+    for piece in (*recorder.pieces, Piece(None, {"": outputs}, (), ())):
         for used in pytree.tree_leaves(piece.arguments):
             if isinstance(used, torch.Tensor) and id(used) not in known:
                 return Refusal("its decomposition makes a constant tensor of its own")
             if isinstance(used, torch.SymInt) and not can_compute(used.node.expr, have):
                 return Refusal(f"its decomposition needs the size {used.node.expr}")
-        have.update(type_of(result) for result in piece.results)
+        have.update(piece.types)
     return _Template(operands, tuple(recorder.pieces), outputs)
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    """Fused layers of oneDNN are no operators of a runtime; an LSTM is taken apart instead."""
+    enabled = torch._C._get_mkldnn_enabled()  # pyright: ignore[reportPrivateUsage]
+    torch._C._set_mkldnn_enabled(False)  # pyright: ignore[reportPrivateUsage]
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)  # pyright: ignore[reportPrivateUsage]
 
 
 def type_of(fake: torch.Tensor) -> AnyTensor:

@@ -10,6 +10,7 @@ from stepwell.ir.rewriting import Together
 from stepwell.translate.rewrites.aten import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.aten.fold_bias_into_linear import FoldBiasIntoLinear
+from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
 from stepwell.translate.rewrites.aten.fold_scale_into_linear import FoldScaleIntoLinear
 from stepwell.translate.rewrites.aten.hoist_scale_over_layout import HoistScaleOverLayout
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import HoistSliceOverLayout
@@ -42,6 +43,7 @@ from stepwell.translate.rewrites.xnnpack.lower_convolution import LowerConvoluti
 from stepwell.translate.rewrites.xnnpack.lower_elementwise import LowerElementwise
 from stepwell.translate.rewrites.xnnpack.lower_linear import LowerLinear
 from stepwell.translate.rewrites.xnnpack.lower_matmul import LowerMatmul
+from stepwell.translate.rewrites.xnnpack.lower_nearest_resize import LowerNearestResize
 from stepwell.translate.rewrites.xnnpack.lower_pooling import LowerPooling
 from stepwell.translate.rewrites.xnnpack.lower_quantised_casts import (
     FoldDequantisedConstant,
@@ -72,6 +74,7 @@ TO_XNNPACK = (
     LowerLinear(),
     LowerConvolution(),
     LowerPooling(),
+    LowerNearestResize(),
     LowerReduction(),
     LowerSoftmax(),
     LowerElementwise(),
@@ -133,7 +136,7 @@ XNNPACK = Pipeline(
         LowerMatmul(),
         Together("lower", TO_XNNPACK),
         DecomposeForKernels(),
-        Together("lower-pieces", (*NORMAL_FORM, LowerMatmul(), *TO_XNNPACK)),
+        Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, LowerMatmul(), *TO_XNNPACK)),
         Together("place-transposes", TRANSPOSES),
         PatchesToLinear(),
         FuseClamp(),

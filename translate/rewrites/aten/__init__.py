@@ -17,14 +17,17 @@ from stepwell.ir.rewriting import Rewrite
 from stepwell.translate.rewrites.aten.adaptive_pool_to_pool import AdaptivePoolToPool
 from stepwell.translate.rewrites.aten.addcmul_to_products import AddcmulToProducts
 from stepwell.translate.rewrites.aten.as_strided_to_view import AsStridedToView
+from stepwell.translate.rewrites.aten.clamp_to_extrema import ClampToExtrema
 from stepwell.translate.rewrites.aten.clip_to_clamp import ClipToClamp
 from stepwell.translate.rewrites.aten.conv_to_convolution import ConvToConvolution
+from stepwell.translate.rewrites.aten.crop_to_slice import CropToSlice
 from stepwell.translate.rewrites.aten.division_to_multiplication import DivisionToMultiplication
 from stepwell.translate.rewrites.aten.einsum_to_bmm import EinsumToBmm
 from stepwell.translate.rewrites.aten.fold_batch_norm import FoldBatchNorm
 from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
 from stepwell.translate.rewrites.aten.hardsigmoid_to_clamp import HardsigmoidToClamp
 from stepwell.translate.rewrites.aten.index_to_slices import IndexToSlices
+from stepwell.translate.rewrites.aten.lerp_to_products import LerpToProducts
 from stepwell.translate.rewrites.aten.matmul_to_bmm import MatmulToBmm
 from stepwell.translate.rewrites.aten.matmul_to_linear import MatmulToLinear
 from stepwell.translate.rewrites.aten.merge_clamps import MergeClamps
@@ -40,8 +43,10 @@ from stepwell.translate.rewrites.aten.normalise_reduction import NormaliseReduct
 from stepwell.translate.rewrites.aten.normalise_slice import NormaliseSlice
 from stepwell.translate.rewrites.aten.normalise_softmax import NormaliseSoftmax
 from stepwell.translate.rewrites.aten.pad_to_constant_pad import PadToConstantPad
+from stepwell.translate.rewrites.aten.pad_to_slices import PadToSlices
 from stepwell.translate.rewrites.aten.pixel_shuffle_to_permute import PixelShuffleToPermute
 from stepwell.translate.rewrites.aten.power_to_products import PowerToProducts
+from stepwell.translate.rewrites.aten.reciprocal_to_division import ReciprocalToDivision
 from stepwell.translate.rewrites.aten.recognise_hardswish import RecogniseHardswish
 from stepwell.translate.rewrites.aten.remove_copy import RemoveCopy
 from stepwell.translate.rewrites.aten.remove_dropout import RemoveDropout
@@ -59,7 +64,9 @@ from stepwell.translate.rewrites.aten.roll_to_cat import RollToCat
 from stepwell.translate.rewrites.aten.select_by_constant_mask import SelectByConstantMask
 from stepwell.translate.rewrites.aten.silu_to_sigmoid import SiluToSigmoid
 from stepwell.translate.rewrites.aten.softplus_to_log import SoftplusToLog
+from stepwell.translate.rewrites.aten.softshrink_to_clamp import SoftshrinkToClamp
 from stepwell.translate.rewrites.aten.split_alpha import SplitAlpha
+from stepwell.translate.rewrites.aten.split_elu_scale import SplitEluScale
 from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.stack_to_cat import StackToCat
 from stepwell.translate.rewrites.aten.strided_slice_to_view import StridedSliceToView
@@ -91,6 +98,8 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     RollToCat(),
     IndexToSlices(),
     PadToConstantPad(),
+    CropToSlice(),
+    PadToSlices(),
     PixelShuffleToPermute(),
     MergePermutes(),
     MergeViews(),
@@ -103,6 +112,11 @@ ARITHMETIC: tuple[Rewrite[Any], ...] = (
     PowerToProducts(),
     AddcmulToProducts(),
     ClipToClamp(),
+    ClampToExtrema(),
+    LerpToProducts(),
+    SplitEluScale(),
+    SoftshrinkToClamp(),
+    ReciprocalToDivision(),
     RecogniseHardswish(),
     HardsigmoidToClamp(),
     SiluToSigmoid(),

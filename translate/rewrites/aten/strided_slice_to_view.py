@@ -1,7 +1,9 @@
 """Write a slice with a step as a view and a plain slice.
 
 `x[0::2]` of a length-8 axis is column 0 of the axis seen as `[4, 2]`. Swin's patch merging takes
-four such slices per stage; XNNPACK and CMSIS-NN slice with step one only.
+four such slices per stage, LeViT's sub-sampling attention one of an odd axis; XNNPACK and CMSIS-NN
+slice with step one only. An axis that is not whole periods long is cut or padded to be: the elements
+of the padding are not taken.
 
 Before:
     func.func @forward(%x: tensor<8x3xf32>) -> tensor<4x3xf32> {
@@ -22,35 +24,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.translate.rewrites.aten.building import axis, slice_axis, static_dims, view
+from stepwell.ir.types import dims, element, tensor
+from stepwell.translate.rewrites.aten.building import axis, emit, slice_axis, static_dims, view
 
 
 @dataclass(frozen=True)
 class StridedSlice:
-    """A slice `start::step` of axis `at` whose whole periods cover what it reads."""
+    """Every `step`-th place of axis `at`, from `start`, `count` of them."""
 
     op: SchemaOp
     at: int
     start: int
     step: int
+    count: int
     shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class StridedSliceToView(Rewrite[StridedSlice]):
-    """`x[start::step]` to `x.view(n, step, …)[:, start]` where the step divides the axis."""
+    """`x[start::step]` to `x.view(n, step, …)[:, start]`, with the axis cut or padded to periods."""
 
     name: ClassVar[str] = "strided-slice-to-view"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.SliceTensor,)
 
     def match(self, op: SchemaOp, program: Program) -> StridedSlice | Refusal | None:
-        """Guards: static shape and bounds, a step that divides the axis, all periods read."""
+        """Guards: static shape and bounds, something to take."""
         step = op.arg("step")
         if step == 1:
             return None
@@ -59,22 +63,38 @@ class StridedSliceToView(Rewrite[StridedSlice]):
             return Refusal("the sliced axis or the step is symbolic")
         at = axis(op.arg("dim"), len(shape))
         size = shape[at]
-        if step < 1 or size % step:
-            return Refusal(f"a step of {step} does not divide the axis of {size}")
         start, stop = op.arg("start") or 0, op.arg("end")
         if not isinstance(start, int) or not isinstance(stop, int | None):
             return Refusal("a bound is known only at run time")
-        start = start + size if start < 0 else start
+        start = max(start + size, 0) if start < 0 else start
         stop = size if stop is None else min(stop + size if stop < 0 else stop, size)
-        if not 0 <= start < step or stop <= size - step + start:
-            return Refusal(f"{start}:{stop}:{step} leaves out a part of the axis of {size}")
-        return StridedSlice(op, at, start, step, shape)
+        if start >= stop:
+            return Refusal("nothing is taken")
+        return StridedSlice(op, at, start, step, -(-(stop - start) // step), shape)
 
     def build(self, match: StridedSlice, rw: Rewriter) -> None:
-        """Split the axis in periods, take one place of each, join."""
-        shape, at = match.shape, match.at
-        split = [*shape[:at], shape[at] // match.step, match.step, *shape[at + 1 :]]
-        value = view(rw, match.op.operands[0], split)
-        value = slice_axis(rw, value, at + 1, match.start, match.start + 1)
-        kept = [*shape[:at], shape[at] // match.step, *shape[at + 1 :]]
-        rw.replace(match.op, [view(rw, value, kept)])
+        """Make the axis whole periods, split it, take one place of each, join."""
+        shape, at, step, count = match.shape, match.at, match.step, match.count
+        value = match.op.operands[0]
+        place = match.start
+        if count == 1:
+            rw.replace(match.op, [slice_axis(rw, value, at, place, place + 1)])
+            return
+        if shape[at] != count * step or place >= step:
+            stop = min(place + count * step, shape[at])
+            value = slice_axis(rw, value, at, place, stop)
+            missing = place + count * step - stop
+            value = _padded(rw, value, at, missing) if missing else value
+            place = 0
+        split = [*shape[:at], count, step, *shape[at + 1 :]]
+        value = slice_axis(rw, view(rw, value, split), at + 1, place, place + 1)
+        rw.replace(match.op, [view(rw, value, [*shape[:at], count, *shape[at + 1 :]])])
+
+
+def _padded(rw: Rewriter, value: SSAValue, at: int, missing: int) -> SSAValue:
+    """Elements that no one reads at the end of an axis."""
+    shape = list(dims(value.type))
+    amounts = [0] * (2 * (len(shape) - at - 1)) + [0, missing]
+    shape[at] = sum(d for d in (shape[at], missing) if isinstance(d, int))
+    result = tensor(shape, element(value.type))
+    return emit(rw, aten.ConstantPadNdDefault.make(value, amounts, 0, result_types=[result]))

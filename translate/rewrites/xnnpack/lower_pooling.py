@@ -39,6 +39,8 @@ class Pooling:
     op: SchemaOp
     node: type[XnnpackOp]
     fields: tuple[tuple[str, Any], ...]
+    zeros: tuple[int, int] = (0, 0)
+    """Rows and columns of zeros that are written around the image first: they are averaged too."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,14 @@ class LowerPooling(Rewrite[Pooling]):
     def build(self, match: Pooling, rw: Rewriter) -> None:
         """Channels last, the node, channels second."""
         op = match.op
-        new = match.node.make(to_nhwc(rw, op.operands[0]), **dict(match.fields))
+        image = to_nhwc(rw, op.operands[0])
+        if any(match.zeros):
+            amounts = [0, *match.zeros, 0]
+            padded = xnnpack.StaticConstantPad.make(
+                image, pre_paddings=amounts, post_paddings=amounts, padding_value=0.0
+            )
+            image = rw.insert(padded).results[0]
+        new = match.node.make(image, **dict(match.fields))
         rw.insert(new)
         rw.replace(op, [to_nchw(rw, new.output, op.results[0].type)])
 
@@ -119,49 +128,51 @@ def _adaptive(op: SchemaOp) -> Pooling | Refusal:
 
 
 def _max(op: SchemaOp) -> Pooling | Refusal:
-    if op.arg("ceil_mode") and not fits_exactly(op):
-        return Refusal("ceil_mode with windows that hang over the edge")
     kernel = tuple(op.arg("kernel_size"))
-    padding = tuple(op.arg("padding"))
     return Pooling(
         op,
         xnnpack.MaxPooling2d,
         (
             ("kernel", kernel),
             ("stride", tuple(op.arg("stride")) or kernel),
-            ("padding", (padding[0], padding[1], padding[0], padding[1])),
+            ("padding", edges(op, tuple(op.arg("padding")))),
             ("dilation", tuple(op.arg("dilation"))),
         ),
     )
 
 
 def _average(op: SchemaOp) -> Pooling | Refusal:
+    """XNNPACK divides by the cells inside the image, as torch does where padding does not count."""
     kernel = tuple(op.arg("kernel_size"))
     padding = tuple(op.arg("padding"))
-    if op.arg("ceil_mode") and not fits_exactly(op):
-        return Refusal("ceil_mode with windows that hang over the edge")
-    if any(padding) and op.arg("count_include_pad"):
-        return Refusal("padded cells count; XNNPACK divides by the cells inside the image")
     if op.arg("divisor_override") not in (None, kernel[0] * kernel[1]):
         return Refusal("another divisor than the window's size")
+    counted = padding if op.arg("count_include_pad") else (0, 0)
+    rest = (padding[0] - counted[0], padding[1] - counted[1])
+    padding_of_node = edges(op, rest)
+    if any(padding_of_node) and op.arg("divisor_override") is not None:
+        return Refusal("a divisor for windows that hang over the edge")
     return Pooling(
         op,
         xnnpack.AveragePooling2d,
         (
             ("kernel", kernel),
             ("stride", tuple(op.arg("stride")) or kernel),
-            ("padding", (padding[0], padding[1], padding[0], padding[1])),
+            ("padding", padding_of_node),
         ),
+        counted,
     )
 
 
-def fits_exactly(op: SchemaOp) -> bool:
-    """Whether rounding the number of windows up or down is the same."""
-    kernel, padding = op.arg("kernel_size"), op.arg("padding")
+def edges(op: SchemaOp, padding: tuple[int, ...]) -> tuple[int, ...]:
+    """Top, right, bottom and left padding; with `ceil_mode` the last windows hang over the edge."""
+    kernel, padded = op.arg("kernel_size"), op.arg("padding")
     stride = op.arg("stride") or kernel
     dilation = op.arg("dilation") if "dilation" in op.SCHEMA.by_name else [1, 1]
-    sizes = dims(op.operands[0].type)[2:]
-    return all(
-        isinstance(n, int) and (n + 2 * p - d * (k - 1) - 1) % s == 0
-        for n, k, p, s, d in zip(sizes, kernel, padding, stride, dilation, strict=True)
-    )
+    over: list[int] = []
+    for at in (0, 1):
+        size, windows = dims(op.operands[0].type)[2 + at], dims(op.results[0].type)[2 + at]
+        assert isinstance(size, int) and isinstance(windows, int)
+        reach = (windows - 1) * stride[at] + dilation[at] * (kernel[at] - 1) + 1
+        over.append(max(0, reach - (size + 2 * padded[at])))
+    return (padding[0], padding[1] + over[1], padding[0] + over[0], padding[1])

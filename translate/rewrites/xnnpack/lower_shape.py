@@ -14,6 +14,7 @@ After:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -165,9 +166,13 @@ def _slice(op: SchemaOp, type_: Attribute, rw: Rewriter) -> SSAValue:
 
 
 def _concatenate(op: SchemaOp, rw: Rewriter) -> SSAValue:
-    """Groups of at most five, then groups of groups."""
-    values = list(op.operands)
     at = axis(op.arg("dim"), len(dims(op.results[0].type)))
+    return concatenate(rw, op.operands, at)
+
+
+def concatenate(rw: Rewriter, parts: Sequence[SSAValue], at: int) -> SSAValue:
+    """Groups of at most five, then groups of groups."""
+    values = list(parts)
     while len(values) > 1:
         values = [
             _put(rw, CONCATENATE[len(part)].make(*part, axis=at)) if len(part) > 1 else part[0]

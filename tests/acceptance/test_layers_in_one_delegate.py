@@ -1,0 +1,56 @@
+"""Layers of everyday networks lower into one delegate, alone, and compute what they did."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import stepwell
+
+LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "LSTM": (nn.LSTM(6, 5, num_layers=2, batch_first=True), (2, 4, 6)),
+    "bidirectional GRU": (nn.GRU(6, 5, bidirectional=True, batch_first=True), (2, 4, 6)),
+    "nearest upsampling": (nn.Upsample(scale_factor=2), (1, 3, 5, 4)),
+    "bilinear upsampling": (nn.Upsample(scale_factor=2, mode="bilinear"), (1, 3, 5, 4)),
+    "a padded average pool": (nn.AvgPool2d(3, 1, 1), (1, 3, 6, 6)),
+    "an average pool rounded up": (nn.AvgPool2d(3, 2, 1, ceil_mode=True), (1, 3, 7, 6)),
+    "a max pool rounded up": (nn.MaxPool2d(3, 2, ceil_mode=True), (1, 3, 8, 7)),
+    "a reflected border": (nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"), (1, 3, 6, 6)),
+    "a circular border": (nn.Conv2d(3, 4, 3, padding=1, padding_mode="circular"), (1, 3, 6, 6)),
+    "a replicated border": (nn.ReplicationPad2d((1, 2, 0, 3)), (1, 3, 6, 6)),
+    "a cropping pad": (lambda x: functional.pad(x, (-1, 2, 0, -2)), (1, 3, 6, 6)),
+    "every other pixel": (lambda x: x[:, :, ::2, 1::2], (1, 3, 7, 7)),
+    "SELU": (nn.SELU(), (2, 6)),
+    "CELU": (nn.CELU(0.5), (2, 6)),
+    "softshrink": (nn.Softshrink(0.3), (2, 6)),
+    "a cosine similarity": (lambda x: functional.cosine_similarity(x, x + 1, -1), (2, 6)),
+    "an interpolation": (lambda x: torch.lerp(x, x * x, 0.7), (2, 6)),
+}
+
+
+class Layer(nn.Module):
+    """A function or module as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_becomes_one_delegate_and_nothing_else(name: str):
+    function, shape = LAYERS[name]
+    torch.manual_seed(0)
+    x = torch.randn(shape)
+    layer = Layer(function).eval()
+    lowered = stepwell.lower(torch.export.export(layer, (x,)), "xnnpack")
+    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
+    with torch.no_grad():
+        wanted = torch.utils._pytree.tree_leaves(layer(x))
+    for found, expected in zip(lowered.run(x), wanted, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,44 @@
+"""CropToSlice: beyond its documented example, and what it leaves alone."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.aten.crop_to_slice import CropToSlice
+
+
+def pad(amounts: str, method: Any, given: str = "2x5", gives: str = "2x5") -> str:
+    types = f"(tensor<{given}xf32>) -> tensor<{gives}xf32>"
+    return method(
+        f"%x: tensor<{given}xf32>",
+        f"%y = aten.constant_pad_nd.default(%x, {amounts}, 1.5) : {types}",
+        gives=f"tensor<{gives}xf32>",
+    )
+
+
+def test_padding_that_only_crops_leaves_no_pad(apply: Any, method: Any):
+    done = apply(pad("[-1, -2, 0, -1]", method, gives="1x2"), CropToSlice())
+    assert done.ops() == ["aten.slice.Tensor", "aten.slice.Tensor"]
+
+
+def test_padding_that_adds_is_left_alone(refused: Any, method: Any):
+    refused(pad("[1, 0]", method, gives="2x6"), CropToSlice())
+
+
+@pytest.mark.parametrize("amounts", ["[-5, 2]", "[-3, -2]", "[1, -5]"])
+def test_an_axis_of_which_nothing_is_left_is_refused(amounts: str, refused: Any, method: Any):
+    count = 5 + sum(int(a) for a in amounts.strip("[]").split(","))
+    refused(pad(amounts, method, gives=f"2x{count}"), CropToSlice(), "nothing is left")
+
+
+def test_a_symbolic_axis_is_refused(refused: Any, method: Any):
+    sized = 'tensor<?x5xf32, #stepwell.shape<["s0", 5]>>'
+    refused(
+        method(
+            f"%x: {sized}",
+            f"%y = aten.constant_pad_nd.default(%x, [-1, 1], 0) : ({sized}) -> {sized}",
+            gives=sized,
+        ),
+        CropToSlice(),
+        "symbolic",
+    )

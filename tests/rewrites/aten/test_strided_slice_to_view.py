@@ -1,0 +1,54 @@
+"""StridedSliceToView: starts, stops and steps of every kind, and what it leaves alone."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from stepwell.translate.rewrites.aten.strided_slice_to_view import StridedSliceToView
+
+
+def taken(size: int, start: int, stop: int, step: int, method: Any) -> str:
+    count = len(range(size)[start:stop:step])
+    return method(
+        f"%x: tensor<2x{size}xf32>",
+        f"%y = aten.slice.Tensor(%x, 1, {start}, {stop}, {step})"
+        f" : (tensor<2x{size}xf32>) -> tensor<2x{count}xf32>",
+        gives=f"tensor<2x{count}xf32>",
+    )
+
+
+@pytest.mark.parametrize("size", [7, 8])
+@pytest.mark.parametrize("bounds", [(0, 100), (1, 100), (2, 6), (-5, -1), (3, 4), (-100, 5)])
+@pytest.mark.parametrize("step", [2, 3, 9])
+def test_every_window_takes_what_torch_takes(
+    size: int, bounds: tuple[int, int], step: int, apply: Any, method: Any
+):
+    done = apply(taken(size, *bounds, step, method), StridedSliceToView())
+    assert done.count == 1
+    x = torch.randn(2, size)
+    assert torch.equal(done.program.run(x)[0], x[:, bounds[0] : bounds[1] : step])
+
+
+def test_whole_periods_need_no_padding(apply: Any, method: Any):
+    done = apply(taken(9, 2, 9, 3, method), StridedSliceToView())
+    assert done.ops() == ["aten.view.default", "aten.slice.Tensor", "aten.view.default"]
+
+
+def test_a_step_of_one_is_left_alone(refused: Any, method: Any):
+    refused(taken(8, 1, 5, 1, method), StridedSliceToView())
+
+
+def test_an_empty_slice_is_refused(refused: Any, method: Any):
+    refused(taken(8, 5, 5, 2, method), StridedSliceToView(), "nothing is taken")
+
+
+def test_a_symbolic_axis_is_refused(refused: Any, method: Any):
+    given = 'tensor<?x8xf32, #stepwell.shape<["s0", 8]>>'
+    made = 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
+    text = method(
+        f"%x: {given}",
+        f"%y = aten.slice.Tensor(%x, 1, 0, 8, 2) : ({given}) -> {made}",
+        gives=made,
+    )
+    refused(text, StridedSliceToView(), "symbolic")

@@ -1,0 +1,50 @@
+"""LowerNearestResize: factors on either axis, and what it leaves alone."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from stepwell.translate.rewrites.xnnpack.lower_nearest_resize import (
+    LowerNearestResize,
+    repeats_evenly,
+)
+
+
+def resized(size: str, gives: str, method: Any, more: str = "", element: str = "f32") -> str:
+    given, made = f"tensor<2x3x4x5x{element}>", f"tensor<2x3x{gives}x{element}>"
+    return method(
+        f"%x: {given}",
+        f"%y = aten.upsample_nearest2d.default(%x, {size}{more}) : ({given}) -> {made}",
+        gives=made,
+    )
+
+
+@pytest.mark.parametrize("size", [(8, 10), (4, 10), (12, 5), (28, 15), (4, 5)])
+def test_whole_factors_repeat_pixels_bit_for_bit(size: tuple[int, int], apply: Any, method: Any):
+    text = resized(str(list(size)), f"{size[0]}x{size[1]}", method)
+    done = apply(text, LowerNearestResize())
+    assert done.count == 1
+    x = torch.randn(2, 3, 4, 5)
+    assert torch.equal(
+        done.program.run(x)[0], torch.nn.functional.interpolate(x, size=size, mode="nearest")
+    )
+
+
+@pytest.mark.parametrize(("size", "gives"), [("[6, 5]", "6x5"), ("[4, 12]", "4x12")])
+def test_another_ratio_is_refused(size: str, gives: str, refused: Any, method: Any):
+    refused(resized(size, gives, method), LowerNearestResize(), "no whole factor")
+
+
+def test_a_stated_scale_that_is_not_the_ratio_is_refused(refused: Any, method: Any):
+    text = resized("[12, 10]", "12x10", method, ", 3.6, 2.0")
+    refused(text, LowerNearestResize(), "rounds")
+
+
+def test_integers_are_refused(refused: Any, method: Any):
+    refused(resized("[8, 10]", "8x10", method, element="ui8"), LowerNearestResize(), "ui8")
+
+
+def test_torch_itself_says_whether_pixels_repeat_evenly():
+    assert repeats_evenly(4, 8, None)
+    assert not repeats_evenly(4, 12, 3.6)

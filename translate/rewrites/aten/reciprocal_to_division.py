@@ -1,0 +1,61 @@
+"""Spell `reciprocal` as one divided by the tensor, which is how it is computed.
+
+Before:
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %y = aten.reciprocal.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
+After:
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %c = stepwell.weight <"scalar#7c0cca0fb6eb"> "constant" : tensor<1xf32>
+      %y = aten.div.Tensor(%c, %x) : (tensor<1xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element
+from stepwell.translate.rewrites.aten.building import emit_as
+
+
+@dataclass(frozen=True)
+class Reciprocal:
+    """A reciprocal of floats."""
+
+    op: SchemaOp
+
+
+@dataclass(frozen=True)
+class ReciprocalToDivision(Rewrite[Reciprocal]):
+    """`aten.reciprocal` to `aten.div` with a constant one."""
+
+    name: ClassVar[str] = "reciprocal-to-division"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ReciprocalDefault,)
+
+    def match(self, op: SchemaOp, program: Program) -> Reciprocal | Refusal | None:
+        """The dtype stays: integers become floats first."""
+        held, given = element(op.operands[0].type), element(op.results[0].type)
+        if held != given:
+            return Refusal(f"the reciprocal of {held} is {given}")
+        if not torch_dtype(held).is_floating_point:
+            return Refusal("the reciprocal is complex")
+        return Reciprocal(op)
+
+    def build(self, match: Reciprocal, rw: Rewriter) -> None:
+        """The constant and the division."""
+        x, result = match.op.operands[0], match.op.results[0]
+        rank = 1 if dims(x.type) else 0
+        one = rw.weight(rw.weights.number(1.0, torch_dtype(element(x.type)), rank))
+        new = aten.DivTensor.make(one, x, result_types=[result.type])
+        rw.replace(match.op, [emit_as(rw, new, result)])
