@@ -1,10 +1,14 @@
 """Block-scaled products, in the TOSA reference model's order of rounding.
 
-The reference model takes the dequantised elements, adds up the products of one
-block of 32 in fp32 from the first to the last, and adds each block's sum to an
-fp32 accumulator, block after block.  A convolution runs over the kernel's rows,
-then its columns, then the blocks of input channels, and adds the bias at the end.
-All of it was found by experiment; a test repeats the comparison.
+The operators on separate data and scales (MATMUL_T_BLOCK_SCALED, CONV2D_BLOCK_SCALED) take the
+dequantised elements, add up the products of one block of 32 in fp32 from the first to the last,
+and add each block's sum to an fp32 accumulator, block after block.  A convolution runs over the
+kernel's rows, then its columns, then the blocks of input channels, and adds the bias at the end.
+
+MATMUL_T and CONV2D on block-scaled *types* add the products one by one over the whole axis; a
+MATMUL_T with a bf16 result rounds its sum to bf16 at every step.
+
+All of it was found by experiment; tests repeat the comparison.
 
 Where no sum inside a block can round (four payloads, any order is then the same)
 the block sums are real matrix products.
@@ -15,6 +19,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from stepwell.dialects.tosa_mxfp import sequential
 from stepwell.dialects.tosa_mxfp.numerics import cast_from_block_scaled
 from stepwell.dialects.tosa_mxfp.payloads import BLOCK, Payload
 
@@ -23,11 +28,30 @@ Scaled = tuple[Tensor, Tensor, Payload]
 
 
 def matmul_t_block_scaled(a: Scaled, b: Scaled) -> Tensor:
-    """``[B, M, K]`` by ``[B or 1, N, K]`` to float32 ``[B, M, N]`` (MATMUL_T_BLOCK_SCALED)."""
+    """``[B or 1, M, K]`` by ``[B or 1, N, K]`` to float32 ``[B, M, N]`` (MATMUL_T_BLOCK_SCALED)."""
     left, right = _values(a), _values(b)
     batch = max(left.shape[0], right.shape[0])
     total = torch.zeros(batch, left.shape[1], right.shape[1])
     return _accumulate(total, left, right, _sums_are_exact(a[2], b[2], left, right), None)
+
+
+def matmul_t_of_types(a: Scaled, b: Scaled, dtype: torch.dtype = torch.float32) -> Tensor:
+    """``[B or 1, M, K]`` by ``[B or 1, N, K]`` to ``[B, M, N]`` of ``dtype`` (MATMUL_T)."""
+    return sequential.product(_values(a), _values(b).transpose(1, 2), dtype)
+
+
+def conv2d_of_types(
+    x: Scaled,
+    weight: Scaled,
+    bias: Tensor,
+    pad: tuple[int, int, int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+) -> Tensor:
+    """CONV2D on block-scaled types; arguments as for `conv2d_block_scaled`."""
+    image, kernel = _values(x).permute(0, 3, 1, 2), _values(weight).permute(0, 3, 1, 2)
+    y = sequential.convolution(image, kernel, pad, stride, dilation)
+    return y.permute(0, 2, 3, 1) + bias
 
 
 def conv2d_block_scaled(
@@ -104,9 +128,7 @@ def _accumulate(
         if exact:
             block = torch.matmul(left[..., chunk], columns[:, chunk])
         else:
-            block = torch.zeros_like(total)
-            for k in range(start, start + BLOCK):
-                block += left[..., k : k + 1] * columns[:, k : k + 1]
+            block = sequential.product(left[..., chunk], columns[:, chunk])
         if read is not None:
             block = torch.where(read, block, 0.0)
         total = total + block

@@ -15,7 +15,6 @@ from torch import Tensor
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.meaning import sequential
 from stepwell.dialects.tosa.meaning.block_scaled import values_of
 from stepwell.dialects.tosa.meaning.values import (
     BlockScaled,
@@ -23,10 +22,13 @@ from stepwell.dialects.tosa.meaning.values import (
     ints,
     is_integer,
     narrow,
+    result_element,
     wide,
     zero_point,
 )
-from stepwell.dialects.tosa_mxfp.products import matmul_t_block_scaled
+from stepwell.dialects.tosa_mxfp import sequential
+from stepwell.dialects.tosa_mxfp.products import matmul_t_of_types
+from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.interpretation import Interpreter, interprets
 
 Args = Sequence[Any]
@@ -52,12 +54,13 @@ def _conv2d(op: t.Conv2dOp, args: Args, ctx: Interpreter) -> Args:
     image = _centred(x, input_zp, op.input).permute(0, 3, 1, 2)
     kernel = _centred(weight, weight_zp, op.weight).permute(0, 3, 1, 2)
     image, kernel = _common(image, kernel)
-    top, bottom, left, right = ints(op.pad)
-    image = F.pad(image, (left, right, top, bottom))
+    pad, stride, dilation = ints(op.pad), ints(op.stride), ints(op.dilation)
     if image.dtype == torch.float32:
-        y = sequential.convolution(image, kernel, ints(op.stride), ints(op.dilation))
+        y = sequential.convolution(image, kernel, pad, stride, dilation)
     else:
-        y = F.conv2d(image, kernel, None, ints(op.stride), 0, ints(op.dilation))
+        top, bottom, left, right = pad
+        image = F.pad(image, (left, right, top, bottom))
+        y = F.conv2d(image, kernel, None, stride, 0, dilation)
     return (narrow(y.permute(0, 2, 3, 1) + wide(bias).to(y.dtype), op).contiguous(),)
 
 
@@ -69,12 +72,13 @@ def _depthwise(op: t.DepthwiseConv2dOp, args: Args, ctx: Interpreter) -> Args:
     height, width, channels, multiplier = kernel.shape
     kernel = kernel.permute(2, 3, 0, 1).reshape(channels * multiplier, 1, height, width)
     image, kernel = _common(image, kernel)
-    top, bottom, left, right = ints(op.pad)
-    image = F.pad(image, (left, right, top, bottom))
+    pad, stride, dilation = ints(op.pad), ints(op.stride), ints(op.dilation)
     if image.dtype == torch.float32:
-        y = sequential.depthwise(image, kernel, ints(op.stride), ints(op.dilation))
+        y = sequential.depthwise(image, kernel, pad, stride, dilation)
     else:
-        y = F.conv2d(image, kernel, None, ints(op.stride), 0, ints(op.dilation), channels)
+        top, bottom, left, right = pad
+        image = F.pad(image, (left, right, top, bottom))
+        y = F.conv2d(image, kernel, None, stride, 0, dilation, channels)
     return (narrow(y.permute(0, 2, 3, 1) + wide(bias).to(y.dtype), op).contiguous(),)
 
 
@@ -116,7 +120,7 @@ def _matmul_t(op: t.MatMulTOp, args: Args, ctx: Interpreter) -> Args:
     a, b, a_zp, b_zp = args
     if isinstance(a, BlockScaled) and isinstance(b, BlockScaled):
         left, right = (a.codes, a.scales, a.payload), (b.codes, b.scales, b.payload)
-        return (narrow(matmul_t_block_scaled(left, right), op),)
+        return (matmul_t_of_types(left, right, torch_dtype(result_element(op))),)
     left, right = _common(_centred(a, a_zp, op.a), _centred(b, b_zp, op.b))
     if left.dtype == torch.float32:
         return (narrow(sequential.product(left, right.transpose(1, 2)), op),)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.meaning import sequential
 from stepwell.dialects.tosa.meaning.values import ignores_nan, narrow, wide
+from stepwell.dialects.tosa_mxfp import sequential
 from stepwell.ir.interpretation import Interpreter, interprets
 
 Args = Sequence[Any]
