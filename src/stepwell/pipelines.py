@@ -31,7 +31,9 @@ from stepwell.translate.rewrites.quant import (
 from stepwell.translate.rewrites.tosa import LAYOUT, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
+from stepwell.translate.rewrites.tosa.lower_control import BringWeightsInside, LowerControl
 from stepwell.translate.rewrites.tosa.lower_int8 import INT8
+from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices
 from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
 from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
@@ -69,6 +71,7 @@ from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
 from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinear
 from stepwell.translate.rewrites.xnnpack.place_transposes import TRANSPOSES
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
+from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages
 
 TO_XNNPACK = (
     LowerLinear(),
@@ -116,7 +119,10 @@ XNNPACK = Pipeline(
         RecogniseAttention(),
         ExpandAttention(),
         CentreResidualStream(),
-        Together("decompose", (DecomposeLayerNorm(), DecomposeGroupNorm(), ExpandTanhGelu())),
+        Together(
+            "decompose",
+            (DecomposeLayerNorm(), DecomposeGroupNorm(), ExpandTanhGelu(), VolumesToImages()),
+        ),
         Together("normalise", NORMAL_FORM),
         ShareCommonSubexpressions(),
         Together(
@@ -169,7 +175,7 @@ outside, as there.
 """
 
 TOSA = (
-    Together("normalise", (*NORMAL_FORM, SinkViewBelowLinear())),
+    Together("normalise", (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside())),
     Together("fold-weights", FOLD_WEIGHTS),
     RecogniseAttention(),
     ExpandAttention(),
@@ -189,6 +195,7 @@ TOSA = (
     Together("arrange", (*NOOPS, *SHAPES)),
     Together("lower", TO_TOSA),
     ShareCommonSubexpressions(),
+    LowerControl(),
     Together("layout", LAYOUT),
     ShareCommonSubexpressions(),
 )
@@ -214,4 +221,5 @@ def tosa_pipeline(target: str) -> Pipeline:
     """The steps for a target such as `tosa-1.1+fp`; an unknown one is an error."""
     found = parse_target(target)
     steps = TOSA if "fp" in found.profiles else TOSA_INTEGERS
-    return Pipeline(target, (*steps, RemoveDeadCode(), FinishTosa(target), RemoveDeadCode()))
+    finish = (RemoveDeadCode(), NarrowIndices(target), FinishTosa(target), RemoveDeadCode())
+    return Pipeline(target, (*steps, *finish))

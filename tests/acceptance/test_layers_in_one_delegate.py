@@ -23,6 +23,7 @@ LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "a replicated border": (nn.ReplicationPad2d((1, 2, 0, 3)), (1, 3, 6, 6)),
     "a cropping pad": (lambda x: functional.pad(x, (-1, 2, 0, -2)), (1, 3, 6, 6)),
     "every other pixel": (lambda x: x[:, :, ::2, 1::2], (1, 3, 7, 7)),
+    "a convolution of volumes": (nn.Conv3d(2, 4, 3, (1, 2, 1), 1, groups=2), (1, 2, 4, 5, 5)),
     "SELU": (nn.SELU(), (2, 6)),
     "CELU": (nn.CELU(0.5), (2, 6)),
     "softshrink": (nn.Softshrink(0.3), (2, 6)),
