@@ -114,6 +114,9 @@ class Lowered:
 
     def run(self, *inputs: Any, method: str = "forward") -> tuple[Any, ...]:
         """Run the artefact on the target's real engine where this machine has one."""
+        if self.target.per_method and method != "forward":
+            artefact = self._emit(self.target.artefact, {"method": method})
+            return self.target.run(artefact, inputs, method)
         return self.target.run(self.artefact, inputs, method)
 
 

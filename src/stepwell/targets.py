@@ -37,6 +37,8 @@ class Target:
     artefact: str
     emitters: Mapping[str, Emitter]
     runner: Runner
+    per_method: bool = False
+    """Whether an artefact holds one method, which its emitter is told."""
 
     def emitter(self, kind: str) -> Emitter:
         """The emitter of an artefact kind.
@@ -115,7 +117,7 @@ def _run_tosa(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any,
 def _tosa_target(name: str) -> Target:
     """A target for any TOSA name; the specification's reference model is its engine."""
     pipeline = PIPELINES[name] if name in PIPELINES else tosa_pipeline(name)
-    return Target(name, pipeline, "tosa", {"tosa": _tosa_bytes}, _run_tosa)
+    return Target(name, pipeline, "tosa", {"tosa": _tosa_bytes}, _run_tosa, per_method=True)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from stepwell.ir.rewriting import Rewrite
 from stepwell.translate.rewrites.tosa.hoist_reshape_over_slice import HoistReshapeOverSlice
+from stepwell.translate.rewrites.tosa.lower_cast import LowerCast
 from stepwell.translate.rewrites.tosa.lower_elementwise import (
     LowerClamp,
     LowerDivision,
@@ -14,6 +15,7 @@ from stepwell.translate.rewrites.tosa.lower_elementwise import (
     LowerWhere,
     SpellOutElementwise,
 )
+from stepwell.translate.rewrites.tosa.lower_indices import LowerArgmax, LowerGather, LowerScatter
 from stepwell.translate.rewrites.tosa.lower_layout import (
     LowerConcat,
     LowerExpand,
@@ -67,6 +69,10 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     LowerConcat(),
     LowerExpand(),
     LowerPad(),
+    LowerGather(),
+    LowerScatter(),
+    LowerArgmax(),
+    LowerCast(),
 )
 """Every lowering; their anchors do not overlap."""
 

@@ -29,12 +29,7 @@ class FinishTosa(Pass):
 
     def apply(self, program: Program, history: History) -> int:
         """Always one change: the level."""
-        left = [
-            op
-            for method in program.methods.values()
-            for op in _outer_ops(method)
-            if not isinstance(op, (TosaOp, *COMMON))
-        ]
+        left = [op for method in program.methods.values() for op in not_lowered(method)]
         if left:
             raise UnsupportedError([_problem(op, history) for op in left])
         illegal = list(parse_target(self.target).problems(program.module))
@@ -45,9 +40,14 @@ class FinishTosa(Pass):
         return 1
 
 
-def _outer_ops(method: FuncOp) -> Iterator[Operation]:
-    for block in method.body.blocks:
-        yield from block.ops
+def not_lowered(method: FuncOp) -> Iterator[Operation]:
+    """The ops that are not TOSA's; of one that has regions, not what it holds."""
+    pending = [op for block in method.body.blocks for op in block.ops]
+    for op in pending:
+        if isinstance(op, TosaOp):
+            pending += [inner for region in op.regions for inner in region.block.ops]
+        elif not isinstance(op, COMMON):
+            yield op
 
 
 def _problem(op: Operation, history: History) -> Problem:

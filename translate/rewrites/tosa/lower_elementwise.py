@@ -25,7 +25,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.ir.dtypes import i1
+from stepwell.ir.dtypes import i1, i32, i64
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import (
@@ -49,6 +49,7 @@ UNARY: dict[type[Operation], type[TosaOp]] = {
     aten.SinDefault: t.SinOp,
     aten.TanhDefault: t.TanhOp,
     aten.LogicalNotDefault: t.LogicalNotOp,
+    aten.BitwiseNotDefault: t.LogicalNotOp,
 }
 
 BINARY: dict[type[Operation], type[TosaOp]] = {
@@ -60,6 +61,13 @@ BINARY: dict[type[Operation], type[TosaOp]] = {
     aten.MinimumDefault: t.MinimumOp,
     aten.LogicalAndDefault: t.LogicalAndOp,
     aten.LogicalOrDefault: t.LogicalOrOp,
+    aten.LogicalXorDefault: t.LogicalXorOp,
+    aten.BitwiseAndTensor: t.LogicalAndOp,
+    aten.BitwiseOrTensor: t.LogicalOrOp,
+    aten._AndTensor: t.LogicalAndOp,
+    aten._OrTensor: t.LogicalOrOp,
+    aten.BitwiseXorTensor: t.LogicalXorOp,
+    aten.NeTensor: t.EqualOp,
     aten.EqTensor: t.EqualOp,
     aten.GtTensor: t.GreaterOp,
     aten.GeTensor: t.GreaterEqualOp,
@@ -79,9 +87,17 @@ SCALAR: dict[type[Operation], type[TosaOp]] = {
     aten.EqScalar: t.EqualOp,
     aten.GtScalar: t.GreaterOp,
     aten.GeScalar: t.GreaterEqualOp,
+    aten.LtScalar: t.GreaterOp,
+    aten.LeScalar: t.GreaterEqualOp,
+    aten.NeScalar: t.EqualOp,
 }
 
-_COMPARISONS = (t.EqualOp, t.GreaterOp, t.GreaterEqualOp, t.LogicalAndOp, t.LogicalOrOp)
+_FLIPPED = (aten.LtScalar, aten.LeScalar)
+_NEGATED = (aten.NeScalar, aten.NeTensor)
+_LOGICAL = (t.LogicalNotOp, t.LogicalAndOp, t.LogicalOrOp, t.LogicalXorOp)
+_COMPARISONS = (t.EqualOp, t.GreaterOp, t.GreaterEqualOp, *_LOGICAL)
+_ON_INTEGERS = (t.AddOp, t.SubOp, t.MulOp, t.MaximumOp, t.MinimumOp, t.AbsOp, *_COMPARISONS[:3])
+"""Operators that compute on i32 as torch does; i64 needs the extension, or a proof that i32 does."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +119,16 @@ class LowerElementwise(LowerToTosa):
         held = {element(value.type) for value in op.operands}
         if len(held) > 1:
             return Refusal("the operands' element types differ")
-        if held & {i1} and UNARY.get(type(op)) is not t.LogicalNotOp:
-            logical = BINARY.get(type(op)) in (t.LogicalAndOp, t.LogicalOrOp)
-            return None if logical else Refusal("arithmetic on truth values has no operator")
+        cls = operator_of(op)
+        if (held == {i1}) != (cls in _LOGICAL):
+            return Refusal(f"{cls.name} has no form on {', '.join(map(str, held))}")
         if any(isinstance(one, IntegerType) and one != i1 for one in held):
-            return Refusal("integer arithmetic is not lowered yet")
+            if not held <= {i32, i64} or cls not in _ON_INTEGERS:
+                return Refusal(f"{cls.name} has no form on {', '.join(map(str, held))}")
+            if cls not in _COMPARISONS and element(op.results[0].type) not in held:
+                return Refusal("integers and a float: the result is no integer")
+            if type(op) in SCALAR and not float(op.arg(op.SCHEMA.arguments[1].name)).is_integer():
+                return Refusal("integers are compared with a fraction")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
@@ -118,11 +139,22 @@ class LowerElementwise(LowerToTosa):
             cls = SCALAR[type(op)]
             x = op.operands[0]
             number = b.splat(float(op.arg(op.SCHEMA.arguments[1].name)), x)
-            return b.binary(cls, x, number, i1 if cls in _COMPARISONS else None)
+            sides = (number, x) if isinstance(op, _FLIPPED) else (x, number)
+            y = b.binary(cls, *sides, i1 if cls in _COMPARISONS else None)
+            return b.unary(t.LogicalNotOp, y) if isinstance(op, _NEGATED) else y
         swapped = type(op) in SWAPPED
         cls = SWAPPED[type(op)] if swapped else BINARY[type(op)]
         left, right = op.operands[1::-1] if swapped else op.operands[:2]
-        return b.binary(cls, left, right, i1 if cls in _COMPARISONS else None)
+        y = b.binary(cls, left, right, i1 if cls in _COMPARISONS else None)
+        return b.unary(t.LogicalNotOp, y) if isinstance(op, _NEGATED) else y
+
+
+def operator_of(op: SchemaOp) -> type[TosaOp]:
+    """The operator an elementwise op becomes."""
+    for table in (UNARY, BINARY, SWAPPED, SCALAR):
+        if type(op) in table:
+            return table[type(op)]
+    raise AssertionError(op.name)
 
 
 def _sqrt(x: SSAValue, b: Builder) -> SSAValue:

@@ -1,0 +1,183 @@
+"""Rows by index, integers, conversions, branches, loops and buffers, on the reference model."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import export
+
+import stepwell
+from control_flow import cond_model, while_loop_model
+from gpt2 import gpt2_2layers
+from llama import llama_4layers
+from stepwell.backends.tosa.reference_model import call_reference_model
+
+
+class _Function(nn.Module):
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.function(*inputs)
+
+
+def lowered(function: Callable[..., Tensor], *inputs: Tensor, target: str = "tosa-1.0+fp"):
+    return stepwell.lower(export(_Function(function), inputs), target)
+
+
+X = torch.randn(5, 6, 7)
+ROWS = torch.tensor([0, -1, 3])
+INTEGERS = torch.tensor([-4, -1, 0, 2, 6], dtype=torch.int32)
+
+FUNCTIONS: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
+    "index of rows": (lambda x, i: x[i], (X, ROWS)),
+    "index of an inner axis": (lambda x, i: x[:, i], (X, ROWS)),
+    "index_select": (lambda x, i: x.index_select(2, i), (X, ROWS.abs())),
+    "index_put": (lambda x, i, v: x.index_put((i,), v), (X, ROWS, torch.ones(6, 7))),
+    "constant indices": (lambda x: x[torch.tensor([[2, -2]]), torch.tensor([[1], [-1]])], (X,)),
+    "argmax": (lambda x: x.argmax(1), (X,)),
+    "argmax of all": (lambda x: x.argmax(), (X,)),
+    "rows named by an argmax": (lambda x, w: w[x.argmax(2)], (X, torch.randn(7, 3))),
+    "floats to integers": (lambda x: (3 * x).to(torch.int32), (X,)),
+    "truth to floats": (lambda x: (x > 0).to(torch.float32), (X,)),
+    "floats to truth": (lambda x: x.bool(), (torch.tensor([0.0, -0.0, 1.0]),)),
+    "integer arithmetic": (lambda i: (i + 2) * 3 - i, (INTEGERS,)),
+    "comparisons": (lambda i: (i < 2) & (i != -1) | (i >= 6), (INTEGERS,)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_op_gives_torchs_values_exactly(name: str) -> None:
+    function, inputs = FUNCTIONS[name]
+    graph = lowered(function, *inputs)
+    expected = function(*inputs)
+    (found,) = graph.run(*inputs)
+    assert torch.equal(found.to(expected.dtype), expected)
+    narrow = [x.to(torch.int32) if x.dtype == torch.int64 else x for x in inputs]
+    (interpreted,) = graph.program.run(*narrow)
+    assert torch.equal(interpreted, found)
+
+
+def test_with_the_extension_indices_stay_64_bits_wide() -> None:
+    graph = lowered(lambda x, i: x[i], X, ROWS, target="tosa-1.1+fp+int64")
+    assert "tensor<3xi64>" in str(graph.program.module)
+    assert torch.equal(graph.run(X, ROWS)[0], X[ROWS])
+
+
+def test_a_method_says_which_inputs_became_narrow() -> None:
+    graph = lowered(lambda x, i: x[i], X, ROWS)
+    held = str(graph.program.method().attributes["tosa.input_narrowed_from"])
+    assert held == '["", "int64"]'
+
+
+@pytest.mark.parametrize(
+    ("function", "complaint"),
+    [
+        (lambda x, i: x[i // 2 * 2 + 1], "range is not declared|no lowering|has no form"),
+        (lambda x, i: (x[i], i + 1)[1], "range is not declared"),
+        (lambda x, i: x[i] * i.sum(), "range is not declared|has no"),
+    ],
+    ids=["arithmetic on a row number", "a number that is an output too", "a sum"],
+)
+def test_an_integer_that_may_need_64_bits_is_refused(function, complaint: str) -> None:
+    with pytest.raises(stepwell.StepwellError, match=complaint):
+        lowered(function, X, ROWS)
+
+
+def test_products_that_outgrow_32_bits_are_refused() -> None:
+    with pytest.raises(stepwell.StepwellError, match="its values reach"):
+        lowered(lambda x: x.argmax(1) * 2**30, torch.randn(3, 9))
+
+
+@pytest.mark.parametrize(
+    ("function", "complaint"),
+    [
+        (lambda x, i: x[i, :, i], "do not stand together"),
+        (lambda x, i: x.index_put((i,), torch.ones(7), accumulate=True), "does not add"),
+        (lambda x, i: x.double().sum(), "f64"),
+    ],
+)
+def test_what_has_no_operator_is_refused_with_the_reason(function, complaint: str) -> None:
+    with pytest.raises(stepwell.StepwellError, match=complaint):
+        lowered(function, X, ROWS)
+
+
+def test_a_language_model_takes_token_numbers() -> None:
+    model, inputs = gpt2_2layers()
+    graph = stepwell.lower(export(model.eval(), inputs), "tosa-1.0+fp")
+    expected = model(*inputs)
+    (found,) = graph.run(*inputs)
+    assert (found - expected).abs().max() <= 2e-5 * expected.abs().max()
+
+
+def test_a_cache_is_variables_that_calls_keep() -> None:
+    model, _ = llama_4layers()
+    steps = [(torch.tensor([[token]]), torch.tensor([at])) for at, token in enumerate((7, 3, 11))]
+    graph = stepwell.lower(export(model.eval(), steps[0]), "tosa-1.1+fp+variable")
+    data = graph.to_tosa()
+    assert len([op for op in graph.program.module.walk() if op.name == "stepwell.update"]) == 8
+    for tokens, positions in steps:
+        with torch.no_grad():
+            expected = model(tokens, positions)
+        (found,), data = call_reference_model(data, [tokens, positions])
+        assert (found - expected).abs().max() <= 2e-5 * expected.abs().max()
+
+
+def test_a_buffer_needs_the_extension() -> None:
+    model, inputs = llama_4layers()
+    with pytest.raises(stepwell.StepwellError, match="kept between calls"):
+        stepwell.lower(export(model.eval(), inputs), "tosa-1.1+fp")
+
+
+class _Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.ones(2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.total.add_(x)
+        return self.total * 2
+
+
+def test_variables_are_read_back_with_their_initial_values() -> None:
+    x = torch.randn(2, 3)
+    graph = stepwell.lower(export(_Counter(), (x,)), "tosa-1.0+fp+variable")
+    back = stepwell.read_tosa(graph.to_tosa())
+    session = back.start()
+    for count in (1, 2):
+        (found,) = session.run(x, method="main")
+        assert torch.equal(found, graph_value(x, count))
+
+
+def graph_value(x: Tensor, calls: int) -> Tensor:
+    """What the counter gives at its n-th call."""
+    total = torch.ones(2, 3)
+    for _ in range(calls):
+        total = total + x
+    return total * 2
+
+
+@pytest.mark.parametrize("make", [cond_model, while_loop_model], ids=lambda make: make.__name__)
+def test_branches_and_loops_run_on_the_reference_model(make) -> None:
+    model, inputs = make()
+    exported = export(model.eval(), inputs)
+    graph = stepwell.lower(exported, "tosa-1.1+fp+controlflow+int64")
+    for sign in (1, -1):
+        given = (inputs[0] * sign, *inputs[1:])
+        expected = model(*given)
+        for (found,) in (graph.run(*given), graph.program.run(*given)):
+            assert (found - expected).abs().max() <= 1e-6 * expected.abs().max()
+    with pytest.raises(stepwell.StepwellError, match=r"controlflow|64-bit"):
+        stepwell.lower(exported, "tosa-1.1+fp")
+
+
+def test_each_method_is_a_file_and_runs() -> None:
+    x = torch.randn(3, 4)
+    exported = {name: export(_Function(f), (x,)) for name, f in
+                {"double": lambda x: x + x, "square": lambda x: x * x}.items()}  # fmt: skip
+    graph = stepwell.lower(exported, "tosa-1.0+fp")
+    assert torch.equal(graph.run(x, method="double")[0], x + x)
+    assert torch.equal(graph.run(x, method="square")[0], x * x)
+    assert graph.to_tosa(method="double") != graph.to_tosa(method="square")

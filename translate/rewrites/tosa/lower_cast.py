@@ -1,0 +1,84 @@
+"""Conversions between element types: CAST, with torch's rounding.
+
+TOSA rounds a float to the nearest integer where torch cuts its fraction off, and has no cast
+between truth values and floats.
+
+Before:
+    func.func @forward(%x: tensor<4xi1>) -> tensor<4xf32> {
+      %y = aten.to.dtype(%x, f32) : (tensor<4xi1>) -> tensor<4xf32>
+      func.return %y : tensor<4xf32>
+    }
+After:
+    func.func @forward(%x: tensor<4xi1>) -> tensor<4xf32> {
+      %0 = stepwell.weight <"constant#6f18446dfe91"> "constant" : tensor<1xf32>
+      %1 = stepwell.weight <"constant#6f18446dfe92"> "constant" : tensor<1xf32>
+      %y = tosa.select %x, %0, %1 : (tensor<4xi1>, tensor<1xf32>, tensor<1xf32>) -> tensor<4xf32>
+      func.return %y : tensor<4xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.dtypes import i1
+from stepwell.ir.rewriting import EXACT, Bound, Refusal
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, shape_of
+from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
+
+
+@dataclass(frozen=True)
+class LowerCast(LowerToTosa):
+    """`to.dtype` and its kin to CAST, SELECT or comparisons."""
+
+    name: ClassVar[str] = "lower-cast-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.ToDtype,
+        aten.ToDtypeLayout,
+        aten.ToDevice,
+        aten.ToOther,
+        aten._ToCopyDefault,
+        aten.TypeAsDefault,
+    )
+    bound: ClassVar[Bound] = EXACT
+    takes_symbols: ClassVar[bool] = True
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Signed integers, truth values and floats; no change of layout."""
+        for value in (op.operands[0], op.results[0]):
+            held = element(value.type)
+            signed = isinstance(held, IntegerType) and held.signedness.data.name == "SIGNLESS"
+            if held not in FLOATS and not signed:
+                return Refusal(f"a cast from or to {held}")
+        return None
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """The conversion of each element."""
+        return converted(op.operands[0], element(op.results[0].type), b)
+
+
+def converted(x: SSAValue, target: Attribute, b: Builder) -> SSAValue:
+    """The values of `x` in another element type, as torch converts them."""
+    held, shape = element(x.type), shape_of(x)
+    if held == target:
+        return x
+    if target == i1:
+        zero = b.splat(0, x)
+        return b.unary(t.LogicalNotOp, b.binary(t.EqualOp, x, zero, i1))
+    if held == i1:
+        rank = len(shape)
+        numbers = [b.number(number, rank, target) for number in (1, 0)]
+        return b.op(t.SelectOp, [x, *numbers], shape, target)
+    if held in FLOATS and target not in FLOATS:
+        positive = b.binary(t.GreaterOp, x, b.splat(0, x), i1)
+        parts = [b.unary(t.FloorOp, x), b.unary(t.CeilOp, x)]
+        x = b.op(t.SelectOp, [positive, *parts], shape, held)
+    return b.op(t.CastOp, [x], shape, target)

@@ -1,0 +1,255 @@
+"""Let 64-bit integers be 32-bit ones, where it is proven that no value needs more.
+
+torch counts in int64, which TOSA has only with the extension `int64`.  Each 64-bit value gets an
+interval: constants have theirs, ARGMAX that of its axis, arithmetic follows.  An input that only
+names rows has the rows' range, for a call with any other is an error in torch too.  Where every
+interval fits, every 64-bit type becomes i32, and the method says which inputs and outputs did.
+
+Before:
+    func.func @forward(%w: tensor<1x10x4xf32>, %i: tensor<1x6xi64>) -> tensor<1x6x4xf32> {
+      %y = tosa.gather %w, %i : (tensor<1x10x4xf32>, tensor<1x6xi64>) -> tensor<1x6x4xf32>
+      func.return %y : tensor<1x6x4xf32>
+    }
+After:
+    func.func @forward(%w: tensor<1x10x4xf32>, %i: tensor<1x6xi32>) -> tensor<1x6x4xf32> {
+      %y = tosa.gather %w, %i : (tensor<1x10x4xf32>, tensor<1x6xi32>) -> tensor<1x6x4xf32>
+      func.return %y : tensor<1x6x4xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from xdsl.dialects.builtin import ArrayAttr, FunctionType, IntegerType, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.targets import parse_target
+from stepwell.ir.core import WeightOp, weight_key
+from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
+from stepwell.ir.dtypes import i1, i32, i64
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, Pass
+from stepwell.ir.types import dims, element, with_element
+from stepwell.ir.weights import WeightStore, recipe
+from stepwell.translate.rewrites.tosa.finish import not_lowered
+
+Interval = tuple[int, int]
+LOW, HIGH = -(1 << 31), (1 << 31) - 1
+
+_MOVES = (t.ReshapeOp, t.TransposeOp, t.SliceOp, t.TileOp, t.ReverseOp, t.IdentityOp, t.GatherOp)
+"""Operators whose results hold elements of their first operand alone."""
+
+_JOINS = (t.ConcatOp, t.MaximumOp, t.MinimumOp, t.SelectOp, t.ScatterOp, t.PadOp)
+"""Operators whose results hold elements of their 64-bit operands."""
+
+_INDEXED = {t.GatherOp: 1, t.ScatterOp: 1}
+"""Which operand names rows of the first one."""
+
+
+@recipe("as_int32")
+def as_int32(weight: torch.Tensor) -> torch.Tensor:
+    """64-bit integers that fit in 32 bits."""
+    return weight.to(torch.int32)
+
+
+@dataclass(frozen=True)
+class NarrowIndices(Pass):
+    """Every 64-bit integer to i32, unless the target has 64-bit ones; all or none."""
+
+    target: str = "tosa-1.1+fp"
+    name: ClassVar[str] = "narrow-indices"
+
+    def apply(self, program: Program, history: History) -> int:
+        """The number of values that became 32 bits wide."""
+        if "int64" in parse_target(self.target).extensions:
+            return 0
+        if any(True for method in program.methods.values() for _ in not_lowered(method)):
+            return 0  # what is left is refused with its own reasons
+        return sum(_narrow(method, program.weights) for method in program.methods.values())
+
+
+def _is_wide(value: SSAValue) -> bool:
+    return isinstance(value.type, TensorType) and element(value.type) == i64
+
+
+def _narrow(method: FuncOp, weights: WeightStore) -> int:
+    wide = [value for value in _values(method) if _is_wide(value)]
+    if not wide:
+        return 0
+    intervals = _Intervals(weights)
+    problems = [p for value in wide if (p := intervals.problem(value)) is not None]
+    if problems:
+        raise UnsupportedError(problems)
+    block = method.body.block
+    last = block.last_op
+    assert isinstance(last, ReturnOp)
+    names = [
+        [StringAttr("int64" if _is_wide(value) else "") for value in values]
+        for values in (block.args, last.operands)
+    ]
+    for value in wide:
+        _retype(value, weights)
+    for side, texts in zip(("input", "output"), names, strict=True):
+        if any(text.data for text in texts):
+            method.attributes[f"tosa.{side}_narrowed_from"] = ArrayAttr(texts)
+    types = ([a.type for a in block.args], [v.type for v in last.operands])
+    method.properties["function_type"] = FunctionType.from_lists(*types)
+    return len(wide)
+
+
+def _values(method: FuncOp) -> Iterator[SSAValue]:
+    yield from method.body.block.args
+    for op in method.walk():
+        yield from op.results
+        for region in op.regions:
+            if op is not method:
+                yield from region.block.args
+
+
+def _retype(value: SSAValue, weights: WeightStore) -> None:
+    owner = value.owner
+    if isinstance(owner, WeightOp):
+        new = WeightOp(
+            weights.derive("as_int32", [owner.key.data]), with_element(value.type, i32), "constant"
+        )
+        block = owner.parent
+        assert block is not None
+        block.insert_op_before(new, owner)
+        value.replace_all_uses_with(new.result)
+        owner.detach()
+        owner.erase()
+        return
+    value._type = with_element(value.type, i32)  # pyright: ignore[reportPrivateUsage]
+    if isinstance(owner, t.CastOp) and owner.input.type == value.type:
+        value.replace_all_uses_with(owner.input)
+        owner.detach()
+        owner.erase()
+
+
+@dataclass
+class _Intervals:
+    """What is known of each 64-bit value; a sentence where it is nothing."""
+
+    weights: WeightStore
+    known: dict[SSAValue, Interval | str] = field(default_factory=dict[SSAValue, "Interval | str"])
+
+    def problem(self, value: SSAValue) -> Problem | None:
+        """Why a value may need 64 bits, or None."""
+        found = self.of(value)
+        if not isinstance(found, str) and LOW <= found[0] <= found[1] <= HIGH:
+            return None
+        if isinstance(value.owner, Operation) and any(
+            _is_wide(v) and self.problem(v) is not None for v in value.owner.operands
+        ):
+            return None  # it stands with what this was computed from
+        reason = found if isinstance(found, str) else f"its values reach {found[0]} to {found[1]}"
+        owner = value.owner
+        name = op_name(owner) if isinstance(owner, Operation) else f"input {value.name_hint}"
+        where = describe_op(owner) if isinstance(owner, Operation) else None
+        help_ = "add +int64 to a target of TOSA 1.1, or let the model compute in int32"
+        return Problem(
+            f"{name}: a 64-bit integer that no proof makes smaller: {reason}", where, help_
+        )
+
+    def of(self, value: SSAValue) -> Interval | str:
+        """Least and largest value, or why they are not known."""
+        if value not in self.known:
+            self.known[value] = self._found(value)
+        return self.known[value]
+
+    def _found(self, value: SSAValue) -> Interval | str:
+        owner = value.owner
+        if not isinstance(owner, Operation):
+            if not isinstance(owner.parent_op(), FuncOp):
+                return "a loop or a branch carries it"
+            return demanded(value) or "its range is not declared, and it does more than name rows"
+        key = weight_key(value)
+        if key is not None:
+            held = self.weights.get(key)
+            return (int(held.min()), int(held.max())) if held.numel() else (0, 0)
+        match owner:
+            case t.ArgMaxOp():
+                size = dims(owner.input.type)[owner.axis.value.data]
+                return (0, size - 1) if isinstance(size, int) else (0, HIGH)
+            case t.CastOp():
+                held = element(owner.input.type)
+                if isinstance(held, IntegerType):
+                    bits = held.width.data
+                    return (0, 1) if held == i1 else (-(1 << bits - 1), (1 << bits - 1) - 1)
+            case t.AddOp() | t.SubOp() | t.MulOp():
+                return self._arithmetic(owner)
+            case _ if isinstance(owner, _MOVES):
+                return self.of(owner.operands[0])
+            case _ if isinstance(owner, _JOINS):
+                return self._joined([v for v in owner.operands if _is_wide(v)])
+            case _:
+                pass
+        return f"nothing is known of the values of {owner.name}"
+
+    def _joined(self, values: list[SSAValue]) -> Interval | str:
+        low, high = HIGH, LOW
+        for value in values:
+            found = self.of(value)
+            if isinstance(found, str):
+                return found
+            low, high = min(low, found[0]), max(high, found[1])
+        return low, high
+
+    def _arithmetic(self, op: Operation) -> Interval | str:
+        left, right = self.of(op.operands[0]), self.of(op.operands[1])
+        if isinstance(left, str) or isinstance(right, str):
+            return left if isinstance(left, str) else right
+        if isinstance(op, t.AddOp):
+            return left[0] + right[0], left[1] + right[1]
+        if isinstance(op, t.SubOp):
+            return left[0] - right[1], left[1] - right[0]
+        ends = [a * b for a in left for b in right]
+        return min(ends), max(ends)
+
+
+def demanded(value: SSAValue) -> Interval | None:
+    """The values that an input may have because all it does is name rows; None if it does more.
+
+    A row counted from the end (`i < 0 ? i + n : i`) may be as low as -n.
+    """
+    low, high = LOW, HIGH
+    for use in value.uses:
+        user = use.operation
+        kind = type(user)
+        if kind in _INDEXED and use.index == _INDEXED[kind]:
+            rows = dims(user.operands[0].type)[1]
+            if not isinstance(rows, int):
+                return None
+            found: Interval | None = (0, rows - 1)
+        elif isinstance(user, t.ReshapeOp | t.TransposeOp | t.TileOp | t.SliceOp | t.ConcatOp):
+            found = demanded(user.results[0])
+        elif isinstance(user, t.MulOp | t.AddOp | t.GreaterOp):
+            if isinstance(user, t.AddOp | t.GreaterOp) and _counts_from_the_end(user, value):
+                continue
+            found = None
+        elif isinstance(user, t.SelectOp) and use.index == 2:
+            inner = demanded(user.results[0])
+            wrap = user.operands[1].owner
+            if inner is None or not isinstance(wrap, t.AddOp) or inner[0] != 0:
+                return None
+            found = (-(inner[1] + 1), inner[1])
+        else:
+            found = None
+        if found is None:
+            return None
+        low, high = max(low, found[0]), min(high, found[1])
+    return (low, high) if (low, high) != (LOW, HIGH) else None
+
+
+def _counts_from_the_end(op: Operation, value: SSAValue) -> bool:
+    """Whether an addition or comparison only serves `i < 0 ? i + n : i`."""
+    return all(
+        isinstance(use.operation, t.SelectOp) and use.operation.operands[2] is value
+        for use in op.results[0].uses
+    )
