@@ -194,7 +194,12 @@ class Tanh(Unary):
 
 @irdl_op_definition
 class Clamp(Unary):
-    """`min(max(x, output_min), output_max)`; at least one bound is given."""
+    """`min(max(x, output_min), output_max)`; at least one bound is given.
+
+    XNNPACK merges a clamp into the node that makes x, if nothing else reads x, and that node then
+    writes the clamp's result: where the two are quantised differently, x is never rounded to its
+    own scale. The meaning here is that of the clamp alone.
+    """
 
     name = "xnnpack.clamp"
     NODE: ClassVar[str] = "XNNClamp"
@@ -282,7 +287,7 @@ class Subtract(ClampedBinary):
 
 @irdl_op_definition
 class Multiply(ClampedBinary):
-    """`a · b`."""
+    """`a · b`. XNNPACK makes a quantised value times itself a `xnnpack.square`, rounded as one."""
 
     name = "xnnpack.multiply"
     NODE: ClassVar[str] = "XNNMultiply"

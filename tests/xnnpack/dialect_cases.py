@@ -95,6 +95,18 @@ def elementwise() -> Iterator[Case]:
         (torch.tensor(1.5), x),
         lambda w, a, b: w(xnn.Multiply.make(a, b)),
     )
+    whole = torch.arange(-128, 128, dtype=torch.int8).reshape(4, 64)
+    given, made = (
+        per_tensor(torch.int8, *pair)
+        for pair in ((0.03154442459344864, -20), (0.07311459630727768, -120))
+    )
+    for name, fields in (("", {}), (" clamped", {"output_max": 5.0})):
+
+        def square(writer: Writer, x: SSAValue, fields: dict[str, float] = fields) -> SSAValue:
+            value = writer.cast(x, given)
+            return writer(xnn.Multiply.make(value, value, element=made, **fields))
+
+        yield Case(f"xnnpack.multiply qint8 by itself{name}", (whole,), square)
     yield Case("xnnpack.abs of a scalar", (torch.tensor(-1.5),), lambda w, a: w(xnn.Abs.make(a)))
     yield Case(
         "xnnpack.add of one constant twice",

@@ -134,7 +134,6 @@ def test_a_clamp_between_a_linear_layer_and_its_quantisation_is_its_output_range
         ("add", lambda x: qdq(x, 0.03, 5) + qdq(x * 2, 0.06, -3)),
         ("subtract", lambda x: qdq(x, 0.03, 5) - qdq(x * 2, 0.06, -3)),
         ("multiply", lambda x: qdq(x, 0.03, 5) * qdq(x * 2, 0.06, -3)),
-        ("clamp", lambda x: functional.relu(qdq(x, 0.03, 5))),
         ("global_average_pooling_2d", lambda x: qdq(x, 0.03, 5).mean((2, 3), keepdim=True)),
     ],
 )
@@ -154,6 +153,7 @@ def test_an_elementwise_op_or_mean_between_casts_is_an_int8_node(
         ("static_transpose", lambda x: x.permute(0, 3, 1, 2)),
         ("concatenate2", lambda x: torch.cat([x, x], 1)),
         ("max_pooling_2d", lambda x: functional.max_pool2d(x, 2)),
+        ("clamp", lambda x: functional.hardtanh(x, -0.5, 2.0)),
     ],
 )
 def test_what_only_moves_or_selects_works_on_int8_exactly(
@@ -212,8 +212,19 @@ def test_a_quantised_value_crosses_between_delegates_as_its_integers() -> None:
 
 def test_integers_come_in_and_go_out_as_they_are() -> None:
     x = q(IMAGE, 0.03, 5)
-    made = checked(lambda m, x: q(functional.relu(dq(x, 0.03, 5)), UNIT, -9), x, 1.0)
+    made = checked(lambda m, x: q(functional.relu(dq(x, 0.03, 5)), 0.03, 5), x, 1.0)
     assert is_whole(made) and kinds(made, "clamp") == [("qint8", "qint8")]
+
+
+def test_a_clamp_between_other_scales_works_on_floats() -> None:
+    """XNNPACK would merge it into the convolution, which then never rounds to its own scale."""
+
+    def write(m: Written, x: Tensor) -> Tensor:
+        y = qdq(functional.conv2d(qdq(x, 0.03, 5), m.weight(), m.b), UNIT, 2)
+        return qdq(functional.hardtanh(y, -0.5, 0.75), UNIT / 8, -28)
+
+    made = checked(write, IMAGE, UNIT / 8, (6, 4, 3, 3))
+    assert is_whole(made) and kinds(made, "clamp") == [("fp32", "fp32")]
 
 
 def test_integers_read_under_two_scales_pass_through_two_delegates() -> None:

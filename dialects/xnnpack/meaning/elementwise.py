@@ -173,6 +173,9 @@ def _binary(op: Binary, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     a, b, made = (parameters(v.type) for v in (op.left, op.right, op.result))
     if isinstance(op, Add | Subtract):
         result = add_quantized(left, right, a, b, made, subtract=isinstance(op, Subtract))
+    elif isinstance(op, Multiply) and op.left is op.right:
+        # XNNPACK makes a square of it when it optimises the graph, which is rounded otherwise.
+        result = quantize_shift_then_round(compute(real(left, a), real(right, b)), made)
     elif isinstance(op, Multiply):
         product = (left.long() - a.zero_point) * (right.long() - b.zero_point)
         scale = single(a.scale) * single(b.scale) / single(made.scale)

@@ -82,6 +82,8 @@ class LowerQuantisedElementwise(Rewrite[OnIntegers]):
                 return None
             fields = tuple(limits(found.low, found.high).items())
             refusal = not_from_integers(op, (source,))
+            if refusal is None and source_differs(op, source):
+                refusal = Refusal("XNNPACK merges a clamp into the node before it, with its scale")
             return refusal or OnIntegers(op, xnnpack.Clamp, (source,), fields)
         if isinstance(maker, LowerPooling.anchors):
             assert isinstance(maker, SchemaOp)
