@@ -16,7 +16,7 @@ class Words:
     @staticmethod
     def raw(shape: str, storage: str = "i8") -> str:
         """An integer tensor's type."""
-        return f"tensor<{shape}x{storage}>"
+        return f"tensor<{shape}x{storage.replace('u', 'ui')}>"
 
     @staticmethod
     def typed(shape: str, numbers: str = "0.5", storage: str = "i8") -> str:

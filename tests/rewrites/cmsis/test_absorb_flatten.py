@@ -77,8 +77,8 @@ def test_a_weight_that_is_computed_keeps_its_columns(refused: Any, method: Any, 
 def test_a_transposed_value_with_another_user_is_transposed_anyway(
     refused: Any, method: Any, words: Any
 ):
-    held, turned = "0.5:3", words.typed("2x3x2x2", "0.5:3")
-    text = program(words, method).replace("  func.return %y", f"  func.return %y, %t")
+    turned = words.typed("2x3x2x2", "0.5:3")
+    text = program(words, method).replace("  func.return %y", "  func.return %y, %t")
     one = words.typed("2x1", "2.0:-1")
     text = text.replace(f"-> {one} {{", f"-> ({one}, {turned}) {{").replace(
         f"%t : {one}", f"%t : {one}, {turned}"
@@ -113,5 +113,27 @@ def test_a_window_over_rows_is_no_layer_over_each(refused: Any, method: Any, wor
         f"%y = cmsis.quantized_conv2d_nhwc(%f, %w) {fields} : ({words.typed(flat, held)}, "
         f"{words.typed('1x2x1x12', '0.25')}) -> {words.typed(made, '2.0:-1')}",
         gives=words.typed(made, "2.0:-1"),
+    )
+    refused(text, AbsorbFlatten())
+
+
+def test_a_batch_known_only_at_run_time_is_left(refused: Any, method: Any, words: Any):
+    def sized(shape: str, rest: str) -> str:
+        return f'tensor<?x{shape}x{rest}, #stepwell.shape<["s0", {shape.replace("x", ", ")}]>>'
+
+    held, made = "!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<i8:f32, 2.0:-1>"
+    columns = words.typed("1x12", "0.25")
+    text = method(
+        f"%x: {sized('2x2x3', held)}",
+        f'%ws = stepwell.weight <"w"> "parameter" : {words.raw("1x12")}',
+        f"%w = quant.scast %ws : {words.raw('1x12')} to {columns}",
+        "%t = cmsis.transpose(%x) {perm = array<i64: 0, 3, 1, 2>} : "
+        f"({sized('2x2x3', held)}) -> {sized('3x2x2', held)}",
+        f"%r = quant.scast %t : {sized('3x2x2', held)} to {sized('3x2x2', 'i8')}",
+        f"%v = aten.flatten.using_ints(%r, 1) : ({sized('3x2x2', 'i8')}) -> {sized('12', 'i8')}",
+        f"%f = quant.scast %v : {sized('12', 'i8')} to {sized('12', held)}",
+        f"%y = cmsis.quantized_linear(%f, %w) {FIELDS} : ({sized('12', held)}, {columns}) "
+        f"-> {sized('1', made)}",
+        gives=sized("1", made),
     )
     refused(text, AbsorbFlatten())

@@ -58,12 +58,14 @@ def geometry(op: SchemaOp) -> Geometry | Refusal | None:
         return None
     if not all(is_static(v.type) for v in (op.operands[0], op.operands[1], op.results[0])):
         return Refusal("its shape is known only at run time, and the operator resizes nothing")
-    given = _four(cast("tuple[int, ...]", dims(op.operands[0].type)))
-    weight = _four(cast("tuple[int, ...]", dims(op.operands[1].type)))
-    made = _four(cast("tuple[int, ...]", dims(op.results[0].type)))
-    if given is None or weight is None or made is None:
+    spatial = len(dims(op.operands[1].type)) - 2
+    if spatial not in (1, 2):
         return Refusal(f"its input is {op.operands[0].type}; one or two dimensions are convolved")
-    is_flat = len(dims(op.operands[1].type)) == 3
+    is_flat = spatial == 1
+    given, weight, made = (
+        _four(cast("tuple[int, ...]", dims(value.type)), is_flat)
+        for value in (op.operands[0], op.operands[1], op.results[0])
+    )
     stride, dilation = (_pair(op.arg(name), is_flat, 1) for name in ("stride", "dilation"))
     padding = op.arg("padding")
     before, after = _sides(padding, weight, stride, dilation, is_flat)
@@ -81,13 +83,12 @@ def geometry(op: SchemaOp) -> Geometry | Refusal | None:
     )
 
 
-def _four(shape: Sequence[int]) -> tuple[int, int, int, int] | None:
-    """A 3-D (N, C, W), or unbatched 2-D, shape as NCHW."""
-    if len(shape) == 4:
-        return (shape[0], shape[1], shape[2], shape[3])
-    if len(shape) == 3:
-        return (shape[0], shape[1], 1, shape[2])
-    return None
+def _four(shape: Sequence[int], is_flat: bool) -> tuple[int, int, int, int]:
+    """(N, C, H, W), or (N, C, W) if flat, as NCHW; an image without a batch is a batch of one."""
+    if len(shape) == (2 if is_flat else 3):
+        shape = (1, *shape)
+    n, c, *size = shape
+    return (n, c, 1, size[0]) if is_flat else (n, c, size[0], size[1])
 
 
 def _pair(value: Any, is_flat: bool, default: int) -> Pair:

@@ -65,7 +65,7 @@ from stepwell.dialects.cmsis.ops import (
 from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.cmsis.convolution import (
     CONVOLUTIONS,
     Geometry,
@@ -129,8 +129,6 @@ class LowerConvolution(Rewrite[Convolution]):
             return weight
         if weight.held.axis not in (None, 0) or any(weight.held.zero_points):
             return Refusal("its weight is not quantised symmetrically for each output channel")
-        if not is_static(op.results[0].type):
-            return Refusal("its shape is known only at run time, and the operator resizes nothing")
         bias = bias_operand(op.operand("bias"))
         if isinstance(bias, Refusal):
             return bias

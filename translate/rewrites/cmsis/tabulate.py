@@ -168,19 +168,6 @@ def chain_of(cast: QuantizeCast) -> Chain | None:
     sources: set[SSAValue] = set()
     seen: set[Operation] = set()
 
-    def continues(inner: QuantizeCast) -> bool:
-        """Whether the chain goes on above a quantisation within it; all is as it was if not."""
-        if not inner.result.has_one_use():
-            return False
-        length, sources_before, seen_before = len(order), set(sources), set(seen)
-        if visit(inner.input) and len(sources) == 1:
-            order.append(inner)
-            return True
-        del order[length:]
-        sources.intersection_update(sources_before)
-        seen.intersection_update(seen_before)
-        return False
-
     def visit(value: SSAValue) -> bool:
         owner = value.owner
         if not isinstance(owner, Operation):
@@ -191,9 +178,7 @@ def chain_of(cast: QuantizeCast) -> Chain | None:
         if len(seen) > MOST_OPS:
             return False
         if isinstance(owner, DequantizeCast):
-            inner = owner.input.owner
-            if not (isinstance(inner, QuantizeCast) and continues(inner)):
-                sources.add(owner.input)
+            sources.add(owner.input)
         elif isinstance(owner, WeightOp):
             if any(size != 1 for size in dims(value.type)):
                 return False

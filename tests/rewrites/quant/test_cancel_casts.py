@@ -1,0 +1,39 @@
+"""CancelCasts: beyond its documented example, and what it leaves alone."""
+
+from typing import Any
+
+from stepwell.translate.rewrites.quant.cancel_casts import CancelCasts
+
+A, B = ("tensor<4x!quant.uniform<i8:f32, " + numbers + ">>" for numbers in ("0.5:3", "0.5:2"))
+R = "tensor<4xf32>"
+
+
+def test_a_quantisation_of_what_was_dequantised_alike_is_nothing(apply: Any, method: Any):
+    text = method(
+        f"%x: {A}",
+        f"%r = quant.dcast %x : {A} to {R}",
+        f"%y = quant.qcast %r : {R} to {A}",
+        gives=A,
+    )
+    assert apply(text, CancelCasts()).ops() == []
+
+
+def test_other_parameters_are_a_requantisation(refused: Any, method: Any):
+    text = method(
+        f"%x: {A}",
+        f"%r = quant.dcast %x : {A} to {R}",
+        f"%y = quant.qcast %r : {R} to {B}",
+        gives=B,
+    )
+    refused(text, CancelCasts())
+
+
+def test_casts_of_different_kinds_do_not_undo_each_other(refused: Any, method: Any):
+    text = method(
+        f"%x: {A}",
+        f"%r = quant.dcast %x : {A} to {R}",
+        f"%n = aten.neg.default(%r) : ({R}) -> {R}",
+        f"%y = quant.qcast %n : {R} to {A}",
+        gives=A,
+    )
+    refused(text, CancelCasts())

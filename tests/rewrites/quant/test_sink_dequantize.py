@@ -1,0 +1,67 @@
+"""SinkDequantize: beyond its documented example, and what it leaves alone."""
+
+from typing import Any
+
+from stepwell.translate.rewrites.quant.sink_dequantize import SinkDequantize
+
+A, B = ("tensor<4x!quant.uniform<i8:f32, " + numbers + ">>" for numbers in ("0.5:3", "0.25"))
+R = "tensor<4xf32>"
+
+
+def joined(method: Any, first: str, second: str) -> str:
+    return method(
+        f"%a: {first}, %b: {second}",
+        f"%ar = quant.dcast %a : {first} to {R}",
+        f"%br = quant.dcast %b : {second} to {R}",
+        f"%y = aten.cat.default([%ar, %br]) : ({R}, {R}) -> tensor<8xf32>",
+        gives="tensor<8xf32>",
+    )
+
+
+def test_a_concatenation_of_equal_scales_moves_integers(apply: Any, method: Any):
+    assert apply(joined(method, A, A), SinkDequantize()).ops()[-1] == "quant.dcast"
+
+
+def test_a_concatenation_of_different_scales_moves_reals(refused: Any, method: Any):
+    refused(joined(method, A, B), SinkDequantize())
+
+
+def test_an_operand_that_was_never_quantised_moves_as_a_real(refused: Any, method: Any):
+    text = method(
+        f"%a: {A}, %b: {R}",
+        f"%ar = quant.dcast %a : {A} to {R}",
+        f"%n = aten.neg.default(%b) : ({R}) -> {R}",
+        f"%y = aten.cat.default([%ar, %n]) : ({R}, {R}) -> tensor<8xf32>",
+        gives="tensor<8xf32>",
+    )
+    refused(text, SinkDequantize())
+
+
+def test_dropout_in_training_computes(refused: Any, method: Any):
+    text = method(
+        f"%a: {A}",
+        f"%ar = quant.dcast %a : {A} to {R}",
+        f"%y = aten.dropout.default(%ar, 0.0, true) : ({R}) -> {R}",
+        gives=R,
+    )
+    refused(text, SinkDequantize())
+
+
+def along(method: Any, op: str, made: str) -> str:
+    held = "tensor<2x3x!quant.uniform<i8:f32:0, {0.5, 0.25}>>"
+    return method(
+        f"%a: {held}",
+        f"%ar = quant.dcast %a : {held} to tensor<2x3xf32>",
+        f"%y = {op} : (tensor<2x3xf32>) -> {made}",
+        gives=made,
+    )
+
+
+def test_scales_along_an_axis_follow_its_permutation(apply: Any, method: Any):
+    done = apply(along(method, "aten.t.default(%ar)", "tensor<3x2xf32>"), SinkDequantize())
+    assert "f32:1, {0.5, 0.25}" in done.text
+
+
+def test_scales_along_an_axis_follow_nothing_else(refused: Any, method: Any):
+    text = along(method, "aten.view.default(%ar, [6])", "tensor<6xf32>")
+    refused(text, SinkDequantize(), "follow a permutation only")

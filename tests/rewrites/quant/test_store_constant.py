@@ -1,0 +1,88 @@
+"""StoreConstant and MoveConstant: beyond the documented example, and what they leave alone."""
+
+from typing import Any
+
+from stepwell.translate.rewrites.quant.store_constant import MoveConstant, StoreConstant
+
+W = '%w = stepwell.weight <"w"> "parameter" : tensor<4x2xf32>'
+
+
+def test_a_stored_weight_in_another_quantisation_is_stored_anew(apply: Any, method: Any):
+    given, made = (f"tensor<4x!quant.uniform<i8:f32, {scale}>>" for scale in ("0.5", "0.25"))
+    text = method(
+        "%x: tensor<1xf32>",
+        '%s = stepwell.weight <"s"> "parameter" : tensor<4xi8>',
+        f"%t = quant.scast %s : tensor<4xi8> to {given}",
+        f"%r = quant.dcast %t : {given} to tensor<4xf32>",
+        f"%y = quant.qcast %r : tensor<4xf32> to {made}",
+        gives=made,
+    )
+    assert apply(text, StoreConstant()).ops() == ["quant.scast"]
+
+
+def test_a_computed_value_is_quantised_when_it_is_there(refused: Any, method: Any):
+    made = "tensor<4x!quant.uniform<i8:f32, 0.25>>"
+    text = method("%x: tensor<4xf32>", f"%y = quant.qcast %x : tensor<4xf32> to {made}", gives=made)
+    refused(text, StoreConstant())
+
+
+def test_a_weight_of_another_float_type_is_refused(refused: Any, method: Any):
+    made = "tensor<4x!quant.uniform<i8:f16, 0.25>>"
+    text = method(
+        "%x: tensor<1xf32>",
+        '%w = stepwell.weight <"w"> "parameter" : tensor<4xf16>',
+        f"%y = quant.qcast %w : tensor<4xf16> to {made}",
+        gives=made,
+    )
+    refused(text, StoreConstant(), "only float32 weights")
+
+
+def test_a_reshaped_and_a_permuted_weight_are_derived(apply: Any, method: Any):
+    text = method(
+        "%x: tensor<1xf32>",
+        W,
+        "%v = aten.view.default(%w, [2, 4]) : (tensor<4x2xf32>) -> tensor<2x4xf32>",
+        "%y = aten.t.default(%v) : (tensor<2x4xf32>) -> tensor<4x2xf32>",
+        gives="tensor<4x2xf32>",
+    )
+    assert apply(text, MoveConstant()).ops() == []
+
+
+def test_an_input_moves_at_run_time(refused: Any, method: Any):
+    text = method(
+        "%x: tensor<4x2xf32>",
+        "%y = aten.t.default(%x) : (tensor<4x2xf32>) -> tensor<2x4xf32>",
+        gives="tensor<2x4xf32>",
+    )
+    refused(text, MoveConstant())
+
+
+def test_two_weights_joined_are_left(refused: Any, method: Any):
+    text = method(
+        "%x: tensor<1xf32>",
+        W,
+        "%y = aten.cat.default([%w, %w]) : (tensor<4x2xf32>, tensor<4x2xf32>) -> tensor<8x2xf32>",
+        gives="tensor<8x2xf32>",
+    )
+    refused(text, MoveConstant())
+
+
+def test_a_weight_split_in_parts_is_left(refused: Any, method: Any):
+    text = method(
+        "%x: tensor<1xf32>",
+        W,
+        "%a, %b = aten.split.Tensor(%w, 2) : (tensor<4x2xf32>) -> (tensor<2x2xf32>, tensor<2x2xf32>)",
+        "%y = aten.add.Tensor(%a, %b) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>",
+        gives="tensor<2x2xf32>",
+    )
+    refused(text, MoveConstant())
+
+
+def test_a_part_of_a_weight_is_left(refused: Any, method: Any):
+    text = method(
+        "%x: tensor<1xf32>",
+        W,
+        "%y = aten.slice.Tensor(%w, 0, 0, 2) : (tensor<4x2xf32>) -> tensor<2x2xf32>",
+        gives="tensor<2x2xf32>",
+    )
+    refused(text, MoveConstant())

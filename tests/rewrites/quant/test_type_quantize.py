@@ -1,0 +1,39 @@
+"""TypeQuantize and TypeDequantize: other spellings, and parameters that are none."""
+
+from typing import Any
+
+from stepwell.translate.rewrites.quant.type_dequantize import TypeDequantize
+from stepwell.translate.rewrites.quant.type_quantize import TypeQuantize
+
+
+def test_scales_along_an_axis_go_into_the_type(apply: Any, method: Any):
+    text = method(
+        "%x: tensor<2x3xf32>",
+        '%s = stepwell.weight <"s#positive"> "constant" : tensor<2xf32>',
+        '%z = stepwell.weight <"z#zeros"> "constant" : tensor<2xi32>',
+        "%y = quantized_decomposed.quantize_per_channel.default(%x, %s, %z, 0, -127, 127, i8) : "
+        "(tensor<2x3xf32>, tensor<2xf32>, tensor<2xi32>) -> tensor<2x3xi8>",
+        gives="tensor<2x3xi8>",
+    )
+    assert apply(text, TypeQuantize()).ops() == ["quant.qcast", "quant.scast"]
+
+
+def test_a_scale_that_is_an_input_has_no_place_in_a_type(refused: Any, method: Any):
+    text = method(
+        "%x: tensor<2x3xi8>, %s: tensor<2xf32>",
+        '%z = stepwell.weight <"z#zeros"> "constant" : tensor<2xi32>',
+        "%y = quantized_decomposed.dequantize_per_channel.default(%x, %s, %z, 0, -127, 127, i8) : "
+        "(tensor<2x3xi8>, tensor<2xf32>, tensor<2xi32>) -> tensor<2x3xf32>",
+        gives="tensor<2x3xf32>",
+    )
+    refused(text, TypeDequantize(), "computed at run time")
+
+
+def test_a_scale_of_zero_is_no_quantisation(refused: Any, method: Any):
+    text = method(
+        "%x: tensor<2xi8>",
+        "%y = quantized_decomposed.dequantize_per_tensor.default(%x, 0.0, 0, -128, 127, i8) : "
+        "(tensor<2xi8>) -> tensor<2xf32>",
+        gives="tensor<2xf32>",
+    )
+    refused(text, TypeDequantize(), "is not a positive number")
