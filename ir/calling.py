@@ -64,6 +64,17 @@ def bind_inputs(
     return bound
 
 
+def flatten_inputs(
+    func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """A call's leaves in the order of the signature, frozen ones included; nothing is checked.
+
+    Raises:
+        InputMismatch: the arguments do not nest as the model takes them.
+    """
+    return _flatten(get_signature(func), args, dict(kwargs or {}), f"method @{func.sym_name.data}")
+
+
 def _flatten(
     signature: Signature, args: Sequence[Any], kwargs: dict[str, Any], method: str
 ) -> list[Any]:

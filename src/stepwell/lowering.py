@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from stepwell.ir.calling import flatten_inputs
 from stepwell.ir.collection import without_collection
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.pipeline import Observer, Pipeline
@@ -80,19 +81,25 @@ class Lowered:
             "etrecord", {"exported": self._exported(method), "method": method, **options}
         )
 
-    def profile(self, *inputs: Any, method: str = "forward", repeat: int = 20) -> Profile:
+    def profile(
+        self,
+        *inputs: Any,
+        method: str = "forward",
+        repeat: int = 20,
+        record: ETRecord | None = None,
+    ) -> Profile:
         """Run the `.pte` with its profiler on: time for each op of the model, by source line.
 
         Args:
             inputs: flat inputs.
             method: the method to call.
             repeat: calls; each event's median counts.
+            record: what `to_etrecord` gave, if it is there already.
         """
         from stepwell.profiling import profile
 
-        return profile(
-            self.artefact, inputs, method, record=self.to_etrecord(method), repeat=repeat
-        )
+        record = record or self.to_etrecord(method)
+        return profile(self.artefact, inputs, method, record=record, repeat=repeat)
 
     def _exported(self, method: str) -> ExportedProgram:
         source = self.source
@@ -112,8 +119,17 @@ class Lowered:
         """The bytes of the target's own format, emitted once."""
         return self._emit(self.target.artefact, {})
 
-    def run(self, *inputs: Any, method: str = "forward") -> tuple[Any, ...]:
-        """Run the artefact on the target's real engine where this machine has one."""
+    def run(self, *args: Any, method: str = "forward", **kwargs: Any) -> tuple[Any, ...]:
+        """Run the artefact on the target's real engine where this machine has one.
+
+        Args:
+            args, kwargs: inputs nested as the model takes them, or flat.
+            method: the method to call.
+
+        Returns:
+            The flat tuple of outputs.
+        """
+        inputs = flatten_inputs(self.program.method(method), args, kwargs)
         if self.target.per_method and method != "forward":
             artefact = self._emit(self.target.artefact, {"method": method})
             return self.target.run(artefact, inputs, method)

@@ -147,3 +147,21 @@ def test_a_mistake_on_the_command_line_is_one_error_and_leaves_no_file(
     shown = capsys.readouterr().err
     assert shown.startswith("error: ") and words in shown and "Traceback" not in shown
     assert not Counter(tmp_path.iterdir())
+
+
+def test_an_artefact_takes_inputs_nested_as_the_model_does() -> None:
+    class Nested(torch.nn.Module):
+        def forward(self, pair: dict[str, Any], *, scale: torch.Tensor) -> torch.Tensor:
+            return pair["x"] * scale + pair["y"][0]
+
+    x, y, scale = torch.randn(2, 3), torch.randn(2, 3), torch.randn(3)
+    lowered = stepwell.lower(export(Nested(), ({"x": x, "y": [y]},), {"scale": scale}), "xnnpack")
+    wanted = x * scale + y
+    for found in (
+        lowered.run({"x": x, "y": [y]}, scale=scale),
+        lowered.run(x, y, scale),
+        lowered.program.run({"x": x, "y": [y]}, scale=scale),
+    ):
+        torch.testing.assert_close(found[0], wanted)
+    with pytest.raises(stepwell.StepwellError, match="2 inputs given, 3 needed"):
+        lowered.run(x, y)
