@@ -1,6 +1,6 @@
 """Stock ExecuTorch and stepwell on XNNPACK, model by model: what runs, how fast, how it compiles.
 
-    python bench/xnnpack.py [--models deit_tiny,gpt2_2layers] [--threads 1] [--rounds 60]
+    python bench/xnnpack.py [--models deit_tiny,deit_tiny@static] [--threads 1] [--rounds 60]
 
 Both flows lower the same exported model in this process. Then the two programs run on the real
 runtime turn by turn, so that whatever else the machine does falls on both alike. A ratio is stock's
@@ -48,6 +48,14 @@ MODELS = {
     "resnet50": "resnet",
 }
 """Each model and its file in examples/models."""
+QUANTISED = (
+    "deit_tiny@static",
+    "deit_tiny@dynamic",
+    "mobilenet_v2@static",
+    "resnet18@static",
+    "llama_block@8da4w",
+)
+"""Models in int8 (`examples/models/quantised.py`): their errors are against the float model."""
 
 LAYOUT = (xnnpack.StaticTranspose, xnnpack.StaticReshape, xnnpack.StaticSlice)
 OURS, STOCK = "stepwell", "stock"
@@ -67,6 +75,7 @@ class Measured:
     nodes: int
     error: float
     scale: float
+    equals_stock: bool
 
 
 def set_threads(count: int | None) -> int:
@@ -121,9 +130,10 @@ def run_in_turn(
 
 def measure(name: str, rounds: int, pipeline: str) -> dict[str, Measured]:
     """Lower with both flows, run in turn, count."""
+    name, _, kind = name.partition("@")
     module, inputs = getattr(importlib.import_module(MODELS[name]), name)()
-    exported = torch.export.export(module.eval(), inputs)
-    expected = copy.deepcopy(module)(*inputs)
+    expected = copy.deepcopy(module.eval())(*inputs)
+    exported = torch.export.export(module, inputs) if not kind else quantised(module, inputs, kind)
     spare = copy.deepcopy(exported)
     seconds: dict[str, float] = {}
     programs: dict[str, bytes] = {}
@@ -139,10 +149,20 @@ def measure(name: str, rounds: int, pipeline: str) -> dict[str, Measured]:
             compile_cpu_seconds=seconds[flow],
             error=float((first[flow][0] - expected).abs().max()),
             scale=float(expected.abs().max()),
+            equals_stock=torch.equal(first[flow][0], first[STOCK][0]),
             **count(programs[flow]),
         )
         for flow in (STOCK, OURS)
     }
+
+
+def quantised(module: torch.nn.Module, inputs: Sequence[Any], kind: str) -> Any:
+    """The program of a model in int8: PT2E static or dynamic by channel, or torchao's 8da4w."""
+    from quantised import by_groups, quantise
+
+    if kind == "8da4w":
+        return by_groups(module, tuple(inputs))
+    return quantise(module, tuple(inputs), per_channel=True, dynamic=kind == "dynamic")
 
 
 def warm_up() -> None:
@@ -170,7 +190,7 @@ def row(name: str, stock: Measured, ours: Measured) -> list[Any]:
         pair(sum(stock.layout.values()), sum(ours.layout.values())),
         pair(f"{stock.bytes / 1e6:.2f}", f"{ours.bytes / 1e6:.2f}"),
         f"{stock.compile_cpu_seconds / ours.compile_cpu_seconds:.0f}×",
-        pair(f"{stock.error:.1e}", f"{ours.error:.1e}"),
+        pair(f"{stock.error:.1e}", f"{ours.error:.1e}") + " (equal)" * ours.equals_stock,
     ]
 
 
@@ -190,14 +210,17 @@ COLUMNS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", default=",".join(MODELS), help="names, with commas between")
+    parser.add_argument(
+        "--models", default=",".join((*MODELS, *QUANTISED)), help="names, with commas between"
+    )
     parser.add_argument("--threads", type=int, default=1, help="of the runtime; 0 is its default")
     parser.add_argument("--rounds", type=int, default=60, help="runs of each program")
     parser.add_argument("--pipeline", default="xnnpack")
     options = parser.parse_args()
     names = options.models.split(",")
-    if unknown := sorted(set(names) - set(MODELS)):
-        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(MODELS)}")
+    known = (*MODELS, *QUANTISED)
+    if unknown := sorted(set(names) - set(known)):
+        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(known)}")
     prepare()
     logging.disable(logging.WARNING)
     threads = set_threads(options.threads or None)

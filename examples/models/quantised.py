@@ -1,4 +1,4 @@
-"""PT2E-quantised programs: exported, calibrated on random data and converted.
+"""Quantised programs: PT2E's, calibrated on random data and converted, and torchao's.
 
 These callables return the ``ExportedProgram`` itself, with its quantize and dequantize nodes.
 """
@@ -10,7 +10,10 @@ from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
 )
 from torch import Tensor, nn
 from torch.export import ExportedProgram
+from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+from torchao.quantization.granularity import PerGroup
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from torchao.utils import unwrap_tensor_subclass
 
 from random_weights import random_input, randomise
 from tiny import mlp
@@ -51,6 +54,20 @@ def quantise(
     for seed in range(4):
         prepared(*(random_input(*tensor.shape, seed=seed) for tensor in inputs))
     return torch.export.export(convert_pt2e(prepared), inputs)
+
+
+def by_groups(module: nn.Module, inputs: tuple[Tensor, ...], size: int = 32) -> ExportedProgram:
+    """``module`` with torchao's 8da4w: tokens in int8 at run time, weights in int4 by groups."""
+    config = Int8DynamicActivationIntxWeightConfig(
+        weight_dtype=torch.int4, weight_granularity=PerGroup(size)
+    )
+
+    def falls_into_groups(layer: nn.Module, _: str) -> bool:
+        return isinstance(layer, nn.Linear) and layer.in_features % size == 0
+
+    quantize_(module, config, falls_into_groups)
+    unwrap_tensor_subclass(module)
+    return torch.export.export(module, inputs)
 
 
 def small_conv_net() -> tuple[nn.Module, tuple[Tensor, ...]]:
