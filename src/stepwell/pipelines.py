@@ -67,6 +67,7 @@ from stepwell.translate.rewrites.xnnpack.lower_quantised_movement import LowerQu
 from stepwell.translate.rewrites.xnnpack.lower_reduction import LowerReduction
 from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
 from stepwell.translate.rewrites.xnnpack.lower_softmax import LowerSoftmax
+from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToWhatIsRead
 from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
 from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinear
 from stepwell.translate.rewrites.xnnpack.place_transposes import TRANSPOSES
@@ -143,6 +144,7 @@ XNNPACK = Pipeline(
         Together("lower", TO_XNNPACK),
         DecomposeForKernels(),
         Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, LowerMatmul(), *TO_XNNPACK)),
+        NarrowToWhatIsRead(),
         Together("place-transposes", TRANSPOSES),
         PatchesToLinear(),
         FuseClamp(),

@@ -1,0 +1,267 @@
+"""Compute no more of a tensor than what is read of it further down.
+
+A classifier that reads the class token alone needs one row of the last block: of its MLP, its
+output projection and its queries, though keys and values of all tokens. What is read is followed
+from the slices upwards through whatever works on each row for itself. Each connected set of nodes
+that could do less is narrowed if that saves more multiplications and copies than the slices cost
+which then stand at its edge.
+
+Before:
+    func.func @forward(%x: tensor<1x5x4xf32>) -> tensor<1x1x4xf32> {
+      %a = xnnpack.exp(%x) : (tensor<1x5x4xf32>) -> tensor<1x5x4xf32>
+      %y = xnnpack.static_slice(%a, offsets=[0, 0, 0], sizes=[1, 1, 4]) : (tensor<1x5x4xf32>) -> tensor<1x1x4xf32>
+      func.return %y : tensor<1x1x4xf32>
+    }
+After:
+    func.func @forward(%x: tensor<1x5x4xf32>) -> tensor<1x1x4xf32> {
+      %0 = xnnpack.static_slice(%x, offsets=[0, 0, 0], sizes=[1, 1, 4]) : (tensor<1x5x4xf32>) -> tensor<1x1x4xf32>
+      %y = xnnpack.exp(%0) : (tensor<1x1x4xf32>) -> tensor<1x1x4xf32>
+      func.return %y : tensor<1x1x4xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block, Operation, SSAValue
+
+from stepwell.dialects import xnnpack
+from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.dialects.xnnpack.base import constant_of, to_attribute
+from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
+from stepwell.ir.core import weight_key
+from stepwell.ir.diagnostics import describe_op, node_name, op_name
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Event, History, Pass, Rewriter
+from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.xnnpack.boxes import Box, join, needed, shape_of, sliced, whole
+
+COPY = 4
+"""What reading and writing an element costs, in multiplications of a matrix product: on AVX2 a
+product makes about 47 of them a nanosecond, an elementwise node 11 elements, a transpose 6."""
+
+
+@recipe("box_of")
+def box_of(constant: torch.Tensor, *, starts: list[int], stops: list[int]) -> torch.Tensor:
+    """A part of a constant; a view."""
+    return constant[tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))]
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """What an op will compute, and what it reads for that."""
+
+    made: Box
+    reads: tuple[Box, ...]
+
+
+@dataclass(frozen=True)
+class NarrowToWhatIsRead(Pass):
+    """Rebuild nodes for the part of their result that is read."""
+
+    name: ClassVar[str] = "narrow-to-what-is-read"
+    bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "a product of fewer rows sums in another order")
+
+    def apply(self, program: Program, history: History) -> int:
+        """Returns the number of nodes narrowed."""
+        count = 0
+        for func in program.methods.values():
+            block = func.body.block
+            found = demands(block)
+            kept = {op for part in connected(found) if gains(part, found) for op in part}
+            if kept:
+                _write(block, {op: found[op] for op in kept}, program, history)
+            count += len(kept)
+        return count
+
+
+def demands(block: Block) -> dict[Operation, Narrowed]:
+    """The nodes of a block of whose results only a part is read."""
+    asked: dict[SSAValue, Box] = {}
+    found: dict[Operation, Narrowed] = {}
+    for op in reversed(tuple(block.ops)):
+        reads: tuple[Box, ...] | None = None
+        if isinstance(op, XnnpackOp) and len(op.results) == 1 and op.output in asked:
+            box, full = asked[op.output], whole(op.output.type)
+            narrowed = needed(op, box) if _takes_parts(op) else None
+            if narrowed is not None and (box != full or isinstance(op, xnnpack.StaticSlice)):
+                made, reads = narrowed
+                if made != full:
+                    found[op] = Narrowed(made, reads)
+        for index, value in enumerate(op.operands):
+            box = reads[index] if reads is not None else whole_or_nothing(value)
+            asked[value] = join(asked[value], box) if value in asked else box
+        for region in op.regions:
+            for inner in region.walk():
+                asked.update((value, whole_or_nothing(value)) for value in inner.operands)
+    return found
+
+
+def whole_or_nothing(value: SSAValue) -> Box:
+    """All of a tensor; values of other types have no axes."""
+    return whole(value.type) if isinstance(value.type, TensorType) else ()
+
+
+def _takes_parts(op: XnnpackOp) -> bool:
+    """Whether a part of each operand can be had: not of constants that a cast gives a type."""
+    return isinstance(op, xnnpack.FullyConnected) or all(
+        constant_of(value) is None or weight_key(value) is not None for value in op.operands
+    )
+
+
+def connected(found: Mapping[Operation, Narrowed]) -> Iterable[list[Operation]]:
+    """The narrowed nodes in sets that hang together: each is decided for itself."""
+    waiting = dict.fromkeys(found)
+    while waiting:
+        first = next(iter(waiting))
+        del waiting[first]
+        part = [first]
+        for op in part:
+            readers = (use.operation for use in op.results[0].uses)
+            makers = (value.owner for value in op.operands)
+            for other in (*readers, *makers):
+                if isinstance(other, Operation) and other in waiting:
+                    del waiting[other]
+                    part.append(other)
+        yield part
+
+
+def gains(part: Iterable[Operation], found: Mapping[Operation, Narrowed]) -> bool:
+    """Whether the nodes of a set and the slices at its edge cost less than the nodes do now."""
+    before = after = 0
+    edges: set[tuple[SSAValue, Box]] = set()
+    readers: set[Operation] = set()
+    for op in part:
+        narrowed = found[op]
+        if not isinstance(op, xnnpack.StaticSlice):
+            before += _work(op, whole(op.results[0].type))
+            after += _work(op, narrowed.made)
+        edges |= _edges(op.operands, narrowed.reads, found)
+        readers |= {use.operation for use in op.results[0].uses}
+    for reader in readers - set(part):
+        if isinstance(reader, xnnpack.StaticSlice):
+            before += COPY * _size(whole(reader.output.type))
+            edges |= _edges(reader.operands, [sliced(reader, whole(reader.output.type))], found)
+    after += COPY * sum(_size(box) for value, box in edges if weight_key(value) is None)
+    return after < before
+
+
+def _edges(
+    values: Iterable[SSAValue], boxes: Iterable[Box], found: Mapping[Operation, Narrowed]
+) -> set[tuple[SSAValue, Box]]:
+    """Operands that must be sliced, with the part that is read."""
+    return {
+        (value, box)
+        for value, box in zip(values, boxes, strict=True)
+        if box != (found[owner].made if (owner := value.owner) in found else whole(value.type))
+    }
+
+
+def _work(op: Operation, made: Box) -> int:
+    """What a node costs, in multiplications."""
+    size = _size(made)
+    if isinstance(op, xnnpack.FullyConnected | xnnpack.BatchMatrixMultiply):
+        inner = dims(op.operands[0].type)[-1]
+        return size * (inner if isinstance(inner, int) else 1)
+    return 0 if isinstance(op, xnnpack.StaticReshape) else COPY * size
+
+
+def _size(box: Box) -> int:
+    return prod(size for size in shape_of(box) if isinstance(size, int))
+
+
+def _write(
+    block: Block, found: dict[Operation, Narrowed], program: Program, history: History
+) -> None:
+    """Rebuild narrowed nodes in order, and slices that read them; each slice once."""
+    scopes: dict[Any, Any] = {}
+    made: dict[SSAValue, tuple[SSAValue, Box]] = {}
+    cuts: dict[tuple[SSAValue, Box], SSAValue] = {}
+
+    def part_of(rw: Rewriter, value: SSAValue, box: Box) -> SSAValue:
+        if (value, box) not in cuts:
+            source, have = made.get(value, (value, whole(value.type)))
+            maker = value.owner
+            if have == box:
+                cuts[value, box] = source
+            elif isinstance(maker, xnnpack.Convert) and isinstance(
+                element(value.type), DynamicInt8Type
+            ):  # Rows with a scale each cannot be sliced: what they are made of can.
+                rows = part_of(rw, maker.input, box)
+                cuts[value, box] = rw.insert(_rebuilt(maker, [rows], box)).results[0]
+            else:
+                cuts[value, box] = _cut(rw, source, have, box)
+        return cuts[value, box]
+
+    for op in tuple(block.ops):
+        narrowed = found.get(op)
+        source = op.operands[0] if isinstance(op, xnnpack.StaticSlice) else None
+        if narrowed is None and source not in made:
+            continue
+        assert isinstance(op, XnnpackOp)
+        rw = Rewriter(op, program, scopes)
+        if isinstance(op, xnnpack.StaticSlice):
+            box = narrowed.made if narrowed else whole(op.output.type)
+            new = part_of(rw, op.input, sliced(op, box))
+        else:
+            assert narrowed is not None
+            box = narrowed.made
+            operands = [
+                part_of(rw, value, read)
+                for value, read in zip(op.operands, narrowed.reads, strict=True)
+            ]
+            new = rw.insert(_rebuilt(op, operands, box)).results[0]
+        new.name_hint = new.name_hint or op.output.name_hint
+        made[op.output] = (new, box)
+        root = (op_name(op), node_name(op.location))
+        history.events.append(
+            Event(NarrowToWhatIsRead.name, root, (root,), (root,), describe_op(op))
+        )
+        if box == whole(op.output.type):
+            op.output.replace_all_uses_with(new)
+    for op in reversed(tuple(block.ops)):
+        if (op in found or isinstance(op, xnnpack.StaticSlice)) and not op.results[0].first_use:
+            op.detach()
+            op.erase()
+
+
+def _cut(rw: Rewriter, value: SSAValue, have: Box, box: Box) -> SSAValue:
+    """The elements of `box` out of a value that holds those of `have`."""
+    starts: list[int] = []
+    for asked, held in zip(box, have, strict=True):
+        start, first = asked[0], held[0]
+        if asked == held or not (isinstance(start, int) and isinstance(first, int)):
+            starts.append(0)
+        else:
+            starts.append(start - first)
+    shape = shape_of(box)
+    key = weight_key(value)
+    sizes = [size if isinstance(size, int) else 0 for size in shape]
+    if key is not None:
+        stops = [start + size for start, size in zip(starts, sizes, strict=True)]
+        return rw.weight(rw.weights.derive("box_of", [key], starts=starts, stops=stops))
+    result = tensor(shape, element(value.type))
+    new = xnnpack.StaticSlice.make(value, result=result, offsets=starts, sizes=sizes)
+    return rw.insert(new).results[0]
+
+
+def _rebuilt(op: XnnpackOp, operands: list[SSAValue], box: Box) -> Operation:
+    """A node of the same kind for a part of its result."""
+    properties = dict(op.properties)
+    if isinstance(op, xnnpack.StaticReshape):
+        sizes = [size for size in shape_of(box) if isinstance(size, int)]
+        properties["new_shape"] = to_attribute(sizes)
+    result = tensor(shape_of(box), element(op.output.type))
+    return type(op).create(
+        operands=operands,
+        result_types=[result],
+        properties=properties,
+        attributes=dict(op.attributes),
+    )
