@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,11 +67,14 @@ def _from_python(path: Path, attribute: str) -> Model:
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules.setdefault(path.stem, module)
-        spec.loader.exec_module(module)
+        with _users_code(f"{path} cannot be imported", path):
+            spec.loader.exec_module(module)
     factory = getattr(module, attribute, None)
     if not callable(factory):
         raise StepwellError(f"{path} has no callable {attribute!r}")
-    return export_model(attribute, factory())
+    with _users_code(f"{attribute}() fails", path):
+        made = factory()
+    return export_model(attribute, made)
 
 
 def export_model(name: str, made: Any) -> Model:
@@ -92,8 +96,32 @@ def export_model(name: str, made: Any) -> Model:
         )
     module, inputs, *shapes = made
     dynamic = shapes[0] if shapes else None
-    exported = torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic)
+    if not isinstance(module, torch.nn.Module):
+        raise StepwellError(
+            f"{name} returned a {type(module).__name__} where a torch.nn.Module is needed"
+        )
+    with _users_code(f"torch.export.export fails on {name}"):
+        exported = torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic)
     return Model(name, from_exported_program(exported), module, tuple(inputs))
+
+
+@contextmanager
+def _users_code(fact: str, path: Path | None = None) -> Generator[None]:
+    """Whatever goes wrong in a model's own code is the model's error, told with its line."""
+    try:
+        yield
+    except StepwellError:
+        raise
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [f for f in frames if path is not None and Path(f.filename) == path.resolve()]
+        own = own or [f for f in frames if path is not None and Path(f.filename) == path]
+        where = f"{path}:{own[-1].lineno}" if own else None
+        if isinstance(error, SyntaxError) and error.lineno:
+            where = f"{error.filename}:{error.lineno}"
+        said = str(error).strip().splitlines()
+        message = f"{fact}: {type(error).__name__}: {said[0] if said else ''}"
+        raise StepwellError(message, where) from error
 
 
 @contextmanager

@@ -115,3 +115,12 @@ def test_the_command_line_writes_a_record_and_profiles_with_it(
     assert "is no ETRecord" in capsys.readouterr().err
     assert main(["lower", model, "-t", "tosa-1.0+fp", "--etrecord", record]) == 1
     assert "has no etrecord artefact" in capsys.readouterr().err
+
+
+def test_the_page_shows_each_op_s_time(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    command = ["show", "examples/models/tiny.py:mlp", "-t", "xnnpack", "--html", str(page)]
+    assert main([*command, "--profile"]) == 0
+    assert '"times":{"linear' in page.read_text().replace(" ", "")
+    assert main(command) == 0
+    assert '"times":{}' in page.read_text().replace(" ", "")

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import write_atomically
+
+if TYPE_CHECKING:
+    from stepwell.showing.story import Story
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--generic", action="store_true", help="MLIR's generic form")
     parser.add_argument("--html", type=Path, help="write one page that holds everything")
+    parser.add_argument(
+        "--profile", action="store_true", help="run it; the page shows each op's time (xnnpack)"
+    )
     parser.add_argument("--dot", type=Path, help="write Graphviz")
     parser.add_argument("--model-explorer", type=Path, help="write JSON for Model Explorer")
     parser.add_argument("--method", default="forward", help="for --dot")
@@ -35,11 +44,15 @@ def run(arguments: argparse.Namespace) -> int:
     from stepwell.showing.highlight import highlighted
     from stepwell.showing.summary import summarise
 
+    if arguments.profile and not (arguments.html and arguments.target):
+        raise StepwellError("--profile times a lowered program", help="give --html and --target")
     model = open_source(arguments.model, trust=arguments.trust)
     program = model.program
     written = False
     if arguments.html:
         story = tell(program, arguments.target, title=model.name)
+        if arguments.profile:
+            story = with_times(story, arguments.method)
         write_atomically(arguments.html, to_html(story).encode())
         program = story.lowered.program if story.lowered else program
         written = True
@@ -58,3 +71,24 @@ def run(arguments: argparse.Namespace) -> int:
         colour = arguments.color == "always" or (arguments.color == "auto" and sys.stdout.isatty())
         print(highlighted(text) if colour else text)
     return 0
+
+
+def with_times(story: Story, method: str) -> Story:
+    """A story with the time of each op, measured on random inputs.
+
+    Raises:
+        StepwellError: the target's engine has no profiler.
+    """
+    from stepwell.artefacts import random_inputs
+
+    lowered = story.lowered
+    assert lowered is not None
+    record = lowered.to_etrecord(method)  # Refuses other targets before their artefact is read.
+    inputs = random_inputs(lowered.artefact, method, 0)
+    found = lowered.profile(*inputs, method=method, record=record)
+    times = {
+        node.name: sum(event.milliseconds / len(event.nodes) for event in events)
+        for node, events in found.by_node.items()
+        if node is not None
+    }
+    return replace(story, latency=found.milliseconds / 1e3, times=times)

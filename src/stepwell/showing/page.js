@@ -24,6 +24,10 @@
   // ---- levels ---------------------------------------------------------------------------
   for (const level of story.levels) {
     level.ops = new Set(level.lines.map((line) => line[OP]));
+    level.nodes = new Map();
+    level.lines.forEach((line, row) => {
+      if (line[NODE] >= 0 && !level.nodes.has(line[NODE])) level.nodes.set(line[NODE], row);
+    });
     level.defines = new Map();
     level.users = null;
   }
@@ -70,7 +74,9 @@
       this.element = element; this.mark = mark;
       this.space = make("div", { class: "space" });
       element.append(this.space);
-      element.addEventListener("scroll", () => this.draw(), { passive: true });
+      element.addEventListener("scroll", () => { this.draw(); follow(this); }, { passive: true });
+      element.addEventListener("pointerenter", () => { state.leader = this; });
+      element.addEventListener("focusin", () => { state.leader = this; });
       new ResizeObserver(() => this.draw()).observe(element);
     }
     set(level, other) {
@@ -80,12 +86,17 @@
         const wanted = !state.onlyChanges || this.changed(row) || line[DEPTH] === 0;
         if (wanted && (state.weights || text(line[NAME]) !== "stepwell.weight")) this.rows.push(row);
       });
+      this.index = new Map(this.rows.map((row, index) => [row, index]));
       this.space.style.height = this.rows.length * ROW + 40 + "px";
       this.draw();
     }
     changed(row) {
       const op = this.level.lines[row][OP];
       return this.other !== this.level && op >= 0 && !this.other.ops.has(op);
+    }
+    // An op written anew for a node that is on the other side, too, was turned; else it went or came.
+    turned(row) {
+      return this.changed(row) && this.other.nodes.has(this.level.lines[row][NODE]);
     }
     draw() {
       if (!this.rows) return;
@@ -98,7 +109,7 @@
     line(index) {
       const row = this.rows[index], line = this.level.lines[row];
       const classes = ["op"];
-      if (this.changed(row)) classes.push(this.mark);
+      if (this.changed(row)) classes.push(this.turned(row) ? "turned" : this.mark);
       if (state.hits && state.hits.has(line[TEXT] + "|" + line[NODE] + "|" + line[SOURCE])) classes.push("hit");
       if (state.picked) {
         const { pane, row: at, node, near, by } = state.picked;
@@ -112,11 +123,17 @@
       if (line[DELEGATE] >= 0) element.style.borderLeftColor = hue(line[DELEGATE]);
       element.append("  ".repeat(line[DEPTH]));
       highlight(element, text(line[TEXT]));
+      const time = this === left && story.times[text(line[NODE])];
+      if (time) {
+        const label = make("span", { class: "time", title: "milliseconds a call" }, time.toFixed(3));
+        label.style.setProperty("--part", Math.min(1, time / mostTime));
+        element.prepend(label);
+      } else if (mostTime && this === left) element.prepend(make("span", { class: "time none" }, "\u00a0"));
       return element;
     }
     show(row) {
-      const index = this.rows.indexOf(row);
-      if (index < 0) return;
+      const index = this.index.get(row);
+      if (index === undefined) return;
       const top = index * ROW, view = this.element;
       if (top < view.scrollTop + 30 || top > view.scrollTop + view.clientHeight - 60)
         view.scrollTop = top - view.clientHeight / 3;
@@ -134,7 +151,23 @@
     element.append(whole.slice(at));
   }
 
-  const state = { hits: null, picked: null, onlyChanges: false, weights: false };
+  const mostTime = Math.max(0, ...Object.values(story.times));
+  // The pane that is not scrolled follows the one that is: the first op in sight that both have.
+  function follow(pane) {
+    if (state.leader !== pane || !$("linked").checked) return;
+    const other = pane === left ? right : left;
+    if (!pane.rows || !other.rows) return;
+    const at = Math.floor((pane.element.scrollTop + pane.element.clientHeight / 3) / ROW);
+    for (let index = at; index < Math.min(at + 40, pane.rows.length); index++) {
+      const line = pane.level.lines[pane.rows[index]];
+      const row = line[NODE] >= 0 ? other.level.nodes.get(line[NODE]) : undefined;
+      const there = row === undefined ? -1 : other.index.get(row) ?? -1;
+      if (there < 0) continue;
+      other.element.scrollTop = pane.element.scrollTop + (there - index) * ROW;
+      return;
+    }
+  }
+  const state = { leader: null, hits: null, picked: null, onlyChanges: false, weights: false };
   const left = new Pane($("pane-left"), "gone"), right = new Pane($("pane-right"), "come");
   for (const select of [$("left"), $("right")]) {
     story.levels.forEach((level, index) => {
@@ -148,9 +181,13 @@
     const a = story.levels[$("left").value], b = story.levels[$("right").value];
     state.picked = null;
     left.set(a, b); right.set(b, a);
-    const gone = a.lines.filter((_, row) => left.changed(row)).length;
-    const come = b.lines.filter((_, row) => right.changed(row)).length;
-    $("changes").value = a === b ? "the same level" : `−${gone} +${come} ops`;
+    const count = (pane, level, turned) =>
+      level.lines.filter((_, row) => pane.changed(row) && pane.turned(row) === turned).length;
+    $("changes").replaceChildren(...(a === b ? ["the same level"] : [
+      make("span", { class: "key turned" }, `${count(left, a, true)} → ${count(right, b, true)} rewritten`),
+      make("span", { class: "key gone" }, `${count(left, a, false)} gone`),
+      make("span", { class: "key come" }, `${count(right, b, false)} new`),
+    ]));
     search();
   }
   function goTo(step) {
@@ -191,6 +228,7 @@
     $("details").replaceChildren(
       make("pre", {}, text(line[TEXT])),
       ...block("in the model", [node && "node " + node, text(line[SOURCE]), text(line[PATH]) && "in " + text(line[PATH])].filter(Boolean)),
+      ...block("time", story.times[node] ? [`${story.times[node].toFixed(3)} ms a call`] : []),
       ...block("delegate", line[DELEGATE] >= 0 ? [chip(`delegate ${line[DELEGATE]}`)] : []),
       neighbours(pane, row, near, by),
       ...block("reads", near.map(link)),
@@ -293,8 +331,10 @@
         kind === "all" ? `all ${story.fates.length}` : `${kind} ${story.fates.filter((f) => f.where.startsWith(kind)).length}`)));
     const total = story.fates.reduce((sum, f) => sum + f.cost, 0) || 1;
     const shown = story.fates.filter((f) => only === "all" || f.where.startsWith(only));
-    $("fates").replaceChildren(make("h2", {}, "What became of each op of the model, the heaviest first"), filters,
-      table(["#work", "op", "node", "where", "by", "module", "source line"], shown.slice(0, 3000).map((f) => [
+    if (mostTime) shown.sort((a, b) => (story.times[b.node] || 0) - (story.times[a.node] || 0));
+    $("fates").replaceChildren(make("h2", {}, "What became of each op of the model, the " + (mostTime ? "slowest" : "heaviest") + " first"), filters,
+      table([...(mostTime ? ["#ms"] : []), "#work", "op", "node", "where", "by", "module", "source line"], shown.slice(0, 3000).map((f) => [
+        ...(mostTime ? [(story.times[f.node] || 0).toFixed(3)] : []),
         (100 * f.cost / total).toFixed(1) + " %", f.op, make("a", { onclick: () => find(f.node) }, f.node),
         fateText(f), f.by.join(", "), f.path, f.line])));
   }

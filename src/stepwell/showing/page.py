@@ -64,6 +64,7 @@ def _story(story: Story) -> dict[str, Any]:
         ],
         "notes": dict(story.notes),
         "latency": story.latency,
+        "times": dict(story.times),
         "report": None,
     }
     if story.lowered is not None:

@@ -94,6 +94,8 @@ class Story:
     lowered: Lowered | None = None
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
     latency: float | None = None
+    times: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Node of the model → milliseconds a call spent in it, where that was measured."""
 
 
 def tell(

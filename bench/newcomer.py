@@ -1,0 +1,102 @@
+"""A newcomer's path, timed: clone, `make demo`, then a rewrite of one's own, lowered and checked.
+
+    python bench/newcomer.py [--python python3]
+
+Commands are those that the README gives, on a clone of this repository's last commit with an
+environment of its own. A torch that the Python given can import is used, as by anybody's `make`;
+downloads count, except for what pip has in its cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+OWN_REWRITE = '''\
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import stepwell
+from stepwell.dialects import aten
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+
+
+@dataclass(frozen=True)
+class ReluOnce(Rewrite[Any]):
+    """`relu(relu(x))` is `relu(x)`."""
+
+    name = "relu-once"
+    anchors = (aten.ReluDefault,)
+
+    def match(self, op: Any, program: Program) -> Any:
+        inner = op.operands[0].owner
+        if not isinstance(inner, aten.ReluDefault):
+            return Refusal("its operand is no relu")
+        return op, inner
+
+    def build(self, match: Any, rw: Rewriter) -> None:
+        op, inner = match
+        rw.replace(op, [inner.results[0]])
+
+
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.ReLU()).eval()
+x = torch.randn(2, 4)
+mine = stepwell.PIPELINES["xnnpack"]
+mine = stepwell.Pipeline("mine", (ReluOnce(), *mine.steps))
+exported = torch.export.export(model, (x,))
+lowered = stepwell.lower(exported, "xnnpack", mine)
+assert [event.rewrite for event in lowered.report.events].count("relu-once") == 1
+torch.testing.assert_close(lowered.run(x)[0], model(x))
+assert stepwell.check(exported, "xnnpack", mine, inputs=(x,)).ok
+'''
+
+
+def timed(what: str, command: list[str], folder: Path) -> float:
+    """Seconds a command takes; its output is shown only if it fails."""
+    started = time.perf_counter()
+    environment = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=environment
+    )
+    seconds = time.perf_counter() - started
+    if done.returncode:
+        print(done.stdout, done.stderr, sep="\n", file=sys.stderr)
+        raise SystemExit(f"{what} failed")
+    print(f"| {what} | {seconds:.0f} |", flush=True)
+    return seconds
+
+
+def main() -> None:
+    """Walk the path in a folder that is removed afterwards."""
+    parser = argparse.ArgumentParser(description="Time a newcomer's path.")
+    parser.add_argument("--python", default="python3", help="the Python that make is told to use")
+    python: str = parser.parse_args().python
+    print("| step | seconds |\n|---|---|")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        clone = ["git", "clone", "--quiet", str(ROOT), "stepwell"]
+        total = timed("clone", clone, folder)
+        folder /= "stepwell"
+        ready = ["make", ".venv/ready", f"PYTHON3={python}"]
+        total += timed("environment: `make` installs it", ready, folder)
+        total += timed("`make demo`: DeiT-Tiny lowered, run, compared", ["make", "demo"], folder)
+        (folder / "mine.py").write_text(OWN_REWRITE)
+        own = [".venv/bin/python", "mine.py"]
+        total += timed("a rewrite of one's own, lowered, run, checked", own, folder)
+        shown = [".venv/bin/stepwell", "show", "examples/models/deit.py:deit_tiny"]
+        shown += ["-t", "xnnpack", "--html", "deit.html"]
+        total += timed("the page that shows each step of DeiT-Tiny", shown, folder)
+    print(f"| together | {total:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

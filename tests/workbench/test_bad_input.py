@@ -1,0 +1,143 @@
+"""Whatever a command is given: an error in words, exit status 1 or 2, no trace, no file."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import stepwell
+from stepwell.cli import main
+
+MODELS = """
+import torch
+
+def three(): return 3
+def boom(): raise ValueError("boom")
+def not_a_module(): return 3, (torch.ones(2),)
+number = 3
+
+def branches_on_data():
+    class Model(torch.nn.Module):
+        def forward(self, x): return x if x.sum() > 0 else -x
+    return Model(), (torch.ones(3),)
+
+def good(): return torch.nn.Linear(3, 3).eval(), (torch.ones(2, 3),)
+"""
+MODEL_ERRORS = {
+    "nothing.pt2": "no file",
+    "nothing.mlir": "no file",
+    "nothing.py:f": "no file",
+    "models.py": "no known kind",
+    "models.py:nothing": "no callable",
+    "models.py:number": "no callable",
+    "models.py:three": "return (module",
+    "models.py:boom": "boom() fails: ValueError: boom\n  at models.py:5",
+    "models.py:not_a_module": "where a torch.nn.Module is needed",
+    "models.py:branches_on_data": "torch.export.export fails on branches_on_data",
+    "missing.py:f": "cannot be imported: ModuleNotFoundError",
+    "syntax.py:f": "cannot be imported: SyntaxError",
+    "garbage.pt2": "garbage.pt2",
+    "garbage.mlir": "error",
+    "folder.pt2": "folder.pt2",
+    "folder": "error",
+}
+COMMANDS = (["lower"], ["show"], ["explain"], ["check"])
+OTHER = {
+    "lower models.py:good -t nothing": "no target",
+    "lower models.py:good -t tosa-9.9": "no TOSA version",
+    "lower models.py:good -t cortex-m99": "cortex-m99",
+    "explain models.py:good -t nothing": "no target",
+    "check models.py:good -t nothing": "no target",
+    "show models.py:good -t tosa-9.9": "no TOSA version",
+    "show models.py:good -t cortex-m99": "cortex-m99",
+    "lower models.py:good -o missing/m.pte": "cannot write",
+    "lower models.py:good -o folder": "cannot write",
+    "lower models.py:good --emit-ir missing/m.mlir": "cannot write",
+    "lower models.py:good --etrecord missing/m": "cannot write",
+    "lower models.py:good -t tosa-1.0+fp --etrecord m": "has no etrecord artefact",
+    "show cut.pte": "cut",
+    "show garbage.pte": "too few",
+    "show garbage.tosa": "where the format has",
+    "show folder.pte": "folder.pte",
+    "show nothing.pte": "cannot read",
+    "show models.py:good --html missing/m.html": "cannot write",
+    "show models.py:good --dot missing/m.dot": "cannot write",
+    "show models.py:good --dot m.dot --method nothing": "nothing",
+    "show models.py:good --profile": "give --html and --target",
+    "show models.py:good -t tosa-1.0+fp --html m.html --profile": "has no etrecord artefact",
+    "explain models.py:good --json missing/m.json": "cannot write",
+    "run nothing.pte": "nothing.pte",
+    "run garbage.pte": "too few",
+    "run cut.pte": "cut",
+    "run folder.pte": "folder.pte",
+    "run m.pte --method nothing": "no method 'nothing'",
+    "run m.pte --profile --method nothing": "no method 'nothing'",
+    "run m.pte --profile --repeat 0": "measure nothing",
+    "run m.pte --profile --etrecord nothing": "no file",
+    "run m.pte --profile --etrecord m.pte": "no ETRecord",
+    "opt nothing.mlir": "nothing.mlir",
+    "opt garbage.mlir": "garbage.mlir",
+    "opt garbage.mlir -p nothing": "nothing",
+    "opt m.pte": "opt reads .mlir text",
+    "demo -o missing/m.pte": "cannot write",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("bad")
+    (made / "models.py").write_text(MODELS)
+    (made / "missing.py").write_text("import a_module_that_is_not_there\n")
+    (made / "syntax.py").write_text("def f(:\n")
+    for suffix in ("pt2", "mlir", "pte", "tosa"):
+        (made / f"garbage.{suffix}").write_text("garbage\n")
+    for name in ("folder", "folder.pt2", "folder.pte"):
+        (made / name).mkdir()
+    model = torch.nn.Linear(3, 3).eval()
+    exported = torch.export.export(model, (torch.ones(2, 3),))
+    data = stepwell.lower(exported, "xnnpack").to_pte()
+    (made / "m.pte").write_bytes(data)
+    (made / "cut.pte").write_bytes(data[: len(data) // 2])
+    return made
+
+
+def refused(
+    command: list[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> str:
+    monkeypatch.chdir(folder)
+    before = sorted(folder.rglob("*"))
+    try:
+        status = main(command)
+    except SystemExit as stop:  # argparse
+        status = stop.code
+    assert status in (1, 2)
+    after = [path for path in folder.rglob("*") if "__pycache__" not in path.parts]
+    assert sorted(after) == [path for path in before if "__pycache__" not in path.parts]
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    return said.err
+
+
+@pytest.mark.parametrize("model", MODEL_ERRORS)
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_model_that_does_not_open_is_an_error_in_words(
+    model: str,
+    command: list[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert MODEL_ERRORS[model] in refused([*command, model], folder, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("command", OTHER)
+def test_what_a_command_cannot_do_is_an_error_in_words(
+    command: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert OTHER[command] in refused(command.split(), folder, monkeypatch, capsys)
