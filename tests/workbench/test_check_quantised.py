@@ -1,6 +1,6 @@
 """`check` on quantised programs: bounds in units of a scale, bounds that the values give."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pytest
@@ -10,7 +10,10 @@ from xdsl.ir import Operation
 import stepwell
 from quantised import cnn_per_channel, cnn_per_tensor, mlp_dynamic
 from stepwell.checking import check
+from stepwell.checking.engine import check_artefact
+from stepwell.checking.recording import record
 from stepwell.checking.result import StepVerdict
+from stepwell.checking.samples import Sample
 from stepwell.dialects import aten
 from stepwell.dialects.quant import QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import storage_element
@@ -153,3 +156,33 @@ def test_a_dynamic_layer_with_another_weight_is_found() -> None:
     steps = only(TYPE_QUANTIZATION, Doubled())
     result = check(exported, "xnnpack", steps, inputs=exported.example_inputs[0], artefact=False)
     assert result.findings[0].rewrite == "lower-dynamic-linear"
+
+
+ROUNDED = """
+func.func @forward(%x: tensor<65536xf32>) -> tensor<65536xf32> {
+  %e = aten.exp.default(%x) : (tensor<65536xf32>) -> tensor<65536xf32>
+  %q = quant.qcast %e : tensor<65536xf32> to tensor<65536x!quant.uniform<i8:f32, 0.125:-128>>
+  %r = quant.dcast %q : tensor<65536x!quant.uniform<i8:f32, 0.125:-128>> to tensor<65536xf32>
+  func.return %r : tensor<65536xf32>
+}"""
+
+
+def test_an_engine_may_round_what_lies_on_the_edge_either_way_and_nothing_else() -> None:
+    lowered = stepwell.lower(stepwell.parse(ROUNDED), "xnnpack")
+    func = lowered.program.method()
+    x = torch.randn(65536, generator=torch.Generator().manual_seed(0))
+    sample = Sample("random", (x,), True)
+        "random", (torch.randn(65536, generator=torch.Generator().manual_seed(0)),), True
+    )
+    recordings = {"forward": [record(func, lowered.program.weights, sample)]}
+    (exact,) = recordings["forward"][0].outcome.outputs
+
+    def verdict(moved: torch.Tensor) -> bool:
+        target = replace(lowered.target, runner=lambda a, inputs, method: (moved,))
+        ((found,), _, _) = check_artefact(target, lowered.program, recordings, {})
+        return found.ok
+
+    on_the_edge = exact.clone()
+    on_the_edge[7] += 0.125
+    assert verdict(exact) and verdict(on_the_edge)
+    assert not verdict(torch.zeros_like(exact)) and not verdict(exact * 1.5)

@@ -19,6 +19,7 @@ from stepwell.checking.engine import check_artefact
 from stepwell.checking.recording import NotRecorded, Recording, record, recorded_bytes
 from stepwell.checking.reference import check_reference
 from stepwell.checking.result import CheckResult, Finding, StepVerdict
+from stepwell.checking.rounding import rounds_floats
 from stepwell.checking.samples import make_samples
 from stepwell.checking.watching import Watcher, describe_bound, total_bound
 from stepwell.ir.calling import bind_inputs
@@ -165,7 +166,10 @@ class _Check:
                 StepVerdict(name, 0, describe_bound(step.bound), 0, 0, 0.0, 0.0, True)
             )
             return
-        wanted, not_followed = self._wanted(bound.is_local and watcher.trusted)
+        is_jumpy = not bound.exact and rounds_floats(self.program)
+        is_covered = watcher.compared > 0 and not watcher.not_compared
+        follow = (bound.is_local and watcher.trusted) or (is_jumpy and is_covered)
+        wanted, not_followed = self._wanted(follow)
         after, failures = self._again(name)
         findings = list(watcher.findings) + failures
         largest = watcher.largest
@@ -202,9 +206,9 @@ class _Check:
     def _wanted(self, follow: bool) -> tuple[dict[int, dict[str, Any]], int]:
         """What each recording (by identity) must show after a step; how many cannot tell.
 
-        A unit of an inner value becomes any number of them at the outputs. So where a bound holds
-        at the replaced value only, each application was compared there, and the outputs must be
-        what the recording became that took every replaced value over.
+        A unit of an inner value becomes any number of them at the outputs, and so does a last bit
+        that decides a rounding to integers. There each application was compared at the value it
+        replaced, and the outputs must be what the recording became that took every such value over.
         """
         wanted: dict[int, dict[str, Any]] = {}
         unknown = 0

@@ -1,0 +1,74 @@
+"""Programs that round floats to integers on the way: a last bit before becomes a unit after.
+
+Two float kernels agree to about 1e-6. Where a program quantises what they give, that decides the
+rounding of some elements, and the outputs of a deep network then move by far more. How far is
+measured: the program is interpreted with noise of that size in every float.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import AnyFloat, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.checking.compare import deviation
+from stepwell.ir.core import StateOp, WeightOp
+from stepwell.ir.interpretation import Interpreter
+from stepwell.ir.program import Program
+from stepwell.ir.types import element
+from stepwell.ir.weights import WeightStore
+
+NOISE = 1e-6
+"""What float kernels may differ by, of the largest number in a tensor."""
+TRIALS, MARGIN = 3, 4.0
+"""Noises tried, and how much further than the worst of them an engine may go."""
+
+
+def rounds_floats(program: Program) -> bool:
+    """Whether some op makes integers (quantised ones too) of floats."""
+    return any(
+        _is_float(operand)
+        and any(isinstance(r.type, TensorType) and not _is_float(r) for r in op.results)
+        for op in program.module.walk()
+        if not op.regions
+        for operand in op.operands
+    )
+
+
+def _is_float(value: SSAValue) -> bool:
+    return isinstance(value.type, TensorType) and isinstance(element(value.type), AnyFloat)
+
+
+@dataclass
+class NoisyInterpreter(Interpreter):
+    """Disturbs every float that an op computes."""
+
+    generator: torch.Generator = field(default_factory=torch.Generator)
+
+    def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
+        """Evaluate an op, then move its float results."""
+        super().step(op, environment)
+        if isinstance(op, WeightOp | StateOp):
+            return
+        for result in op.results:
+            value = environment[result]
+            if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
+                noise = torch.rand(value.shape, generator=self.generator, dtype=value.dtype)
+                largest = value[value.isfinite()].abs().amax() if value.isfinite().any() else 0.0
+                environment[result] = value + (2.0 * noise - 1.0) * (NOISE * largest)
+
+
+def sensitivity(func: FuncOp, weights: WeightStore, inputs: tuple[Any, ...]) -> float:
+    """How far float noise moves outputs, relative to the largest number in each; with a margin."""
+    exact = Interpreter(weights).call(func, inputs).outputs
+    worst = 0.0
+    for seed in range(TRIALS):
+        noisy = NoisyInterpreter(weights, generator=torch.Generator().manual_seed(seed))
+        given = noisy.call(func, inputs).outputs
+        moved = [deviation(a, b) for a, b in zip(exact, given, strict=True)]
+        worst = max([worst, *moved])
+    return MARGIN * worst
