@@ -172,8 +172,6 @@ def test_an_engine_may_round_what_lies_on_the_edge_either_way_and_nothing_else()
     func = lowered.program.method()
     x = torch.randn(65536, generator=torch.Generator().manual_seed(0))
     sample = Sample("random", (x,), True)
-        "random", (torch.randn(65536, generator=torch.Generator().manual_seed(0)),), True
-    )
     recordings = {"forward": [record(func, lowered.program.weights, sample)]}
     (exact,) = recordings["forward"][0].outcome.outputs
 
