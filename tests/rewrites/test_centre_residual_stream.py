@@ -228,3 +228,19 @@ def test_a_row_of_large_mean_is_normalised_better_than_in_f32():
     (ours,) = stepwell.lower(torch.export.export(module, (x,)), "xnnpack").run(x)
     exact = module.double()(x.double())
     assert (ours - exact).abs().max() < 1e-5
+
+
+def test_a_depthwise_convolution_keeps_its_weights(apply: Any, method: Any):
+    image, rows = "tensor<2x4x3x3xf32>", "tensor<2x3x3x4xf32>"
+    text = method(
+        f"%x: {image}",
+        '%w = stepwell.weight <"w"> "parameter" : tensor<4x1x1x1xf32>',
+        "%a = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 4)"
+        f" : ({image}, tensor<4x1x1x1xf32>) -> {image}",
+        f"%s = aten.permute.default(%a, [0, 2, 3, 1]) : ({image}) -> {rows}",
+        norm("s", "y", rows),
+        gives=rows,
+    )
+    done = apply(text, CentreResidualStream())
+    assert done.count == 0
+    assert any("works in groups" in held for held in done.reasons)

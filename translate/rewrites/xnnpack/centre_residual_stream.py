@@ -174,6 +174,9 @@ def _sources(value: SSAValue, channel: int, stream: Stream) -> Iterator[Place]:
         stream.writers[value] = _weights(op, 1)
     elif isinstance(op, aten.ConvolutionDefault):
         _require(op, not op.arg("transposed"), "is a transposed convolution")
+        _require(
+            op, op.arg("groups") == 1, "works in groups: its outputs are sums of different inputs"
+        )
         batched = len(dims(value.type)) == len(dims(op.operands[1].type))
         _require(
             op, batched and channel == 1, "writes other channels than those that are normalised"

@@ -157,11 +157,13 @@ def _edges(
     values: Iterable[SSAValue], boxes: Iterable[Box], found: Mapping[Operation, Narrowed]
 ) -> set[tuple[SSAValue, Box]]:
     """Operands that must be sliced, with the part that is read."""
-    return {
-        (value, box)
-        for value, box in zip(values, boxes, strict=True)
-        if box != (found[owner].made if (owner := value.owner) in found else whole(value.type))
-    }
+
+    def has(value: SSAValue) -> Box:
+        maker = value.owner
+        narrowed = found.get(maker) if isinstance(maker, Operation) else None
+        return whole_or_nothing(value) if narrowed is None else narrowed.made
+
+    return {(value, box) for value, box in zip(values, boxes, strict=True) if box != has(value)}
 
 
 def _work(op: Operation, made: Box) -> int:
