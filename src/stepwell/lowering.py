@@ -66,6 +66,10 @@ class Lowered:
         """The TOSA flatbuffer (tosa targets)."""
         return self._emit("tosa", options)
 
+    def to_mlir(self, **options: Any) -> str:
+        """The program as text for upstream MLIR's tools, constants and all (tosa targets)."""
+        return self._emit("mlir", options)
+
     def to_etrecord(self, method: str = "forward", **options: Any) -> ETRecord:
         """What ExecuTorch's Inspector needs to lead a profile of the `.pte` back to the model.
 

@@ -108,6 +108,12 @@ def _tosa_bytes(program: Program, **options: Any) -> bytes:
     return to_tosa(program, **options)
 
 
+def _tosa_mlir(program: Program, **options: Any) -> str:
+    from stepwell.backends.tosa.mlir_text import to_mlir
+
+    return to_mlir(program, **options)
+
+
 def _run_tosa(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
     from stepwell.backends.tosa import run_reference_model
 
@@ -117,7 +123,14 @@ def _run_tosa(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any,
 def _tosa_target(name: str) -> Target:
     """A target for any TOSA name; the specification's reference model is its engine."""
     pipeline = PIPELINES[name] if name in PIPELINES else tosa_pipeline(name)
-    return Target(name, pipeline, "tosa", {"tosa": _tosa_bytes}, _run_tosa, per_method=True)
+    return Target(
+        name,
+        pipeline,
+        "tosa",
+        {"tosa": _tosa_bytes, "mlir": _tosa_mlir},
+        _run_tosa,
+        per_method=True,
+    )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import stepwell
 from mobilenet import mobilenet_v2_035
 from quantised import quantise, small_conv_net
 from stepwell.dialects.tosa.meaning.quantised import apply_scale_32
-from stepwell.translate.rewrites.tosa.lower_int8 import fixed_point
+from stepwell.translate.rewrites.tosa.integers import fixed_point
 
 
 def scale_of(lowered: "stepwell.Lowered", side: str) -> tuple[float, int]:

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
+from stepwell.dialects.quant import DequantizeCast, StorageCast
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, node_name, op_name
@@ -31,7 +32,8 @@ class FinishTosa(Pass):
         """Always one change: the level."""
         left = [op for method in program.methods.values() for op in not_lowered(method)]
         if left:
-            raise UnsupportedError([_problem(op, history) for op in left])
+            causes = [op for op in left if not isinstance(op, StorageCast)] or left
+            raise UnsupportedError([_problem(op, history) for op in causes])
         illegal = list(parse_target(self.target).problems(program.module))
         if illegal:
             raise UnsupportedError(illegal)
@@ -52,10 +54,19 @@ def not_lowered(method: FuncOp) -> Iterator[Operation]:
 
 def _problem(op: Operation, history: History) -> Problem:
     name, node = op_name(op), node_name(op.location)
+    if isinstance(op, DequantizeCast):
+        users = sorted({op_name(use.operation) for use in op.result.uses})
+        return Problem(
+            f"{name}: its value is used as a float by {', '.join(users)}",
+            describe_op(op),
+            "quantise what these give, or leave the op to a target of floats",
+        )
     reasons = [
         record.reason
         for record in history.refusals.values()
-        if record.op == name and record.node == node and "tosa" in record.rewrite
+        if record.op == name
+        and record.node == node
+        and ("tosa" in record.rewrite or "int8" in record.rewrite)
     ]
     reason = reasons[-1] if reasons else "it has no lowering"
     return Problem(

@@ -1,7 +1,8 @@
 """Quantised layers to integer TOSA: int32 accumulators, then one RESCALE to the result's scale.
 
 A layer whose operands are dequantised and whose result is quantised is computed on the stored
-integers; clamps between are folded into the quantised range.
+integers; clamps between are folded into the quantised range.  Activations of 16 bits have
+accumulators of 48 and 16-bit multipliers (the extension `int16`).
 
 Before:
     func.func @forward(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>> {
@@ -37,177 +38,50 @@ After:
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import Quantization, quantization
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.attributes import RoundingModeAttr
-from stepwell.ir.dtypes import i1, i8, i32
+from stepwell.dialects.tosa.codes import i48
+from stepwell.dialects.tosa.constants import const, const_of_key
+from stepwell.ir.dtypes import i8, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.types import tensor
+from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.cmsis.quantized import (
     Activation,
     Bias,
     Use,
-    Weight,
     activation,
-    bias_operand,
     clamp_bounds,
-    deliver,
-    distinct,
     integer_bias,
     narrowed,
-    not_int8,
-    quantized_uses,
-    stored_weight,
+    not_signed,
 )
-from stepwell.translate.rewrites.tosa.building import Builder, accumulator, elements, i64s, shape_of
+from stepwell.translate.rewrites.cmsis.tabulate import Chain, Tabulate, table_of
+from stepwell.translate.rewrites.tosa.building import Builder, elements, i64s, shape_of
+from stepwell.translate.rewrites.tosa.integers import (
+    IN_UNITS,
+    LEFT_SHIFT,
+    WIDTHS,
+    LowerInt8,
+    Quantised,
+    rescale,
+    stored,
+    width,
+)
 from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
 from stepwell.translate.rewrites.tosa.lower_products import TO_NCHW, TO_NHWC, plan_convolution
 from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean, pool_window
-
-LEFT_SHIFT = 20
-"""Bits that sums of two int8 operands gain in front of their common scale."""
-
-SINGLE_ROUND = RoundingModeAttr("SINGLE_ROUND")
-IN_UNITS = Bound(absolute=1.0, reason="fixed-point scales round once, half up, in units")
-
-
-@dataclass(frozen=True)
-class Quantised:
-    """A layer, its int8 operands, its constant weight and bias, and the uses of its result."""
-
-    op: SchemaOp
-    inputs: tuple[Activation, ...]
-    uses: tuple[Use, ...]
-    weight: Weight | None = None
-    bias: Bias | None = None
-
-
-@dataclass(frozen=True)
-class LowerInt8(Rewrite[Quantised]):
-    """Base: operands dequantised, every use quantised, shapes static."""
-
-    bound: ClassVar[Bound] = IN_UNITS
-    activations: ClassVar[int] = 1
-    has_weight: ClassVar[bool] = False
-
-    def match(self, op: SchemaOp, program: Program) -> Quantised | Refusal | None:
-        """The layer's parts, or the first that is missing."""
-        inputs: list[Activation] = []
-        for value in op.operands[: self.activations]:
-            found = activation(value)
-            if isinstance(found, Refusal):
-                return found
-            inputs.append(found)
-        uses = quantized_uses(op.results[0])
-        if isinstance(uses, Refusal):
-            return uses
-        if not all(is_static(v.type) for v in (*op.operands, *op.results)):
-            return Refusal("the shape is symbolic")
-        refusal = self.refuses(op)
-        if refusal is not None:
-            return refusal
-        if not self.has_weight:
-            return Quantised(op, tuple(inputs), uses)
-        weight = stored_weight(op.operands[1])
-        if isinstance(weight, Refusal):
-            return weight
-        if any(weight.held.zero_points):
-            return Refusal("its weight has a zero point")
-        if weight.held.axis not in (None, 0):
-            return Refusal("its weight has a scale for each input, not for each output")
-        bias = bias_operand(op.operand("bias"))
-        if isinstance(bias, Refusal):
-            return bias
-        return Quantised(op, tuple(inputs), uses, weight, bias)
-
-    def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Why this layer has no integer form, or None."""
-        return None
-
-    @abstractmethod
-    def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
-        """The int8 result for one quantisation of it."""
-
-    def build(self, match: Quantised, rw: Rewriter) -> None:
-        """One chain of operators for each distinct quantisation of the result."""
-        b = Builder(rw)
-        for use, group in distinct(match.uses):
-            value = self.lower(match, use, b, rw.program)
-            if (use.low, use.high) != (-128, 127):
-                value = clamp(value, use.low, use.high, b)
-            typed = rw.insert(StorageCast(value, use.type)).results[0]
-            deliver(rw, group, typed)
-
-
-def stored(value: SSAValue, b: Builder) -> SSAValue:
-    """The integers of a quantised value."""
-    plain = tensor(dims(value.type), i8)
-    return b.rw.insert(StorageCast(value, plain)).results[0]
-
-
-def fixed_point(scale: float) -> tuple[int, int]:
-    """Multiplier in [2**30, 2**31) and shift in [2, 62] of a factor, as RESCALE takes them."""
-    mantissa, exponent = math.frexp(scale)
-    multiplier = round(mantissa * (1 << 31))
-    if multiplier == 1 << 31:
-        multiplier, exponent = multiplier // 2, exponent + 1
-    shift = 31 - exponent
-    if shift > 62:
-        multiplier, shift = multiplier >> min(31, shift - 62), 62
-    return multiplier, shift
-
-
-def is_representable(scale: float) -> bool:
-    """Whether RESCALE's shift reaches a factor."""
-    return fixed_point(scale)[1] >= 2
-
-
-def rescale(
-    value: SSAValue,
-    scales: Sequence[float],
-    target: Attribute,
-    input_zp: int,
-    output_zp: int,
-    b: Builder,
-) -> SSAValue:
-    """RESCALE by one factor, or one for each element of the last axis."""
-    found = [fixed_point(scale) for scale in scales]
-    source = element(value.type)
-    operands = [
-        value,
-        b.constant(torch.tensor([m for m, _ in found], dtype=torch.int32)),
-        b.constant(torch.tensor([s for _, s in found], dtype=torch.int8)),
-        b.number(input_zp, 1, source),
-        b.number(output_zp, 1, target),
-    ]
-    flags = {
-        "scale32": True,
-        "per_channel": len(scales) > 1,
-        "input_unsigned": False,
-        "output_unsigned": False,
-    }
-    return b.op(
-        t.RescaleOp,
-        operands,
-        shape_of(value),
-        target,
-        rounding_mode=SINGLE_ROUND,
-        **{name: IntegerAttr(int(flag), i1) for name, flag in flags.items()},
-    )
 
 
 def _accumulator_scales(match: Quantised) -> list[float]:
@@ -216,17 +90,43 @@ def _accumulator_scales(match: Quantised) -> list[float]:
 
 
 def _bias(match: Quantised, channels: int, b: Builder, program: Program) -> SSAValue:
-    key = integer_bias(match.bias, _accumulator_scales(match), channels, program)
+    scales = _accumulator_scales(match)
+    if match.sums == i48:
+        return _wide_bias(match.bias, scales, channels, b)
+    key = integer_bias(match.bias, scales, channels, program)
     return b.weight(key) if key is not None else b.constant(torch.zeros(1, dtype=torch.int32))
 
 
+@recipe("tosa_bias48")
+def tosa_bias48(
+    bias: torch.Tensor, *, scales: Sequence[float], unit: Sequence[float] | None
+) -> torch.Tensor:
+    """A bias at the accumulators' scales, in integers of up to 48 bits."""
+    reals = (
+        bias.double()
+        if unit is None
+        else bias.double() * torch.tensor(unit, device=bias.device).double()
+    )
+    return torch.round(reals / torch.tensor(scales, dtype=torch.float64, device=bias.device)).to(
+        torch.int64
+    )
+
+
+def _wide_bias(bias: Bias | None, scales: Sequence[float], channels: int, b: Builder) -> SSAValue:
+    if bias is None:
+        return b.rw.insert(const(torch.zeros(1), i48)).results[0]
+    unit = None if bias.unit is None else list(bias.unit)
+    key = b.rw.weights.derive("tosa_bias48", [bias.key], scales=list(scales), unit=unit)
+    return b.rw.insert(const_of_key(key, tensor([channels], i48))).results[0]
+
+
 def _zero_points(held: Quantization, b: Builder) -> list[SSAValue]:
-    return [b.number(held.zero_point, 1, i8), b.zero(i8)]
+    return [b.number(held.zero_point, 1, WIDTHS[held.bits]), b.zero(i8)]
 
 
 def _to_result(y: SSAValue, match: Quantised, use: Use, b: Builder) -> SSAValue:
     scales = [scale / use.held.scale for scale in _accumulator_scales(match)]
-    return rescale(y, scales, i8, 0, use.held.zero_point, b)
+    return rescale(y, scales, match.held, 0, use.held.zero_point, b)
 
 
 @dataclass(frozen=True)
@@ -258,8 +158,8 @@ class LowerInt8Convolution(LowerInt8):
             plan.operator,
             [*operands, *_zero_points(x.held, b)],
             plan.shape,
-            i32,
-            acc_type=accumulator(i8),
+            match.sums,
+            acc_type=match.sums,
             **{name: i64s(values) for name, values in plan.lists.items()},
         )
         return b.transpose(_to_result(y, match, use, b), TO_NCHW)
@@ -287,8 +187,8 @@ class LowerInt8Linear(LowerInt8):
             t.Conv2dOp,
             operands,
             (rows, 1, 1, out),
-            i32,
-            acc_type=accumulator(i8),
+            match.sums,
+            acc_type=match.sums,
             **{name: i64s(values) for name, values in lists.items()},
         )
         return b.reshape(_to_result(y, match, use, b), shape_of(match.op.results[0]))
@@ -296,10 +196,10 @@ class LowerInt8Linear(LowerInt8):
 
 @dataclass(frozen=True)
 class LowerInt8Add(LowerInt8):
-    """`add`: both operands to int32 at a common scale, the sum, and one RESCALE."""
+    """`add`, `sub`: both operands to int32 at a common scale, the sum, and one RESCALE."""
 
     name: ClassVar[str] = "lower-int8-add"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.AddTensor,)
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.AddTensor, aten.SubTensor)
     activations: ClassVar[int] = 2
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
@@ -311,16 +211,53 @@ class LowerInt8Add(LowerInt8):
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """Twice the larger scale leaves room for the sum."""
         common = 2 * max(x.held.scale for x in match.inputs)
-        gain = float(1 << LEFT_SHIFT)
+        gain = float(1 << LEFT_SHIFT[match.inputs[0].held.bits])
         first, second = (
             rescale(
                 stored(x.value, b), [gain * x.held.scale / common], i32, x.held.zero_point, 0, b
             )
             for x in match.inputs
         )
-        total = b.binary(t.AddOp, first, second)
+        cls = t.AddOp if isinstance(match.op, aten.AddTensor) else t.SubOp
+        total = b.binary(cls, first, second)
         back = common / (gain * use.held.scale)
-        return rescale(total, [back], i8, 0, use.held.zero_point, b)
+        return rescale(total, [back], match.held, 0, use.held.zero_point, b)
+
+
+@dataclass(frozen=True)
+class LowerInt8Mul(LowerInt8):
+    """`mul`: both operands in int32 without zero points, the product, and one RESCALE."""
+
+    name: ClassVar[str] = "lower-int8-mul"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MulTensor,)
+    activations: ClassVar[int] = 2
+
+    def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
+        """At most 2^30 for 16-bit operands."""
+        wide = (
+            rescale(stored(x.value, b), [1.0], i32, x.held.zero_point, 0, b) for x in match.inputs
+        )
+        factor = match.inputs[0].held.scale * match.inputs[1].held.scale / use.held.scale
+        product = b.binary(t.MulOp, *wide)
+        return rescale(product, [factor], match.held, 0, use.held.zero_point, b)
+
+
+@dataclass(frozen=True)
+class LowerInt8Bmm(LowerInt8):
+    """`bmm` of two computed values to MATMUL, which takes the zero points, then RESCALE."""
+
+    name: ClassVar[str] = "lower-int8-bmm"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BmmDefault,)
+    activations: ClassVar[int] = 2
+
+    def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
+        """One MATMUL."""
+        left, right = match.inputs
+        zeros = [b.number(x.held.zero_point, 1, match.held) for x in match.inputs]
+        operands = [stored(left.value, b), stored(right.value, b), *zeros]
+        y = b.op(t.MatMulOp, operands, shape_of(match.op.results[0]), match.sums)
+        factor = left.held.scale * right.held.scale / use.held.scale
+        return rescale(y, [factor], match.held, 0, use.held.zero_point, b)
 
 
 @dataclass(frozen=True)
@@ -363,15 +300,13 @@ class LowerInt8Pool(LowerInt8):
         if whole and not same and not isinstance(op, aten.MaxPool2dDefault):
             y = _whole_mean(image, x.held, use.held, b)
         elif isinstance(op, aten.MaxPool2dDefault):
-            y = b.op(t.MaxPool2dOp, [image], shape, i8, **lists)
+            y = b.op(t.MaxPool2dOp, [image], shape, match.held, **lists)
         else:
-            zero = b.number(x.held.zero_point, 1, i8)
-            y = b.op(
-                t.AvgPool2dOp, [image, zero, zero], shape, i8, acc_type=accumulator(i8), **lists
-            )
+            zero = b.number(x.held.zero_point, 1, match.held)
+            y = b.op(t.AvgPool2dOp, [image, zero, zero], shape, match.held, acc_type=i32, **lists)
         if not same and not (whole and is_mean(op)):
             factor = x.held.scale / use.held.scale
-            y = rescale(y, [factor], i8, x.held.zero_point, use.held.zero_point, b)
+            y = rescale(y, [factor], match.held, x.held.zero_point, use.held.zero_point, b)
         return b.reshape(b.transpose(y, TO_NCHW), shape_of(op.results[0]))
 
 
@@ -386,7 +321,7 @@ def _whole_mean(image: SSAValue, given: Quantization, result: Quantization, b: B
     wide = rescale(image, [1.0], i32, given.zero_point, 0, b)
     total = b.reduce(t.ReduceSumOp, b.reduce(t.ReduceSumOp, wide, 1), 2)
     factor = given.scale / (height * width * result.scale)
-    return rescale(total, [factor], i8, 0, result.zero_point, b)
+    return rescale(total, [factor], WIDTHS[result.bits], 0, result.zero_point, b)
 
 
 @dataclass(frozen=True)
@@ -406,7 +341,8 @@ class LowerInt8Clamp(LowerInt8):
         assert bounds is not None
         value = requantised(match.inputs[0], use.held, b)
         low, high = narrowed(use.held, (bounds,))
-        return value if (low, high) == (-128, 127) else clamp(value, low, high, b)
+        held = (use.held.low, use.held.high)
+        return value if (low, high) == held else clamp(value, low, high, b)
 
 
 def requantised(x: Activation, held: Quantization, b: Builder) -> SSAValue:
@@ -414,7 +350,8 @@ def requantised(x: Activation, held: Quantization, b: Builder) -> SSAValue:
     value = stored(x.value, b)
     if (x.held.scale, x.held.zero_point) == (held.scale, held.zero_point):
         return value
-    return rescale(value, [x.held.scale / held.scale], i8, x.held.zero_point, held.zero_point, b)
+    target, factor = WIDTHS[held.bits], x.held.scale / held.scale
+    return rescale(value, [factor], target, x.held.zero_point, held.zero_point, b)
 
 
 @dataclass(frozen=True)
@@ -435,15 +372,15 @@ class LowerInt8Requantise(Rewrite[Requantised]):
     bound: ClassVar[Bound] = IN_UNITS
 
     def match(self, op: QuantizeCast, program: Program) -> Requantised | Refusal | None:
-        """Both sides int8."""
+        """Both sides int8 or int16."""
         if not isinstance(op.input.owner, DequantizeCast):
             return None
-        found = activation(op.input)
+        found = activation(op.input, width(op.input))
         if isinstance(found, Refusal):
             return found
         held = quantization(op.result.type)
         assert held is not None
-        reason = not_int8(held)
+        reason = not_signed(held, 16 if held.bits == 16 else 8)
         if reason is not None:
             return Refusal(f"its result is quantised {reason}")
         return Requantised(op, found, held)
@@ -455,12 +392,37 @@ class LowerInt8Requantise(Rewrite[Requantised]):
         rw.replace(match.cast, rw.insert(StorageCast(value, match.cast.result.type)).results)
 
 
+@dataclass(frozen=True)
+class LowerInt8Function(Rewrite[Chain]):
+    """Any function of one int8 value alone to a TABLE of what the float ops give, bit for bit."""
+
+    name: ClassVar[str] = "lower-int8-function"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
+
+    def match(self, op: QuantizeCast, program: Program) -> Chain | Refusal | None:
+        """A chain of elementwise ops between casts; casts alone are a RESCALE."""
+        if isinstance(op.input.owner, DequantizeCast):
+            return None
+        return Tabulate().match(op, program)
+
+    def build(self, match: Chain, rw: Rewriter) -> None:
+        """One TABLE."""
+        b = Builder(rw)
+        value = stored(match.source, b)
+        entries = b.constant(table_of(match, rw.program))
+        y = b.op(t.TableOp, [value, entries], shape_of(value), i8)
+        rw.replace(match.cast, rw.insert(StorageCast(y, match.cast.result.type)).results)
+
+
 INT8: tuple[Rewrite[Any], ...] = (
     LowerInt8Convolution(),
     LowerInt8Linear(),
     LowerInt8Add(),
+    LowerInt8Mul(),
+    LowerInt8Bmm(),
     LowerInt8Pool(),
     LowerInt8Clamp(),
     LowerInt8Requantise(),
+    LowerInt8Function(),
 )
 """Every integer lowering."""

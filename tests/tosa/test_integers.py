@@ -1,0 +1,98 @@
+"""Integer layers as ExecuTorch's own TOSA quantiser annotates them: 8 and 16 bits, tables."""
+
+import re
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer.arm_quantizer import (
+    TOSAQuantizer,
+    get_symmetric_a16w8_quantization_config,
+    get_symmetric_quantization_config,
+)
+from executorch.backends.arm.tosa.specification import TosaSpecification
+from torch import Tensor, nn
+from torch.export import ExportedProgram, export
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+import stepwell
+from quantised import small_conv_net
+
+WIDTHS = {8: torch.int8, 16: torch.int16}
+
+
+def quantised(model: nn.Module, inputs: tuple[Tensor, ...], bits: int) -> ExportedProgram:
+    """The model as PT2E quantises its activations to 8 or 16 bits, and its weights to 8."""
+    wide = bits == 16
+    config = (
+        get_symmetric_a16w8_quantization_config() if wide else get_symmetric_quantization_config()
+    )
+    name = "TOSA-1.0+INT" + "+int16" * wide
+    quantiser = TOSAQuantizer(TosaSpecification.create_from_string(name))
+    quantiser.set_global(config)
+    graph = export(model.eval(), inputs).module(check_guards=False)
+    prepared = prepare_pt2e(graph, quantiser)
+    prepared(*inputs)
+    return export(convert_pt2e(prepared), inputs)
+
+
+def parameters(lowered: "stepwell.Lowered", side: str) -> list[tuple[float, int]]:
+    """Scale and zero point of each input or output."""
+    text = str(lowered.program.method().attributes[f"tosa.{side}_quantization"])
+    found = re.findall(r"scale=(\S+) zero_point=(-?\d+)", text)
+    return [(float(scale), int(zero)) for scale, zero in found]
+
+
+def stored(x: Tensor, scale: float, zero: int, bits: int) -> Tensor:
+    high = 2 ** (bits - 1) - 1
+    return (torch.round(x / scale) + zero).clamp(-high - 1, high).to(WIDTHS[bits])
+
+
+def units_apart(model: nn.Module, inputs: tuple[Tensor, ...], bits: int) -> float:
+    """How far the integers are from torch's; ours are the same on the model and in the IR."""
+    exported = quantised(model, inputs, bits)
+    lowered = stepwell.lower(exported, "tosa-1.0+int" + "+int16" * (bits == 16))
+    taken = parameters(lowered, "input")
+    integers = [stored(x, *held, bits) for x, held in zip(inputs, taken, strict=True)]
+    (found,) = lowered.run(*integers)
+    assert found.dtype == WIDTHS[bits]
+    assert torch.equal(found, lowered.program.run(*integers)[0])
+    ((scale, zero),) = parameters(lowered, "output")
+    expected = torch.round(exported.module()(*inputs) / scale) + zero
+    return (found.double() - expected.double()).abs().max().item()
+
+
+class _Functions(nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.sigmoid(x) * y - nn.functional.hardswish(y)
+
+
+class _Product(nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.bmm(x, y)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_a_network_is_within_a_unit_of_torch_and_equal_on_the_reference_model(bits: int) -> None:
+    assert units_apart(*small_conv_net(), bits) <= 1
+
+
+def test_functions_products_and_differences_of_8_bits() -> None:
+    x = torch.randn(1, 4, 3, 3)
+    assert units_apart(_Functions(), (x, 2 * x.flip(1)), 8) <= 1
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_a_product_of_two_computed_values(bits: int) -> None:
+    assert units_apart(_Product(), (torch.randn(2, 3, 8), torch.randn(2, 8, 5)), bits) <= 1
+
+
+def test_16_bits_need_the_extension() -> None:
+    exported = quantised(*small_conv_net(), 16)
+    with pytest.raises(stepwell.StepwellError, match="extension int16"):
+        stepwell.lower(exported, "tosa-1.0+int")
+
+
+def test_a_function_of_16_bits_is_refused_for_its_table_would_interpolate() -> None:
+    exported = quantised(nn.Sigmoid(), (torch.randn(2, 8),), 16)
+    with pytest.raises(stepwell.StepwellError, match=r"i16|float by tosa.sigmoid"):
+        stepwell.lower(exported, "tosa-1.0+int+int16")

@@ -1,0 +1,104 @@
+"""What we print for upstream's tools is theirs: tosa-opt validates it, IREE runs it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.export import export
+
+import stepwell
+from dynamic import dynamic_length
+from llama import llama_4layers
+from quantised import quantise, small_conv_net
+from resnet import resnet8
+
+TOSA_OPT = Path(sys.executable).with_name("tosa-opt")
+
+
+def fp32():
+    model, inputs = resnet8()
+    return stepwell.lower(export(model.eval(), inputs), "tosa-1.0+fp"), inputs[0]
+
+
+def int8():
+    model, inputs = small_conv_net()
+    lowered = stepwell.lower(quantise(model.eval(), inputs, per_channel=True), "tosa-1.0+int")
+    return lowered, torch.randint(-128, 128, inputs[0].shape, dtype=torch.int8)
+
+
+def any_length():
+    model, inputs, shapes = dynamic_length()
+    exported = export(model.eval(), inputs, dynamic_shapes=shapes)
+    return stepwell.lower(exported, "tosa-1.1+fp+shape"), inputs[0]
+
+
+def half(dtype: torch.dtype, target: str):
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)).to(dtype).eval()
+    x = torch.randn(2, 8, dtype=dtype)
+    return stepwell.lower(export(model, (x,)), target), x
+
+
+@pytest.mark.parametrize(
+    ("make", "target"),
+    [
+        (fp32, "specification_version=1.0 profiles=pro_fp"),
+        (int8, "specification_version=1.0 profiles=pro_int"),
+        (any_length, "specification_version=1.1.draft profiles=pro_fp extensions=shape"),
+        (lambda: half(torch.float16, "tosa-1.0+fp"), "specification_version=1.0 profiles=pro_fp"),
+        (
+            lambda: half(torch.bfloat16, "tosa-1.0+fp+bf16"),
+            "specification_version=1.0 profiles=pro_fp extensions=bf16",
+        ),
+    ],
+    ids=["fp32", "int8", "symbolic sizes", "fp16", "bf16"],
+)
+def test_tosa_opt_parses_verifies_and_validates_our_text(make, target: str, tmp_path: Path) -> None:
+    lowered, _ = make()
+    path = tmp_path / "model.mlir"
+    path.write_text(lowered.to_mlir())
+    passes = f"tosa-attach-target{{{target}}},tosa-validate{{strict-op-spec-alignment}}"
+    command = [TOSA_OPT, f"--pass-pipeline=builtin.module({passes})", path, "-o", "/dev/null"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_tosa_opts_flatbuffer_of_our_text_computes_what_ours_does(tmp_path: Path) -> None:
+    lowered, x = fp32()
+    source, target = tmp_path / "model.mlir", tmp_path / "model.tosa"
+    source.write_text(lowered.to_mlir())
+    options = f"tosa-flatbuffer-filename={target} retain-graph-input-output-names=true"
+    pipeline = f"--pass-pipeline=builtin.module(tosa-serialize{{{options}}})"
+    subprocess.run([TOSA_OPT, pipeline, source, "-o", "/dev/null"], check=True, capture_output=True)
+    back = stepwell.read_tosa(target.read_bytes())
+    assert torch.equal(back.run(x, method="main")[0], lowered.program.run(x)[0])
+
+
+def test_a_program_with_buffers_has_no_text_and_says_why() -> None:
+    model, inputs = llama_4layers()
+    lowered = stepwell.lower(export(model.eval(), inputs), "tosa-1.1+fp+variable")
+    with pytest.raises(stepwell.StepwellError, match="kept between calls"):
+        lowered.to_mlir()
+
+
+@pytest.mark.parametrize("make", [fp32, int8], ids=["fp32", "int8"])
+def test_iree_compiles_and_runs_our_text(make) -> None:
+    reason = "IREE is an optional extra: pip install stepwell[iree]"
+    compiler = pytest.importorskip("iree.compiler", reason=reason)
+    runtime = pytest.importorskip("iree.runtime", reason=reason)
+    lowered, x = make()
+    options = ["--iree-llvmcpu-target-cpu=generic"]
+    module = compiler.compile_str(
+        lowered.to_mlir(), input_type="tosa", target_backends=["llvm-cpu"], extra_args=options
+    )
+    context = runtime.SystemContext(config=runtime.Config("local-task"))
+    context.add_vm_module(runtime.VmModule.copy_buffer(context.instance, module))
+    given = context.modules.module["forward"](x.numpy())
+    found = torch.from_numpy(given.to_host().copy())
+    expected = lowered.program.run(x)[0]
+    if x.dtype == torch.int8:
+        assert torch.equal(found, expected)
+    else:
+        assert (found - expected).abs().max() <= 1e-6 * expected.abs().max()

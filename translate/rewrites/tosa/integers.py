@@ -1,0 +1,204 @@
+"""Quantised layers as integers: what they read, how they are scaled, and where results go."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant import DequantizeCast, StorageCast
+from stepwell.dialects.quant.types import quantization
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.attributes import RoundingModeAttr
+from stepwell.dialects.tosa.codes import i48
+from stepwell.dialects.tosa.constants import const
+from stepwell.ir.dtypes import i1, i8, i16, i32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.translate.rewrites.cmsis.quantized import (
+    Activation,
+    Bias,
+    Use,
+    Weight,
+    activation,
+    bias_operand,
+    deliver,
+    distinct,
+    quantized_uses,
+    stored_weight,
+)
+from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
+
+LEFT_SHIFT = {8: 20, 16: 15}
+"""Bits that sums of two operands of 8 or 16 bits gain in front of their common scale."""
+
+WIDTHS = {8: i8, 16: i16}
+"""Element types of activations."""
+
+SINGLE_ROUND = RoundingModeAttr("SINGLE_ROUND")
+IN_UNITS = Bound(absolute=1.0, reason="fixed-point scales round once, half up, in units")
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A layer, its int8 operands, its constant weight and bias, and the uses of its result."""
+
+    op: SchemaOp
+    inputs: tuple[Activation, ...]
+    uses: tuple[Use, ...]
+    weight: Weight | None = None
+    bias: Bias | None = None
+
+    @property
+    def held(self) -> Attribute:
+        """The element type of its activations."""
+        return WIDTHS[self.inputs[0].held.bits]
+
+    @property
+    def sums(self) -> Attribute:
+        """The element type of its products' sums."""
+        return i32 if self.held == i8 else i48
+
+
+@dataclass(frozen=True)
+class LowerInt8(Rewrite[Quantised]):
+    """Base: operands dequantised, every use quantised, shapes static."""
+
+    bound: ClassVar[Bound] = IN_UNITS
+    activations: ClassVar[int] = 1
+    has_weight: ClassVar[bool] = False
+
+    def match(self, op: SchemaOp, program: Program) -> Quantised | Refusal | None:
+        """The layer's parts, or the first that is missing."""
+        inputs: list[Activation] = []
+        bits = width(op.operands[0])
+        for value in op.operands[: self.activations]:
+            found = activation(value, bits)
+            if isinstance(found, Refusal):
+                return found
+            inputs.append(found)
+        uses = quantized_uses(op.results[0], bits)
+        if isinstance(uses, Refusal):
+            return uses
+        if bits == 16 and any(x.held.zero_point for x in (*inputs, *uses_of(uses))):
+            return Refusal("16-bit integers have no zero point in TOSA")
+        if not all(is_static(v.type) for v in (*op.operands, *op.results)):
+            return Refusal("the shape is symbolic")
+        refusal = self.refuses(op)
+        if refusal is not None:
+            return refusal
+        if not self.has_weight:
+            return Quantised(op, tuple(inputs), uses)
+        weight = stored_weight(op.operands[1])
+        if isinstance(weight, Refusal):
+            return weight
+        if any(weight.held.zero_points):
+            return Refusal("its weight has a zero point")
+        if weight.held.axis not in (None, 0):
+            return Refusal("its weight has a scale for each input, not for each output")
+        bias = bias_operand(op.operand("bias"))
+        if isinstance(bias, Refusal):
+            return bias
+        return Quantised(op, tuple(inputs), uses, weight, bias)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Why this layer has no integer form, or None."""
+        return None
+
+    @abstractmethod
+    def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
+        """The int8 result for one quantisation of it."""
+
+    def build(self, match: Quantised, rw: Rewriter) -> None:
+        """One chain of operators for each distinct quantisation of the result."""
+        b = Builder(rw)
+        for use, group in distinct(match.uses):
+            value = self.lower(match, use, b, rw.program)
+            if (use.low, use.high) != (use.held.low, use.held.high):
+                value = clamp(value, use.low, use.high, b)
+            typed = rw.insert(StorageCast(value, use.type)).results[0]
+            deliver(rw, group, typed)
+
+
+def width(value: SSAValue) -> int:
+    """16 if a float operand stands for 16-bit integers, else 8."""
+    maker = value.owner
+    held = quantization(maker.input.type) if isinstance(maker, DequantizeCast) else None
+    return 16 if held is not None and held.bits == 16 else 8
+
+
+def uses_of(uses: tuple[Use, ...]) -> tuple[Activation, ...]:
+    """The quantised results."""
+    return tuple(Activation(use.cast.result, use.held) for use in uses)
+
+
+def stored(value: SSAValue, b: Builder) -> SSAValue:
+    """The integers of a quantised value."""
+    held = quantization(value.type)
+    assert held is not None
+    plain = tensor(dims(value.type), WIDTHS[held.bits])
+    return b.rw.insert(StorageCast(value, plain)).results[0]
+
+
+def fixed_point(scale: float, bits: int = 31) -> tuple[int, int]:
+    """Multiplier of `bits` bits and shift in [2, 62] of a factor, as RESCALE takes them."""
+    mantissa, exponent = math.frexp(scale)
+    multiplier = round(mantissa * (1 << bits))
+    if multiplier == 1 << bits:
+        multiplier, exponent = multiplier // 2, exponent + 1
+    shift = bits - exponent
+    if shift > 62:
+        multiplier, shift = multiplier >> min(bits, shift - 62), 62
+    return multiplier, shift
+
+
+def is_representable(scale: float) -> bool:
+    """Whether RESCALE's shift reaches a factor."""
+    return fixed_point(scale)[1] >= 2
+
+
+def rescale(
+    value: SSAValue,
+    scales: Sequence[float],
+    target: Attribute,
+    input_zp: int,
+    output_zp: int,
+    b: Builder,
+) -> SSAValue:
+    """RESCALE by one factor, or one for each element of the last axis."""
+    source = element(value.type)
+    wide = source != i48
+    found = [fixed_point(scale, 31 if wide else 15) for scale in scales]
+    multipliers = torch.tensor([m for m, _ in found], dtype=torch.int32 if wide else torch.int16)
+    operands = [
+        value,
+        b.constant(multipliers),
+        b.constant(torch.tensor([s for _, s in found], dtype=torch.int8)),
+        b.number(input_zp, 1, source)
+        if wide
+        else b.rw.insert(const(torch.zeros(1), i48)).results[0],
+        b.number(output_zp, 1, target),
+    ]
+    flags = {
+        "scale32": wide,
+        "per_channel": len(scales) > 1,
+        "input_unsigned": False,
+        "output_unsigned": False,
+    }
+    return b.op(
+        t.RescaleOp,
+        operands,
+        shape_of(value),
+        target,
+        rounding_mode=SINGLE_ROUND,
+        **{name: IntegerAttr(int(flag), i1) for name, flag in flags.items()},
+    )
