@@ -135,6 +135,8 @@ UNARY: dict[str, tuple[Any, Callable[[torch.Tensor], torch.Tensor]]] = {
     "pool to one": (lambda s: len(s) == 4, lambda x: F.adaptive_avg_pool2d(x, 1)),
     "mean of images": (lambda s: len(s) == 4, lambda x: x.mean((2, 3))),
     "mean of 1": (lambda s: len(s) == 3, lambda x: x.mean(1)),
+    "sum of last": (lambda s: len(s) >= 2, lambda x: x.sum(-1)),
+    "sum of 1": (lambda s: len(s) == 3, lambda x: x.sum(1)),
     "mean of last": (lambda s: len(s) >= 2, lambda x: x.mean(-1, keepdim=True)),
     "squeeze, excite": (
         lambda s: len(s) == 4,

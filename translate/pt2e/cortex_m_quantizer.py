@@ -58,7 +58,8 @@ UNARY = _ops(
     "pow.Tensor_Scalar rsub.Scalar add.Scalar sub.Scalar mul.Scalar div.Scalar".split()
 )
 CLAMPS = _ops("relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_max")
-AVERAGES = _ops("avg_pool2d", "avg_pool1d", "adaptive_avg_pool2d", "mean.dim")
+AVERAGES = _ops("avg_pool2d", "avg_pool1d", "adaptive_avg_pool2d")
+REDUCTIONS = _ops("mean.dim", "sum.dim_IntList")
 SHARING = _ops(
     *"max_pool2d max_pool1d view reshape flatten.using_ints permute transpose.int t squeeze "
     "squeeze.dim squeeze.dims unsqueeze expand slice.Tensor select.int contiguous clone dropout "
@@ -134,9 +135,10 @@ class CortexMQuantizer(Quantizer):
         elif target in BINARY or target in UNARY:
             self._elementwise(node)
         elif target in AVERAGES:
-            shared = target not in _ops("mean.dim")
-            spec = SharedQuantizationSpec((_first(node), node)) if shared else self.activation
-            self._mark(node, {_first(node): self.activation}, spec)
+            shared = SharedQuantizationSpec((_first(node), node))
+            self._mark(node, {_first(node): self.activation}, shared)
+        elif target in REDUCTIONS:
+            self._mark(node, {_first(node): self.activation})
         elif target in SOFTMAX:
             self._mark(node, {_first(node): self.activation}, self.softmax)
         elif target in SHARING and _first(node).op != "get_attr":

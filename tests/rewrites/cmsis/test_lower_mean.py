@@ -34,6 +34,26 @@ def test_each_place_of_the_mean_has_its_operator(
     assert op in done.ops()
 
 
+@pytest.mark.parametrize(
+    "axes, made, op",
+    [
+        ("[-1]", "2x3", "cmsis.quantized_linear"),
+        ("[1]", "2x4", "cmsis.quantized_depthwise_conv2d_nhwc"),
+    ],
+)
+def test_a_sum_is_a_layer_of_ones(
+    apply: Any, method: Any, words: Any, axes: str, made: str, op: str
+):
+    text = mean(words, method, "2x3x4", axes, made, out="2.0")
+    done = apply(text.replace("aten.mean.dim", "aten.sum.dim_IntList"), LowerMean())
+    assert op in done.ops()
+
+
+def test_a_result_scale_far_too_fine_is_refused(refused: Any, method: Any, words: Any):
+    text = mean(words, method, "2x3x4", "[-1]", "2x3", out="0.00000001")
+    refused(text, LowerMean(), "past int32")
+
+
 def test_dimensions_apart_are_refused(refused: Any, method: Any, words: Any):
     text = mean(words, method, "2x3x4", "[0, 2]", "3")
     refused(text, LowerMean(), "do not lie next to each other")

@@ -1,4 +1,4 @@
-"""A mean becomes an average pool, or a product with ones where a finer result is wanted.
+"""A mean becomes an average pool, or, like a sum, a product with ones, which rounds once.
 
 Over the last dimension it is a fully connected layer of ones, over the others an average pool of an
 image that is made of views. The average kernel passes scale and zero point through; a depthwise
@@ -36,7 +36,11 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
-from stepwell.dialects.cmsis.arithmetic import Multiplier, quantize_multiplier
+from stepwell.dialects.cmsis.arithmetic import (
+    Multiplier,
+    quantize_multiplier,
+    requantize_overflows,
+)
 from stepwell.dialects.cmsis.ops import (
     QuantizedAvgPool2dNhwc,
     QuantizedDepthwiseConv2dNhwc,
@@ -59,15 +63,16 @@ from stepwell.translate.rewrites.cmsis.quantized import (
 from stepwell.translate.rewrites.cmsis.rescale import rescaled
 from stepwell.translate.rewrites.cmsis.reshape import reshaped, to_nhwc, transposed
 
-MEAN = op_class("aten.mean.dim")
+MEAN, SUM = op_class("aten.mean.dim"), op_class("aten.sum.dim_IntList")
 SAFE_CELLS = (1 << 31) // 255 - 1
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over dimensions next to each other, every use of it quantised.
+    """A mean or sum over dimensions next to each other, every use of it quantised.
 
-    `is_image`: over height and width of NCHW, which the kernels take as NHWC.
+    `is_image`: over height and width of NCHW, which the kernels take as NHWC. `share` is what each
+    value counts for: 1 / `over` in a mean, 1 in a sum.
     """
 
     op: SchemaOp
@@ -76,15 +81,16 @@ class Mean:
     before: int
     over: int
     after: int
+    share: float
     uses: tuple[Use, ...]
 
 
 @dataclass(frozen=True)
 class LowerMean(Rewrite[Mean]):
-    """q(mean(dq(x), dims)) → cmsis."""
+    """q(mean(dq(x), dims)) and q(sum(dq(x), dims)) → cmsis."""
 
     name: ClassVar[str] = "lower-mean"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (MEAN,)
+    anchors: ClassVar[tuple[type[Operation], ...]] = (MEAN, SUM)
     bound: ClassVar[Bound] = Bound(absolute=1.0, reason="averages are rounded, in units")
 
     def match(self, op: SchemaOp, program: Program) -> Mean | Refusal | None:
@@ -111,10 +117,14 @@ class LowerMean(Rewrite[Mean]):
         is_image = len(shape) == 4 and axes == [2, 3]
         if is_image:
             before, after = shape[0], shape[1]
+        share = 1.0 / over if isinstance(op, MEAN) else 1.0
         for use in uses:
-            if found := shift_refusal([_factor(x, over, use)]):
+            factor = _factor(x, share, use)
+            if found := shift_refusal([factor]):
                 return found
-        return Mean(op, x, is_image, before, over, after, uses)
+            if requantize_overflows(-255 * over, 255 * over, factor):
+                return Refusal(f"a factor of {factor.real:g} takes a sum of {over} past int32")
+        return Mean(op, x, is_image, before, over, after, share, uses)
 
     def build(self, match: Mean, rw: Rewriter) -> None:
         """Rows of ones, an average pool, or a convolution with ones."""
@@ -124,16 +134,16 @@ class LowerMean(Rewrite[Mean]):
         for use, group in distinct(match.uses):
             if match.after == 1:
                 value = self._rows(match, use, rw)
-            elif use.held.scale >= match.input.held.scale * (1 - 1e-6):
+            elif isinstance(match.op, MEAN) and is_no_finer(use, match.input):
                 value = self._pool(match, use, rw)
             else:
                 value = self._ones(match, use, rw)
             deliver(rw, group, reshaped(rw, value, dims(use.type)))
 
     def _rows(self, match: Mean, use: Use, rw: Rewriter) -> SSAValue:
-        factor = _factor(match.input, match.over, use)
+        factor = _factor(match.input, match.share, use)
         rows = reshaped(rw, match.input.value, (match.before, match.over))
-        weight = _ones(rw, (1, match.over), match.over)
+        weight = _ones(rw, (1, match.over), match.share)
         made = QuantizedLinear.make(
             rows,
             weight,
@@ -174,10 +184,10 @@ class LowerMean(Rewrite[Mean]):
             value = transposed(rw, value, (1, 0, 2))
         channels = match.before * match.after
         image = reshaped(rw, value, (1, match.over, 1, channels))
-        factor = _factor(match.input, match.over, use)
+        factor = _factor(match.input, match.share, use)
         made = QuantizedDepthwiseConv2dNhwc.make(
             image,
-            _ones(rw, (1, match.over, 1, channels), match.over),
+            _ones(rw, (1, match.over, 1, channels), match.share),
             rw.constant(torch.zeros(channels, dtype=torch.int32), "zero_bias"),
             result=tensor((1, 1, 1, channels), element(use.type)),
             stride=(1, 1),
@@ -195,13 +205,18 @@ class LowerMean(Rewrite[Mean]):
         return rw.insert(made).results[0]
 
 
-def _factor(given: Activation, over: int, use: Use) -> Multiplier:
-    return quantize_multiplier(given.held.scale * (1.0 / over) / use.held.scale)
+def is_no_finer(use: Use, given: Activation) -> bool:
+    """Whether an average that passes the scale through resolves what a use does."""
+    return use.held.scale >= given.held.scale * (1 - 1e-6)
 
 
-def _ones(rw: Rewriter, shape: tuple[int, ...], over: int) -> SSAValue:
+def _factor(given: Activation, share: float, use: Use) -> Multiplier:
+    return quantize_multiplier(given.held.scale * share / use.held.scale)
+
+
+def _ones(rw: Rewriter, shape: tuple[int, ...], share: float) -> SSAValue:
     key = rw.weights.constant(torch.ones(shape, dtype=torch.int8), "ones")
-    return typed_weight(rw, key, tensor(shape, per_tensor(torch.int8, 1.0 / over)))
+    return typed_weight(rw, key, tensor(shape, per_tensor(torch.int8, share)))
 
 
 def _product(sizes: tuple[int, ...]) -> int:
