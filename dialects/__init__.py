@@ -28,10 +28,13 @@ PACKAGES = (
 )
 """Packages (or modules) here that define the `Dialect` of their name."""
 
+HOMES = {"tosa_mxfp": "tosa_mxfp.executorch"}
+"""The module that defines a package's dialect, where the package itself does not."""
+
 
 def _loader(name: str) -> Callable[[], Dialect]:
     def load() -> Dialect:
-        module = importlib.import_module(f"stepwell.dialects.{name}")
+        module = importlib.import_module(f"stepwell.dialects.{HOMES.get(name, name)}")
         for value in vars(module).values():
             if isinstance(value, Dialect) and value.name == name:
                 return value

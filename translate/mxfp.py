@@ -3,128 +3,169 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
+from xdsl.ir import Operation
 
-from stepwell.dialects.tosa_mxfp import operators
+from stepwell.dialects import aten
+from stepwell.dialects.tosa_mxfp.operators import OPERATORS, TYPES
 from stepwell.dialects.tosa_mxfp.payloads import payload_named
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import run_rewrites
+from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.translate.mxfp_layers import MxConv2d, MxLinear, MxMatmul
 from stepwell.translate.rewrites.aten import NORMAL_FORM
 from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
-from stepwell.translate.rewrites.tosa.choose_mxfp import ChooseMxLinear, ChooseMxMatmul
+from stepwell.translate.rewrites.tosa.choose_mxfp import (
+    ChooseMx,
+    ChooseMxConv2d,
+    ChooseMxLinear,
+    ChooseMxMatmul,
+    is_depthwise,
+)
 
-Layers = str | Sequence[str] | type[nn.Module] | Callable[[str, nn.Module], bool] | None
-"""Which layers: patterns of names (`blocks.*.mlp.*`), a module type, a predicate, or all."""
+__all__ = ["Layers", "MxConv2d", "MxLinear", "MxMatmul", "Payloads", "to_mxfp"]
 
+Layers = str | Sequence[str] | type[nn.Module] | Callable[[str, Any], bool] | None
+"""Which layers: patterns of names (`blocks.*.mlp.*`), a module type, a predicate of the name and
+the module (in a program: the op), or all."""
 
-class MxLinear(nn.Module):
-    """`nn.Linear` computed in MX, bit for bit as the TOSA reference model computes it."""
+Payloads = str | Mapping[str, str]
+"""One payload, or patterns of names with a payload each, the first that matches counting."""
 
-    def __init__(self, linear: nn.Linear, payload: str, weight_payload: str) -> None:
-        super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias
-        self.payload, self.weight_payload = payload, weight_payload
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`[..., K]` to `[..., N]`."""
-        return operators.linear(x, self.weight, self.bias, self.payload, self.weight_payload)
-
-    def extra_repr(self) -> str:
-        return f"payload={self.payload}, weight_payload={self.weight_payload}"
-
-
-class MxConv2d(nn.Module):
-    """`nn.Conv2d` with zero padding, computed in MX."""
-
-    def __init__(self, conv: nn.Conv2d, payload: str) -> None:
-        super().__init__()
-        if conv.padding_mode != "zeros" or isinstance(conv.padding, str):
-            raise StepwellError("an MX convolution pads with zeros, by numbers")
-        self.weight, self.bias = conv.weight, conv.bias
-        self.stride, self.padding = list(conv.stride), list(conv.padding)
-        self.dilation, self.groups = list(conv.dilation), conv.groups
-        self.payload = payload
-
-    def forward(self, x: Tensor) -> Tensor:
-        """NCHW to NCHW."""
-        return operators.conv2d(
-            x,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.groups,
-            self.payload,
-        )
+Assign = Callable[[str, Any], str | None]
+"""The payload of a layer, by name and module or op; None leaves it as it is."""
 
 
 def to_mxfp(
     model: Any,
-    payload: str = "fp8e4m3",
+    payload: Payloads = "fp8e4m3",
     *,
     weight_payload: str | None = None,
     layers: Layers = None,
     convolutions: bool = False,
     attention: bool = False,
+    form: str | None = None,
+    error_budget: float | None = None,
+    samples: Sequence[Sequence[Any]] = (),
 ) -> Any:
     """Let layers of a model compute in MX; the argument is not changed.
 
     Args:
         model: an `nn.Module`, an `ExportedProgram` or a stepwell program at level `aten`.
-        payload: `fp8e4m3`, `fp8e5m2`, `fp6e2m3`, `fp6e3m2`, `fp4e2m1` or `mxint8`.
-        weight_payload: of the weights, if another; mixing needs block-scaled types (TOSA 1.1).
-        layers: which linear layers (and convolutions): patterns of names, a module type, or a
-            predicate of name and module. All by default.
-        convolutions: convert `nn.Conv2d` too (modules only).
+        payload: `fp8e4m3`, `fp8e5m2`, `fp6e2m3`, `fp6e3m2`, `fp4e2m1` or `mxint8`, or a mapping
+            of name patterns to payloads.
+        weight_payload: of the weights, if another; mixing needs block-scaled types.
+        layers: which linear layers (and convolutions): patterns of names, a module type
+            (`nn.Linear`, `nn.Conv2d`), or a predicate of name and module (in a program: the op).
+            All by default.
+        convolutions: convert `nn.Conv2d` too. Depthwise ones stay: a block would hold one channel.
         attention: convert products of two activations too: QKᵀ and PV (programs only).
+        form: `operators` on separate data and scales, block-scaled `types`, or `types-bf16`, which
+            adds up in bf16; they round differently. By default `types` where only they can say it
+            (two payloads; mxint8 convolutions), else `operators`.
+        error_budget: choose the smallest payload of each layer so that the outputs stay within
+            this relative error (L2 norm) of the float model on every sample; `payload` and
+            `weight_payload` are then not looked at.
+        samples: inputs of the model, for `error_budget`.
 
     Returns:
         A module for a module, a program for a program.
 
     Raises:
-        StepwellError: an unknown payload, or nothing matches.
+        StepwellError: an unknown payload, a form that these payloads lack, or nothing matches.
     """
-    held = payload_named(payload).name
-    weights = payload_named(weight_payload or payload).name
+    if attention and isinstance(model, nn.Module):
+        raise StepwellError(
+            "attention products are chosen in a program, not in a module",
+            help="export the module, then call to_mxfp(exported_program, attention=True)",
+        )
+    if error_budget is not None:
+        from stepwell.translate.mxfp_budget import within_budget
+
+        return within_budget(
+            model, error_budget, samples, layers, convolutions, attention, form or OPERATORS
+        )
+    assign = assignment(payload, layers)
+    second = payload_named(weight_payload).name if weight_payload else None
     if isinstance(model, nn.Module):
-        if attention:
-            raise StepwellError(
-                "attention products are chosen in a program, not in a module",
-                help="export the module, then call to_mxfp(exported_program, attention=True)",
-            )
-        return _module(model, held, weights, layers, convolutions)
-    program = model if isinstance(model, Program) else _imported(model)
-    return _program(program, held, weights, layers, attention)
+        return convert_module(model, assign, second, convolutions, form)
+    program = prepared(as_program(model), attention)
+    found = convert(program, assign, second, convolutions, attention, form)
+    if not found:
+        raise StepwellError("no layer of the program matches")
+    return program
 
 
-def _imported(exported: Any) -> Program:
+def as_program(model: Any) -> Program:
+    """The stepwell program of an exported one, or the program itself."""
+    if isinstance(model, Program):
+        return model
     from stepwell.translate.from_torch import from_exported_program
 
-    return from_exported_program(exported)
+    return from_exported_program(model)
 
 
-def _module(
-    model: nn.Module, payload: str, weights: str, layers: Layers, convolutions: bool
+def assignment(payload: Payloads, layers: Layers) -> Assign:
+    """The payload of each layer, by its name."""
+    if isinstance(payload, str):
+        held = payload_named(payload).name
+        return lambda name, layer: held if chooses(layers, name, layer) else None
+    patterns = {pattern: payload_named(held).name for pattern, held in payload.items()}
+
+    def assign(name: str, layer: Any) -> str | None:
+        if not chooses(layers, name, layer):
+            return None
+        return next((held for p, held in patterns.items() if fnmatchcase(name, p)), None)
+
+    return assign
+
+
+KINDS: dict[type[nn.Module], tuple[type[Operation], ...]] = {
+    nn.Linear: (aten.LinearDefault,),
+    nn.Conv2d: (aten.ConvolutionDefault,),
+}
+"""What a module of a type is in a program."""
+
+
+def chooses(layers: Layers, name: str, layer: Any) -> bool:
+    """Whether a layer, a module or an op of a program, is chosen."""
+    if layers is None:
+        return True
+    if isinstance(layers, str):
+        return fnmatchcase(name, layers)
+    if isinstance(layers, type):
+        if isinstance(layer, nn.Module):
+            return isinstance(layer, layers)
+        if layers not in KINDS:
+            known = " or ".join(f"nn.{kind.__name__}" for kind in KINDS)
+            raise StepwellError(f"in a program a layer's type is {known}")
+        return isinstance(layer, KINDS[layers])
+    if callable(layers):
+        return layers(name, layer)
+    return any(fnmatchcase(name, pattern) for pattern in layers)
+
+
+def form_for(form: str | None, payload: str, second: str, convolution: bool = False) -> str:
+    """The form that was asked for, or the one that can say it."""
+    if form is not None:
+        return form
+    return TYPES if payload != second or (convolution and payload == "mxint8") else OPERATORS
+
+
+def convert_module(
+    model: nn.Module, assign: Assign, second: str | None, convolutions: bool, form: str | None
 ) -> nn.Module:
-    # Parameters are shared with the original: a copy of the structure, not of the tensors.
+    """A copy of the structure, not of the tensors, with MX layers."""
     shared: dict[int, Any] = {id(p): p for p in (*model.parameters(), *model.buffers())}
     converted = copy.deepcopy(model, shared)
     found = 0
     for name, child in list(converted.named_modules()):
-        new: nn.Module | None = None
-        if not chooses(layers, name, child):
-            continue
-        if type(child) is nn.Linear:
-            new = MxLinear(child, payload, weights)
-        elif convolutions and type(child) is nn.Conv2d:
-            new = MxConv2d(child, payload)
+        new = _layer(name, child, assign, second, convolutions, form)
         if new is None:
             continue
         found += 1
@@ -137,40 +178,77 @@ def _module(
     return converted
 
 
-def chooses(layers: Layers, name: str, module: nn.Module | None) -> bool:
-    """Whether a layer is chosen."""
-    if layers is None:
-        return True
-    if isinstance(layers, str):
-        return fnmatchcase(name, layers)
-    if isinstance(layers, type):
-        return isinstance(module, layers)
-    if callable(layers):
-        return module is not None and layers(name, module)
-    return any(fnmatchcase(name, pattern) for pattern in layers)
+def _layer(
+    name: str,
+    child: nn.Module,
+    assign: Assign,
+    second: str | None,
+    convolutions: bool,
+    form: str | None,
+) -> nn.Module | None:
+    """The MX layer in a layer's place, or None if it stays."""
+    if isinstance(child, nn.Linear) and type(child) is nn.Linear:
+        payload = assign(name, child)
+        if payload is None:
+            return None
+        weights = second or payload
+        return MxLinear(child, payload, weights, form_for(form, payload, weights))
+    if not (convolutions and isinstance(child, nn.Conv2d) and type(child) is nn.Conv2d):
+        return None
+    payload = None if is_depthwise(child.weight.shape) else assign(name, child)
+    if payload is None:
+        return None
+    weights = second or payload
+    return MxConv2d(child, payload, weights, form_for(form, payload, weights, convolution=True))
 
 
-def _program(
-    program: Program, payload: str, weights: str, layers: Layers, attention: bool
-) -> Program:
+def prepared(program: Program, attention: bool) -> Program:
+    """A copy in normal form; with attention taken apart into its two products if need be."""
     if program.level != "aten":
         raise StepwellError(f"the program is at level {program.level!r}, not aten")
-    patterns: tuple[str, ...] | None = None
-    if isinstance(layers, str):
-        patterns = (layers,)
-    elif isinstance(layers, type) or callable(layers):
-        raise StepwellError("layers of a program are chosen by patterns of names")
-    elif layers is not None:
-        patterns = tuple(layers)
     result = program.clone()
     run_rewrites(result, NORMAL_FORM)
     if attention:
         run_rewrites(result, (RecogniseAttention(),))
         run_rewrites(result, (ExpandAttention(),))
         run_rewrites(result, NORMAL_FORM)
-    found = run_rewrites(result, (ChooseMxLinear(payload, weights, patterns),))
-    if attention:
-        found += run_rewrites(result, (ChooseMxMatmul(payload),))
-    if not found:
-        raise StepwellError("no layer of the program matches")
     return result
+
+
+def convert(
+    program: Program,
+    assign: Assign,
+    second: str | None,
+    convolutions: bool,
+    attention: bool,
+    form: str | None,
+) -> int:
+    """Make the chosen products of a prepared program MX, in place; how many there are.
+
+    Raises:
+        StepwellError: a layer that was chosen has no such form.
+    """
+    kinds: list[type[ChooseMx]] = [ChooseMxLinear]
+    kinds += [ChooseMxConv2d] if convolutions else []
+    kinds += [ChooseMxMatmul] if attention else []
+    anchors = tuple(anchor for kind in kinds for anchor in kind.anchors)
+    chosen: dict[Operation, str] = {}
+    for method in program.methods.values():
+        for op in method.walk():
+            if isinstance(op, anchors):
+                held = assign(module_path(op.location) or "", op)
+                if held is not None:
+                    chosen[op] = held
+    found = 0
+    for payload in sorted(set(chosen.values())):
+        weights = second or payload
+        of_payload = {op for op, held in chosen.items() if held == payload}
+        for kind in kinds:
+            held = form_for(form, payload, weights, kind.convolves)
+            rewrite = kind(payload, weights, held, of_payload.__contains__)
+            history = History()
+            found += run_rewrites(program, (rewrite,), history)
+            refused = [r for r in history.refusals.values() if "form" in r.reason]
+            if refused:
+                raise StepwellError(f"{refused[0].op}: {refused[0].reason}", refused[0].where)
+    return found

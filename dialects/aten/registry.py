@@ -138,6 +138,7 @@ LIBRARIES = {
     "torchao": "torchao.quantization",
     "dim_order_ops": "executorch.exir.passes.dim_order_ops_registry",
     "stepwell_mx": "stepwell.dialects.tosa_mxfp.operators",
+    "tosa_mxfp": "executorch.backends.arm.ao_ext",
 }
 """The module that registers a namespace's operators, imported when one of them is named."""
 

@@ -28,6 +28,7 @@ from stepwell.dialects.tosa.codes import (
     i4,
     i48,
     mxint8,
+    payload_of_element,
 )
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
@@ -39,6 +40,16 @@ PROFILES = ("fp", "int")
 VERSIONS = ("1.0", "1.1")
 _FP8 = frozenset((f8e4m3, f8e5m2))
 _NARROW = frozenset((f6e2m3, f6e3m2, f4e2m1, mxint8))
+
+MX_EXTENSIONS = {
+    "fp8e4m3": "mx_fp8e4m3",
+    "fp8e5m2": "mx_fp8e5m2",
+    "fp6e2m3": "mx_fp6e2m3",
+    "fp6e3m2": "mx_fp6e3m2",
+    "fp4e2m1": "mx_fp4e2m1",
+    "mxint8": "mx_int8",
+}
+"""The extension that allows block-scaled types of a payload, with `mx_common`."""
 
 EXTENSIONS: dict[str, str] = {
     "bf16": "1.0",
@@ -53,6 +64,9 @@ EXTENSIONS: dict[str, str] = {
     "variable": "1.0",
     "dynamic": "1.0",
     "mxfp": "1.1",
+    "mxfp_conv": "1.1",
+    "mx_common": "1.1",
+    **dict.fromkeys(MX_EXTENSIONS.values(), "1.1"),
     "int64": "1.1",
     "shape": "1.1",
 }
@@ -176,7 +190,12 @@ class TosaTarget:
         if not isinstance(type_, TensorType | UnrankedTensorType):
             return None
         held: Attribute = type_.element_type
-        if held == e8m0 or held in _NARROW or isinstance(held, BlockScaledType):
+        if isinstance(held, BlockScaledType):
+            name = payload_of_element(held.payload)
+            needed = {"mx_common", MX_EXTENSIONS[name] if name else "mxfp"}
+            missing = sorted(needed - self.extensions)
+            return f"{held} needs the extensions {', '.join(sorted(needed))}" if missing else None
+        if held == e8m0 or held in _NARROW:
             return None if "mxfp" in self.extensions else f"{held} needs the extension mxfp"
         if held in _FP8 and "mxfp" in self.extensions and serves_block_scaling(op, value):
             return None

@@ -33,6 +33,7 @@ _HOME = {
     "read_pte": "artefacts",
     "read_tosa": "artefacts",
     "run_pte": "artefacts",
+    "mx_accuracy": "artefacts",
     "to_mxfp": "artefacts",
     "transform_pass": "transform_pass",
 }
@@ -54,6 +55,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from stepwell.artefacts import mx_accuracy as mx_accuracy
     from stepwell.artefacts import read_pte as read_pte
     from stepwell.artefacts import read_tosa as read_tosa
     from stepwell.artefacts import run_pte as run_pte

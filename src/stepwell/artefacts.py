@@ -13,7 +13,7 @@ from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.program import Program
 
-__all__ = ["random_inputs", "read_pte", "read_tosa", "run_pte", "to_mxfp"]
+__all__ = ["mx_accuracy", "random_inputs", "read_pte", "read_tosa", "run_pte", "to_mxfp"]
 
 
 def read_pte(data: bytes, *, external: bytes | None = None) -> Program:
@@ -97,7 +97,14 @@ def random_inputs(data: bytes, method: str, seed: int) -> list[Any]:
     return inputs
 
 
-def to_mxfp(module: Any, payload: str = "fp8e4m3", **options: Any) -> Any:
+def mx_accuracy(model: Any, samples: Sequence[Sequence[Any]], **options: Any) -> Any:
+    """Each layer's error in each payload; see `stepwell.translate.mxfp_accuracy.mx_accuracy`."""
+    from stepwell.translate.mxfp_accuracy import mx_accuracy as measure
+
+    return measure(model, samples, **options)
+
+
+def to_mxfp(module: Any, payload: Any = "fp8e4m3", **options: Any) -> Any:
     """A module or program with its linear layers in MX; see `stepwell.translate.mxfp.to_mxfp`."""
     from stepwell.translate.mxfp import to_mxfp as convert
 

@@ -29,6 +29,8 @@ from stepwell.translate.rewrites.quant import (
     TypeQuantize,
 )
 from stepwell.translate.rewrites.tosa import LAYOUT, SPLIT, TO_TOSA
+from stepwell.translate.rewrites.tosa.adopt_executorch_mx import AdoptExecutorchMx
+from stepwell.translate.rewrites.tosa.choose_mx_form import ChooseMxForm
 from stepwell.translate.rewrites.tosa.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.tosa.lower_control import BringWeightsInside, LowerControl
@@ -223,5 +225,6 @@ def tosa_pipeline(target: str) -> Pipeline:
     """The steps for a target such as `tosa-1.1+fp`; an unknown one is an error."""
     found = parse_target(target)
     steps = TOSA if "fp" in found.profiles else TOSA_INTEGERS
+    block_scaled = (AdoptExecutorchMx(), ChooseMxForm(found.extensions))
     finish = (RemoveDeadCode(), NarrowIndices(target), FinishTosa(target), RemoveDeadCode())
-    return Pipeline(target, (*steps, *finish))
+    return Pipeline(target, (*block_scaled, *steps, *finish))

@@ -15,6 +15,7 @@ from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 from xdsl.utils.exceptions import PyRDLOpDefinitionError
 
+from stepwell.dialects import HOMES
 from stepwell.ir.diagnostics import StepwellError
 
 SCHEMA_NAMESPACES = ("aten", "quantized_decomposed")
@@ -56,7 +57,7 @@ def _schema_ops(namespace: str) -> Iterator[type[Operation]]:
 
 def _package(name: str) -> Callable[[], Dialect]:
     def load() -> Dialect:
-        module = importlib.import_module(f"stepwell.dialects.{name}")
+        module = importlib.import_module(f"stepwell.dialects.{HOMES.get(name, name)}")
         return next(v for v in vars(module).values() if isinstance(v, Dialect) and v.name == name)
 
     return load

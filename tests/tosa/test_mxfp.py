@@ -1,18 +1,27 @@
 """MX models compute in PyTorch, bit for bit, what the reference model computes."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import stepwell
+from stepwell.dialects.tosa.targets import MX_EXTENSIONS
+from stepwell.dialects.tosa_mxfp import operators as mx
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
-from stepwell.translate.mxfp import MxLinear, to_mxfp
+from stepwell.translate.mxfp import MxConv2d, MxLinear, MxMatmul, to_mxfp
 
 from .graphs import bits
 
 TARGET = "tosa-1.1+fp+mxfp"
+every_payload = pytest.mark.parametrize("payload", PAYLOADS)
+
+
+def of_types(*payloads: str) -> str:
+    """The target with block-scaled types of these payloads, and without the operators."""
+    return "+".join(["tosa-1.1+fp+mx_common", *sorted({MX_EXTENSIONS[p] for p in payloads})])
 
 
 class Mlp(nn.Module):
@@ -26,38 +35,183 @@ class Mlp(nn.Module):
         return self.second(torch.relu(self.first(x)))
 
 
-def lowered(module: nn.Module, x: torch.Tensor) -> "stepwell.Lowered":
-    return stepwell.lower(torch.export.export(module.eval(), (x,)), TARGET)
+class Call(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.function(*inputs)
+
+
+class Encoder(nn.Module):
+    """One layer of a transformer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(64), nn.Linear(64, 192), nn.Linear(64, 64)
+        self.up, self.down = nn.Linear(64, 96), nn.Linear(96, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = self.qkv(self.norm(x)).reshape(*x.shape[:2], 3, 2, 32).permute(2, 0, 3, 1, 4)
+        y = nn.functional.scaled_dot_product_attention(*parts.unbind(0))
+        x = x + self.out(y.transpose(1, 2).reshape(x.shape))
+        return x + self.down(nn.functional.gelu(self.up(x)))
+
+
+def lowered(module: nn.Module, *inputs: torch.Tensor, target: str = TARGET) -> "stepwell.Lowered":
+    return stepwell.lower(torch.export.export(module.eval(), inputs), target)
 
 
 def operators(low: "stepwell.Lowered") -> Counter[str]:
     return Counter(op.name for op in low.program.method().body.block.ops)
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
+def assert_same_bits(module: nn.Module, *inputs: torch.Tensor, target: str = TARGET) -> Any:
+    """The eager module, the interpreter and the reference model give the same bits."""
+    low = lowered(module, *inputs, target=target)
+    with torch.no_grad():
+        eager = module(*inputs)
+    assert torch.equal(bits(low.program.run(*inputs)[0]), bits(eager))
+    assert torch.equal(bits(low.run(*inputs)[0]), bits(eager))
+    return low
+
+
+@every_payload
 def test_an_eager_mx_model_equals_the_reference_model(payload: str) -> None:
-    model, x = to_mxfp(Mlp(), payload), torch.randn(2, 7, 100)
-    low = lowered(model, x)
-    eager = model(x)
-    assert torch.equal(bits(low.run(x)[0]), bits(eager))
-    assert torch.equal(bits(low.program.run(x)[0]), bits(eager))
+    assert_same_bits(to_mxfp(Mlp(), payload), torch.randn(2, 7, 100))
 
 
-def test_mixed_payloads_equal_the_reference_model() -> None:
-    model, x = to_mxfp(Mlp(), "fp8e4m3", weight_payload="fp4e2m1"), torch.randn(3, 100)
-    low = lowered(model, x)
+@every_payload
+def test_block_scaled_types_add_up_over_the_axis_and_equal_the_reference_model(
+    payload: str,
+) -> None:
+    model = to_mxfp(Mlp(), payload, form="types")
+    low = assert_same_bits(model, torch.randn(2, 7, 100), target=of_types(payload))
     assert operators(low)["tosa.matmul_t"] == 2
-    assert torch.equal(bits(low.run(x)[0]), bits(model(x)))
 
 
-def test_a_grouped_convolution_equals_the_reference_model() -> None:
-    layers = nn.Sequential(
-        nn.Conv2d(64, 32, 3, padding=1, groups=2), nn.ReLU(), nn.Conv2d(32, 8, 1)
-    )
-    model, x = to_mxfp(layers, "fp6e3m2", convolutions=True), torch.randn(1, 64, 7, 7)
-    low = lowered(model, x)
-    assert operators(low)["tosa.conv2d_block_scaled"] == 3
-    assert torch.equal(bits(low.run(x)[0]), bits(model(x)))
+@pytest.mark.parametrize("weights", ["fp4e2m1", "fp8e5m2", "mxint8"])
+def test_mixed_payloads_equal_the_reference_model(weights: str) -> None:
+    model = to_mxfp(Mlp(), "fp8e4m3", weight_payload=weights)
+    low = assert_same_bits(model, torch.randn(3, 100), target=of_types("fp8e4m3", weights))
+    assert operators(low)["tosa.matmul_t"] == 2
+
+
+@pytest.mark.parametrize("form", ["operators", "types"])
+@every_payload
+def test_convolutions_equal_the_reference_model(payload: str, form: str) -> None:
+    if payload == "mxint8" and form == "operators":
+        pytest.skip("CONV2D_BLOCK_SCALED has no mxint8")
+    layers = nn.Sequential(nn.Conv2d(40, 16, (3, 2), padding=1, stride=(1, 2), groups=2), nn.ReLU())
+    model = to_mxfp(layers, payload, convolutions=True, form=form)
+    target = TARGET if form == "operators" else of_types(payload)
+    low = assert_same_bits(model, torch.randn(1, 40, 7, 7), target=target)
+    name = "tosa.conv2d_block_scaled" if form == "operators" else "tosa.conv2d"
+    assert operators(low)[name] == 2
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([40], [40]),
+        ([40], [40, 3]),
+        ([3, 40], [40]),
+        ([3, 40], [40, 5]),
+        ([2, 3, 40], [40, 5]),
+        ([1, 3, 40], [2, 40, 5]),
+        ([2, 1, 3, 40], [2, 40, 5]),
+        ([2, 1, 2, 3, 40], [2, 1, 40, 5]),
+    ],
+)
+def test_products_of_ranks_1_to_5_broadcast_as_torch_does(a: list[int], b: list[int]) -> None:
+    x, y = torch.randn(a), torch.randn(b)
+    assert MxMatmul("mxint8")(x, y).shape == torch.matmul(x, y).shape
+    assert_same_bits(MxMatmul("fp8e5m2"), x, y)
+
+
+@pytest.mark.parametrize("shape", [[100], [3, 100], [2, 3, 100], [2, 1, 3, 100], [1, 2, 1, 3, 100]])
+def test_linear_layers_take_ranks_1_to_5(shape: list[int]) -> None:
+    assert_same_bits(to_mxfp(nn.Linear(100, 8), "fp6e3m2"), torch.randn(shape))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "form"),
+    [
+        (torch.float16, "operators"),
+        (torch.bfloat16, "operators"),
+        (torch.float16, "types"),
+        (torch.bfloat16, "types"),
+        (torch.bfloat16, "types-bf16"),
+    ],
+)
+def test_models_of_16_bits_equal_the_reference_model(dtype: torch.dtype, form: str) -> None:
+    model = to_mxfp(Mlp().to(dtype), "fp8e4m3", form=form)
+    target = TARGET if form == "operators" else of_types("fp8e4m3")
+    target += "+bf16" if dtype == torch.bfloat16 else ""
+    low = assert_same_bits(model, torch.randn(3, 100).to(dtype), target=target)
+    if form == "types-bf16":
+        assert operators(low)["tosa.cast"] == 2, "the product itself gives bf16"
+
+
+def test_a_16_bit_convolution_equals_the_reference_model() -> None:
+    model = to_mxfp(nn.Conv2d(32, 8, 3).half(), "fp6e2m3", convolutions=True)
+    assert_same_bits(model, torch.randn(1, 32, 5, 5).half())
+
+
+def special_numbers(rows: int, columns: int) -> torch.Tensor:
+    """Rows of zeros, subnormals, huge numbers, an inf and a NaN beside ordinary ones."""
+    x = torch.randn(rows, columns)
+    x[0], x[1], x[2] = 0.0, x[1] * 2.0**-140, x[2] * 2.0**120
+    x[3, 5], x[4, columns - 1] = torch.inf, torch.nan
+    x[5, :40] = -0.0
+    return x
+
+
+@pytest.mark.parametrize("form", ["operators", "types"])
+@every_payload
+def test_special_blocks_and_padded_tails_go_through_layers_as_on_the_device(
+    payload: str, form: str
+) -> None:
+    linear = nn.Linear(72, 8)
+    with torch.no_grad():
+        linear.weight.copy_(special_numbers(8, 72))
+    target = TARGET if form == "operators" else of_types(payload)
+    x = special_numbers(8, 72)
+    assert_same_bits(to_mxfp(linear, payload, form=form), x, target=target)
+    assert_same_bits(MxMatmul(payload, form=form), x, special_numbers(8, 72).t(), target=target)
+
+
+@every_payload
+def test_special_blocks_go_through_convolutions_as_on_the_device(payload: str) -> None:
+    conv = nn.Conv2d(40, 8, 3, padding=1)
+    with torch.no_grad():
+        conv.weight.copy_(special_numbers(8 * 9, 40).reshape(8, 3, 3, 40).permute(0, 3, 1, 2))
+    model = to_mxfp(conv, payload, convolutions=True)
+    x = special_numbers(16, 40).reshape(1, 4, 4, 40).permute(0, 3, 1, 2).contiguous()
+    assert_same_bits(model, x, target=of_types(payload) if payload == "mxint8" else TARGET)
+
+
+def test_a_whole_mx_transformer_equals_the_reference_model() -> None:
+    x = torch.randn(1, 9, 64)
+    program = to_mxfp(torch.export.export(Encoder().eval(), (x,)), attention=True)
+    low = stepwell.lower(program, TARGET)
+    counts = operators(low)
+    assert counts["tosa.matmul"] == 0 and counts["tosa.matmul_t_block_scaled"] == 6
+    assert counts["tosa.erf"] and counts["tosa.exp"] and counts["tosa.rsqrt"]
+    (found,) = low.program.run(x)
+    assert torch.equal(bits(low.run(x)[0]), bits(found))
+
+
+def test_a_quantised_value_comes_back_as_a_tensor() -> None:
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        return mx.quantize_dequantize(x, "fp6e2m3") + 1
+
+    model = Call(rounded)
+    low = assert_same_bits(model, torch.randn(2, 3, 40))
+    assert operators(low)["tosa.cast_from_block_scaled"] == 1
 
 
 def test_no_weight_is_cast_at_run_time_and_a_shared_activation_once() -> None:
@@ -72,6 +226,31 @@ def test_no_weight_is_cast_at_run_time_and_a_shared_activation_once() -> None:
     counts = operators(lowered(to_mxfp(Shared()), torch.randn(1, 4, 64)))
     assert counts["tosa.cast_to_block_scaled"] == 1
     assert counts["tosa.matmul_t_block_scaled"] == 2
+    model = to_mxfp(Shared(), form="types")
+    counts = operators(lowered(model, torch.randn(1, 4, 64), target=of_types("fp8e4m3")))
+    assert counts["tosa.cast"] == 1 and counts["tosa.matmul_t"] == 2
+
+
+def test_a_weight_is_cast_once_however_often_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from stepwell.translate.rewrites.tosa import lower_mxfp
+
+    calls = 0
+    cast = lower_mxfp.cast_to_block_scaled
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return cast(*arguments)
+
+    monkeypatch.setattr(lower_mxfp, "cast_to_block_scaled", counted)
+    low = lowered(to_mxfp(Mlp()), torch.randn(3, 100))
+    assert calls == 0, "lowering computes no weight"
+    low.to_tosa()
+    low.to_tosa()
+    low.program.run(torch.randn(3, 100))
+    assert calls == 4, "codes and scales of two weights"
 
 
 def test_attention_products_become_mx_in_a_program() -> None:
@@ -88,6 +267,10 @@ def test_attention_products_become_mx_in_a_program() -> None:
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
+def chosen(program: "stepwell.Program") -> list[str]:
+    return [op.name for op in program.method().walk() if op.name.startswith("stepwell_mx")]
+
+
 def test_layers_are_chosen_by_name_and_the_original_keeps_its_own() -> None:
     original = Mlp()
     model = to_mxfp(original, layers="sec*")
@@ -96,10 +279,65 @@ def test_layers_are_chosen_by_name_and_the_original_keeps_its_own() -> None:
     assert model.second.weight is original.second.weight
 
 
+def test_layers_are_chosen_by_type_and_by_predicate() -> None:
+    net = nn.Sequential(nn.Conv2d(32, 32, 1), nn.Flatten(2), nn.Linear(16, 4), nn.Linear(4, 4))
+    by_type = to_mxfp(net, layers=nn.Conv2d, convolutions=True)
+    assert [type(m) for m in by_type] == [MxConv2d, nn.Flatten, nn.Linear, nn.Linear]
+    by_size = to_mxfp(net, layers=lambda name, m: isinstance(m, nn.Linear) and m.in_features > 8)
+    assert [type(m) for m in by_size] == [nn.Conv2d, nn.Flatten, MxLinear, nn.Linear]
+
+    exported = torch.export.export(net.eval(), (torch.randn(1, 32, 4, 4),))
+    program = to_mxfp(exported, layers=nn.Conv2d, convolutions=True)
+    assert chosen(program) == ["stepwell_mx.conv2d.default"]
+    program = to_mxfp(exported, layers=lambda name, op: name == "3")
+    assert chosen(program) == ["stepwell_mx.linear.default"]
+
+
+def test_a_mapping_gives_each_layer_its_payload() -> None:
+    exported = torch.export.export(Mlp().eval(), (torch.randn(3, 100),))
+    for model in (Mlp(), exported, stepwell.from_exported_program(exported)):
+        given = to_mxfp(model, {"first": "fp4e2m1", "*": "mxint8"})
+        if isinstance(given, nn.Module):
+            found = [given.first.payload, given.second.payload]  # pyright: ignore
+        else:
+            ops = [op for op in given.method().walk() if op.name.startswith("stepwell_mx")]
+            found = [op.arg("payload") for op in ops]  # pyright: ignore
+        assert found == ["fp4e2m1", "mxint8"]
+
+
+def test_a_depthwise_convolution_stays_float() -> None:
+    net = nn.Sequential(nn.Conv2d(32, 32, 3, groups=32), nn.Conv2d(32, 8, 1))
+    assert [type(m) for m in to_mxfp(net, convolutions=True)] == [nn.Conv2d, MxConv2d]
+
+
 def test_without_the_extension_an_mx_model_is_refused() -> None:
     exported = torch.export.export(to_mxfp(Mlp()).eval(), (torch.randn(3, 100),))
     with pytest.raises(stepwell.StepwellError, match="mxfp"):
         stepwell.lower(exported, "tosa-1.1+fp")
+
+
+def test_types_of_two_payloads_need_their_extensions() -> None:
+    model = to_mxfp(Mlp(), "fp8e4m3", weight_payload="fp4e2m1")
+    for target in (TARGET, of_types("fp8e4m3")):
+        with pytest.raises(stepwell.StepwellError, match="mx_common, mx_fp4e2m1"):
+            lowered(model, torch.randn(3, 100), target=target)
+
+
+def test_a_target_with_types_alone_gets_types() -> None:
+    model, x = to_mxfp(Mlp(), "fp8e4m3"), torch.randn(3, 100)
+    low = lowered(model, x, target=of_types("fp8e4m3"))
+    assert operators(low)["tosa.matmul_t"] == 2
+    torch.testing.assert_close(low.run(x)[0], model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_form_that_does_not_exist_is_an_error() -> None:
+    x = torch.randn(3, 100)
+    with pytest.raises(stepwell.StepwellError, match="needs block-scaled types"):
+        to_mxfp(Mlp(), "fp8e4m3", weight_payload="mxint8", form="operators")(x)
+    with pytest.raises(stepwell.StepwellError, match="bfloat16"):
+        to_mxfp(Mlp(), form="types-bf16")(x)
+    with pytest.raises(stepwell.StepwellError, match="forms are"):
+        to_mxfp(torch.export.export(Mlp().eval(), (x,)), form="tensors")
 
 
 def test_a_model_without_a_layer_that_matches_is_an_error() -> None:

@@ -24,7 +24,11 @@ from stepwell.translate.rewrites.tosa.lower_layout import (
     LowerReshape,
     LowerSlice,
 )
-from stepwell.translate.rewrites.tosa.lower_mxfp import LowerMxConv2d, LowerMxLinear
+from stepwell.translate.rewrites.tosa.lower_mxfp import (
+    LowerMxConv2d,
+    LowerMxLinear,
+    LowerMxQuantize,
+)
 from stepwell.translate.rewrites.tosa.lower_products import (
     LowerBmm,
     LowerConvolution,
@@ -36,6 +40,7 @@ from stepwell.translate.rewrites.tosa.lower_reductions import (
     LowerSoftmax,
 )
 from stepwell.translate.rewrites.tosa.merge_layout import MergeReshapes, MergeTransposes
+from stepwell.translate.rewrites.tosa.remove_mx_recast import RemoveMxRecast
 from stepwell.translate.rewrites.tosa.simplify_transpose import SimplifyTranspose
 from stepwell.translate.rewrites.tosa.sink_reshape import SinkReshape
 from stepwell.translate.rewrites.tosa.sink_transpose import SinkTranspose
@@ -51,6 +56,7 @@ SPLIT: tuple[Rewrite[Any], ...] = (SplitLayerNorm(), SplitGelu())
 TO_TOSA: tuple[Rewrite[Any], ...] = (
     LowerMxLinear(),
     LowerMxConv2d(),
+    LowerMxQuantize(),
     LowerLinear(),
     LowerBmm(),
     LowerConvolution(),
@@ -84,5 +90,6 @@ LAYOUT: tuple[Rewrite[Any], ...] = (
     SimplifyTranspose(),
     HoistReshapeOverSlice(),
     SinkReshape(),
+    RemoveMxRecast(),
 )
 """What cancels the transposes between NCHW and NHWC."""

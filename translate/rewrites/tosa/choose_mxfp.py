@@ -1,4 +1,4 @@
-"""Let linear layers and products of activations compute in MX.
+"""Let linear layers, convolutions and products of activations compute in MX.
 
 Before:
     func.func @forward(%x: tensor<2x64xf32>) -> tensor<2x3xf32> {
@@ -9,15 +9,15 @@ Before:
 After:
     func.func @forward(%x: tensor<2x64xf32>) -> tensor<2x3xf32> {
       %w = stepwell.weight <"w"> "parameter" : tensor<3x64xf32>
-      %y = stepwell_mx.linear.default(%x, %w, none, "fp8e4m3", "fp8e4m3") : (tensor<2x64xf32>, tensor<3x64xf32>) -> tensor<2x3xf32>
+      %y = stepwell_mx.linear.default(%x, %w, none, "fp8e4m3", "fp8e4m3", "operators") : (tensor<2x64xf32>, tensor<3x64xf32>) -> tensor<2x3xf32>
       func.return %y : tensor<2x3xf32>
     }
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from xdsl.ir import Operation
@@ -26,17 +26,22 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.tosa_mxfp import operators
+from stepwell.dialects.tosa_mxfp.operators import OPERATORS, form_refused
 from stepwell.ir.core import weight_key
-from stepwell.ir.diagnostics import module_path
-from stepwell.ir.dtypes import bf16, f32
+from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import element, is_static
+from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.rewrites.aten.building import emit_as, permute
+from stepwell.translate.rewrites.tosa.building import FLOATS
 
 MxLinearOp = op_class(f"{operators.NAMESPACE}.linear.default")
+MxQuantizeOp = op_class(f"{operators.NAMESPACE}.quantize_dequantize.default")
 MxMatmulOp = op_class(f"{operators.NAMESPACE}.matmul_t.default")
 MxConv2dOp = op_class(f"{operators.NAMESPACE}.conv2d.default")
+
+Chooser = Callable[[SchemaOp], bool]
+"""Whether an op is one of the layers that are to be MX."""
 
 ROUNDED = Bound(0.5, 1.0, "the operands are rounded to the payload: this is the point")
 
@@ -49,26 +54,50 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class ChooseMxLinear(Rewrite[Chosen]):
-    """`aten.linear` to `stepwell_mx.linear`, for the layers whose names match."""
+class ChooseMx(Rewrite[Chosen]):
+    """A product of the layers that are chosen; subclasses say which op becomes which."""
 
     payload: str = "fp8e4m3"
     weight_payload: str = "fp8e4m3"
-    layers: tuple[str, ...] | None = None
-    name: ClassVar[str] = "choose-mx-linear"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
+    form: str = OPERATORS
+    chosen: Chooser | None = None
     bound: ClassVar[Bound] = ROUNDED
 
     def match(self, op: SchemaOp, program: Program) -> Chosen | Refusal | None:
-        """Guards: f32 or bf16, a weight known at compile time, a name that matches."""
-        path = module_path(op.location) or ""
-        if self.layers is not None and not any(fnmatchcase(path, p) for p in self.layers):
+        """Guards: chosen, a float element type, static shapes, a form that exists."""
+        if self.chosen is not None and not self.chosen(op):
             return None
-        if element(op.operands[0].type) not in (f32, bf16):
-            return Refusal("MX casts take f32 and bf16")
+        held = [element(value.type) for value in op.operands]
+        if held[0] not in FLOATS or held[1] != held[0]:
+            return Refusal(f"no MX product of {held[0]} by {held[1]}")
+        if not all(is_static(value.type) for value in (*op.operands, *op.results)):
+            return Refusal("the shape is symbolic")
+        refused = form_refused(
+            self.form, self.payload, self.weight_payload, torch_dtype(held[0]), self.convolves
+        )
+        if refused is not None:
+            return Refusal(refused)
+        return self.refuses(op) or Chosen(op)
+
+    convolves: ClassVar[bool] = False
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Why this op cannot be MX, or None."""
+        return None
+
+
+@dataclass(frozen=True)
+class ChooseMxLinear(ChooseMx):
+    """`aten.linear` to `stepwell_mx.linear`."""
+
+    name: ClassVar[str] = "choose-mx-linear"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Guard: a weight known at compile time."""
         if weight_key(op.operands[1]) is None:
             return Refusal("the weight is computed at run time")
-        return Chosen(op)
+        return None
 
     def build(self, match: Chosen, rw: Rewriter) -> None:
         """The same operands, with the payloads."""
@@ -79,33 +108,73 @@ class ChooseMxLinear(Rewrite[Chosen]):
             op.operand("bias"),
             self.payload,
             self.weight_payload,
+            self.form,
             result_types=[result.type],
         )
         rw.replace(op, [emit_as(rw, new, result)])
 
 
 @dataclass(frozen=True)
-class ChooseMxMatmul(Rewrite[Chosen]):
+class ChooseMxMatmul(ChooseMx):
     """`aten.bmm` to `stepwell_mx.matmul_t` of the transposed right side: QKᵀ and PV."""
 
-    payload: str = "fp8e4m3"
     name: ClassVar[str] = "choose-mx-matmul"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BmmDefault,)
-    bound: ClassVar[Bound] = ROUNDED
-
-    def match(self, op: SchemaOp, program: Program) -> Chosen | Refusal | None:
-        """Guards: f32 or bf16, static shapes."""
-        if element(op.operands[0].type) not in (f32, bf16):
-            return Refusal("MX casts take f32 and bf16")
-        if not all(is_static(value.type) for value in op.operands):
-            return Refusal("the shape is symbolic")
-        return Chosen(op)
 
     def build(self, match: Chosen, rw: Rewriter) -> None:
         """The right side transposed; for QKᵀ that undoes the transpose that is there."""
         op, result = match.op, match.op.results[0]
         right = permute(rw, op.operands[1], [0, 2, 1])
         new = MxMatmulOp.make(
-            op.operands[0], right, self.payload, self.payload, result_types=[result.type]
+            op.operands[0],
+            right,
+            self.payload,
+            self.weight_payload,
+            self.form,
+            result_types=[result.type],
         )
         rw.replace(op, [emit_as(rw, new, result)])
+
+
+@dataclass(frozen=True)
+class ChooseMxConv2d(ChooseMx):
+    """`aten.convolution` of images to `stepwell_mx.conv2d`."""
+
+    name: ClassVar[str] = "choose-mx-conv2d"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
+    convolves: ClassVar[bool] = True
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Guards: two axes, not transposed, more than a channel a group, a known weight."""
+        if len(op.arg("stride")) != 2:
+            return Refusal("MX convolutions have two axes")
+        if op.arg("transposed"):
+            return Refusal("there is no transposed MX convolution")
+        if is_depthwise(dims(op.operands[1].type)):
+            return Refusal("a block of a depthwise convolution would hold one channel and 31 zeros")
+        if weight_key(op.operands[1]) is None:
+            return Refusal("the weight is computed at run time")
+        return None
+
+    def build(self, match: Chosen, rw: Rewriter) -> None:
+        """The same operands, with the payloads."""
+        op, result = match.op, match.op.results[0]
+        new = MxConv2dOp.make(
+            op.operands[0],
+            op.operands[1],
+            op.operand("bias"),
+            op.arg("stride"),
+            op.arg("padding"),
+            op.arg("dilation"),
+            op.arg("groups"),
+            self.payload,
+            self.weight_payload,
+            self.form,
+            result_types=[result.type],
+        )
+        rw.replace(op, [emit_as(rw, new, result)])
+
+
+def is_depthwise(weight: Sequence[object]) -> bool:
+    """Whether each group has one input channel, by the weight's shape `[O, C / groups, …]`."""
+    return weight[1] == 1

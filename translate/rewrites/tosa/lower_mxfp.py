@@ -1,7 +1,8 @@
 """MX layers to block-scaled operators; weights are cast at compile time.
 
-Equal payloads become `cast_to_block_scaled` and `matmul_t_block_scaled`; different ones need
-block-scaled types, `cast` and `matmul_t`.  An activation that several layers read is cast once
+The form `operators` becomes `cast_to_block_scaled` and `matmul_t_block_scaled` (or
+`conv2d_block_scaled`); `types` becomes `cast`, `matmul_t` and `conv2d` on block-scaled types, which
+may mix payloads; `types-bf16` lets `matmul_t` add up in bf16.  An activation that several layers read is cast once
 (`share-common-subexpressions` sees to it).
 
 Before:
@@ -35,15 +36,25 @@ from stepwell.dialects.tosa.attributes import BlockScaledType, BlockSizeAttr
 from stepwell.dialects.tosa.codes import PAYLOAD_ELEMENTS, e8m0
 from stepwell.dialects.tosa.constants import const_of_key
 from stepwell.dialects.tosa_mxfp.numerics import cast_to_block_scaled
-from stepwell.dialects.tosa_mxfp.operators import padding_to_block
+from stepwell.dialects.tosa_mxfp.operators import (
+    OPERATORS,
+    TYPES_BF16,
+    form_refused,
+    padding_to_block,
+)
 from stepwell.dialects.tosa_mxfp.payloads import BLOCK, PAYLOADS, payload_named
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import bf16, f32, i32, torch_dtype
+from stepwell.ir.dtypes import f16, f32, i32, torch_dtype
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
-from stepwell.translate.rewrites.tosa.choose_mxfp import MxConv2dOp, MxLinearOp, MxMatmulOp
+from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, elements, i64s, shape_of
+from stepwell.translate.rewrites.tosa.choose_mxfp import (
+    MxConv2dOp,
+    MxLinearOp,
+    MxMatmulOp,
+    MxQuantizeOp,
+)
 from stepwell.translate.rewrites.tosa.lower_products import TO_NCHW, TO_NHWC
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
 
@@ -72,6 +83,12 @@ def mx_scales(weight: torch.Tensor, *, payload: str) -> torch.Tensor:
     return scales.view(torch.float8_e8m0fnu)
 
 
+@recipe("mx_cast")
+def mx_cast(weight: torch.Tensor, *, dtype: str) -> torch.Tensor:
+    """A weight as another float type."""
+    return weight.to(getattr(torch, dtype))
+
+
 Pair = tuple[SSAValue, SSAValue]
 """Data and scales."""
 
@@ -85,45 +102,60 @@ class LowerMxLinear(LowerToTosa):
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Casts take f32 and bf16."""
-        held = element(op.operands[0].type)
-        return None if held in (f32, bf16) else Refusal(f"MX casts take no {held}")
+        """A form that TOSA has for these payloads and this element type."""
+        x, other = op.operands[:2]
+        held = element(x.type)
+        if held not in FLOATS or element(other.type) != held:
+            return Refusal(f"no MX product of {held} by {element(other.type)}")
+        refused = form_refused(op.arg("form"), *payloads_of(op), torch_dtype(held))
+        return Refusal(refused) if refused is not None else None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
-        """Casts, the product, the bias, and a cast back for bf16."""
+        """Casts, the product, the bias, and a cast back for bf16 and fp16."""
         x, other = op.operands[:2]
         is_linear = isinstance(op, MxLinearOp)
-        payload = op.arg("payload")
-        second = op.arg("weight_payload" if is_linear else "b_payload")
+        (payload, second), form = payloads_of(op), op.arg("form")
         depth = shape_of(x)[-1]
         if is_linear:
             shape = shape_of(x)
             rows = shape if len(shape) == 3 else (1, elements(shape) // depth, depth)
             x = b.reshape(x, rows)
             other = b.reshape(other, (1, *shape_of(other)))
-        x, other = _padded(x, b), other if weight_key(other) else _padded(other, b)
+        elif shape_of(x)[0] < shape_of(other)[0]:
+            # One matrix on the left of many: TOSA broadcasts the right side only.
+            many = (shape_of(other)[0], *shape_of(x)[1:])
+            x = b.op(t.TileOp, [x, b.sizes((many[0], 1, 1))], many, element(x.type))
         columns = shape_of(other)[1]
         result = (*shape_of(x)[:2], columns)
-        if payload == second:
+        held = element(op.results[0].type)
+        summed = held if form == TYPES_BF16 else f32
+        if form == OPERATORS:
             operands = [*_cast(x, payload, b), *_cast(other, payload, b)]
             y = b.op(t.MatMulTBlockScaledOp, operands, result, f32, block_size=OF_32)
         else:
             left, right = _typed(x, payload, b), _typed(other, second, b)
             zero = b.zero(f32)
-            y = b.op(t.MatMulTOp, [left, right, zero, zero], result, f32)
+            y = b.op(t.MatMulTOp, [left, right, zero, zero], result, summed)
         bias = op.operand("bias") if is_linear else None
         if bias is not None:
-            y = b.binary(t.AddOp, y, b.reshape(_as_f32(bias, b), (1, 1, columns)))
-        held = element(op.results[0].type)
-        if held != f32:
-            y = b.op(t.CastOp, [y], result, held)
-        return b.reshape(y, shape_of(op.results[0]))
+            y = b.binary(t.AddOp, y, b.reshape(_held_as(bias, summed, b), (1, 1, columns)))
+        return b.reshape(_held_as(y, held, b), shape_of(op.results[0]))
 
 
-def _as_f32(value: SSAValue, b: Builder) -> SSAValue:
-    if element(value.type) == f32:
+def payloads_of(op: SchemaOp) -> tuple[str, str]:
+    """The payloads of the first and of the second operand."""
+    second = "b_payload" if isinstance(op, MxMatmulOp) else "weight_payload"
+    return op.arg("payload"), op.arg(second)
+
+
+def _held_as(value: SSAValue, held: Attribute, b: Builder) -> SSAValue:
+    """The value as an element type; a constant is cast at compile time."""
+    if element(value.type) == held:
         return value
-    return b.op(t.CastOp, [value], shape_of(value), f32)
+    key = weight_key(value)
+    if key is not None:
+        return b.weight(b.rw.weights.derive("mx_cast", [key], dtype=str(torch_dtype(held))[6:]))
+    return b.op(t.CastOp, [value], shape_of(value), held)
 
 
 def _padded(x: SSAValue, b: Builder) -> SSAValue:
@@ -151,9 +183,13 @@ def _cast(x: SSAValue, payload: str, b: Builder) -> Pair:
             return b.weight(codes), scales
         constant = b.rw.insert(const_of_key(codes, tensor(whole, held)))
         return constant.results[0], scales
+    # CAST_TO_BLOCK_SCALED takes fp32 and bf16; fp16 is a part of fp32.
+    wide = _held_as(x, f32, b) if element(x.type) == f16 else x
+    wide = _padded(wide, b)
+    shape = shape_of(wide)
     cast = b.rw.insert(
         t.CastToBlockScaledOp.create(
-            operands=[x],
+            operands=[wide],
             result_types=[
                 tensor(shape, held),
                 tensor((*shape[:-1], shape[-1] // BLOCK), e8m0),
@@ -170,12 +206,37 @@ def _typed(x: SSAValue, payload: str, b: Builder) -> SSAValue:
     shape = shape_of(x)
     key = weight_key(x)
     if key is None:
-        return b.op(t.CastOp, [x], shape, held)
+        padded = _padded(x, b)
+        return b.op(t.CastOp, [padded], shape_of(padded), held)
     whole = (*shape[:-1], shape[-1] + padding_to_block(shape[-1]))
     store = b.rw.weights
     codes = store.derive("mx_codes", [key], payload=payload)
     scales = store.derive("mx_scales", [key], payload=payload)
     return b.rw.insert(const_of_key(codes, tensor(whole, held), scales)).results[0]
+
+
+@dataclass(frozen=True)
+class LowerMxQuantize(LowerToTosa):
+    """`stepwell_mx.quantize_dequantize`: CAST_TO_BLOCK_SCALED, then CAST_FROM_BLOCK_SCALED."""
+
+    name: ClassVar[str] = "lower-mx-quantize-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (MxQuantizeOp,)
+    bound: ClassVar[Bound] = EXACT
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Floats."""
+        held = element(op.operands[0].type)
+        return None if held in FLOATS else Refusal(f"MX casts take no {held}")
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """The values of whole blocks, of which the padding is cut off again."""
+        (x,) = op.operands
+        held, shape = element(x.type), shape_of(x)
+        codes, scales = _cast(x, op.arg("payload"), b)
+        given = f32 if held == f16 else held
+        operands = [codes, scales]
+        y = b.op(t.CastFromBlockScaledOp, operands, shape_of(codes), given, block_size=OF_32)
+        return _held_as(_slice(y, len(shape) - 1, 0, shape[-1], b), held, b)
 
 
 @dataclass(frozen=True)
@@ -187,11 +248,13 @@ class LowerMxConv2d(LowerToTosa):
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """A weight known at compile time, windows that come out even, no mxint8."""
-        if element(op.operands[0].type) != f32:
-            return Refusal("the MX convolution takes f32")
-        if op.arg("payload") == "mxint8":
-            return Refusal("CONV2D_BLOCK_SCALED has no mxint8")
+        """A form that TOSA has, a weight known at compile time, windows that come out even."""
+        held = element(op.operands[0].type)
+        if held not in FLOATS:
+            return Refusal(f"no MX convolution of {held}")
+        refused = form_refused(op.arg("form"), *payloads_of(op), torch_dtype(held), True)
+        if refused is not None:
+            return Refusal(refused)
         if weight_key(op.operands[1]) is None:
             return Refusal("the weight is computed at run time")
         if min(_ends(op)) < 0:
@@ -202,32 +265,53 @@ class LowerMxConv2d(LowerToTosa):
         """Cast in NHWC, convolve the groups, concatenate them."""
         image = b.transpose(op.operands[0], TO_NHWC)
         kernel = b.transpose(op.operands[1], TO_NHWC)
-        groups, payload = op.arg("groups"), op.arg("payload")
+        groups = op.arg("groups")
         n, _, _, channels = shape_of(image)
         out = shape_of(kernel)[0]
         rows, columns = shape_of(op.results[0])[2:]
-        bias = op.operand("bias") or b.constant(torch.zeros(out))
-        padding, (bottom, right) = list(op.arg("padding")), _ends(op)
-        lists = (
-            (padding[0], bottom, padding[1], right),
-            list(op.arg("stride")),
-            list(op.arg("dilation")),
-        )
+        bias = op.operand("bias")
+        bias = b.constant(torch.zeros(out)) if bias is None else _held_as(bias, f32, b)
         parts: list[SSAValue] = []
         for group in range(groups):
             part = _slice(image, 3, group * channels // groups, channels // groups, b)
             weight = _slice(kernel, 0, group * out // groups, out // groups, b)
             shift = _slice(bias, 0, group * out // groups, out // groups, b)
-            operands = [*_cast(_padded(part, b), payload, b), *_cast(weight, payload, b), shift]
-            operands += [b.sizes(values) for values in lists]
             shape = (n, rows, columns, out // groups)
-            y = b.op(t.Conv2dBlockScaledOp, operands, shape, f32, block_size=OF_32)
-            parts.append(y)
+            parts.append(_convolved(op, (part, weight, shift), shape, b))
         y = parts[0]
         if groups > 1:
             axis = IntegerAttr(3, i32)
             y = b.op(t.ConcatOp, parts, (n, rows, columns, out), f32, axis=axis)
-        return b.transpose(y, TO_NCHW)
+        return b.transpose(_held_as(y, element(op.results[0].type), b), TO_NCHW)
+
+
+def _convolved(
+    op: SchemaOp,
+    operands: tuple[SSAValue, SSAValue, SSAValue],
+    shape: Sequence[int],
+    b: Builder,
+) -> SSAValue:
+    """One group: image and weight cast, convolved, the bias added."""
+    image, weight, bias = operands
+    payload, second = payloads_of(op)
+    padding, (bottom, right) = list(op.arg("padding")), _ends(op)
+    pad = (padding[0], bottom, padding[1], right)
+    stride, dilation = list(op.arg("stride")), list(op.arg("dilation"))
+    if op.arg("form") == OPERATORS:
+        taken = [*_cast(image, payload, b), *_cast(weight, payload, b), bias]
+        taken += [b.sizes(values) for values in (pad, stride, dilation)]
+        return b.op(t.Conv2dBlockScaledOp, taken, shape, f32, block_size=OF_32)
+    zero = b.zero(f32)
+    return b.op(
+        t.Conv2dOp,
+        [_typed(image, payload, b), _typed(weight, second, b), bias, zero, zero],
+        shape,
+        f32,
+        pad=i64s(pad),
+        stride=i64s(stride),
+        dilation=i64s(dilation),
+        acc_type=f32,
+    )
 
 
 def _ends(op: SchemaOp) -> tuple[int, int]:

@@ -1,0 +1,83 @@
+"""Modules that compute in MX, bit for bit as the TOSA reference model does."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from stepwell.dialects.tosa_mxfp import operators
+from stepwell.dialects.tosa_mxfp.operators import OPERATORS
+from stepwell.ir.diagnostics import StepwellError
+
+
+class MxLinear(nn.Module):
+    """`nn.Linear` computed in MX."""
+
+    def __init__(
+        self, linear: nn.Linear, payload: str, weight_payload: str, form: str = OPERATORS
+    ) -> None:
+        super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias
+        self.payload, self.weight_payload, self.form = payload, weight_payload, form
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[..., K]` to `[..., N]`."""
+        return operators.linear(
+            x, self.weight, self.bias, self.payload, self.weight_payload, self.form
+        )
+
+    def extra_repr(self) -> str:
+        return f"payload={self.payload}, weight_payload={self.weight_payload}, form={self.form}"
+
+
+class MxConv2d(nn.Module):
+    """`nn.Conv2d` with zero padding, computed in MX.
+
+    Raises:
+        StepwellError: another padding mode, or padding that is not given by numbers.
+    """
+
+    def __init__(
+        self, conv: nn.Conv2d, payload: str, weight_payload: str, form: str = OPERATORS
+    ) -> None:
+        super().__init__()
+        if conv.padding_mode != "zeros" or isinstance(conv.padding, str):
+            raise StepwellError("an MX convolution pads with zeros, by numbers")
+        self.weight, self.bias = conv.weight, conv.bias
+        self.stride, self.padding = list(conv.stride), list(conv.padding)
+        self.dilation, self.groups = list(conv.dilation), conv.groups
+        self.payload, self.weight_payload, self.form = payload, weight_payload, form
+
+    def forward(self, x: Tensor) -> Tensor:
+        """NCHW to NCHW."""
+        return operators.conv2d(
+            x,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.groups,
+            self.payload,
+            self.weight_payload,
+            self.form,
+        )
+
+    def extra_repr(self) -> str:
+        return f"payload={self.payload}, weight_payload={self.weight_payload}, form={self.form}"
+
+
+class MxMatmul(nn.Module):
+    """`torch.matmul` of two activations computed in MX: ranks 1 to 5, batches that broadcast."""
+
+    def __init__(
+        self, payload: str = "fp8e4m3", b_payload: str | None = None, form: str = OPERATORS
+    ) -> None:
+        super().__init__()
+        self.payload, self.b_payload, self.form = payload, b_payload or payload, form
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """`[..., M, K]` by `[..., K, N]` to `[..., M, N]`."""
+        return operators.matmul(a, b, self.payload, self.b_payload, self.form)
+
+    def extra_repr(self) -> str:
+        return f"payload={self.payload}, b_payload={self.b_payload}, form={self.form}"
