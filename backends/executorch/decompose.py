@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -317,7 +318,7 @@ def _trace(op: SchemaOp, ranges: Ranges) -> _Template | Refusal:
         positional, keywords = op.bind()
         positional, keywords = _to_torch(positional, fakes), _to_torch(keywords, fakes)
         try:
-            with torch.no_grad(), _without_onednn(), recorder:
+            with torch.no_grad(), _without_onednn(), _dispatcher(op), recorder:
                 results = _overload(op)(*positional, **keywords)
         except _CannotDecompose as error:
             return Refusal(str(error))
@@ -344,6 +345,12 @@ def _trace(op: SchemaOp, ranges: Ranges) -> _Template | Refusal:
                 return Refusal(f"its decomposition needs the size {used.node.expr}")
         have.update(piece.types)
     return _Template(operands, tuple(recorder.pieces), outputs)
+
+
+def _dispatcher(op: SchemaOp) -> AbstractContextManager[Any]:
+    """Composite kernels in C++ take no symbolic sizes, those of the Python dispatcher do."""
+    static = all(_is_known(value.type) for value in op.operands)
+    return nullcontext() if static else enable_python_dispatcher()
 
 
 @contextmanager

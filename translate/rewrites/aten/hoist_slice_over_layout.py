@@ -32,13 +32,13 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims
+from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.aten.building import (
     axis,
+    cannot_be_viewed_as,
     emit,
     permute_op,
     slice_op,
-    static_dims,
     view,
 )
 
@@ -66,9 +66,7 @@ class HoistSliceOverLayout(Rewrite[SlicedLayout]):
         layout = op.operands[0].owner
         if not isinstance(layout, aten.PermuteDefault | aten.ViewDefault):
             return None
-        shape = static_dims(op.operands[0])
-        if shape is None or static_dims(layout.operands[0]) is None:
-            return None
+        shape, source = dims(op.operands[0].type), dims(layout.operands[0].type)
         if not all(isinstance(u.operation, aten.SliceTensor) for u in layout.results[0].uses):
             return None
         bounds = static_bounds(op)
@@ -78,9 +76,12 @@ class HoistSliceOverLayout(Rewrite[SlicedLayout]):
         if isinstance(layout, aten.PermuteDefault):
             rank = len(shape)
             return SlicedLayout(op, layout, axis(layout.arg("dims")[at], rank), start, stop)
-        found = leading_factor(static_dims(layout.operands[0]) or (), shape, at)
+        found = leading_factor(source, shape, at)
         if found is None:
             return Refusal("the sliced axis is not the leading part of an axis before the view")
+        refusal = cannot_be_viewed_as(layout.operands[0], dims(op.results[0].type))
+        if refusal is not None:
+            return refusal
         source_axis, unit = found
         return SlicedLayout(op, layout, source_axis, start * unit, stop * unit)
 
@@ -98,13 +99,13 @@ class HoistSliceOverLayout(Rewrite[SlicedLayout]):
 
 
 def static_bounds(op: SchemaOp) -> tuple[int, int, int] | None:
-    """(axis, start, stop) of a slice with step 1 and numbers for bounds."""
-    shape = static_dims(op.operands[0])
+    """(axis, start, stop) of a slice with step 1 and numbers for bounds, on an axis of known size."""
+    shape = dims(op.operands[0].type)
     start, stop = op.arg("start"), op.arg("end")
-    if shape is None or op.arg("step") != 1:
-        return None
     at = axis(op.arg("dim"), len(shape))
     size = shape[at]
+    if not isinstance(size, int) or op.arg("step") != 1:
+        return None
     start = 0 if start is None else start
     stop = size if stop is None else stop
     if not isinstance(start, int) or not isinstance(stop, int):
@@ -115,26 +116,33 @@ def static_bounds(op: SchemaOp) -> tuple[int, int, int] | None:
 
 
 def leading_factor(
-    source: tuple[int, ...], viewed: tuple[int, ...], at: int
+    source: tuple[Dim, ...], viewed: tuple[Dim, ...], at: int
 ) -> tuple[int, int] | None:
     """(source axis, elements per step) if axis `at` of a view is the leading part of one axis.
 
     Row-major strides decide: the source axis must start where the viewed axis starts, so its
     outer extent is equal, and the viewed axis's stride must be a multiple of the source axis's.
+    Symbolic sizes may stand outside, the same ones on both sides, but not inside.
     """
-    outer = prod(viewed[:at])
-    inner = prod(viewed[at + 1 :])
-    if viewed[at] == 1:
+    outer, inner = _extent(viewed[:at]), _extent(viewed[at + 1 :])
+    length = viewed[at]
+    if length == 1 or not isinstance(length, int) or inner[1]:
         return None
-    seen = 1
     for index, size in enumerate(source):
-        stride = prod(source[index + 1 :])
+        stride = _extent(source[index + 1 :])
         if (
-            seen == outer
+            isinstance(size, int)
             and size > 1
-            and inner % stride == 0
-            and size * stride == viewed[at] * inner
+            and not stride[1]
+            and _extent(source[:index]) == outer
+            and inner[0] % stride[0] == 0
+            and size * stride[0] == length * inner[0]
         ):
-            return index, inner // stride
-        seen *= size
+            return index, inner[0] // stride[0]
     return None
+
+
+def _extent(shape: tuple[Dim, ...]) -> tuple[int, list[str]]:
+    """The product of the sizes that are numbers, and the others."""
+    symbols = sorted(d for d in shape if isinstance(d, str))
+    return prod(d for d in shape if isinstance(d, int)), symbols

@@ -35,8 +35,9 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import Dim, dims
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import static_dims, view
+from stepwell.translate.rewrites.aten.building import view
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_shift
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import normalise_rows
@@ -53,7 +54,7 @@ class GroupNorm:
     """A group norm of `[N, C, …]` with constant scale and shift."""
 
     op: SchemaOp
-    shape: tuple[int, ...]
+    shape: tuple[Dim, ...]
     groups: int
 
 
@@ -66,23 +67,23 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums in another order")
 
     def match(self, op: SchemaOp, program: Program) -> GroupNorm | Refusal | None:
-        """Guards: float elements, static shape, constant affine part."""
-        shape = static_dims(op.operands[0])
+        """Guards: float elements, a static shape (of an image), constant affine part."""
+        shape = dims(op.operands[0].type)
         for refusal in (
             not_for_xnnpack(op),
             not_constant(op.operand("weight"), "scale"),
             not_constant(op.operand("bias"), "shift"),
-            Refusal("a dimension is symbolic") if shape is None else None,
+            None if is_static_behind(shape) else Refusal("a dimension of the image is symbolic"),
         ):
             if refusal is not None:
                 return refusal
-        assert shape is not None
         return GroupNorm(op, shape, op.arg("num_groups"))
 
     def build(self, match: GroupNorm, rw: Rewriter) -> None:
         """Rows, statistics, the shape again, scale and shift."""
         op, shape = match.op, match.shape
-        rows = view(rw, op.operands[0], [shape[0], match.groups, prod(shape[1:]) // match.groups])
+        size = prod(d for d in shape[1:] if isinstance(d, int)) // match.groups
+        rows = view(rw, op.operands[0], [shape[0], match.groups, size])
         value = view(rw, normalise_rows(rw, rows, op.arg("eps"), centred=False), shape)
         weight, bias = (self._spread(op.operand(n), rw, len(shape)) for n in ("weight", "bias"))
         rw.replace(op, [scale_and_shift(rw, value, weight, bias)])
@@ -90,3 +91,8 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
     def _spread(self, value: SSAValue | None, rw: Rewriter, rank: int) -> SSAValue | None:
         key = weight_key(value) if value is not None else None
         return rw.weight(rw.weights.derive("per_channel", [key], rank=rank)) if key else None
+
+
+def is_static_behind(shape: tuple[Dim, ...]) -> bool:
+    """Whether every dimension but the first is a number."""
+    return all(isinstance(d, int) for d in shape[1:])

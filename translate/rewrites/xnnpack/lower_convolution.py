@@ -32,9 +32,10 @@ from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import f16
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import Dim, dims
+from stepwell.ir.types import Dim, dims, element
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.rewrites.xnnpack.guards import (
     not_constant,
@@ -201,6 +202,8 @@ def not_static_image(value: SSAValue) -> Refusal | None:
 
 def not_a_deconvolution(op: SchemaOp) -> Refusal | None:
     """A transposed convolution with a form that the node has."""
+    if element(op.operands[0].type) == f16:
+        return Refusal("XNNPACK has no transposed convolution of halves")
     filters = dims(op.operands[1].type)
     inputs, groups = filters[0], op.arg("groups")
     if not isinstance(inputs, int) or inputs % groups:

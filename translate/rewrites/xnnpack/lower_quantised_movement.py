@@ -36,6 +36,7 @@ from stepwell.translate.rewrites.xnnpack.lower_quantised_elementwise import not_
 from stepwell.translate.rewrites.xnnpack.lower_shape import (
     CONCATENATE,
     reshape,
+    slice_sizes,
     transpose,
     unknown_sizes,
 )
@@ -105,6 +106,6 @@ def _moved(match: MovedIntegers, rw: Rewriter) -> SSAValue:
     at, start, _ = bounds
     offsets = [start if index == at else 0 for index in range(rank)]
     node = xnnpack.StaticSlice.make(
-        match.sources[0], result=made, offsets=offsets, sizes=list(dims(made))
+        match.sources[0], result=made, offsets=offsets, sizes=slice_sizes(dims(made))
     )
     return rw.insert(node).results[0]

@@ -85,6 +85,10 @@ class LowerShape(Rewrite[Moved]):
             ranks = {len(dims(operand.type)) for operand in op.operands}
             if len(ranks) != 1:
                 return Refusal("an empty tensor of another rank is concatenated")
+            at = axis(op.arg("dim"), ranks.pop())
+            symbolic = any(isinstance(dims(operand.type)[at], str) for operand in op.operands)
+            if symbolic and len(op.operands) not in CONCATENATE:
+                return Refusal("more than five parts along an axis whose size is not known")
         return Moved(op)
 
     def build(self, match: Moved, rw: Rewriter) -> None:
@@ -109,9 +113,11 @@ class LowerShape(Rewrite[Moved]):
 
 
 def unknown_sizes(op: SchemaOp) -> Refusal | None:
-    """Shapes are numbers; a permute moves any axis, a reshape finds one size from the others."""
-    if isinstance(op, aten.PermuteDefault):
-        return None
+    """Shapes are numbers, except where a node takes axes whole or finds one size from the others."""
+    if isinstance(op, aten.PermuteDefault | aten.SliceTensor | aten.CatDefault):
+        return next(
+            (Refusal("a size is not known") for v in op.results if "?" in dims(v.type)), None
+        )
     if isinstance(op, aten.ViewDefault):
         symbolic = [d for d in dims(op.results[0].type) if isinstance(d, str)]
         if len(symbolic) > 1:
@@ -161,12 +167,22 @@ def _slice(op: SchemaOp, type_: Attribute, rw: Rewriter) -> SSAValue:
     offsets = [start if index == at else 0 for index in range(len(shape))]
     return _put(
         rw,
-        xnnpack.StaticSlice.make(op.operands[0], result=type_, offsets=offsets, sizes=list(shape)),
+        xnnpack.StaticSlice.make(
+            op.operands[0], result=type_, offsets=offsets, sizes=slice_sizes(shape)
+        ),
     )
+
+
+def slice_sizes(shape: tuple[Dim, ...]) -> list[int]:
+    """A slice's sizes as the node takes them: 0 for an axis of symbolic size, which stays whole."""
+    return [0 if isinstance(d, str) else d for d in shape]
 
 
 def _concatenate(op: SchemaOp, rw: Rewriter) -> SSAValue:
     at = axis(op.arg("dim"), len(dims(op.results[0].type)))
+    if any(isinstance(dims(part.type)[at], str) for part in op.operands):
+        node = CONCATENATE[len(op.operands)].make(*op.operands, result=op.results[0].type, axis=at)
+        return _put(rw, node)
     return concatenate(rw, op.operands, at)
 
 
