@@ -7,7 +7,7 @@ constant tensors. A constant method, `stepwell_target`, says which CPU a program
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -34,7 +34,7 @@ from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC
 from stepwell.dialects.cmsis.ops.movement import DTYPES, is_taken_as_channels_last
 from stepwell.dialects.quant import StorageCast
 from stepwell.dialects.quant.types import quantization, storage_dtype
-from stepwell.ir.diagnostics import UnsupportedError, VerificationError
+from stepwell.ir.diagnostics import Problem, UnsupportedError, VerificationError, describe_op
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port
 from stepwell.ir.types import dims, is_static
@@ -62,7 +62,7 @@ def emit(program: Program) -> Container:
         _is_own,
     )
     missing = [p for func in program.methods.values() for p in missing_kernels(func, own)]
-    if missing:
+    if missing := [*missing, *unsized(program)]:
         raise UnsupportedError(missing)
     builder = ContainerBuilder()
     for name, func in program.methods.items():
@@ -72,6 +72,19 @@ def emit(program: Program) -> Container:
         constant = builder.method(TARGET_METHOD)
         constant.outputs([constant.scalar(cast(Any, stated).data)])
     return builder.finish()
+
+
+def unsized(program: Program) -> Iterator[Problem]:
+    """Library calls whose result's size is known only at run time, if the operator sets none."""
+    for op in program.module.walk():
+        if not isinstance(op, CmsisOp) or not op.OPERATOR or op.RESIZES:
+            continue
+        if not all(is_static(value.type) for value in (*op.operands, *op.results)):
+            yield Problem(
+                f"{op.name}: the operator does not resize its result, and its shape is dynamic",
+                describe_op(op),
+                "export with a fixed shape; the program itself runs at any (`.run`)",
+            )
 
 
 def _is_own(op: Any, weights: Any) -> Any:
@@ -141,11 +154,6 @@ class CortexMEmitter(MethodEmitter):
 
     def _library_call(self, op: CmsisOp) -> None:
         schema = declarations()[op.OPERATOR]
-        if not all(is_static(value.type) for value in (*op.operands, *op.results)):
-            raise UnsupportedError(
-                f"{op.name}: the operator does not resize its result, and its shape is dynamic",
-                help="export with a fixed shape",
-            )
         operands = self._operands(op)
         order = self._order(next(iter(operands.values())))
         is_elementwise = dims(op.output.type) in {dims(v.type) for v in op.operands}

@@ -50,6 +50,10 @@ class CmsisOp(IRDLOperation, ABC):
     """An operator of the `cortex_m` library. `OPERATOR` is its name there."""
 
     OPERATOR: ClassVar[str]
+    RESIZES: ClassVar[bool] = False
+    """Whether the operator gives its result the size of its operand at run time. Most do not
+    (ExecuTorch's `backends/cortex_m/ops/*.cpp`): their results keep the size they were planned in.
+    """
     MULTIPLIER_BITS: ClassVar[dict[str, int]] = {}
     """Integer list fields that are not 64 bits wide (multipliers and shifts are int32)."""
 

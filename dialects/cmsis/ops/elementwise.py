@@ -210,6 +210,8 @@ class QuantizedActivation(CmsisOp):
 class _Select(_Binary):
     """Minimum and maximum broadcast to the output, up to rank 4."""
 
+    RESIZES: ClassVar[bool] = True
+
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         yield from int8_problems(self, "self_", "other", "out")

@@ -29,6 +29,7 @@ DTYPES = {"int8": torch.int8, "int16": torch.int16}
 class _Convert(CmsisOp):
     """Between float32 and integers, per tensor."""
 
+    RESIZES: ClassVar[bool] = True
     input = operand_def(TensorType)
     scale = prop_def(FloatAttr)
     zero_point = prop_def(IntegerAttr)

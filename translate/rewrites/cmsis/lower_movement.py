@@ -91,9 +91,10 @@ class LowerPermute(Rewrite[Permute]):
     def match(self, op: SchemaOp, program: Program) -> Permute | Refusal | None:
         """Rank at most 4, int8, and known what it is the storage of."""
         held = stored_type(op.operands[0])
-        order = permutation(op)
-        if held is None or order is None or not_int8(held.data):
+        if held is None or not_int8(held.data):
             return None
+        order = permutation(op)
+        assert order is not None
         if len(order) > 4:
             return Refusal(f"it permutes {len(order)} dimensions; the kernel takes 4 at most")
         return Permute(op, held, order)
@@ -120,7 +121,7 @@ def stored_type(value: SSAValue) -> UniformQuantizedType | None:
         if isinstance(maker, StorageCast):
             held = element(maker.input.type)
             return held if isinstance(held, UniformQuantizedType) else None
-        if not isinstance(maker, SchemaOp) or not is_movement(maker):
+        if not (isinstance(maker, SchemaOp) and is_movement(maker)):
             return None
         value = next(source for _, source in moved(maker))
 
