@@ -22,13 +22,21 @@ def lowered(ep: ExportedProgram) -> Lowered:
 
 
 def stock(ep: ExportedProgram, trials: Sequence[Tensor]) -> list[Tensor]:
+    """The first output of `stock_outputs` for each input."""
+    return [outputs[0] for outputs in stock_outputs(ep, trials)]
+
+
+def stock_outputs(
+    ep: ExportedProgram, trials: Sequence[Tensor | tuple[Tensor, ...]]
+) -> list[list[Tensor]]:
     """What ExecuTorch's own flow makes of a program, run on its runtime for each input."""
     edge = to_edge_transform_and_lower(ep, partitioner=[XnnpackPartitioner()])
     buffer = edge.to_executorch().buffer  # The runtime points into it, and the method into both.
     program = Runtime.get().load_program(buffer)
     method = program.load_method("forward")
     assert method is not None
-    return [method.execute([trial])[0].clone() for trial in trials]
+    inputs = [[trial] if isinstance(trial, Tensor) else [*trial] for trial in trials]
+    return [[value.clone() for value in method.execute(given)] for given in inputs]
 
 
 def nodes(made: Lowered) -> list[XnnpackOp]:
