@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from test_quantised import inputs_of, kinds, lowered
+from test_quantised import inputs_of, kinds, lowered, stock
 from test_quantised_forms import UNIT, checked, qdq
 from torch import nn
 from torch.nn import functional
 
+from quantised import quantise
+from stepwell.checking import check
 from stepwell.lowering import Lowered
 
 
@@ -64,3 +66,16 @@ def test_int8_patches_are_rows_where_the_kernel_would_pad_channels(
     x = inputs_of(1, channels, 8, 8)
     made = checked(write, x, UNIT, (6, channels, 4, 4))
     assert [kind[0] for kind in kinds(made, node)] == ["qint8"]
+
+
+def test_patches_quantised_at_run_time_are_quantised_row_by_row() -> None:
+    x = inputs_of(1, 3, 16, 16) * torch.linspace(0.1, 4.0, 16)  # Patches of other ranges.
+    layer = nn.Conv2d(3, 6, 4, 4).eval()
+    exported = quantise(layer, (x,), per_channel=True, dynamic=True)
+    made = lowered(exported)
+    assert kinds(made, "fully_connected") == [("qdint8", "qcint8", "fp32", "fp32")]
+    (want,) = stock(exported, [x])
+    apart, theirs = (float((y - layer(x)).square().mean()) for y in (made.run(x)[0], want))
+    assert apart < theirs
+    result = check(exported, "xnnpack", inputs=(x,))
+    assert result.ok, str(result)

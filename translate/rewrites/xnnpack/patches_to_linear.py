@@ -4,7 +4,8 @@ A vision transformer's first layer (kernel 16, stride 16) reads every pixel once
 gathering one pixel, three channels, at a time; as a matrix product of patches, which a transpose
 lays out, it takes 0.3 to 0.7 of the time (float32, any number of channels; `docs/xnnpack.md`). The
 int8 kernel pads channels to eight, so there it gains below eight channels and loses above. An image
-in torch's order is laid out as patches at once, instead of channels last first.
+in torch's order is laid out as patches at once, instead of channels last first. An image that is
+quantised by its own range becomes rows that are quantised by theirs, with steps no greater.
 
 Before:
     func.func @forward(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x2x5xf32> {
@@ -35,15 +36,15 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import xnnpack
 from stepwell.dialects.quant import quantization
 from stepwell.dialects.xnnpack.base import constant_of
-from stepwell.dialects.xnnpack.datatypes import FLOATS, STATIC_INT8, datatype
+from stepwell.dialects.xnnpack.datatypes import FLOATS, DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.spatial import Convolution2d
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.lower_shape import reshape, transpose
-from stepwell.translate.rewrites.xnnpack.quantised import typed_constant
-from stepwell.translate.rewrites.xnnpack.quantised_bounds import Value
+from stepwell.translate.rewrites.xnnpack.quantised import is_read_once, typed_constant
+from stepwell.translate.rewrites.xnnpack.quantised_bounds import Value, finer_tokens
 
 TO_NHWC = (0, 2, 3, 1)
 PADDED_CHANNELS = 8
@@ -65,6 +66,7 @@ class Patches:
     image: SSAValue
     channels_first: bool
     weight: str
+    is_dynamic: bool
 
 
 @dataclass(frozen=True)
@@ -88,20 +90,25 @@ class PatchesToLinear(Rewrite[Patches]):
         _, height, width, channels = cast(tuple[int, ...], shape)
         if height % op.window[0] or width % op.window[1]:
             return Refusal("the windows leave rows or columns of the image out")
-        kind = datatype(op.input.type)
-        if kind not in FLOATS + STATIC_INT8:
-            return Refusal(
-                "an image quantised at run time has one scale, rows would have their own"
-            )
-        if kind in STATIC_INT8 and channels >= PADDED_CHANNELS:
+        if datatype(op.input.type) not in FLOATS and channels >= PADDED_CHANNELS:
             return Refusal("the int8 convolution is as fast from eight channels on")
-        maker = op.input.owner
+        image, is_dynamic = op.input, datatype(op.input.type) == "qdint8"
+        if is_dynamic:
+            convert = image.owner
+            if not isinstance(convert, xnnpack.Convert) or not is_read_once(image):
+                return Refusal("the image's integers are read by others too")
+            image = convert.input
+        maker = image.owner
         if isinstance(maker, xnnpack.StaticTranspose) and maker.ints("perm") == TO_NHWC:
-            return Patches(op, maker.input, True, weight.key.data)
-        return Patches(op, op.input, False, weight.key.data)
+            return Patches(op, maker.input, True, weight.key.data, is_dynamic)
+        return Patches(op, image, False, weight.key.data, is_dynamic)
 
     def bound_at(self, match: Patches, value: Value) -> Bound:
-        """Sums of integers are the same in any order."""
+        """Sums of integers are the same in any order; rows have finer steps than their image."""
+        if match.is_dynamic:
+            held = quantization(match.op.filter.type)
+            assert held is not None
+            return finer_tokens(value(match.op.input), value(match.op.filter), held)
         return self.bound if quantization(match.op.input.type) is None else EXACT
 
     def build(self, match: Patches, rw: Rewriter) -> None:
@@ -109,8 +116,11 @@ class PatchesToLinear(Rewrite[Patches]):
         op = match.op
         key = rw.weights.derive("filter_rows", [match.weight], channels_first=match.channels_first)
         held = quantization(op.filter.type)
+        rows = _rows(match, rw)
+        if match.is_dynamic:
+            rows = rw.insert(xnnpack.Convert.make(rows, element=DynamicInt8Type(1))).results[0]
         node = xnnpack.FullyConnected.make(
-            _rows(match, rw),
+            rows,
             rw.weight(key) if held is None else typed_constant(rw, key, held),
             *op.operands[2:],
             result=op.result.type,

@@ -17,6 +17,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import Quantization, quantization
+from stepwell.dialects.xnnpack.meaning.arithmetic import DynamicTensor
 from stepwell.ir.interpretation import Interpreter, rule_for
 from stepwell.ir.rewriting import EXACT, Bound
 from stepwell.ir.types import dims
@@ -102,6 +103,25 @@ def stored_layer(op: SchemaOp, step: float, value: Value, scales_rounded: bool =
     moved = step * (1.0 + _ZERO_POINT_SLACK) * reach
     relative = 2.0 * growth(terms(op)) + (_BFLOAT16 if scales_rounded else 0.0)
     rounded = relative * (magnitude(op, value) + moved)
+    return Bound(absolute=moved + rounded, reason=STORED_LAYER.reason)
+
+
+def finer_tokens(given: DynamicTensor, filter: torch.Tensor, held: Quantization) -> Bound:
+    """Reals between one product of tokens quantised together and of parts quantised by themselves.
+
+    As in `stored_layer`, a part's step is no greater than the whole's.
+
+    Args:
+        given: the tokens quantised together.
+        filter: the stored weights, outputs first.
+        held: what they mean.
+    """
+    scales = torch.tensor(held.scales, dtype=torch.float64)
+    reach = float((filter.double().abs().flatten(1).sum(1) * scales).max())
+    step = float(given.scale.max())
+    moved = step * (1.0 + _ZERO_POINT_SLACK) * reach
+    products = 256.0 * step * reach
+    rounded = 2.0 * growth(filter[0].numel()) * (products + moved)
     return Bound(absolute=moved + rounded, reason=STORED_LAYER.reason)
 
 
