@@ -43,9 +43,15 @@ def recipe(name: str) -> Callable[[_R], _R]:
 
 @dataclass
 class Given:
-    """A tensor of the program itself."""
+    """A tensor of the program itself.
+
+    Attributes:
+        tensor: held without a gradient.
+        trainable: whether it asked for one, which a torch program made of it asks for again.
+    """
 
     tensor: torch.Tensor
+    trainable: bool | None = None
 
 
 @dataclass
@@ -92,16 +98,25 @@ class WeightStore:
         """A store with the same entries (shared, not copied) to which more can be added."""
         return WeightStore(dict(self.entries), self.counts, dict(self._hashes))
 
-    def add(self, key: str, tensor: torch.Tensor) -> str:
-        """Put a tensor under a key that is free, or that already names this very tensor."""
+    def add(self, key: str, tensor: torch.Tensor, *, trainable: bool | None = None) -> str:
+        """Put a tensor under a key that is free, or that already names this very tensor.
+
+        `trainable` says whether a torch program's parameter asks for a gradient, where known.
+        """
         held = self.entries.get(key)
         if held is not None and not (isinstance(held, Given) and held.tensor is tensor):
             raise StepwellError(
                 f"weight {quoted(key)} is in the store already",
                 help="weights are immutable; derive a new one or choose another key",
             )
-        self.entries[key] = Given(tensor.detach() if tensor.requires_grad else tensor)
+        held_as = tensor.detach() if tensor.requires_grad else tensor
+        self.entries[key] = Given(held_as, trainable)
         return key
+
+    def is_trainable(self, key: str) -> bool | None:
+        """Whether the tensor under a key asked for a gradient; None where nobody knows."""
+        held = self.entries.get(key)
+        return held.trainable if isinstance(held, Given) else None
 
     def constant(self, tensor: torch.Tensor, hint: str = "constant") -> str:
         """Put a small new constant, under a key made of its content: equal constants share it."""

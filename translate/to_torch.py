@@ -164,7 +164,9 @@ class _Method:
         if kind is InputKind.BUFFER:
             persistent = made if op.persistent is None else bool(op.persistent.value.data)
         if kind is InputKind.PARAMETER:
-            trainable = tensor.is_floating_point() or tensor.is_complex()
+            trainable = self.weights.is_trainable(key)
+            if trainable is None:
+                trainable = tensor.is_floating_point() or tensor.is_complex()
             tensor = torch.nn.Parameter(tensor, requires_grad=trainable)
         stored = kind is InputKind.PARAMETER or persistent
         table = self.state_dict if stored else self.constants

@@ -68,9 +68,14 @@ def define(text: str, pure: bool = True) -> type[SchemaOp]:
         pure: whether equal calls give equal results and an unused one may go.
 
     Raises:
-        StepwellError: the schema writes to an argument, or the name is taken.
+        StepwellError: the schema writes to an argument, it returns several lists, or the name is
+            taken.
     """
     schema = parse_schema(text)
+    if sum(returned.type.is_list for returned in schema.returns) > 1:
+        raise StepwellError(
+            f"{schema.op_name} gives several lists of tensors, which no exported program holds"
+        )
     body: dict[str, Any] = {"name": schema.op_name, "__doc__": text, "__module__": __name__}
     variadic = 0
     for argument in schema.arguments:

@@ -33,6 +33,8 @@ def import_python_call(importer: GraphImporter, node: Node, target: Any) -> None
         return
     rule = _HIGHER_ORDER.get(getattr(target, "__name__", ""))
     if rule is None or not isinstance(target, torch._ops.HigherOrderOperator):
+        if _name(target) == "auto_functionalized_v2":
+            raise _writes_to_arguments(node.args[0])
         raise UnsupportedError("it has no form in the IR", help=_REASONS.get(_name(target)))
     importer.append(rule(importer, node), node)
 
@@ -45,6 +47,17 @@ _REASONS = {
     "executorch_call_delegate": "import the program before it is lowered to a backend",
     "auto_functionalized": "export with torch 2.13, which writes auto_functionalized_v2",
 }
+
+
+def _writes_to_arguments(operator: Any) -> UnsupportedError:
+    """What is wrong with a custom operator that torch has made functional by copying."""
+    schema = operator._schema
+    written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
+    return UnsupportedError(
+        f"the custom operator {schema.name} writes to its argument {', '.join(written)}",
+        help="programs are functional: register a form that returns the new value instead, and "
+        "copy it where it belongs",
+    )
 
 
 def _values(importer: GraphImporter, nodes: Any) -> list[SSAValue]:

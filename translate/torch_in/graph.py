@@ -64,7 +64,7 @@ class Importing:
     def hold(self, key: str, tensor: torch.Tensor, node: Node) -> None:
         """Put a tensor of the program into the store; methods that share a name share a tensor."""
         if key not in self.weights:
-            self.weights.add(key, tensor)
+            self.weights.add(key, tensor, trainable=tensor.requires_grad)
         elif not _same_tensor(self.weights.get(key), tensor):
             self.refuse(
                 node,
