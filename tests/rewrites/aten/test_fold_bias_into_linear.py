@@ -46,3 +46,25 @@ def test_a_bias_known_only_at_run_time_stays(refused: Any, method: Any) -> None:
     add = f"%y = aten.add.Scalar(%l, 0.25) : ({Y}) -> {Y}"
     text = method(f"%x: {X}, %b: tensor<3xf32>", WEIGHT, linear, add, gives=Y)
     refused(text, FoldBiasIntoLinear(), "run time")
+
+
+def test_a_layer_without_output_features_takes_no_bias(refused: Any, method: Any) -> None:
+    weights = '%w = stepwell.weight <"w"> "parameter" : tensor<4xf32>'
+    constant = '%c = stepwell.weight <"c"> "parameter" : tensor<4xf32>'
+    layer = "%l = aten.linear.default(%x, %w) : (tensor<4x4xf32>, tensor<4xf32>) -> tensor<4xf32>"
+    add = "%y = aten.add.Tensor(%l, %c) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>"
+    text = method("%x: tensor<4x4xf32>", weights, constant, layer, add, gives="tensor<4xf32>")
+    refused(text, FoldBiasIntoLinear())
+
+
+def test_a_layer_read_without_the_constant_keeps_it(refused: Any, method: Any) -> None:
+    add = f"%a = aten.add.Scalar(%l, 0.25) : ({Y}) -> {Y}"
+    both = f"%y = aten.mul.Tensor(%l, %a) : ({Y}, {Y}) -> {Y}"
+    text = method(f"%x: {X}", LINEAR, add, both, gives=Y)
+    refused(text, FoldBiasIntoLinear(), "read without the constant")
+
+
+def test_a_constant_added_to_what_is_no_layer_stays(refused: Any, method: Any) -> None:
+    add = f"%y = aten.add.Scalar(%n, 0.25) : ({X}) -> {X}"
+    text = method(f"%x: {X}", f"%n = aten.neg.default(%x) : ({X}) -> {X}", add, gives=X)
+    refused(text, FoldBiasIntoLinear())

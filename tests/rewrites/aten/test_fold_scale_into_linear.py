@@ -41,3 +41,33 @@ def test_weights_known_only_at_run_time_stay(refused: Any, method: Any) -> None:
     scale = f"%y = aten.mul.Scalar(%l, 0.25) : ({Y}) -> {Y}"
     text = method(f"%x: {X}, %w: tensor<3x4xf32>", linear, scale, gives=Y)
     refused(text, FoldScaleIntoLinear(), "run time")
+
+
+def test_a_layer_without_output_features_keeps_its_weight(refused: Any, method: Any) -> None:
+    weights = '%w = stepwell.weight <"w"> "parameter" : tensor<4xf32>'
+    factor = '%s = stepwell.weight <"s"> "parameter" : tensor<4xf32>'
+    layer = "%l = aten.linear.default(%x, %w) : (tensor<4x4xf32>, tensor<4xf32>) -> tensor<4xf32>"
+    scale = "%y = aten.mul.Tensor(%l, %s) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>"
+    text = method("%x: tensor<4x4xf32>", weights, factor, layer, scale, gives="tensor<4xf32>")
+    refused(text, FoldScaleIntoLinear())
+
+
+def test_a_layer_of_integers_stays_one(refused: Any, method: Any) -> None:
+    weights = '%w = stepwell.weight <"w"> "parameter" : tensor<3x4xi64>'
+    layer = "%l = aten.linear.default(%x, %w) : (tensor<2x4xi64>, tensor<3x4xi64>) -> tensor<2x3xi64>"
+    scale = "%y = aten.mul.Scalar(%l, 3) : (tensor<2x3xi64>) -> tensor<2x3xi64>"
+    text = method("%x: tensor<2x4xi64>", weights, layer, scale, gives="tensor<2x3xi64>")
+    refused(text, FoldScaleIntoLinear())
+
+
+def test_a_factor_that_broadcasts_the_product_stays(refused: Any, method: Any) -> None:
+    factor = '%s = stepwell.weight <"s"> "parameter" : tensor<1x1x3xf32>'
+    scale = f"%y = aten.mul.Tensor(%l, %s) : ({Y}, tensor<1x1x3xf32>) -> tensor<1x2x3xf32>"
+    text = method(f"%x: {X}", LINEAR, factor, scale, gives="tensor<1x2x3xf32>")
+    refused(text, FoldScaleIntoLinear())
+
+
+def test_a_factor_for_a_value_that_is_no_layer_stays(refused: Any, method: Any) -> None:
+    scale = f"%y = aten.mul.Scalar(%n, 0.25) : ({X}) -> {X}"
+    text = method(f"%x: {X}", f"%n = aten.neg.default(%x) : ({X}) -> {X}", scale, gives=X)
+    refused(text, FoldScaleIntoLinear())

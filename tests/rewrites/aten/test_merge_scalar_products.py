@@ -41,3 +41,10 @@ def test_integers_stay(refused: Any, method: Any):
         ),
         MergeScalarProducts(),
     )
+
+
+def test_a_first_product_that_overflows_stays(refused: Any, method: Any) -> None:
+    first = "%a = aten.mul.Scalar(%x, 1.0e+30) : (tensor<2x3xf32>) -> tensor<2x3xf32>"
+    second = "%y = aten.mul.Scalar(%a, 1.0e-30) : (tensor<2x3xf32>) -> tensor<2x3xf32>"
+    text = method("%x: tensor<2x3xf32>", first, second, gives="tensor<2x3xf32>")
+    refused(text, MergeScalarProducts(), "overflow")

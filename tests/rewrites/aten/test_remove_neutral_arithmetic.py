@@ -75,3 +75,15 @@ def test_adding_zero_to_integers_goes(apply: Any, method: Any):
         RemoveNeutralArithmetic(),
     )
     assert done.ops() == ["aten.neg.default"]
+
+
+def test_zero_times_an_infinite_alpha_is_no_zero(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%y = aten.sub.Scalar(%x, 0.0, inf) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            gives="tensor<2x3xf32>",
+        ),
+        RemoveNeutralArithmetic(),
+        "no number",
+    )

@@ -14,6 +14,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import Dim, IntType, dims, element, tensor
 
@@ -45,6 +47,36 @@ def is_known(shape: Sequence[Dim]) -> bool:
 def same_type(one: SSAValue, other: SSAValue) -> bool:
     """Whether two values provably have the same shape and element type."""
     return one.type == other.type and is_known(dims(one.type))
+
+
+def constant_along_last_axis(op: SchemaOp) -> tuple[SSAValue, str] | None:
+    """(tensor, key of the constant) of a sum or product that leaves the tensor's type alone.
+
+    The constant has one size along the last axis, of any number of elements, and ones elsewhere.
+    """
+    result = op.results[0].type
+    for index in (1, 0):
+        constant, other = op.operands[index], op.operands[1 - index]
+        key = weight_key(constant)
+        if key is None or other.type != result:
+            continue
+        shape = dims(constant.type)
+        if all(d == 1 for d in shape[:-1]) and element(constant.type) == element(result):
+            return other, key
+    return None
+
+
+def is_layer_of_floats(value: SSAValue) -> bool:
+    """Whether a value comes from a linear layer of float features.
+
+    The features are the last axis of what a weight `[out, in]` gives. A weight `[in]` gives none,
+    and products of integers with a float are no integers.
+    """
+    layer = value.owner
+    if not isinstance(layer, aten.LinearDefault) or len(dims(layer.operands[1].type)) != 2:
+        return False
+    held = element(value.type)
+    return has_torch_dtype(held) and torch_dtype(held).is_floating_point
 
 
 def emit(rw: Rewriter, op: SchemaOp) -> SSAValue:

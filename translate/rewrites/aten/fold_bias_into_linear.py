@@ -36,7 +36,11 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import emit_as
+from stepwell.translate.rewrites.aten.building import (
+    constant_along_last_axis,
+    emit_as,
+    is_layer_of_floats,
+)
 
 
 @recipe("add_bias")
@@ -75,7 +79,7 @@ class FoldBiasIntoLinear(Rewrite[BiasBehindLinear]):
             return None
         value, constant = found
         linear = value.owner
-        if not isinstance(linear, aten.LinearDefault):
+        if not isinstance(linear, aten.LinearDefault) or not is_layer_of_floats(value):
             return None
         if len(list(value.uses)) != 1:
             return Refusal("the linear is read without the constant too")
@@ -107,19 +111,11 @@ class FoldBiasIntoLinear(Rewrite[BiasBehindLinear]):
 
 def constant_addend(op: SchemaOp) -> tuple[SSAValue, str | float] | None:
     """(tensor, key or number) of an addition of a constant along the last axis."""
-    result = op.results[0].type
     if op.arg("alpha") != 1:
         return None
-    if isinstance(op, aten.AddScalar):
-        number = op.arg("other")
-        plain = isinstance(number, int | float) and not isinstance(number, bool)
-        return (op.operands[0], float(number)) if plain and op.operands[0].type == result else None
-    for index in (1, 0):
-        constant, other = op.operands[index], op.operands[1 - index]
-        key = weight_key(constant)
-        if key is None or other.type != result:
-            continue
-        shape = dims(constant.type)
-        if all(d == 1 for d in shape[:-1]) and element(constant.type) == element(result):
-            return other, key
-    return None
+    if isinstance(op, aten.AddTensor):
+        return constant_along_last_axis(op)
+    number = op.arg("other")
+    plain = isinstance(number, int | float) and not isinstance(number, bool)
+    keeps_type = op.operands[0].type == op.results[0].type
+    return (op.operands[0], float(number)) if plain and keeps_type else None

@@ -33,10 +33,13 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.attention_pattern import constant_factor
-from stepwell.translate.rewrites.aten.building import emit_as
+from stepwell.translate.rewrites.aten.building import (
+    constant_along_last_axis,
+    emit_as,
+    is_layer_of_floats,
+)
 
 
 @recipe("scale_by_number")
@@ -78,7 +81,7 @@ class FoldScaleIntoLinear(Rewrite[ScaledLinear]):
             return None
         value, factor = found
         linear = value.owner
-        if not isinstance(linear, aten.LinearDefault):
+        if not isinstance(linear, aten.LinearDefault) or not is_layer_of_floats(value):
             return None
         if len(list(value.uses)) != 1:
             return Refusal("the linear is read without the factor too")
@@ -107,20 +110,7 @@ class FoldScaleIntoLinear(Rewrite[ScaledLinear]):
 
 def factor_of(op: SchemaOp) -> tuple[SSAValue, float | str] | None:
     """(tensor, number or key of a constant along the last axis) of a multiplication."""
-    result = op.results[0].type
-    if isinstance(op, aten.MulScalar):
-        factor = constant_factor(op)
-        return (
-            (op.operands[0], factor)
-            if factor is not None and op.operands[0].type == result
-            else None
-        )
-    for index in (1, 0):
-        constant, other = op.operands[index], op.operands[1 - index]
-        key = weight_key(constant)
-        if key is None or other.type != result:
-            continue
-        shape = dims(constant.type)
-        if all(d == 1 for d in shape[:-1]) and element(constant.type) == element(result):
-            return other, key
-    return None
+    if isinstance(op, aten.MulTensor):
+        return constant_along_last_axis(op)
+    factor = constant_factor(op)
+    return None if factor is None else (op.operands[0], factor)

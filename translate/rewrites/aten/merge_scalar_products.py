@@ -52,6 +52,7 @@ class MergeScalarProducts(Respell):
             return None
         limits = torch.finfo(torch_dtype(element(value.type)))
         product = float(first) * float(second)
-        if not limits.tiny**0.5 <= abs(product) <= limits.max**0.5 or abs(first) < limits.tiny**0.5:
+        low, high = limits.tiny**0.5, limits.max**0.5
+        if not low <= abs(product) <= high or not low <= abs(first) <= high:
             return Refusal(f"{first}·{second} may overflow or underflow where the steps do not")
         return Respelled(op, aten.MulScalar, {"self": value, "other": product})

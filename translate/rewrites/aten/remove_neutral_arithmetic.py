@@ -23,7 +23,7 @@ After:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import copysign
+from math import copysign, isfinite
 from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
@@ -71,6 +71,8 @@ def loses_negative_zero(op: SchemaOp, zero: float) -> Refusal | None:
     alpha = op.arg("alpha")
     if isinstance(alpha, SSAValue):
         return Refusal("alpha is known only at run time")
+    if not isfinite(alpha):
+        return Refusal(f"alpha is {alpha}, and 0 times that is no number")
     sign = copysign(1.0, float(zero)) * copysign(1.0, float(alpha))
     added = sign if isinstance(op, aten.AddScalar) else -sign
     return Refusal("−0.0 + 0.0 is 0.0, not −0.0") if added > 0 else None

@@ -34,9 +34,9 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element
+from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import emit_as
+from stepwell.translate.rewrites.aten.building import constant_along_last_axis, emit_as
 
 
 @recipe("scale_columns")
@@ -98,6 +98,8 @@ class FoldAffineIntoLinear(Rewrite[AffineBeforeLinear]):
         weight = weight_key(op.operands[1])
         if weight is None:
             return Refusal("the linear's weight is computed at run time")
+        if len(dims(op.operands[1].type)) != 2:
+            return Refusal("the linear's weight is a vector: there is no bias to take the shift")
         bias = op.operand("bias")
         if bias is not None and weight_key(bias) is None:
             return Refusal("the linear's bias is computed at run time")
@@ -126,21 +128,13 @@ class FoldAffineIntoLinear(Rewrite[AffineBeforeLinear]):
 
 
 def constant_side(value: SSAValue, cls: type[SchemaOp]) -> tuple[SSAValue, str] | None:
-    """(other operand, key) of an op with a constant along the last axis only."""
+    """(other operand, key) of a sum or product with a constant along the last axis only."""
     owner = value.owner
     if not isinstance(owner, cls) or len(owner.operands) != 2:
         return None
     if isinstance(owner, aten.AddTensor) and owner.arg("alpha") != 1:
         return None
-    for index in (1, 0):
-        constant, other = owner.operands[index], owner.operands[1 - index]
-        key = weight_key(constant)
-        if key is None or other.type != value.type:
-            continue
-        shape = dims(constant.type)
-        if all(d == 1 for d in shape[:-1]) and element(constant.type) == element(value.type):
-            return other, key
-    return None
+    return constant_along_last_axis(owner)
 
 
 def read_elsewhere(value: SSAValue) -> Refusal | None:
