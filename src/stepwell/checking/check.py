@@ -28,7 +28,8 @@ from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program as IRProgram
 from stepwell.ir.rewriting import Bound, History, Rewrite, Step, Together, step_name
 from stepwell.program import Program, from_exported_program
-from stepwell.targets import find_target
+from stepwell.targets import Target, find_target
+from stepwell.translate.mxfp_accuracy import mx_accuracy
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -93,6 +94,7 @@ def check(
     if artefact and not run.findings:
         tell("artefact", len(steps) + 1, total)
         run.add(*check_artefact(found, work, run.recordings, options))
+    accuracy = _accuracy(source, found, run.recordings)
     tell("done", total, total)
     return CheckResult(
         target,
@@ -100,7 +102,23 @@ def check(
         tuple(run.findings),
         tuple(run.skipped),
         time.perf_counter() - started,
+        accuracy=accuracy,
     )
+
+
+def _accuracy(
+    source: IRProgram, target: Target, recordings: Mapping[str, Sequence[Recording]]
+) -> str:
+    """The error of each layer in each MX payload, on the first plain sample; "" without MX."""
+    extensions = target.name.split("+")
+    if "mxfp" not in extensions and "mx_common" not in extensions:
+        return ""
+    (runs, *others) = recordings.values()
+    samples = [run.sample.inputs for run in runs if run.sample.plain][:1]
+    if others or not samples or source.level != "aten":
+        return ""
+    measured = mx_accuracy(source, samples)
+    return str(measured) if measured.layers else ""
 
 
 def _silent(what: str, number: int, of: int) -> None:

@@ -36,8 +36,15 @@ def table(result: CheckResult) -> str:
         if result.ok
         else f"<p class='bad'>{len(result.findings)} findings, the first of them first:</p>{found}"
     )
-    return f"{verdict}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" + (
-        f"<p>Not compared:</p><ul>{skipped}</ul>" if skipped else ""
+    return (
+        f"{verdict}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        + (f"<p>Not compared:</p><ul>{skipped}</ul>" if skipped else "")
+        + (
+            "<p>Relative error of each layer in each MX payload:</p>"
+            f"<pre>{escape(result.accuracy)}</pre>"
+            if result.accuracy
+            else ""
+        )
     )
 
 

@@ -80,6 +80,8 @@ class CheckResult:
     skipped: tuple[str, ...]
     seconds: float
     model: str = ""
+    accuracy: str = ""
+    """For a target with MX: the error of each layer in each payload, as a table."""
 
     @property
     def ok(self) -> bool:
@@ -116,4 +118,6 @@ class CheckResult:
         else:
             rows.append(f"{self.target}: {len(self.findings)} findings; the first:")
             rows.append(str(self.findings[0]))
+        if self.accuracy:
+            rows += ["", "relative error of each layer in each MX payload:", self.accuracy]
         return "\n".join(rows)

@@ -1,4 +1,4 @@
-"""Programs that round floats to integers on the way: a last bit before becomes a unit after.
+"""Programs that round floats to integers or MX payloads: a last bit before becomes a unit after.
 
 Two float kernels agree to about 1e-6. Where a program quantises what they give, that decides the
 rounding of some elements, and the outputs of a deep network then move by far more. How far is
@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.checking.compare import deviation
 from stepwell.ir.core import StateOp, WeightOp
+from stepwell.ir.diagnostics import op_name
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.ir.types import element
@@ -24,15 +25,21 @@ from stepwell.ir.weights import WeightStore
 
 NOISE = 1e-6
 """What float kernels may differ by, of the largest number in a tensor."""
+_MX = ("stepwell_mx.", "tosa_mxfp.", "tosa.cast_to_block_scaled")
+"""Ops that round floats to a payload, whose type may be a float too."""
+
 TRIALS, MARGIN = 3, 4.0
 """Noises tried, and how much further than the worst of them an engine may go."""
 
 
 def rounds_floats(program: Program) -> bool:
-    """Whether some op makes integers (quantised ones too) of floats."""
+    """Whether some op makes integers (quantised ones too) or MX payloads of floats."""
     return any(
-        _is_float(operand)
-        and any(isinstance(r.type, TensorType) and not _is_float(r) for r in op.results)
+        op_name(op).startswith(_MX)
+        or (
+            _is_float(operand)
+            and any(isinstance(r.type, TensorType) and not _is_float(r) for r in op.results)
+        )
         for op in program.module.walk()
         if not op.regions
         for operand in op.operands
@@ -56,10 +63,15 @@ class NoisyInterpreter(Interpreter):
             return
         for result in op.results:
             value = environment[result]
-            if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
+            if isinstance(value, torch.Tensor) and _is_computed(value):
                 noise = torch.rand(value.shape, generator=self.generator, dtype=value.dtype)
                 largest = value[value.isfinite()].abs().amax() if value.isfinite().any() else 0.0
                 environment[result] = value + (2.0 * noise - 1.0) * (NOISE * largest)
+
+
+def _is_computed(value: torch.Tensor) -> bool:
+    """Whether a tensor holds floats that operators compute with, not MX codes or scales."""
+    return value.is_floating_point() and value.dtype.itemsize > 1 and value.numel() > 0
 
 
 def sensitivity(func: FuncOp, weights: WeightStore, inputs: tuple[Any, ...]) -> float:
