@@ -179,6 +179,7 @@ def graphs(cpu: str) -> None:
     from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer as Stock
 
     import stepwell
+    from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
     tests = Path(__file__).parent.parent / "tests" / "cmsis"
     path = tests / "test_graphs_stock_gets_wrong.py"
@@ -186,77 +187,95 @@ def graphs(cpu: str) -> None:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    totals: dict[str, Counter[str]] = {"stepwell": Counter(), "stock": Counter()}
+
+    def outcome(flow: str, exported: Any, x: Any) -> str:
+        expected = exported.module(check_guards=False)(x)
+        try:
+            if flow == "stock":
+                program = stock_edge(exported, cpu).exported_program()
+                given = program.module(check_guards=False)(x)
+                is_float = any(
+                    str(getattr(node.target, "_op", "")).startswith("aten.")
+                    and node.meta["val"].is_floating_point()
+                    for node in program.graph.nodes
+                    if isinstance(node.meta.get("val"), torch.Tensor)
+                )
+            else:
+                lowered = stepwell.lower(exported, cpu)
+                (given,) = lowered.run(x)
+                is_float = any(
+                    op.name.startswith("aten.") and "f32" in str(op.results[0].type)
+                    for op in lowered.program.module.walk()
+                )
+        except Exception:  # Whatever a flow raises on a sound graph is a crash.
+            return "crash"
+        unit = float(expected.abs().max()) / 127
+        wrong = float((given - expected).abs().max()) > 6 * unit
+        return "WRONG" if wrong else "float" if is_float else "int8"
+
+    flows = (("stock", Stock), ("stepwell", Stock), ("own quantizer", CortexMQuantizer))
+    totals: dict[str, Counter[str]] = {label: Counter() for label, _ in flows}
     for name in module.GRAPHS:
         model, x = module.build(name)
         x = x.to(memory_format=torch.channels_last) if x.dim() == 4 else x
-        found: dict[str, str] = {}
-        try:
-            exported = quantised(model.eval(), (x,), Stock())
-        except Exception:  # The stock quantizer itself raises on some graphs.
-            print(f"  {name:48} the stock quantizer crashes")
-            totals["stock"]["crash"] += 1
-            continue
-        expected = exported.module(check_guards=False)(x)
-        for flow in totals:
+        found: list[str] = []
+        for label, quantizer in flows:
             try:
-                if flow == "stock":
-                    program = stock_edge(exported, cpu).exported_program()
-                    given = program.module(check_guards=False)(x)
-                    is_float = any(
-                        str(getattr(node.target, "_op", "")).startswith("aten.")
-                        and node.meta["val"].is_floating_point()
-                        for node in program.graph.nodes
-                        if isinstance(node.meta.get("val"), torch.Tensor)
-                    )
-                else:
-                    lowered = stepwell.lower(exported, cpu)
-                    (given,) = lowered.run(x)
-                    is_float = any(
-                        op.name.startswith("aten.") and "f32" in str(op.results[0].type)
-                        for op in lowered.program.module.walk()
-                    )
-            except Exception:  # Whatever a flow raises on a sound graph is a crash.
-                found[flow] = "crash"
+                exported = quantised(model.eval(), (x,), quantizer())
+            except Exception:  # The stock quantizer raises on a product with a parameter.
+                found.append("no graph")
             else:
-                unit = float(expected.abs().max()) / 127
-                wrong = float((given - expected).abs().max()) > 6 * unit
-                found[flow] = "WRONG" if wrong else "float" if is_float else "int8"
-            totals[flow][found[flow]] += 1
-        print(f"  {name:48} stock {found['stock']:6} stepwell {found['stepwell']}", flush=True)
-    for flow, counts in totals.items():
-        print(f"{flow:10}", ", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
+                found.append(outcome(label, exported, x))
+            totals[label][found[-1]] += 1
+        print(f"  {name:46} " + "  ".join(f"{item:8}" for item in found), flush=True)
+    for label, counts in totals.items():
+        print(f"{label:14}", ", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
 
 
 def tolerance(names: list[str], cpu: str, count: int = 20) -> None:
-    """How far outputs are from the PT2E graph's, in units of the output's quantisation."""
+    """How far outputs are from the PT2E graph's, in units of the output's quantisation, and how
+    many decibels the float model's outputs stand above their difference from it.
+    """
+    from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer as Stock
+
     import stepwell
     from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
     for name in names:
         model, inputs = load(name)
+        drawn = [drawn_like(inputs, 100 + seed) for seed in range(count)]
+        with torch.no_grad():
+            floats = [model(*given) for given in drawn]
         exported = quantised(model, inputs, CortexMQuantizer())
         graph = exported.module(check_guards=False)
         program = stepwell.lower(exported, cpu).program
         last = [o for o in program.module.walk() if o.name == "cmsis.dequantize_per_tensor"][-1]
-        units: list[torch.Tensor] = []
-        agree = 0
-        for seed in range(count):
-            torch.manual_seed(100 + seed)
-            given = tuple(torch.randn_like(x) for x in inputs)
-            (got,), wanted = program.run(*given), graph(*given)
-            units.append(((got - wanted) / last.real("scale")).abs().flatten())
-            agree += int(got.flatten().argmax() == wanted.flatten().argmax())
-        apart = torch.cat(units).round()
-        shares = ", ".join(
-            f"{n} unit{'s' * (n != 1)} {float((apart <= n).float().mean()):.1%}"
-            for n in (0, 1, 2, 4)
-        )
+        pairs = [(program.run(*given)[0], graph(*given)) for given in drawn]
+        apart = torch.cat([(a - b).abs().flatten() for a, b in pairs]) / last.real("scale")
+        apart = apart.round()
+        agree = sum(int(a.flatten().argmax() == b.flatten().argmax()) for a, b in pairs)
+        shares = ", ".join(f"{n}: {float((apart <= n).float().mean()):.1%}" for n in (0, 1, 2, 4))
+        said = f"{decibels(floats, [a for a, _ in pairs]):.1f} dB"
+        if all(x.dim() != 4 for x in inputs):  # It leaves NCHW images as floats.
+            theirs = stepwell.lower(quantised(model, inputs, Stock()), cpu).program
+            outputs = [theirs.run(*given)[0] for given in drawn]
+            said += f" (stock quantizer {decibels(floats, outputs):.1f} dB)"
         print(
             f"  {name:22} units apart, at most {shares}; most {int(apart.max())}; "
-            f"same largest output {agree} of {count}",
+            f"same largest output {agree} of {count}; {said}",
             flush=True,
         )
+
+
+def drawn_like(inputs: tuple[torch.Tensor, ...], seed: int) -> tuple[torch.Tensor, ...]:
+    torch.manual_seed(seed)
+    return tuple(torch.randn_like(x) for x in inputs)
+
+
+def decibels(floats: list[torch.Tensor], outputs: list[torch.Tensor]) -> float:
+    signal = sum(float(f.pow(2).sum()) for f in floats)
+    noise = sum(float((y - f).pow(2).sum()) for f, y in zip(floats, outputs, strict=True))
+    return 10 * math.log10(signal / noise)
 
 
 def main() -> None:
