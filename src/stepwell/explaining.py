@@ -31,6 +31,15 @@ if TYPE_CHECKING:
 _SILENT = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp)
 
 
+_PLACES = {
+    "delegate": "in delegates",
+    "kernel": "left to kernels",
+    "backend": "on the backend",
+    "split": "partly in a delegate",
+    "folded": "folded into others",
+}
+
+
 @dataclass(frozen=True)
 class Fate:
     """What became of one op of the model.
@@ -86,17 +95,23 @@ class Explanation:
     def __str__(self) -> str:
         total = sum(fate.cost for fate in self.fates) or 1
         counts = Counter(fate.where.split(" ")[0] for fate in self.fates)
+        names = [f"{fate.op} {fate.node}" for fate in self.fates]
+        wide = max(map(len, (*names, "op of the model")))
+        lines = max((len(fate.line or "") for fate in self.fates), default=0)
         rows = [
-            f"{self.target}: " + ", ".join(f"{n} {where}" for where, n in counts.most_common()),
+            f"{len(self.fates)} ops to {self.target}: "
+            + ", ".join(f"{n} {_PLACES.get(where, where)}" for where, n in counts.most_common()),
             "",
-            f"{'work':>6}  {'op of the model':44} {'where':12} became",
+            f"{'work':>6}  {'op of the model':{wide}}  {'line':{lines}}  {'where':10}  became",
         ]
-        for fate in self.fates:
-            name = f"{fate.op} {fate.node}"
+        for fate, name in zip(self.fates, names, strict=True):
             became = _spelled(fate.became) or (f"into {fate.into}" if fate.into else "")
             by = f"  [{', '.join(fate.by)}]" if fate.by else ""
-            rows.append(f"{fate.cost / total:6.1%}  {name:44} {fate.where:12} {became}{by}")
-            rows += [f"{'':54} {reason}" for reason in fate.why]
+            rows.append(
+                f"{fate.cost / total:6.1%}  {name:{wide}}  {fate.line or '':{lines}}  "
+                f"{fate.where:10}  {became}{by}".rstrip()
+            )
+            rows += [f"{'':{wide + lines + 24}}{reason}" for reason in fate.why]
         return "\n".join(rows)
 
     def _repr_html_(self) -> str:
