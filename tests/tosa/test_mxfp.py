@@ -156,6 +156,11 @@ def test_models_of_16_bits_equal_the_reference_model(dtype: torch.dtype, form: s
         assert operators(low)["tosa.cast"] == 2, "the product itself gives bf16"
 
 
+def test_rows_that_no_window_reads_change_nothing() -> None:
+    model = to_mxfp(nn.Conv2d(32, 8, 3, stride=2), "fp8e5m2", convolutions=True)
+    assert_same_bits(model, torch.randn(1, 32, 6, 8))
+
+
 def test_a_16_bit_convolution_equals_the_reference_model() -> None:
     model = to_mxfp(nn.Conv2d(32, 8, 3).half(), "fp6e2m3", convolutions=True)
     assert_same_bits(model, torch.randn(1, 32, 5, 5).half())

@@ -248,7 +248,7 @@ class LowerMxConv2d(LowerToTosa):
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """A form that TOSA has, a weight known at compile time, windows that come out even."""
+        """A form that TOSA has, a weight known at compile time."""
         held = element(op.operands[0].type)
         if held not in FLOATS:
             return Refusal(f"no MX convolution of {held}")
@@ -257,13 +257,15 @@ class LowerMxConv2d(LowerToTosa):
             return Refusal(refused)
         if weight_key(op.operands[1]) is None:
             return Refusal("the weight is computed at run time")
-        if min(_ends(op)) < 0:
-            return Refusal("rows or columns at the end belong to no window")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """Cast in NHWC, convolve the groups, concatenate them."""
         image = b.transpose(op.operands[0], TO_NHWC)
+        for axis, end in enumerate(_ends(op), 1):
+            if end < 0:
+                # Rows or columns at the end that no window reads.
+                image = _slice(image, axis, 0, shape_of(image)[axis] + end, b)
         kernel = b.transpose(op.operands[1], TO_NHWC)
         groups = op.arg("groups")
         n, _, _, channels = shape_of(image)
@@ -295,7 +297,7 @@ def _convolved(
     image, weight, bias = operands
     payload, second = payloads_of(op)
     padding, (bottom, right) = list(op.arg("padding")), _ends(op)
-    pad = (padding[0], bottom, padding[1], right)
+    pad = (padding[0], max(bottom, 0), padding[1], max(right, 0))
     stride, dilation = list(op.arg("stride")), list(op.arg("dilation"))
     if op.arg("form") == OPERATORS:
         taken = [*_cast(image, payload, b), *_cast(weight, payload, b), bias]
@@ -315,7 +317,10 @@ def _convolved(
 
 
 def _ends(op: SchemaOp) -> tuple[int, int]:
-    """The padding at the bottom and on the right that makes the windows come out even."""
+    """The padding at the bottom and on the right that makes the windows come out even.
+
+    Negative where rows or columns are left over.
+    """
     held, kernel = shape_of(op.operands[0])[2:], shape_of(op.operands[1])[2:]
     size = shape_of(op.results[0])[2:]
     stride, padding, dilation = op.arg("stride"), op.arg("padding"), op.arg("dilation")

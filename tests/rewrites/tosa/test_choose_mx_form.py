@@ -1,0 +1,39 @@
+"""ChooseMxForm: a product keeps the form that the target has, or takes the other."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.tosa.choose_mx_form import ChooseMxForm
+
+BOTH = frozenset(("mxfp", "mx_common", "mx_fp8e4m3", "mx_fp4e2m1"))
+
+
+def text(payload: str = "fp8e4m3", second: str = "fp8e4m3", form: str = "operators") -> str:
+    a, b, y = (f"tensor<{shape}xf32>" for shape in ("1x2x32", "1x3x32", "1x2x3"))
+    return f"""func.func @forward(%a: {a}, %b: {b}) -> {y} {{
+  %y = stepwell_mx.matmul_t.default(%a, %b, "{payload}", "{second}", "{form}") : ({a}, {b}) -> {y}
+  func.return %y : {y}
+}}
+"""
+
+
+def test_a_target_with_operators_alone_gets_operators(apply: Any) -> None:
+    done = apply(text(form="types"), ChooseMxForm(frozenset(("mxfp",))))
+    assert '"operators"' in done.text
+
+
+@pytest.mark.parametrize("form", ["operators", "types"])
+def test_a_target_with_both_keeps_the_form(refused: Any, form: str) -> None:
+    refused(text(form=form), ChooseMxForm(BOTH))
+
+
+def test_a_target_without_the_payload_names_what_it_needs(refused: Any) -> None:
+    only = frozenset(("mx_common", "mx_fp4e2m1"))
+    refused(text(), ChooseMxForm(only), "needs +mxfp")
+    refused(text(form="types"), ChooseMxForm(only), "needs +mx_common+mx_fp8e4m3")
+
+
+def test_two_payloads_have_no_operators(refused: Any) -> None:
+    mixed = text("fp8e4m3", "fp4e2m1", "types")
+    refused(mixed, ChooseMxForm(frozenset(("mxfp",))), "needs block-scaled types")
