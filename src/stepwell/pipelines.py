@@ -37,6 +37,7 @@ from stepwell.translate.rewrites.tosa.lower_control import BringWeightsInside, L
 from stepwell.translate.rewrites.tosa.lower_int8 import INT8
 from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices
 from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
+from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
@@ -69,10 +70,10 @@ from stepwell.translate.rewrites.xnnpack.lower_quantised_movement import LowerQu
 from stepwell.translate.rewrites.xnnpack.lower_reduction import LowerReduction
 from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
 from stepwell.translate.rewrites.xnnpack.lower_softmax import LowerSoftmax
+from stepwell.translate.rewrites.xnnpack.merge_transposes import MERGES
 from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToWhatIsRead
 from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
 from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinear
-from stepwell.translate.rewrites.xnnpack.place_transposes import TRANSPOSES
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages
 
@@ -150,7 +151,10 @@ XNNPACK = Pipeline(
         Together("lower-lifted", TO_XNNPACK),
         DecomposeForKernels(),
         NarrowToWhatIsRead(),
-        Together("place-transposes", TRANSPOSES),
+        AssignLayouts(),
+        Together("merge-transposes", MERGES),
+        AssignLayouts(),
+        Together("merge-transposes", MERGES),
         PatchesToLinear(),
         FuseClamp(),
         PartitionXnnpack(),

@@ -1,6 +1,6 @@
 """Convolutions of images: NHWC nodes between transposes, weights laid out anew at compile time.
 
-XNNPACK keeps channels last. Each convolution is lowered on its own here; `place_transposes` then
+XNNPACK keeps channels last. Each convolution is lowered on its own here; `assign_layouts` then
 moves the transposes to where they cost least, most of them against each other. One-dimensional
 convolutions run as images of height one.
 

@@ -1,0 +1,194 @@
+"""AssignLayouts: transposes stand where a minimum cut puts them, axes are followed by order."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.documentation import module_of
+from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.xnnpack.axis_orders import reshaped_order
+from stepwell.translate.rewrites.xnnpack.merge_transposes import MERGES
+
+LAST, FIRST = "tensor<1x6x5x8xf32>", "tensor<1x8x6x5xf32>"
+BACK, TO = (0, 3, 1, 2), (0, 2, 3, 1)
+
+
+def turn(given: str, made: str, perm: tuple[int, ...], before: str, after: str) -> str:
+    return (
+        f"%{made} = xnnpack.static_transpose(%{given}, perm={list(perm)}) : ({before}) -> {after}"
+    )
+
+
+def unary(kind: str, given: str, made: str, type_: str = FIRST) -> str:
+    return f"%{made} = xnnpack.{kind}(%{given}) : ({type_}) -> {type_}"
+
+
+def binary(kind: str, one: str, other: str, made: str, types: tuple[str, str], result: str) -> str:
+    return f"%{made} = xnnpack.{kind}(%{one}, %{other}) : ({types[0]}, {types[1]}) -> {result}"
+
+
+def placed(apply: Any, text: str) -> Any:
+    """The text with its transposes placed and merged, twice as in the pipeline."""
+    for _ in range(2):
+        text = apply(apply(text, AssignLayouts()).text, *MERGES).text
+    return apply(text, *MERGES)
+
+
+def transposes(done: Any) -> int:
+    return done.ops().count("xnnpack.static_transpose")
+
+
+def test_the_documented_example_loses_both_transposes(apply: Any):
+    before = module_of("xnnpack.assign_layouts").__doc__ or ""
+    text = before[before.index("Before:") + 7 : before.index("After,")]
+    assert transposes(placed(apply, text)) == 0
+
+
+@pytest.mark.parametrize("length", [1, 7, 200])
+def test_chains_of_any_length_work_before_the_transpose(length: int, apply: Any, method: Any):
+    lines = [turn("x", "v0", BACK, LAST, FIRST)]
+    lines += [unary("abs", f"v{i}", f"v{i + 1}") for i in range(length)]
+    lines.append(turn(f"v{length}", "y", TO, FIRST, LAST))
+    assert transposes(placed(apply, method(f"%x: {LAST}", *lines, gives=LAST))) == 0
+
+
+def test_a_residual_of_two_channels_last_branches_stays_channels_last(apply: Any, method: Any):
+    lines = (
+        turn("x", "a", BACK, LAST, FIRST),
+        turn("z", "b", BACK, LAST, FIRST),
+        binary("add", "a", "b", "c", (FIRST, FIRST), FIRST),
+        unary("tanh", "c", "d"),
+        binary("add", "c", "d", "e", (FIRST, FIRST), FIRST),
+        turn("e", "y", TO, FIRST, LAST),
+    )
+    assert transposes(placed(apply, method(f"%x: {LAST}, %z: {LAST}", *lines, gives=LAST))) == 0
+
+
+def test_an_operand_in_the_other_order_is_transposed_where_it_is_smallest(apply: Any, method: Any):
+    gate = "tensor<1x8x1x5xf32>"
+    lines = (
+        turn("x", "a", BACK, LAST, FIRST),
+        unary("sigmoid", "g", "h", gate),
+        binary("multiply", "a", "h", "c", (FIRST, gate), FIRST),
+        turn("c", "y", TO, FIRST, LAST),
+    )
+    done = placed(apply, method(f"%x: {LAST}, %g: {gate}", *lines, gives=LAST))
+    assert transposes(done) == 1
+    assert f"static_transpose(%h, perm=[0, 2, 3, 1]) : ({gate})" in done.text
+
+
+def test_a_squeezed_gate_needs_no_reshape_between_channels_last_layers(apply: Any, method: Any):
+    last, first = "tensor<1x1x1x8xf32>", "tensor<1x8x1x1xf32>"
+    lines = (
+        turn("g", "a", BACK, last, first),
+        unary("sigmoid", "a", "b", first),
+        turn("x", "c", BACK, LAST, FIRST),
+        binary("multiply", "c", "b", "d", (FIRST, first), FIRST),
+        turn("d", "y", TO, FIRST, LAST),
+    )
+    done = placed(apply, method(f"%x: {LAST}, %g: {last}", *lines, gives=LAST))
+    assert done.ops() == ["xnnpack.sigmoid", "xnnpack.multiply"]
+
+
+def test_constants_follow_at_compile_time_whatever_their_rank(apply: Any, method: Any):
+    lines = (
+        f'%k = stepwell.weight <"k"> "constant" : {FIRST}',
+        '%s = stepwell.weight <"s"> "constant" : tensor<6x1xf32>',
+        turn("x", "a", BACK, LAST, FIRST),
+        binary("add", "a", "k", "b", (FIRST, FIRST), FIRST),
+        binary("multiply", "b", "s", "c", (FIRST, "tensor<6x1xf32>"), FIRST),
+        turn("c", "y", TO, FIRST, LAST),
+    )
+    assert placed(apply, method(f"%x: {LAST}", *lines, gives=LAST)).ops() == [
+        "xnnpack.add",
+        "xnnpack.multiply",
+    ]
+
+
+def test_a_restore_that_does_not_restore_keeps_a_transpose(apply: Any, method: Any):
+    other = "tensor<1x5x6x8xf32>"
+    lines = (
+        turn("x", "a", BACK, LAST, FIRST),
+        unary("tanh", "a", "b"),
+        turn("b", "y", (0, 3, 2, 1), FIRST, other),
+    )
+    assert transposes(placed(apply, method(f"%x: {LAST}", *lines, gives=other))) == 1
+
+
+def test_a_softmax_over_the_moved_axis_stays_where_it_is(apply: Any, method: Any):
+    lines = (
+        turn("x", "a", BACK, LAST, FIRST),
+        unary("softmax", "a", "b"),
+        turn("b", "y", TO, FIRST, LAST),
+    )
+    assert transposes(placed(apply, method(f"%x: {LAST}", *lines, gives=LAST))) == 2
+
+
+def test_a_linear_layer_along_another_axis_stays_where_it_is(apply: Any, method: Any):
+    square = "tensor<1x4x4x4xf32>"
+    lines = (
+        '%w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>',
+        turn("x", "a", BACK, square, square),
+        binary("fully_connected", "a", "w", "b", (square, "tensor<4x4xf32>"), square),
+        turn("b", "y", TO, square, square),
+    )
+    assert transposes(placed(apply, method(f"%x: {square}", *lines, gives=square))) == 2
+
+
+def test_a_linear_layer_on_rows_passes_what_moves_rows(apply: Any, method: Any):
+    square = "tensor<4x4x4xf32>"
+    lines = (
+        '%w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>',
+        turn("x", "a", (1, 0, 2), square, square),
+        binary("fully_connected", "a", "w", "b", (square, "tensor<4x4xf32>"), square),
+        turn("b", "y", (1, 0, 2), square, square),
+    )
+    assert transposes(placed(apply, method(f"%x: {square}", *lines, gives=square))) == 0
+
+
+def test_slices_pads_and_joins_take_their_axes_along(apply: Any, method: Any):
+    cut, wide = "tensor<1x8x2x5xf32>", "tensor<1x8x4x5xf32>"
+    lines = (
+        turn("x", "a", BACK, LAST, FIRST),
+        f"%b = xnnpack.static_slice(%a, offsets=[0, 0, 3, 0], sizes=[1, 8, 2, 5]) : ({FIRST}) -> {cut}",
+        f"%c = xnnpack.concatenate2(%b, %b, axis=2) : ({cut}, {cut}) -> {wide}",
+        "%d = xnnpack.static_constant_pad(%c, pre_paddings=[0, 0, 1, 0], post_paddings=[0, 0, 1, 0],"
+        f" padding_value=0.5) : ({wide}) -> {FIRST}",
+        turn("d", "y", TO, FIRST, LAST),
+    )
+    assert transposes(placed(apply, method(f"%x: {LAST}", *lines, gives=LAST))) == 0
+
+
+def test_a_value_read_in_both_orders_is_transposed_once(apply: Any, method: Any):
+    lines = (
+        turn("x", "a", BACK, LAST, FIRST),
+        unary("tanh", "a", "b"),
+        turn("b", "c", TO, FIRST, LAST),
+        unary("exp", "c", "y", LAST),
+    )
+    text = method(f"%x: {LAST}", *lines, gives=LAST)
+    text = text.replace(f"-> {LAST} {{\n", f"-> ({LAST}, {FIRST}) {{\n", 1)
+    text = text.replace(f"return %y : {LAST}", f"return %y, %b : {LAST}, {FIRST}")
+    assert transposes(placed(apply, text)) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "order", "found"),
+    [
+        ((1, 8, 6, 5), (1, 8, 30), (0, 3, 1, 2), (0, 2, 1)),
+        ((1, 8, 30), (1, 8, 6, 5), (0, 2, 1), (0, 3, 1, 2)),
+        ((1, 8, 6, 5), (1, 48, 5), (0, 3, 1, 2), None),
+        ((2, 2, 2), (4, 2), (1, 0, 2), None),
+        ((2, 2, 2), (4, 2), (1, 2, 0), (1, 0)),
+        ((1, 2, 3, 4), (12, 2), (0, 3, 1, 2), None),
+        ((4, 4, 4), (4, 2, 2, 4), (2, 1, 0), (3, 1, 2, 0)),
+        (("n", 4), (4, "n"), (1, 0), None),
+    ],
+)
+def test_a_reshape_carries_an_order_by_the_order_of_elements(
+    before: tuple[Any, ...],
+    after: tuple[Any, ...],
+    order: tuple[int, ...],
+    found: tuple[int, ...] | None,
+):
+    assert reshaped_order(before, after, order) == found

@@ -1,0 +1,97 @@
+"""Orders of axes: what a tensor's order makes of the tensors computed from it.
+
+An order `P` of a value says that the value is `transpose(base, perm=P)` of a base that may be held
+in its place. `carried` follows an order through one node to its other operands and its result,
+by axes and never by sizes: a reshape carries an order if each group of axes that it splits or
+merges stands together, in the order of elements, in the base too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import xnnpack
+from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.dialects.xnnpack.datatypes import datatype
+from stepwell.dialects.xnnpack.elementwise import Binary, Unary
+from stepwell.ir.types import Dim, dims
+from stepwell.translate.rewrites.xnnpack.boxes import aligned_axes
+from stepwell.translate.rewrites.xnnpack.merge_transposes import CONCATENATES, inverse, passes
+
+Order = tuple[int, ...]
+
+
+def carries(op: Operation, order: Order) -> bool:
+    """Whether a node may work on bases: `order` is that of its result."""
+    match op:
+        case xnnpack.StaticReshape():
+            return source_order(op, order) is not None
+        case xnnpack.Softmax():
+            return order[-1] == len(order) - 1
+        case xnnpack.FullyConnected():
+            data = datatype(op.input.type)
+            return data != "qdint8" and order[-1] == len(order) - 1
+        case xnnpack.StaticSlice() | xnnpack.StaticConstantPad():
+            return True
+        case Unary() | Binary():
+            return passes(op) and len(dims(op.output.type)) == len(order)
+        case _:
+            return isinstance(op, CONCATENATES)
+
+
+def carried(op: Operation, value: SSAValue, order: Order) -> Order | None:
+    """The order of a node's result if `value`, its operand or its result, has this order."""
+    if not isinstance(op, XnnpackOp) or len(op.results) != 1:
+        return None
+    if isinstance(op, xnnpack.StaticReshape) and value is not op.output:
+        found = reshaped_order(dims(op.input.type), dims(op.output.type), order)
+    elif isinstance(op, xnnpack.FullyConnected) and value not in (op.input, op.output):
+        return None
+    else:
+        found = order if len(dims(op.output.type)) == len(order) else None
+    return found if found is not None and carries(op, found) else None
+
+
+def source_order(op: xnnpack.StaticReshape, order: Order) -> Order | None:
+    """The order of a reshape's input that gives its result this one."""
+    found = reshaped_order(dims(op.output.type), dims(op.input.type), order)
+    if found is None:
+        return None
+    again = reshaped_order(dims(op.input.type), dims(op.output.type), found)
+    return found if again == order else None
+
+
+def reads_in(op: XnnpackOp, order: Order) -> Iterator[tuple[int, Order]]:
+    """(operand, its order) of the operands that a node reads in another order with its result."""
+    match op:
+        case xnnpack.StaticReshape():
+            source = source_order(op, order)
+            assert source is not None
+            yield 0, source
+        case xnnpack.FullyConnected():
+            yield 0, order
+        case _:
+            for index in range(len(op.operands)):
+                yield index, order
+
+
+def reshaped_order(before: Sequence[Dim], after: Sequence[Dim], order: Order) -> Order | None:
+    """The order that a reshape's result has if its input has `order`; None if it has none."""
+    sizes = [size for size in before if isinstance(size, int)]
+    made = [size for size in after if isinstance(size, int)]
+    if len(sizes) != len(before) or len(made) != len(after) or 0 in sizes:
+        return None
+    standing = [axis for axis in inverse(order) if sizes[axis] != 1]
+    groups = {sources[0]: (sources, targets) for sources, targets in aligned_axes(sizes, made)}
+    placed: list[int] = []
+    while standing:
+        sources, targets = groups.get(standing[0], ((), ()))
+        if not sources or tuple(standing[: len(sources)]) != sources:
+            return None
+        placed.extend(targets)
+        del standing[: len(sources)]
+    waiting = iter(placed)
+    base = [axis if made[axis] == 1 else next(waiting) for axis in range(len(made))]
+    return inverse(tuple(base))

@@ -1,0 +1,196 @@
+"""Transposes and reshapes in a row are one or none.
+
+`AssignLayouts` decides where transposes stand; here those that meet become one, or vanish.
+
+Before:
+    func.func @forward(%x: tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32> {
+      %a = xnnpack.static_transpose(%x, perm=[0, 3, 1, 2]) : (tensor<1x2x3x4xf32>) -> tensor<1x4x2x3xf32>
+      %c = xnnpack.static_transpose(%a, perm=[0, 2, 3, 1]) : (tensor<1x4x2x3xf32>) -> tensor<1x2x3x4xf32>
+      %y = xnnpack.tanh(%c) : (tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
+      func.return %y : tensor<1x2x3x4xf32>
+    }
+After:
+    func.func @forward(%x: tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32> {
+      %y = xnnpack.tanh(%x) : (tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
+      func.return %y : tensor<1x2x3x4xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.dialects import xnnpack
+from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.dialects.xnnpack.datatypes import datatype
+from stepwell.dialects.xnnpack.elementwise import Binary, Unary
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Rewrite, Rewriter
+from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.weights import recipe
+
+CONCATENATES = (
+    xnnpack.Concatenate2,
+    xnnpack.Concatenate3,
+    xnnpack.Concatenate4,
+    xnnpack.Concatenate5,
+)
+Order = tuple[int, ...]
+
+
+@recipe("transposed_to")
+def transposed_to(constant: torch.Tensor, *, order: list[int]) -> torch.Tensor:
+    """A constant, filled up with leading axes of size one, in another order of axes."""
+    missing = len(order) - constant.dim()
+    return constant.reshape(*([1] * missing), *constant.shape).permute(order).contiguous()
+
+
+@dataclass(frozen=True)
+class TransposeOfTranspose:
+    """A transpose of a transpose's operand, or of no consequence."""
+
+    op: XnnpackOp
+    source: SSAValue
+    order: Order
+
+
+@dataclass(frozen=True)
+class MergeTransposes(Rewrite[TransposeOfTranspose]):
+    """Two transposes in a row are one or none; one that moves unit axes only is a reshape."""
+
+    name: ClassVar[str] = "merge-transposes"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (xnnpack.StaticTranspose,)
+
+    def match(self, op: XnnpackOp, program: Program) -> TransposeOfTranspose | None:
+        """The permutation of what stands before both."""
+        inner = op.operands[0].owner
+        order = op.ints("perm")
+        if isinstance(inner, xnnpack.StaticTranspose):
+            first = inner.ints("perm")
+            return TransposeOfTranspose(op, inner.operands[0], tuple(first[i] for i in order))
+        if moves_units_only(op.operands[0], order):
+            return TransposeOfTranspose(op, op.operands[0], order)
+        return None
+
+    def build(self, match: TransposeOfTranspose, rw: Rewriter) -> None:
+        """Nothing, a reshape, or one transpose."""
+        result = match.op.output.type
+        value = match.source
+        if match.order == tuple(range(len(match.order))):
+            pass
+        elif moves_units_only(value, match.order):
+            value = reshaped(rw, value, result)
+        else:
+            new = xnnpack.StaticTranspose.make(value, result=result, perm=match.order)
+            value = rw.insert(new).results[0]
+        rw.replace(match.op, [value])
+
+
+@dataclass(frozen=True)
+class ReshapeOfReshape:
+    """A reshape whose operand is a reshape, or has the shape already."""
+
+    op: XnnpackOp
+    source: SSAValue
+
+
+@dataclass(frozen=True)
+class MergeReshapes(Rewrite[ReshapeOfReshape]):
+    """Two reshapes in a row are one or none."""
+
+    name: ClassVar[str] = "merge-reshapes"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (xnnpack.StaticReshape,)
+
+    def match(self, op: XnnpackOp, program: Program) -> ReshapeOfReshape | None:
+        """What stands before both, where all sizes are numbers."""
+        source = op.operands[0]
+        inner = source.owner
+        if any(isinstance(d, str) for d in (*dims(source.type), *dims(op.output.type))):
+            return None
+        if isinstance(inner, xnnpack.StaticReshape):
+            return ReshapeOfReshape(op, inner.operands[0])
+        return ReshapeOfReshape(op, source) if source.type == op.output.type else None
+
+    def build(self, match: ReshapeOfReshape, rw: Rewriter) -> None:
+        """Nothing, or one reshape."""
+        rw.replace(match.op, [reshaped(rw, match.source, match.op.output.type)])
+
+
+def passes(op: Operation) -> bool:
+    """Whether an op computes the same in every order of axes."""
+    if isinstance(op, xnnpack.Softmax | xnnpack.PReLU):
+        return False
+    if isinstance(op, xnnpack.Convert):
+        return datatype(op.output.type) != "qdint8"  # Whose scales belong to the last axes.
+    return isinstance(op, (Unary, Binary, *CONCATENATES))
+
+
+def inverse(order: Order) -> Order:
+    """The permutation that undoes another."""
+    return tuple(order.index(i) for i in range(len(order)))
+
+
+def moves_units_only(value: SSAValue, order: Order) -> bool:
+    """Whether a permutation keeps the order of the axes that are not of size one."""
+    shape = dims(value.type)
+    kept = [i for i in order if shape[i] != 1]
+    return kept == sorted(kept) and not any(isinstance(d, str) for d in shape)
+
+
+def reshaped(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
+    """A value in the shape of a type."""
+    if value.type == type_:
+        return value
+    sizes = [d for d in dims(type_) if isinstance(d, int)]
+    return rw.insert(xnnpack.StaticReshape.make(value, result=type_, new_shape=sizes)).results[0]
+
+
+@dataclass(frozen=True)
+class ReshapedRows:
+    """A reshape of a linear layer's result that keeps its rows, whose input is a reshape too."""
+
+    op: XnnpackOp
+    layer: xnnpack.FullyConnected
+
+
+@dataclass(frozen=True)
+class HoistReshapeOverLinear(Rewrite[ReshapedRows]):
+    """`reshape(linear(reshape(x)))` to `linear(reshape(x))`: rows are rows in any shape."""
+
+    name: ClassVar[str] = "hoist-reshape-over-linear"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (xnnpack.StaticReshape,)
+
+    def match(self, op: XnnpackOp, program: Program) -> ReshapedRows | None:
+        """Guards: nothing else reads the layer, its input is a reshape, the last axis stays."""
+        layer = op.operands[0].owner
+        if not isinstance(layer, xnnpack.FullyConnected) or not is_static(op.output.type):
+            return None
+        if not isinstance(layer.input.owner, xnnpack.StaticReshape) or not is_static(
+            layer.input.type
+        ):
+            return None
+        before, after = dims(layer.result.type), dims(op.output.type)
+        if not after or before[-1] != after[-1] or len(tuple(layer.result.uses)) > 1:
+            return None
+        return ReshapedRows(op, layer)
+
+    def build(self, match: ReshapedRows, rw: Rewriter) -> None:
+        """The rows in their later shape, then the layer."""
+        layer, result = match.layer, match.op.output.type
+        shape = [*dims(result)[:-1], dims(layer.input.type)[-1]]
+        rows = reshaped(rw, layer.input, tensor(shape, element(layer.input.type)))
+        new = type(layer).create(
+            operands=[rows, *layer.operands[1:]],
+            result_types=[result],
+            properties=dict(layer.properties),
+            attributes=dict(layer.attributes),
+        )
+        rw.replace(match.op, [rw.insert(new).results[0]])
+
+
+MERGES: tuple[Rewrite[Any], ...] = (MergeTransposes(), MergeReshapes(), HoistReshapeOverLinear())
+"""For `Together("merge-transposes", MERGES)`, behind `AssignLayouts`."""
