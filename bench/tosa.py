@@ -1,19 +1,26 @@
 """ExportedProgram → TOSA flatbuffer: ExecuTorch's Arm backend and this one in one process.
 
-    python bench/tosa.py [--ours] [--only NAME]
+    python bench/tosa.py [--ours] [--only NAME] [--growth]
 
 CPU seconds from an exported program to the bytes of a flatbuffer, after one warm-up run of each
 flow on a small model; then what the bytes hold: operators that are not constants, and size.  The
-rows `linears and attention in MX` have no stock counterpart for attention: the stock column is its
-flow with MX linear layers alone, where the installed torchao offers them.
+row `linears and attention in MX` has no stock counterpart for attention: the stock column is its
+flow with MX linear layers alone.  Where torch-mlir is
+installed beside us, its operator counts stand in a column of their own.  The int8 row also runs on
+the reference model and says how many elements differ from our interpreter's.  `--growth` lowers the
+same transformer with 6, 12, 24 and 48 layers.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import importlib.util
+import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -38,12 +45,14 @@ class Row:
     target: str
     stock: str | None
     prepare: Callable[[ExportedProgram], Any] = lambda exported: exported
+    quantised: bool = False
+    stock_exported: Callable[[], ExportedProgram] | None = None
+    """What the stock flow starts from, where it changes the model before the export."""
 
 
 def rows() -> list[Row]:
     from deit import deit_tiny
     from mobilenet import mobilenet_v2
-    from quantised import quantise
     from resnet import resnet18
 
     def exported(make: Callable[[], tuple[Any, Any]]) -> Callable[[], ExportedProgram]:
@@ -54,8 +63,16 @@ def rows() -> list[Row]:
         return run
 
     def int8() -> ExportedProgram:
-        model, inputs = mobilenet_v2()
-        return quantise(model.eval(), inputs, per_channel=True)
+        return arm_int8(*mobilenet_v2())
+
+    def stock_mx() -> ExportedProgram:
+        from executorch.backends.arm.ao_ext import MXFPOpConfig, to_mxfp
+
+        model, inputs = deit_tiny()
+        model = model.eval()
+        linears = lambda module, name: isinstance(module, torch.nn.Linear)  # noqa: E731
+        to_mxfp(model, MXFPOpConfig(weight_dtype=torch.float8_e4m3fn), linears)
+        return export(model, inputs)
 
     def mx(program: ExportedProgram) -> Any:
         return to_mxfp(program, "fp8e4m3", attention=True)
@@ -66,24 +83,109 @@ def rows() -> list[Row]:
             "DeiT-Tiny linears and attention in MX",
             exported(deit_tiny),
             "tosa-1.1+fp+mxfp",
-            None,
+            "TOSA-1.1+FP+mxfp",
             mx,
+            stock_exported=stock_mx,
         ),
         Row("ResNet18 fp32", exported(resnet18), "tosa-1.1+fp", "TOSA-1.0+FP"),
         Row("MobileNetV2 fp32", exported(mobilenet_v2), "tosa-1.1+fp", "TOSA-1.0+FP"),
-        Row("MobileNetV2 int8", int8, "tosa-1.0+int", "TOSA-1.0+INT"),
+        Row("MobileNetV2 int8", int8, "tosa-1.0+int", "TOSA-1.0+INT", quantised=True),
+        *(
+            Row(f"{make.__name__} fp32", exported(make), "tosa-1.1+fp", "TOSA-1.0+FP")
+            for make in others()
+        ),
     ]
+
+
+def arm_int8(model: torch.nn.Module, inputs: tuple[Any, ...]) -> ExportedProgram:
+    """The model in int8 as the stock flow's own quantiser annotates it: it takes no other."""
+    from executorch.backends.arm.quantizer.arm_quantizer import (
+        TOSAQuantizer,
+        get_symmetric_quantization_config,
+    )
+    from executorch.backends.arm.tosa.specification import TosaSpecification
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    quantiser = TOSAQuantizer(TosaSpecification.create_from_string("TOSA-1.0+INT"))
+    quantiser.set_global(get_symmetric_quantization_config())
+    prepared = prepare_pt2e(export(model.eval(), inputs).module(check_guards=False), quantiser)
+    prepared(*inputs)
+    return export(convert_pt2e(prepared), inputs)
+
+
+def others() -> list[Callable[[], tuple[Any, Any]]]:
+    """Models outside the table, for the count of operators."""
+    from convnext import convnext_atto
+    from efficientnet import efficientnet_b0
+    from gpt2 import gpt2_2layers
+    from llama import llama_block
+    from mixer import mixer_s32
+    from mobilenet import mobilenet_v3_small
+    from mobilevit import mobilevit_xxs
+    from resnet import resnet8, resnet50
+    from swin import swin_tiny
+    from tiny import ds_cnn, mlp
+    from transformer import transformer_encoder_2layers
+
+    small = [mlp, ds_cnn, resnet8, transformer_encoder_2layers, llama_block, gpt2_2layers]
+    large = [mobilenet_v3_small, efficientnet_b0, resnet50, convnext_atto, mixer_s32]
+    return [*small, *large, mobilevit_xxs, swin_tiny]
+
+
+def growth() -> None:
+    """Seconds by the number of transformer blocks."""
+    from deit import VisionTransformer
+
+    results: dict[str, Any] = {}
+    for depth in (6, 12, 24, 48):
+        model = VisionTransformer(64, depth, 2, size=32, patch=8, classes=10).eval()
+        exported = export(model, (torch.randn(1, 3, 32, 32),))
+        work = lambda: stepwell.lower(exported, "tosa-1.1+fp").to_tosa()  # noqa: B023, E731
+        seconds, data = cpu_seconds(work, repeat=3)
+        count = operators([data])
+        results[f"{depth} blocks"] = {
+            "seconds": seconds,
+            "operators": count,
+            "milliseconds an operator": seconds / count * 1e3,
+        }
+    columns = ["seconds", "operators", "milliseconds an operator"]
+    table = [[name, *found.values()] for name, found in results.items()]
+    show("A transformer that grows", ["model", *columns], table)
+    write("tosa_growth", {"rows": results})
+
+
+def torch_mlir_operators(exported: ExportedProgram) -> int | None:
+    """Operators that torch-mlir's TOSA has and that are not constants; None without torch-mlir."""
+    if importlib.util.find_spec("torch_mlir") is None:
+        return None
+    from torch_mlir import fx  # pyright: ignore[reportMissingImports]
+
+    module = fx.export_and_import(copy.deepcopy(exported), output_type="tosa")
+    text: str = module.operation.get_asm(large_elements_limit=4)
+    names = re.findall(r"%\S+ = \"?((?:tosa|tensor|linalg)\.\w+)", text)
+    return sum(name not in ("tosa.const", "tosa.const_shape") for name in names)
+
+
+def differing_integers(exported: ExportedProgram, target: str) -> int:
+    """Elements of the int8 result on which the reference model and the interpreter differ."""
+    lowered = stepwell.lower(exported, target)
+    (taken,) = lowered.program.method().function_type.inputs.data
+    shape: Any = taken
+    x = torch.randint(-128, 128, list(shape.get_shape()), dtype=torch.int8)
+    return int((lowered.run(x)[0] != lowered.program.run(x)[0]).sum())
 
 
 def stock_tosa(exported: ExportedProgram, specification: str) -> list[bytes]:
     """The flatbuffers of the stock flow's delegates."""
     from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
     from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-    from executorch.exir import to_edge_transform_and_lower
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
     from executorch.exir.lowered_backend_module import get_lowered_submodules
 
     partitioner = TOSAPartitioner(TosaCompileSpec(specification))
-    edge = to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    # The edge verifier takes the MX operators' payload and scale for mismatched dtypes.
+    config = EdgeCompileConfig(_check_ir_validity="mxfp" not in specification)
+    edge = to_edge_transform_and_lower(exported, partitioner=[partitioner], compile_config=config)
     graph = edge.exported_program().graph_module
     return [module.processed_bytes for _, module, _ in get_lowered_submodules(graph)]
 
@@ -110,8 +212,12 @@ def measure(row: Row, with_stock: bool) -> dict[str, Any]:
         "operators": operators([data]),
         "megabytes": len(data) / 1e6,
     }
+    if row.quantised:
+        found["differing"] = differing_integers(exported, row.target)
+    else:
+        found["torch-mlir operators"] = torch_mlir_operators(exported)
     if with_stock and row.stock is not None:
-        held = copy.deepcopy(exported)
+        held = row.stock_exported() if row.stock_exported else copy.deepcopy(exported)
         specification = row.stock
         stock_seconds, flatbuffers = cpu_seconds(lambda: stock_tosa(held, specification))
         found["stock seconds"] = stock_seconds
@@ -121,9 +227,19 @@ def measure(row: Row, with_stock: bool) -> dict[str, Any]:
     return found
 
 
+def keep(results: dict[str, dict[str, Any]]) -> None:
+    """Write the rows measured so far beside those that stand in the file already."""
+    path = Path(__file__).with_name("results") / "tosa.json"
+    held: dict[str, Any] = json.loads(path.read_text())["results"]["rows"] if path.exists() else {}
+    for name, found in results.items():
+        held[name] = {**held.get(name, {}), **found}
+    write("tosa", {"rows": held, "torch": torch.__version__})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ours", action="store_true", help="leave the stock flow out")
+    parser.add_argument("--growth", action="store_true", help="time against the number of layers")
     parser.add_argument("--only", help="rows whose name holds this")
     arguments = parser.parse_args()
     prepare()
@@ -132,20 +248,22 @@ def main() -> None:
     model, inputs = mlp()
     warm = export(model.eval(), inputs)
     stepwell.lower(warm, "tosa-1.1+fp").to_tosa()
+    if arguments.growth:
+        growth()
+        return
     if not arguments.ours:
         stock_tosa(copy.deepcopy(warm), "TOSA-1.0+FP")
-    results = {
-        row.name: measure(row, not arguments.ours)
-        for row in rows()
-        if arguments.only is None or arguments.only in row.name
-    }
-    columns = ["seconds", "operators", "megabytes"]
+    results: dict[str, dict[str, Any]] = {}
+    for row in rows():
+        if arguments.only is None or arguments.only in row.name:
+            results[row.name] = measure(row, not arguments.ours)
+            keep(results)
+    columns = ["seconds", "operators", "torch-mlir operators", "megabytes", "differing"]
     if not arguments.ours:
         columns += ["stock seconds", "stock operators", "stock delegates", "times faster"]
     table = [[name, *(found.get(column) for column in columns)] for name, found in results.items()]
     note = "CPU seconds of this process, one thread; operators without constants"
     show("Exported program to TOSA flatbuffer", ["model", *columns], table, note)
-    write("tosa", {"rows": results, "torch": torch.__version__})
 
 
 if __name__ == "__main__":
