@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from test_quantised import inputs_of, is_whole, kinds, lowered
+from test_quantised import inputs_of, is_whole, kinds, lowered, nodes
 from torch import Tensor, nn
 from torch.ao.quantization.fx import _decomposed  # noqa: F401 (registers quantized_decomposed)
 from torch.nn import functional
 
+from stepwell.ir.types import dims
 from stepwell.lowering import Lowered
 
 Q = torch.ops.quantized_decomposed
@@ -149,7 +150,6 @@ def test_an_elementwise_op_or_mean_between_casts_is_an_int8_node(
     ("node", "write"),
     [
         ("static_reshape", lambda x: x.reshape(2, -1)),
-        ("static_slice", lambda x: x[:, 1:3]),
         ("static_transpose", lambda x: x.permute(0, 3, 1, 2)),
         ("concatenate2", lambda x: torch.cat([x, x], 1)),
         ("max_pooling_2d", lambda x: functional.max_pool2d(x, 2)),
@@ -162,6 +162,13 @@ def test_what_only_moves_or_selects_works_on_int8_exactly(
     made = checked(lambda m, x: q(write(qdq(x, 0.03, 5)), 0.03, 5), IMAGE, 0.0)
     assert is_whole(made)
     assert set(kinds(made, node)[-1]) == {"qint8"}
+
+
+def test_a_slice_of_integers_quantises_no_more_than_is_read_of_them() -> None:
+    made = checked(lambda m, x: q(qdq(x, 0.03, 5)[:, 1:3], 0.03, 5), IMAGE, 0.0)
+    assert is_whole(made) and len(kinds(made, "static_slice")) == 1
+    (cast,) = (op for op in nodes(made) if op.name == "xnnpack.convert")
+    assert dims(cast.results[0].type) == (2, 2, 8, 8)
 
 
 def test_a_movement_between_other_scales_stays_a_movement_of_floats() -> None:
