@@ -1,15 +1,18 @@
-"""An MX accuracy study: one model, every block-scaled payload, the error of each.
+"""An MX accuracy study: the error of each layer in each payload, then payloads within a budget.
 
 Run: python examples/mx_accuracy.py
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 import torch
 
 import stepwell
 
 PAYLOADS = ("fp8e4m3", "fp8e5m2", "fp6e2m3", "fp6e3m2", "fp4e2m1", "mxint8")
+BUDGETS = (0.1, 0.03, 0.01)
 
 
 class Model(torch.nn.Module):
@@ -26,18 +29,31 @@ class Model(torch.nn.Module):
 
 
 def main() -> None:
-    """Convert to each payload, interpret, compare with the float model."""
+    """Measure layers, convert to each payload, then let error budgets choose."""
     torch.manual_seed(0)
-    inputs = (torch.randn(4, 64),)
-    program = stepwell.from_exported_program(torch.export.export(Model().eval(), inputs))
-    expected = program.run(*inputs)[0]
+    samples = [(torch.randn(4, 64),) for _ in range(3)]
+    model = Model().eval()
+    program = stepwell.from_exported_program(torch.export.export(model, samples[0]))
+    print("each layer alone:")
+    print(stepwell.mx_accuracy(program, samples))
+
+    print("\nthe whole model:")
+    expected = program.run(*samples[0])[0]
     errors: dict[str, float] = {}
     for payload in PAYLOADS:
-        converted = stepwell.to_mxfp(program, payload)
-        given = converted.run(*inputs)[0]
+        given = stepwell.to_mxfp(program, payload).run(*samples[0])[0]
         errors[payload] = ((given - expected).norm() / expected.norm()).item()
         print(f"{payload:8} {errors[payload]:8.3%}")
     assert errors["fp8e4m3"] < errors["fp4e2m1"], "more bits, smaller error"
+
+    print("\nthe smallest payloads within a budget:")
+    for budget in BUDGETS:
+        chosen = stepwell.to_mxfp(model, error_budget=budget, samples=samples)
+        layers = [m for m in chosen.modules() if hasattr(m, "payload")]
+        print(f"{budget:6.1%}  {dict(Counter(str(layer.payload) for layer in layers))}")
+        with torch.no_grad():
+            moved = (chosen(*samples[0]) - expected).norm() / expected.norm()
+        assert moved <= budget, "the budget holds on the samples"
 
 
 if __name__ == "__main__":
