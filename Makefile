@@ -13,7 +13,7 @@ HAS_TORCH := 'import sys, torch; sys.exit(not torch.__version__.startswith("2.13
 # Each test worker, benchmark and demo measures and computes with one thread of its own.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check bench soak clean
+.PHONY: demo test check bench soak guards clean
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
@@ -25,6 +25,10 @@ test: $(READY)
 # Hours of random testing; SOAK="-k name --maxfail 1" selects.
 soak: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m slow --hypothesis-profile=soak $(SOAK)
+
+# Removes each guard of the rewrites in turn: a test must fail (docs/guards.md).
+guards: $(READY)
+	$(BIN)/python tools/guards.py
 
 check: $(READY)
 	$(BIN)/ruff check .

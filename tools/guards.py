@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import gc
 import hashlib
 import importlib
 import inspect
@@ -268,8 +269,10 @@ class Trial:
     def _forked(self, work: Callable[[], Any]) -> Any:
         """What a forked process finds; None if it crashes or hangs."""
         reading, writing = os.pipe()
+        gc.freeze()  # a collection in a child would copy every page
         child = os.fork()
         if child == 0:
+            gc.disable()
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)
             os.dup2(quiet, 2)
@@ -372,7 +375,7 @@ def main() -> int:
         torch.set_num_threads(1)
         guards = Guards(asked.words)
         wanted = remembered(guards) if asked.keep else list(range(len(guards.all)))
-        options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+        options = ["-q", "-p", "no:cacheprovider", "--tb=short"]
         pytest.main([*options, *asked.tests], plugins=[Trial(guards, wanted, asked.workers)])
         found = guards.all
         if not asked.words:

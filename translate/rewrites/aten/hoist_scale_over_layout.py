@@ -52,7 +52,7 @@ class HoistScaleOverLayout(Rewrite[ScaledLayout]):
         layout = op.operands[0].owner
         if not isinstance(layout, aten.ViewDefault | aten.PermuteDefault):
             return None
-        if constant_factor(op) is None or op.results[0].type != op.operands[0].type:
+        if constant_factor(op) is None:
             return None
         if isinstance(layout.operands[0].owner, WeightOp):
             return None

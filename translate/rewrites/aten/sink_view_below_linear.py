@@ -59,6 +59,8 @@ class SinkViewBelowLinear(Rewrite[LinearOfView]):
         held = dims(source.type)
         if len(held) < 2 or held[-1] != dims(op.operands[0].type)[-1] or held[-1] == "?":
             return None
+        if len(dims(op.operands[1].type)) != 2:
+            return Refusal("the weight is a vector: the result has no features")
         for use in layout.results[0].uses:
             if not isinstance(use.operation, aten.LinearDefault) or use.index != 0:
                 return Refusal(f"{use.operation.name} reads the view too")

@@ -1,0 +1,36 @@
+"""Attention is written out only where the plain softmax gives what torch gives."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
+
+NAME = "aten.scaled_dot_product_attention.default"
+T = "tensor<1x2x4x8xf32>"
+
+
+def test_a_mask_that_closes_a_row_stays(refused: Any, method: Any) -> None:
+    mask = '%m = stepwell.weight <"m#zeros"> "buffer" : tensor<4x4xi1>'
+    line = f"%y = {NAME}(%q, %q, %q, %m) : ({T}, {T}, {T}, tensor<4x4xi1>) -> {T}"
+    refused(method(f"%q: {T}", mask, line, gives=T), ExpandAttention(), "row")
+
+
+def test_a_mask_with_one_open_cell_in_each_row_is_added(apply: Any, method: Any) -> None:
+    mask = '%m = stepwell.weight <"m#causal"> "buffer" : tensor<4x4xi1>'
+    line = f"%y = {NAME}(%q, %q, %q, %m) : ({T}, {T}, {T}, tensor<4x4xi1>) -> {T}"
+    assert apply(method(f"%q: {T}", mask, line, gives=T), ExpandAttention()).count == 1
+
+
+@pytest.mark.parametrize("scale", ["0.0", "-2.0"])
+def test_any_number_is_a_scale(scale: str, apply: Any, method: Any) -> None:
+    line = f"%y = {NAME}(%q, %q, %q, scale={scale}) : ({T}, {T}, {T}) -> {T}"
+    assert apply(method(f"%q: {T}", line, gives=T), ExpandAttention()).count == 1
+
+
+def test_a_causal_mask_of_more_keys_than_queries_begins_at_the_first(
+    apply: Any, method: Any
+) -> None:
+    keys = "tensor<1x2x6x8xf32>"
+    line = f"%y = {NAME}(%q, %k, %k, none, 0.0, true) : ({T}, {keys}, {keys}) -> {T}"
+    assert apply(method(f"%q: {T}, %k: {keys}", line, gives=T), ExpandAttention()).count == 1

@@ -1,0 +1,30 @@
+"""A factor goes over a layout op only where the tensor is read with the factor alone."""
+
+from typing import Any
+
+from stepwell.translate.rewrites.aten.hoist_scale_over_layout import HoistScaleOverLayout
+
+X, V = "tensor<2x3xf32>", "tensor<3x2xf32>"
+LAYOUT = f"%v = aten.permute.default(%x, [1, 0]) : ({X}) -> {V}"
+
+
+def test_a_tensor_read_without_the_factor_keeps_its_layout(refused: Any, method: Any) -> None:
+    scale = f"%s = aten.mul.Scalar(%v, 0.5) : ({V}) -> {V}"
+    both = f"%y = aten.add.Tensor(%v, %s) : ({V}, {V}) -> {V}"
+    text = method(f"%x: {X}", LAYOUT, scale, both, gives=V)
+    refused(text, HoistScaleOverLayout(), "without the factor")
+
+
+def test_a_constant_is_not_scaled_before_it_is_laid_out(refused: Any, method: Any) -> None:
+    weight = f'%w = stepwell.weight <"w"> "parameter" : {X}'
+    layout = f"%v = aten.permute.default(%w, [1, 0]) : ({X}) -> {V}"
+    scale = f"%s = aten.mul.Scalar(%v, 0.5) : ({V}) -> {V}"
+    add = f"%y = aten.add.Tensor(%s, %x) : ({V}, {V}) -> {V}"
+    refused(method(f"%x: {V}", weight, layout, scale, add, gives=V), HoistScaleOverLayout())
+
+
+def test_a_factor_that_promotes_stays(refused: Any, method: Any) -> None:
+    ints, turned = "tensor<2x3xi64>", "tensor<3x2xi64>"
+    layout = f"%v = aten.permute.default(%x, [1, 0]) : ({ints}) -> {turned}"
+    scale = f"%y = aten.mul.Scalar(%v, 0.5) : ({turned}) -> {V}"
+    refused(method(f"%x: {ints}", layout, scale, gives=V), HoistScaleOverLayout())

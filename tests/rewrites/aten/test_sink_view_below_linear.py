@@ -1,0 +1,56 @@
+"""A view sinks below a layer only if it keeps the features and only layers read it."""
+
+from typing import Any
+
+from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
+
+X, V, Y = "tensor<2x3x4xf32>", "tensor<6x4xf32>", "tensor<6x5xf32>"
+WEIGHT = '%w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>'
+VIEW = f"%v = aten.view.default(%x, [6, 4]) : ({X}) -> {V}"
+LAYER = f"%l = aten.linear.default(%v, %w) : ({V}, tensor<5x4xf32>) -> {Y}"
+
+
+def test_a_view_that_changes_the_features_stays(refused: Any, method: Any) -> None:
+    view = "%v = aten.view.default(%x, [6, 4]) : (tensor<3x8xf32>) -> tensor<6x4xf32>"
+    layer = LAYER.replace("%l", "%y")
+    text = method("%x: tensor<3x8xf32>", WEIGHT, view, layer, gives=Y)
+    refused(text, SinkViewBelowLinear())
+
+
+def test_a_vector_that_becomes_a_row_stays(refused: Any, method: Any) -> None:
+    view = "%v = aten.view.default(%x, [1, 4]) : (tensor<4xf32>) -> tensor<1x4xf32>"
+    layer = (
+        "%y = aten.linear.default(%v, %w) : (tensor<1x4xf32>, tensor<5x4xf32>) -> tensor<1x5xf32>"
+    )
+    text = method("%x: tensor<4xf32>", WEIGHT, view, layer, gives="tensor<1x5xf32>")
+    refused(text, SinkViewBelowLinear())
+
+
+def test_a_view_that_others_read_stays(refused: Any, method: Any) -> None:
+    more = f"%n = aten.neg.default(%v) : ({V}) -> {V}"
+    other = f"%m = aten.linear.default(%n, %w) : ({V}, tensor<5x4xf32>) -> {Y}"
+    end = f"%y = aten.add.Tensor(%l, %m) : ({Y}, {Y}) -> {Y}"
+    text = method(f"%x: {X}", WEIGHT, VIEW, LAYER, more, other, end, gives=Y)
+    refused(text, SinkViewBelowLinear(), "reads the view too")
+
+
+def test_a_view_that_is_a_layer_s_weight_stays(refused: Any, method: Any) -> None:
+    layer = f"%l = aten.linear.default(%v, %w) : ({V}, tensor<5x4xf32>) -> {Y}"
+    other = f"%y = aten.linear.default(%w, %v) : (tensor<5x4xf32>, {V}) -> tensor<5x6xf32>"
+    end = f"%z = aten.permute.default(%l, [1, 0]) : ({Y}) -> tensor<5x6xf32>"
+    both = "%y = aten.add.Tensor(%z, %o) : (tensor<5x6xf32>, tensor<5x6xf32>) -> tensor<5x6xf32>"
+    lines = (WEIGHT, VIEW, layer, other.replace("%y", "%o", 1), end, both)
+    text = method(f"%x: {X}", *lines, gives="tensor<5x6xf32>")
+    refused(text, SinkViewBelowLinear(), "reads the view too")
+
+
+def test_a_layer_of_no_view_stays(refused: Any, method: Any) -> None:
+    layer = f"%y = aten.linear.default(%x, %w) : ({V}, tensor<5x4xf32>) -> {Y}"
+    refused(method(f"%x: {V}", WEIGHT, layer, gives=Y), SinkViewBelowLinear())
+
+
+def test_a_layer_without_output_features_keeps_its_view(refused: Any, method: Any) -> None:
+    weights = '%w = stepwell.weight <"w"> "parameter" : tensor<4xf32>'
+    layer = f"%y = aten.linear.default(%v, %w) : ({V}, tensor<4xf32>) -> tensor<6xf32>"
+    text = method(f"%x: {X}", weights, VIEW, layer, gives="tensor<6xf32>")
+    refused(text, SinkViewBelowLinear(), "vector")
