@@ -48,7 +48,7 @@ def test_a_conformance_graph_keeps_its_text_through_a_flatbuffer_of_ours(name: s
     assert str(read_tosa(to_tosa(program)).module) == str(program.module)
 
 
-@pytest.mark.parametrize("name", RUNNABLE[::3])
+@pytest.mark.parametrize("name", RUNNABLE)
 def test_the_reference_model_computes_the_same_from_our_flatbuffer(name: str) -> None:
     program = read_tosa(conformance("positive")[name]["test.tosa"])
     outputs = run_reference_model(to_tosa(program), arrays(name, "in"))

@@ -15,7 +15,7 @@ from stepwell.ir.interpretation import Interpreter, interprets
 
 Args = Sequence[Any]
 
-_BINARY: dict[type[TosaOp], Callable[[int, int], int]] = {
+BINARY: dict[type[TosaOp], Callable[[int, int], int]] = {
     t.AddShapeOp: lambda a, b: a + b,
     t.SubShapeOp: lambda a, b: a - b,
     t.MulShapeOp: lambda a, b: a * b,
@@ -25,12 +25,14 @@ _BINARY: dict[type[TosaOp], Callable[[int, int], int]] = {
     t.DivCeilShapeOp: lambda a, b: -(-a // b),
     t.DivFloorShapeOp: lambda a, b: a // b,
 }
+"""Arithmetic on two sizes."""
 
-_UNARY: dict[type[TosaOp], Callable[[int], int]] = {
+UNARY: dict[type[TosaOp], Callable[[int], int]] = {
     t.Exp2ShapeOp: lambda a: 1 << a,
     t.Log2CeilShapeOp: lambda a: (a - 1).bit_length(),
     t.Log2FloorShapeOp: lambda a: a.bit_length() - 1,
 }
+"""Arithmetic on one size."""
 
 
 @interprets(t.ConstShapeOp)
@@ -43,15 +45,15 @@ def _dim(op: t.DimOp, args: Args, ctx: Interpreter) -> Args:
     return ((int(args[0].shape[op.axis.value.data]),),)
 
 
-@interprets(*_BINARY)
+@interprets(*BINARY)
 def _binary(op: TosaOp, args: Args, ctx: Interpreter) -> Args:
-    function = _BINARY[type(op)]
+    function = BINARY[type(op)]
     return (tuple(function(a, b) for a, b in zip(*args, strict=True)),)
 
 
-@interprets(*_UNARY)
+@interprets(*UNARY)
 def _unary(op: TosaOp, args: Args, ctx: Interpreter) -> Args:
-    return (tuple(_UNARY[type(op)](a) for a in args[0]),)
+    return (tuple(UNARY[type(op)](a) for a in args[0]),)
 
 
 @interprets(t.ConcatShapeOp)

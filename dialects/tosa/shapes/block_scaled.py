@@ -22,7 +22,7 @@ from stepwell.dialects.tosa.shapes.rules import (
     sizes_of,
 )
 from stepwell.dialects.tosa.shapes.windows import output_size
-from stepwell.ir.dtypes import f32
+from stepwell.ir.dtypes import bf16, f16, f32
 from stepwell.ir.types import Dim
 
 BLOCK = 32
@@ -62,7 +62,8 @@ def _pair(data: SSAValue, scale: SSAValue, rank: int | None = None) -> Shape:
 def _cast_to(op: t.CastToBlockScaledOp) -> Sequence[Expected]:
     _block_of_32(op)
     shape = shape_of(op.input_data)
-    held = element_of(op.output_data)
+    held, given = element_of(op.output_data), element_of(op.input_data)
+    need(given in (f32, bf16, f16), f"{given} is no float that can be scaled in blocks")
     need(payload_of_element(held) is not None, f"{held} is no block-scaled payload")
     return [(shape, None), (scales_of(shape), e8m0)]
 

@@ -20,8 +20,12 @@ from stepwell.dialects.tosa.shapes.rules import (
     shaped,
     sizes_of,
 )
-from stepwell.dialects.tosa.shapes.zero_points import constant_number, need_zero_point
-from stepwell.ir.dtypes import i1, i8, i16, i32
+from stepwell.dialects.tosa.shapes.zero_points import (
+    constant_number,
+    constant_numbers,
+    need_zero_point,
+)
+from stepwell.ir.dtypes import i1, i8, i16, i32, i64
 
 _SAME_TYPE = (
     t.AbsOp,
@@ -163,6 +167,10 @@ def _rescale(op: t.RescaleOp) -> Sequence[Expected]:
     for name, value in (("multiplier", op.multiplier), ("shift", op.shift)):
         (size,) = ranked(value, 1, f"the {name}")
         need(isinstance(channels, str) or size == channels, f"{size} of {name}, {channels} due")
+    for shift in constant_numbers(op.shift):
+        need(2 <= shift <= 62, f"a shift of {shift:g} is not within 2 and 62")
+    for number in constant_numbers(op.multiplier):
+        need(number >= 0, f"a multiplier of {number:g} is negative")
     allowed = source == i8 or (source == i16 and taken)
     need_zero_point(op.input_zp, source, allowed, "input", unsigned=taken)
     allowed = target == i8 or (target == i16 and given)
@@ -221,6 +229,9 @@ def _concat_shape(op: t.ConcatShapeOp) -> Sequence[Expected]:
 def _slice_shape(op: t.SliceShapeOp) -> Sequence[Expected]:
     sizes_of(op.input, "the input")
     rank = op.input.type.rank.data  # pyright: ignore
+    for name, value in (("start", op.start), ("size", op.size)):
+        held = element_of(value)
+        need(held in (i32, i64), f"the {name} is {held}, not i32 or i64")
     start, size = constant_number(op.start), constant_number(op.size)
     if start is not None:
         need(start >= 0, f"the start is {start}")

@@ -21,7 +21,7 @@ from stepwell.dialects.tosa.shapes.rules import (
     sizes_of,
 )
 from stepwell.dialects.tosa.shapes.zero_points import constant_number
-from stepwell.ir.dtypes import i8, i32, i64
+from stepwell.ir.dtypes import bf16, f16, f32, i8, i32, i64
 from stepwell.ir.types import Dim
 
 
@@ -145,6 +145,8 @@ def _pad(op: t.PadOp) -> Sequence[Expected]:
     padding = sizes_of(op.padding, "the padding", None if shape is None else 2 * len(shape))
     held = element_of(op.input1)
     need(element_of(op.pad_const) == held, "the padding value has another element type")
+    (size,) = ranked(op.pad_const, 1, "the padding value")
+    need(isinstance(size, str) or size == 1, f"{size} padding values")
     if shape is None or padding is None:
         return [(None, held)]
     need(all(n >= 0 for n in padding), f"padding {list(padding)}")
@@ -177,6 +179,8 @@ def _row_gather(op: t.RowGatherOp) -> Sequence[Expected]:
 
 def repeated(wanted: Dim, row_count: SSAValue) -> Dim:
     """The number of rows that indices name, `row_count` each."""
+    (size,) = ranked(row_count, 1, "the row count")
+    need(isinstance(size, str) or size == 1, f"{size} row counts")
     count = constant_number(row_count)
     if count is None or isinstance(wanted, str):
         return "?"
@@ -225,6 +229,8 @@ def _resize(op: t.ResizeOp) -> Sequence[Expected]:
     source, target = element_of(op.input), element_of(op.output)
     if op.mode.data == "BILINEAR" and source == i8:
         need(target == i32, "a bilinear resize of i8 gives i32")
+    elif source in (f16, bf16, f32) or (op.mode.data != "BILINEAR" and source == i8):
+        need(target == source, f"a resize of {source} gives {target}")
     return [((n, *found, channels), None)]
 
 

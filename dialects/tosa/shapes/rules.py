@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import torch
 from xdsl.dialects.builtin import TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import ShapeType
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.constants import shape_value as constant_shape
+from stepwell.dialects.tosa.constants import tensor_of_dense
+from stepwell.dialects.tosa.meaning.shapes import BINARY, UNARY
 from stepwell.dialects.tosa.meaning.values import ints
+from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.inference import infers
-from stepwell.ir.types import Dim, dims, tensor
+from stepwell.ir.types import Dim, WeightAttr, dims, tensor
 
 Shape = tuple[Dim, ...] | None
 """Sizes, strings where unknown; None if not even the rank is known."""
@@ -96,7 +101,53 @@ def sizes_of(value: SSAValue, what: str, rank: int | None = None) -> tuple[int, 
         raise StepwellError(f"{what} is {type_}, a shape is needed")
     if rank is not None and type_.rank.data != rank:
         raise StepwellError(f"{what} has {type_.rank.data} sizes, {rank} are needed")
-    return constant_shape(value)
+    found = known_sizes(value)
+    held = type_.rank.data
+    need(found is None or len(found) == held, f"{what} has {held} sizes, its value {found}")
+    return found
+
+
+def known_sizes(value: SSAValue) -> tuple[int, ...] | None:
+    """The sizes that a shape value has in every run: constants, and what is computed from them."""
+    owner = value.owner
+    constant = constant_shape(value)
+    if constant is not None or not isinstance(owner, TosaOp):
+        return constant
+    if isinstance(owner, t.DimOp):
+        shape = shape_of(owner.input)
+        axis = owner.axis.value.data
+        size = shape[axis] if shape is not None and 0 <= axis < len(shape) else None
+        return (size,) if isinstance(size, int) else None
+    if isinstance(owner, t.SliceShapeOp):
+        held, first, count = known_sizes(owner.input), _number(owner.start), _number(owner.size)
+        if held is None or first is None or count is None:
+            return None
+        return held[first : first + count]
+    if not isinstance(owner, (t.ConcatShapeOp, *BINARY, *UNARY)):
+        return None
+    operands: list[tuple[int, ...]] = []
+    for operand in owner.operands:
+        sizes = known_sizes(operand)
+        if sizes is None:
+            return None
+        operands.append(sizes)
+    if isinstance(owner, t.ConcatShapeOp):
+        return tuple(size for part in operands for size in part)
+    if len({len(part) for part in operands}) > 1:
+        return None
+    function = BINARY.get(type(owner)) or UNARY[type(owner)]
+    try:
+        return tuple(function(*sizes) for sizes in zip(*operands, strict=True))
+    except (ZeroDivisionError, ValueError):
+        raise StepwellError(f"{owner.name} has no value for {operands}") from None
+
+
+def _number(value: SSAValue) -> int | None:
+    """The integer of a CONST that stands in the text."""
+    owner = value.owner
+    if not isinstance(owner, ConstOp) or isinstance(owner.values, WeightAttr):
+        return None
+    return int(tensor_of_dense(owner.values, torch.int64).reshape(-1)[0])
 
 
 def need(condition: bool, fact: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import BlockScaledType
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.codes import f8e4m3, f8e5m2, i4, i48
 from stepwell.dialects.tosa.meaning.values import element_of
 from stepwell.dialects.tosa.shapes.rules import (
     Expected,
@@ -20,7 +22,7 @@ from stepwell.dialects.tosa.shapes.rules import (
     sizes_of,
 )
 from stepwell.dialects.tosa.shapes.zero_points import need_zero_point
-from stepwell.ir.dtypes import f32, i8
+from stepwell.ir.dtypes import bf16, f16, f32, i8, i16, i32
 from stepwell.ir.types import Dim
 
 
@@ -36,7 +38,40 @@ def output_size(held: Dim, kernel: Dim, pad: int, stride: int, dilation: int) ->
     return span // stride + 1
 
 
+_ACCUMULATORS: dict[Attribute, tuple[Attribute, ...]] = {
+    i8: (i32,),
+    i16: (i48,),
+    f16: (f16, f32),
+    bf16: (f32,),
+    f32: (f32,),
+    f8e4m3: (f16,),
+    f8e5m2: (f16,),
+}
+"""Accumulators of convolutions by the image's element type; averages of i16 have i32."""
+
+_WEIGHTS: dict[Attribute, tuple[Attribute, ...]] = {
+    i8: (i8, i4),
+    i16: (i8,),
+    f8e4m3: (f8e4m3, f8e5m2),
+    f8e5m2: (f8e4m3, f8e5m2),
+}
+"""Weights by the image's element type, where that is not its own; CONV2D mixes all floats."""
+
+
+def _accumulates(op: TosaOp, allowed: Sequence[Attribute] | None) -> None:
+    held = element_of(op.operands[0])
+    need(allowed is not None, f"{op.name} has no form on {held}")
+    accumulator = op.properties["acc_type"]
+    fits = allowed is not None and accumulator in allowed
+    need(fits, f"an accumulator of {accumulator} for {held}")
+
+
 def _zero_points(op: TosaOp) -> None:
+    image, weight = element_of(op.operands[0]), element_of(op.operands[1])
+    mixes = isinstance(op, t.Conv2dOp) and not isinstance(image, IntegerType)
+    if not mixes and not isinstance(image, BlockScaledType):
+        _accumulates(op, _ACCUMULATORS.get(image))
+        need(weight in _WEIGHTS.get(image, (image,)), f"a weight of {weight} for {image}")
     pairs = (("input", op.operands[0], op.operands[3]), ("weight", op.operands[1], op.operands[4]))
     for what, value, zero in pairs:
         held = element_of(value)
@@ -136,6 +171,7 @@ def _pool(op: t.MaxPool2dOp | t.AvgPool2dOp) -> Sequence[Expected]:
     lists = listed(op.kernel, 2, "kernel"), listed(op.stride, 2, "stride"), listed(op.pad, 4, "pad")
     held = element_of(op.input)
     if isinstance(op, t.AvgPool2dOp):
+        _accumulates(op, (i32,) if held == i16 else _ACCUMULATORS.get(held))
         _pool_zero_points(op.input_zp, op.output_zp, held)
     return [((n, *_pooled(image, *lists), channels), held)]
 

@@ -12,13 +12,18 @@ from stepwell.ir.dtypes import i16
 from stepwell.ir.types import WeightAttr
 
 
-def constant_number(value: SSAValue) -> float | None:
-    """The number in a CONST of one element that stands in the text; None if not known."""
+def constant_numbers(value: SSAValue) -> list[float]:
+    """The numbers in a CONST that stands in the text; none if they are not known."""
     owner = value.owner
     if not isinstance(owner, ConstOp) or isinstance(owner.values, WeightAttr):
-        return None
-    values = tensor_of_dense(owner.values, run_dtype(element_of(value)))
-    return float(values.reshape(-1)[0]) if values.numel() == 1 else None
+        return []
+    return [float(n) for n in tensor_of_dense(owner.values, run_dtype(element_of(value))).flatten()]
+
+
+def constant_number(value: SSAValue) -> float | None:
+    """The number in a CONST of one element that stands in the text; None if not known."""
+    numbers = constant_numbers(value)
+    return numbers[0] if len(numbers) == 1 else None
 
 
 def need_zero_point(
