@@ -37,3 +37,17 @@ def test_a_scale_of_zero_is_no_quantisation(refused: Any, method: Any):
         gives="tensor<2xf32>",
     )
     refused(text, TypeDequantize(), "is not a positive number")
+
+
+def test_a_dynamic_quantisation_was_never_a_candidate(refused: Any, method: Any):
+    library, real, stored = "quantized_decomposed", "tensor<2x3xf32>", "tensor<2x3xi8>"
+    numbers = "tensor<1xf64>, tensor<1xi64>"
+    text = method(
+        f"%x: {real}",
+        f"%s, %z = {library}.choose_qparams.tensor(%x, -128, 127, 1.0e-07, i8) : ({real}) -> ({numbers})",
+        f"%q = {library}.quantize_per_tensor.tensor(%x, %s, %z, -128, 127, i8) : ({real}, {numbers}) -> {stored}",
+        f"%y = {library}.dequantize_per_tensor.tensor(%q, %s, %z, -128, 127, i8) : ({stored}, {numbers}) -> {real}",
+        gives=real,
+    )
+    refused(text, TypeQuantize())
+    refused(text, TypeDequantize())

@@ -71,6 +71,14 @@ def quantization_of(
         return Refusal(str(error))
 
 
+def is_dynamic(op: SchemaOp) -> bool:
+    """Whether a `choose_qparams` of the values at hand gives the parameters: no type holds those."""
+    return any(
+        isinstance(value.owner, SchemaOp) and "choose_qparams" in value.owner.name
+        for value in op.operands[1:]
+    )
+
+
 def numbers(op: SchemaOp, name: str, program: Program) -> list[float] | Refusal:
     """An argument as a flat list, read from the weight store if it is a constant tensor."""
     value: Any = op.arg(name)

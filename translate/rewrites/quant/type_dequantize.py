@@ -31,7 +31,7 @@ from stepwell.dialects.quant import DequantizeCast, StorageCast
 from stepwell.dialects.quant.ops import quantized_type
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.translate.rewrites.quant.parameters import quantization_of
+from stepwell.translate.rewrites.quant.parameters import is_dynamic, quantization_of
 from stepwell.translate.rewrites.quant.type_quantize import Quantize
 
 DEQUANTIZE = (
@@ -51,7 +51,9 @@ class TypeDequantize(Rewrite[Quantize]):
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(op_class(name) for name in DEQUANTIZE)
 
     def match(self, op: SchemaOp, program: Program) -> Quantize | Refusal | None:
-        """Parameters must be constants, and a quantisation."""
+        """Parameters must be constants, and a quantisation; dynamic ones are another's business."""
+        if is_dynamic(op):
+            return None
         held = quantization_of(op, op.operands[0].type, program)
         if isinstance(held, Refusal):
             return held

@@ -35,7 +35,7 @@ from stepwell.dialects.quant import QuantizeCast, StorageCast, UniformQuantizedT
 from stepwell.dialects.quant.ops import quantized_type
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.translate.rewrites.quant.parameters import quantization_of
+from stepwell.translate.rewrites.quant.parameters import is_dynamic, quantization_of
 
 QUANTIZE = (
     "quantized_decomposed.quantize_per_tensor.default",
@@ -62,7 +62,9 @@ class TypeQuantize(Rewrite[Quantize]):
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(op_class(name) for name in QUANTIZE)
 
     def match(self, op: SchemaOp, program: Program) -> Quantize | Refusal | None:
-        """Parameters must be constants, and a quantisation."""
+        """Parameters must be constants, and a quantisation; dynamic ones are another's business."""
+        if is_dynamic(op):
+            return None
         held = quantization_of(op, op.results[0].type, program)
         if isinstance(held, Refusal):
             return held
