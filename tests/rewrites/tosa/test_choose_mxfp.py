@@ -95,3 +95,16 @@ def test_a_transposed_convolution_stays(refused: Any) -> None:
 def test_a_convolution_of_one_axis_stays(refused: Any) -> None:
     text = convolution("1x32x5", "8x32x3", "1x8x3", axes=1)
     refused(text, ChooseMxConv2d(), "have two axes")
+
+
+def test_operands_of_two_types_stay(programs: Any) -> None:
+    text = linear().replace("tensor<3x64xf32>", "tensor<3x64xf16>")
+    program, _ = programs(text)
+    op = next(op for op in program.method().walk() if op.name == "aten.linear.default")
+    assert "f32 by f16" in ChooseMxLinear().match(op, program).reason  # pyright: ignore
+
+
+def test_symbolic_sizes_stay(refused: Any) -> None:
+    size = '?x{}xf32, #stepwell.shape<["s0", {}]>'
+    text = linear().replace("2x64xf32", size.format(64, 64)).replace("2x3xf32", size.format(3, 3))
+    refused(text, ChooseMxLinear(), "the shape is symbolic")

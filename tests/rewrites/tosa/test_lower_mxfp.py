@@ -76,3 +76,34 @@ def test_rounding_of_doubles_is_refused(refused: Any) -> None:
 }}
 """
     refused(text, LowerMxQuantize(), "TOSA has no element type f64")
+
+
+def matched(programs: Any, text: str, rewrite: Any) -> Any:
+    """What a rewrite says of the MX op of a program that need not run."""
+    program, _ = programs(text)
+    op = next(op for op in program.method().walk() if op.name.startswith("stepwell_mx"))
+    return rewrite.match(op, program)
+
+
+def test_integers_are_refused(programs: Any) -> None:
+    assert "no MX product of i32" in matched(programs, linear("i32"), LowerMxLinear()).reason
+    assert "no MX convolution of i32" in matched(
+        programs, convolution(held="i32"), LowerMxConv2d()
+    ).reason  # fmt: skip
+    x = "tensor<2x32xi32>"
+    text = f"""func.func @forward(%x: {x}) -> {x} {{
+  %y = stepwell_mx.quantize_dequantize.default(%x, "fp4e2m1") : ({x}) -> {x}
+  func.return %y : {x}
+}}
+"""
+    assert "MX casts take no i32" in matched(programs, text, LowerMxQuantize()).reason
+
+
+def test_operands_of_two_types_are_refused(programs: Any) -> None:
+    text = linear().replace("tensor<3x64xf32>", "tensor<3x64xf16>")
+    assert "no MX product of f32 by f16" in matched(programs, text, LowerMxLinear()).reason
+
+
+def test_a_convolution_of_unknown_form_is_refused(programs: Any) -> None:
+    text = convolution(form="tensors")
+    assert "no form 'tensors'" in matched(programs, text, LowerMxConv2d()).reason

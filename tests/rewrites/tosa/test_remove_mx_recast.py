@@ -92,6 +92,21 @@ def test_codes_that_come_from_outside_are_cast_again(refused: Any) -> None:
     )
 
 
+def test_a_block_scaled_input_is_cast_again(programs: Any) -> None:
+    block = "{block_size = BLOCK_SIZE_32}"
+    data, scale, value = "tensor<1x32xf8E4M3FN>", "tensor<1x1xf8E8M0FNU>", "tensor<1x32xf32>"
+    program, _ = programs(
+        f"""func.func @forward(%0: {data}, %1: {scale}) -> ({data}, {scale}) {{
+  %4 = tosa.cast_from_block_scaled %0, %1 {block} : ({data}, {scale}) -> {value}
+  %5, %6 = tosa.cast_to_block_scaled %4 {block} : ({value}) -> ({data}, {scale})
+  func.return %5, %6 : {data}, {scale}
+}}
+"""
+    )
+    ops = [op for op in program.method().walk() if op.name == "tosa.cast_to_block_scaled"]
+    assert RemoveMxRecast().match(ops[0], program) is None  # pyright: ignore
+
+
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS.keys())
 def test_a_second_cast_gives_the_same_codes_below_the_largest_numbers(payload: Any) -> None:
     scale = torch.exp2((torch.rand(4096, 1, dtype=torch.float64) * 2 - 1) * 145)
