@@ -10,14 +10,13 @@ from io import StringIO
 
 import torch
 from xdsl.dialects.builtin import (
-    BuiltinAttribute,
     DenseIntOrFPElementsAttr,
     IntegerType,
     ModuleOp,
     TensorType,
 )
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Data, Operation, SSAValue
+from xdsl.ir import Attribute, BuiltinAttribute, Data, Operation, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer

@@ -234,11 +234,11 @@ class LowerInt8Mul(LowerInt8):
 
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """At most 2^30 for 16-bit operands."""
-        wide = (
+        first, second = (
             rescale(stored(x.value, b), [1.0], i32, x.held.zero_point, 0, b) for x in match.inputs
         )
         factor = match.inputs[0].held.scale * match.inputs[1].held.scale / use.held.scale
-        product = b.binary(t.MulOp, *wide)
+        product = b.binary(t.MulOp, first, second)
         return rescale(product, [factor], match.held, 0, use.held.zero_point, b)
 
 
