@@ -120,6 +120,12 @@ def _elementwise(title: str) -> Callable[[XnnpackOp], list[Spellings]]:
     return name
 
 
+def _multiply(op: XnnpackOp) -> list[Spellings]:
+    """A value times itself runs as a square."""
+    is_square = op.operands[0] is op.operands[1]
+    return _elementwise("Square (NC)" if is_square else "Multiply (ND)")(op)
+
+
 def _moved(title: str) -> Callable[[XnnpackOp], list[Spellings]]:
     def name(op: XnnpackOp) -> list[Spellings]:
         return _once(f"{title} {_WIDTH[datatype(op.operands[0].type) or 'fp32']})")
@@ -244,7 +250,6 @@ _BINARY: Mapping[type[XnnpackOp], str] = {
     Divide: "Divide",
     Maximum: "Maximum",
     Minimum: "Minimum",
-    Multiply: "Multiply",
     PReLU: "PReLU",
     Subtract: "Subtract",
 }
@@ -269,6 +274,7 @@ _EVENTS: Mapping[type[XnnpackOp], Callable[[Any], list[Spellings]]] = {
     FullyConnected: _product,
     GlobalAveragePooling2d: _mean,
     MaxPooling2d: _max_pooling,
+    Multiply: _multiply,
     Softmax: lambda op: _once(f"Softmax (NC, {_float(op)})"),
     ScaledDotProductAttention: lambda op: [],  # The runtime does not run it.
     StaticResizeBilinear2d: _resize,
