@@ -15,7 +15,8 @@ invalid or cannot be built, on the *structure* if only the program or the reason
                                             the others are tried against these tests
     python tools/guards.py --report         the table of the last run, for docs/guards.md
 
-Results are kept in `bench/results/guards.json`. Exit status 1 if a guard survives.
+Results are kept in `bench/results/guards.json` every 20 guards: what was interrupted goes on with
+`--keep`. Exit status 1 if a guard survives.
 """
 
 from __future__ import annotations
@@ -203,8 +204,15 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 class Trial:
     """A pytest plugin: collects once, then tries guard after guard in forked processes."""
 
-    def __init__(self, guards: Guards, wanted: list[int], workers: int) -> None:
-        self.guards, self.wanted, self.workers = guards, wanted, workers
+    def __init__(
+        self,
+        guards: Guards,
+        wanted: list[int],
+        workers: int,
+        keep: Callable[[list[Guard]], None],
+    ) -> None:
+        self.guards, self.wanted, self.workers, self.keep = guards, wanted, workers, keep
+        self.tried = 0
         self.failure = ""
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -233,6 +241,10 @@ class Trial:
             if found is None:
                 found = (order[0][1], "result")
             guard.witness, guard.on = found
+            self.tried += 1
+            if self.tried % 20 == 0:
+                self.keep(self.guards.all)
+                print(f"{self.tried} tried", file=sys.stderr, flush=True)
 
         with ThreadPoolExecutor(self.workers) as pool:
             list(pool.map(attempt, [number for number in self.wanted if number in tests]))
@@ -376,10 +388,11 @@ def main() -> int:
         guards = Guards(asked.words)
         wanted = remembered(guards) if asked.keep else list(range(len(guards.all)))
         options = ["-q", "-p", "no:cacheprovider", "--tb=short"]
-        pytest.main([*options, *asked.tests], plugins=[Trial(guards, wanted, asked.workers)])
+        keep = (lambda _: None) if asked.words else save
+        trial = Trial(guards, wanted, asked.workers, keep)
+        pytest.main([*options, *asked.tests], plugins=[trial])
         found = guards.all
-        if not asked.words:
-            save(found)
+        keep(found)
     print(table(found))
     return 0 if all(guard.witness for guard in found) else 1
 
