@@ -5,7 +5,9 @@
 Both flows lower the same exported model in this process. Then the two programs run on the real
 runtime turn by turn, so that whatever else the machine does falls on both alike. A ratio is stock's
 time divided by ours: above 1 we are faster. The tenth percentile is the figure to trust on a shared
-machine. Counts are read from the bytes of the two `.pte` files.
+machine. Counts are read from the bytes of the two `.pte` files. The floor of a transformer is our
+own program without softmax, gelu and norms, run in turn with the two: products and layout alone.
+`--stock FOLDER` keeps the stock flow's programs there and takes them from there the next time.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,7 +33,10 @@ import stepwell
 from stepwell.backends.executorch.container import DelegateCall, KernelCall
 from stepwell.backends.executorch.read import read_container
 from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.xnnpack.pte import to_pte
 from stepwell.dialects import xnnpack
+from stepwell.ir.cleanup import RemoveDeadCode
+from stepwell.ir.rewriting import History
 
 MODELS = {
     "deit_tiny": "deit",
@@ -58,7 +64,9 @@ QUANTISED = (
 """Models in int8 (`examples/models/quantised.py`): their errors are against the float model."""
 
 LAYOUT = (xnnpack.StaticTranspose, xnnpack.StaticReshape, xnnpack.StaticSlice)
-OURS, STOCK = "stepwell", "stock"
+OURS, STOCK, FLOOR = "stepwell", "stock", "products only"
+WITH_FLOOR = ("deit_tiny", "gpt2_2layers", "llama_block")
+"""Models that are also run without softmax, gelu and norms."""
 
 
 @dataclass(frozen=True)
@@ -128,19 +136,53 @@ def run_in_turn(
     return times, first
 
 
-def measure(name: str, rounds: int, pipeline: str) -> dict[str, Measured]:
+def products_only(lowered: stepwell.Lowered) -> bytes:
+    """The `.pte` of a lowered program without softmax, gelu and row norms.
+
+    A norm is found by its root: the product with it is taken away, and with it what it reads.
+    """
+    program = lowered.program.clone()
+    for op in tuple(program.module.walk()):
+        if isinstance(op, xnnpack.Softmax | xnnpack.Gelu | xnnpack.Sigmoid):
+            op.output.replace_all_uses_with(op.input)
+        elif isinstance(op, xnnpack.Multiply) and isinstance(
+            op.right.owner, xnnpack.ReciprocalSquareRoot
+        ):
+            op.output.replace_all_uses_with(op.left)
+    RemoveDeadCode().apply(program, History())
+    return to_pte(program)
+
+
+def stock_of(name: str, exported: Any, kept: Path | None) -> tuple[float, bytes]:
+    """CPU seconds and bytes of the stock flow, kept in a folder if one is given."""
+    if kept is None:
+        return cpu_seconds(lambda: stock_pte(exported))
+    made, took = kept / f"{name}.pte", kept / f"{name}.seconds"
+    if not made.exists():
+        kept.mkdir(parents=True, exist_ok=True)
+        seconds, pte = cpu_seconds(lambda: stock_pte(exported))
+        made.write_bytes(pte)
+        took.write_text(str(seconds))
+    return float(took.read_text()), made.read_bytes()
+
+
+@torch.no_grad()
+def measure(name: str, rounds: int, pipeline: str, kept: Path | None) -> dict[str, Measured]:
     """Lower with both flows, run in turn, count."""
-    name, _, kind = name.partition("@")
+    called, (name, _, kind) = name, name.partition("@")
     module, inputs = getattr(importlib.import_module(MODELS[name]), name)()
     expected = copy.deepcopy(module.eval())(*inputs)
     exported = torch.export.export(module, inputs) if not kind else quantised(module, inputs, kind)
     spare = copy.deepcopy(exported)
     seconds: dict[str, float] = {}
     programs: dict[str, bytes] = {}
-    seconds[STOCK], programs[STOCK] = cpu_seconds(lambda: stock_pte(spare))
+    seconds[STOCK], programs[STOCK] = stock_of(called, spare, kept)
     seconds[OURS], programs[OURS] = cpu_seconds(
         lambda: stepwell.lower(exported, "xnnpack", stepwell.PIPELINES[pipeline]).to_pte(), 2
     )
+    if called in WITH_FLOOR:
+        lowered = stepwell.lower(exported, "xnnpack", stepwell.PIPELINES[pipeline])
+        seconds[FLOOR], programs[FLOOR] = cpu_seconds(lambda: products_only(lowered))
     times, first = run_in_turn(programs, inputs, rounds)
     return {
         flow: Measured(
@@ -152,7 +194,7 @@ def measure(name: str, rounds: int, pipeline: str) -> dict[str, Measured]:
             equals_stock=torch.equal(first[flow][0], first[STOCK][0]),
             **count(programs[flow]),
         )
-        for flow in (STOCK, OURS)
+        for flow in programs
     }
 
 
@@ -173,7 +215,7 @@ def warm_up() -> None:
     stock_pte(exported)
 
 
-def row(name: str, stock: Measured, ours: Measured) -> list[Any]:
+def row(name: str, stock: Measured, ours: Measured, floor: Measured | None) -> list[Any]:
     """A line of the table."""
 
     def pair(before: Any, after: Any) -> str:
@@ -191,6 +233,7 @@ def row(name: str, stock: Measured, ours: Measured) -> list[Any]:
         pair(f"{stock.bytes / 1e6:.2f}", f"{ours.bytes / 1e6:.2f}"),
         f"{stock.compile_cpu_seconds / ours.compile_cpu_seconds:.0f}×",
         pair(f"{stock.error:.1e}", f"{ours.error:.1e}") + " (equal)" * ours.equals_stock,
+        f"{ours.p10_ms / floor.p10_ms:.2f}" if floor else "",
     ]
 
 
@@ -205,6 +248,7 @@ COLUMNS = (
     "MB",
     "compile",
     "max error",
+    "of products",
 )
 
 
@@ -216,6 +260,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of the runtime; 0 is its default")
     parser.add_argument("--rounds", type=int, default=60, help="runs of each program")
     parser.add_argument("--pipeline", default="xnnpack")
+    parser.add_argument("--stock", type=Path, help="folder that keeps the stock flow's programs")
     options = parser.parse_args()
     names = options.models.split(",")
     known = (*MODELS, *QUANTISED)
@@ -228,11 +273,16 @@ def main() -> None:
     rows: list[list[Any]] = []
     results: dict[str, Any] = {}
     for name in names:
-        found = measure(name, options.rounds, options.pipeline)
-        rows.append(row(name, found[STOCK], found[OURS]))
+        found = measure(name, options.rounds, options.pipeline, options.stock)
+        rows.append(row(name, found[STOCK], found[OURS], found.get(FLOOR)))
         results[name] = {flow: asdict(held) for flow, held in found.items()}
         print(*rows[-1], flush=True)
-    show(f"stock → stepwell on XNNPACK, {threads} thread(s)", COLUMNS, rows, "ratio: stock / ours")
+    show(
+        f"stock → stepwell on XNNPACK, {threads} thread(s)",
+        COLUMNS,
+        rows,
+        "ratio: stock / ours; of products: ours / floor",
+    )
     file = f"xnnpack-{threads}-threads" if threads != 1 else "xnnpack"
     kept = RESULTS / f"{file}.json"
     before = json.loads(kept.read_text())["results"] if kept.exists() else {}
