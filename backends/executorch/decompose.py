@@ -20,7 +20,7 @@ After:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
@@ -354,7 +354,7 @@ def _dispatcher(op: SchemaOp) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def _without_onednn() -> Iterator[None]:
+def _without_onednn() -> Generator[None]:
     """Fused layers of oneDNN are no operators of a runtime; an LSTM is taken apart instead."""
     enabled = torch._C._get_mkldnn_enabled()  # pyright: ignore[reportPrivateUsage]
     torch._C._set_mkldnn_enabled(False)  # pyright: ignore[reportPrivateUsage]

@@ -54,7 +54,9 @@ def test_a_layer_without_output_features_keeps_its_weight(refused: Any, method: 
 
 def test_a_layer_of_integers_stays_one(refused: Any, method: Any) -> None:
     weights = '%w = stepwell.weight <"w"> "parameter" : tensor<3x4xi64>'
-    layer = "%l = aten.linear.default(%x, %w) : (tensor<2x4xi64>, tensor<3x4xi64>) -> tensor<2x3xi64>"
+    layer = (
+        "%l = aten.linear.default(%x, %w) : (tensor<2x4xi64>, tensor<3x4xi64>) -> tensor<2x3xi64>"
+    )
     scale = "%y = aten.mul.Scalar(%l, 3) : (tensor<2x3xi64>) -> tensor<2x3xi64>"
     text = method("%x: tensor<2x4xi64>", weights, layer, scale, gives="tensor<2x3xi64>")
     refused(text, FoldScaleIntoLinear())

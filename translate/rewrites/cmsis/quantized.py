@@ -24,6 +24,7 @@ from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import AnyTensor
+from stepwell.translate.rewrites.quant.parameters import is_dynamic
 
 Reals = tuple[float | None, float | None]
 
@@ -152,6 +153,10 @@ def activation(value: SSAValue | None, bits: int = 8) -> Activation | Refusal:
         return Refusal("an operand is missing")
     maker = value.owner
     if not isinstance(maker, DequantizeCast):
+        if isinstance(maker, SchemaOp) and is_dynamic(maker):
+            return Refusal(
+                "its operand's scale is computed at run time; the kernels take constants"
+            )
         what = op_name(maker) if isinstance(maker, Operation) else "an input"
         return Refusal(f"its operand comes from {what} and is not quantised")
     held = quantization(maker.input.type)

@@ -80,7 +80,9 @@ class LowerNearestResize(Rewrite[Enlarged]):
         """Channels last, pixels beside themselves, rows below themselves, channels second."""
         op = match.op
         value = to_nhwc(rw, op.operands[0])
-        batch, rows, columns, channels = static_dims(value) or ()
+        shape = static_dims(value)
+        assert shape is not None
+        batch, rows, columns, channels = shape
         down, across = match.factors
         value = _beside_itself(rw, value, (batch, rows * columns, 1, channels), across)
         columns *= across

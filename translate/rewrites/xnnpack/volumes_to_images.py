@@ -95,7 +95,9 @@ class VolumesToImages(Rewrite[VolumeConvolution]):
         if padding[0]:
             value = _padded(rw, value, padding[0])
         bias, total = op.operand("bias"), None
-        for at in range((static_dims(match.kernel.result) or ())[2]):
+        kernel = static_dims(match.kernel.result)
+        assert kernel is not None
+        for at in range(kernel[2]):
             start = at * dilation[0]
             met = _every(rw, value, start, stride[0], planes)
             images = view(rw, met, [batch * planes, match.shape[1], *match.shape[3:]])
