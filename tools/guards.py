@@ -10,13 +10,14 @@ until one fails. That is the guard's witness: on the *result* if what is compute
 invalid or cannot be built, on the *structure* if only the program or the reason is another one.
 
     python tools/guards.py                  all rewrites against all tests of rewrites
-    python tools/guards.py -k aten/merge    only guards of files whose path holds the words
+    python tools/guards.py -k 'aten/[a-f]'  only guards of files in whose path this is found
+    python tools/guards.py --reach          only note in how many tests each guard holds
     python tools/guards.py --keep TESTS     what has a witness keeps it where neither file changed;
                                             the others are tried against these tests
     python tools/guards.py --report         the table of the last run, for docs/guards.md
 
-Results are kept in `bench/results/guards.json` every 20 guards: what was interrupted goes on with
-`--keep`. Exit status 1 if a guard survives.
+Results are kept in `bench/results/guards*.json` every 20 guards, those of a part in a file of its
+own: what was interrupted goes on with `--keep`. Exit status 1 if a guard survives.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import importlib
 import inspect
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -43,7 +45,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 REWRITES = ROOT / "translate" / "rewrites"
-RESULTS = ROOT / "bench" / "results" / "guards.json"
+RESULTS = ROOT / "bench" / "results"
 SUITES = ["tests/rewrites", "tests/quant", "tests/xnnpack", "tests/tosa", "tests/cmsis"]
 SECONDS = 120
 """How long the tests of one guard may take; a guard whose absence hangs is noticed."""
@@ -151,7 +153,7 @@ class Guards:
         self.off: int | None = None
         for path in sorted(REWRITES.rglob("*.py")):
             file = str(path.relative_to(REWRITES).with_suffix(""))
-            if words in file and path.stem != "__init__":
+            if re.search(words, file) and path.stem != "__init__":
                 self._install(path, file)
 
     def holds(self, number: int) -> bool:
@@ -209,9 +211,11 @@ class Trial:
         guards: Guards,
         wanted: list[int],
         workers: int,
-        keep: Callable[[list[Guard]], None],
+        keep: Callable[[], None],
+        reach_only: bool = False,
     ) -> None:
         self.guards, self.wanted, self.workers, self.keep = guards, wanted, workers, keep
+        self.reach_only = reach_only
         self.tried = 0
         self.failure = ""
 
@@ -230,10 +234,13 @@ class Trial:
             for number in holding:
                 tests.setdefault(number, []).append((seconds, name))
         print(f"{len(records)} tests pass and reach {len(tests)} of {len(self.guards.all)} guards")
+        for number, found in tests.items():
+            self.guards.all[number].seen = len(found)
+        if self.reach_only:
+            return True
 
         def attempt(number: int) -> None:
             guard = self.guards.all[number]
-            guard.seen = len(tests[number])
             folder = guard.file.partition("/")[0]
             own = f"tests/rewrites/{folder}/"
             order = sorted(tests[number], key=lambda t: (own not in t[1], t[0]))
@@ -243,7 +250,7 @@ class Trial:
             guard.witness, guard.on = found
             self.tried += 1
             if self.tried % 20 == 0:
-                self.keep(self.guards.all)
+                self.keep()
                 print(f"{self.tried} tried", file=sys.stderr, flush=True)
 
         with ThreadPoolExecutor(self.workers) as pool:
@@ -313,17 +320,25 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""
 
 
+def results_of(words: str) -> Path:
+    """Where the results of a run are kept."""
+    part = re.sub(r"\W+", "-", words).strip("-")
+    return RESULTS / f"guards{part and '.' + part}.json"
+
+
 def remembered(guards: Guards) -> list[int]:
-    """Give guards the witnesses of the last run where nothing changed; the others' numbers."""
-    held = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"guards": [], "files": {}}
-    same = {file for file, was in held["files"].items() if digest(ROOT / file) == was}
-    known = {
-        (entry["file"], entry["function"], entry["line"], entry["text"]): entry
-        for entry in held["guards"]
-        if entry["witness"]
-        and f"translate/rewrites/{entry['file']}.py" in same
-        and entry["witness"].partition("::")[0] in same
-    }
+    """Give guards the witnesses of earlier runs where nothing changed; the others' numbers."""
+    known: dict[tuple[Any, ...], Any] = {}
+    for path in RESULTS.glob("guards*.json"):
+        held = json.loads(path.read_text())
+        same = {file for file, was in held["files"].items() if digest(ROOT / file) == was}
+        known |= {
+            (entry["file"], entry["function"], entry["line"], entry["text"]): entry
+            for entry in held["guards"]
+            if entry["witness"]
+            and f"translate/rewrites/{entry['file']}.py" in same
+            and entry["witness"].partition("::")[0] in same
+        }
     open_: list[int] = []
     for number, guard in enumerate(guards.all):
         entry = known.get((guard.file, guard.function, guard.line, guard.text))
@@ -334,15 +349,16 @@ def remembered(guards: Guards) -> list[int]:
     return open_
 
 
-def save(guards: list[Guard]) -> None:
-    """Write the results, with digests of all files that they depend on."""
+def save(guards: list[Guard], path: Path) -> None:
+    """Write results, with digests of all files that they depend on."""
     files = {f"translate/rewrites/{guard.file}.py" for guard in guards}
     files |= {guard.witness.partition("::")[0] for guard in guards if guard.witness}
     held = {
         "files": {file: digest(ROOT / file) for file in sorted(files)},
         "guards": [asdict(guard) for guard in guards],
     }
-    RESULTS.write_text(json.dumps(held, indent=1) + "\n")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(held, indent=1) + "\n")
 
 
 def table(guards: list[Guard]) -> str:
@@ -371,14 +387,16 @@ def main() -> int:
     """Try the guards, print the table; exit status 1 if a guard survives."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("tests", nargs="*", default=SUITES)
-    parser.add_argument("-k", dest="words", default="", help="files whose path holds the words")
+    parser.add_argument("-k", dest="words", default="", help="files in whose path this is found")
     parser.add_argument("--keep", action="store_true", help="keep witnesses of unchanged files")
+    parser.add_argument("--reach", action="store_true", help="switch no guard off")
     parser.add_argument("--report", action="store_true", help="only print the last run's table")
     parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args()
     os.chdir(ROOT)
+    path = results_of(asked.words)
     if asked.report:
-        found = [Guard(**entry) for entry in json.loads(RESULTS.read_text())["guards"]]
+        found = [Guard(**entry) for entry in json.loads(path.read_text())["guards"]]
     else:
         import torch
 
@@ -388,11 +406,11 @@ def main() -> int:
         guards = Guards(asked.words)
         wanted = remembered(guards) if asked.keep else list(range(len(guards.all)))
         options = ["-q", "-p", "no:cacheprovider", "--tb=short"]
-        keep = (lambda _: None) if asked.words else save
-        trial = Trial(guards, wanted, asked.workers, keep)
+        trial = Trial(guards, wanted, asked.workers, lambda: save(guards.all, path), asked.reach)
         pytest.main([*options, *asked.tests], plugins=[trial])
         found = guards.all
-        keep(found)
+        if not asked.reach:
+            save(found, path)
     print(table(found))
     return 0 if all(guard.witness for guard in found) else 1
 
