@@ -39,10 +39,10 @@ class Block(nn.Module):
 class GPT2(nn.Module):
     """Tokens ``[batch, tokens]``, int64, to logits ``[batch, tokens, VOCABULARY]``."""
 
-    def __init__(self, layers: int) -> None:
+    def __init__(self, layers: int, context: int = CONTEXT) -> None:
         super().__init__()
         self.token_embedding = nn.Embedding(VOCABULARY, WIDTH)
-        self.position_embedding = nn.Embedding(CONTEXT, WIDTH)
+        self.position_embedding = nn.Embedding(context, WIDTH)
         self.blocks = nn.Sequential(*(Block() for _ in range(layers)))
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
@@ -54,8 +54,8 @@ class GPT2(nn.Module):
         return self.head(self.norm(self.blocks(x)))
 
 
-def gpt2_2layers() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """256 wide, 4 heads, 32 tokens of a vocabulary of 1000: 1.9 M parameters."""
+def gpt2_2layers(tokens: int = 32) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """256 wide, 4 heads, a prompt of ``tokens`` from a vocabulary of 1000: 1.9 M parameters."""
     generator = torch.Generator().manual_seed(1)
-    tokens = torch.randint(0, VOCABULARY, (1, 32), generator=generator)
-    return randomise(GPT2(2)), (tokens,)
+    prompt = torch.randint(0, VOCABULARY, (1, tokens), generator=generator)
+    return randomise(GPT2(2, max(tokens, CONTEXT))), (prompt,)

@@ -146,9 +146,9 @@ class Llama(nn.Module):
         return self.head(self.norm(x))
 
 
-def llama_block() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """One block, 256 wide, 8 query and 2 key heads, 16 tokens: 0.7 M parameters."""
-    return randomise(LoneBlock()), (random_input(1, 16, WIDTH),)
+def llama_block(tokens: int = 16) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """One block, 256 wide, 8 query and 2 key heads, over ``tokens``: 0.7 M parameters."""
+    return randomise(LoneBlock()), (random_input(1, tokens, WIDTH),)
 
 
 def llama_4layers() -> tuple[nn.Module, tuple[Tensor, ...]]:
