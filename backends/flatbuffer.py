@@ -35,13 +35,17 @@ _BUDGET_PER_BYTE = 8
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a table: its type as written, its slot in the vtable, its default."""
+    """A field of a table: its type as written, its slot in the vtable, its default.
+
+    `alignment` is the `force_align` of a vector, or 0.
+    """
 
     name: str
     type: str
     is_vector: bool
     slot: int
     default: int | float | bool | None
+    alignment: int = 0
 
 
 @dataclass
@@ -64,7 +68,8 @@ _DECLARATION = re.compile(
     r"(?P<kind>table|enum|union)\s+(?P<name>\w+)\s*(?::\s*(?P<base>\w+))?[^{]*\{(?P<body>[^}]*)\}"
 )
 _FIELD = re.compile(
-    r"(?P<name>\w+)\s*:\s*(?P<type>\[?\s*[\w.]+\s*\]?)\s*(?:=\s*(?P<default>[^\s;(]+))?[^;]*;"
+    r"(?P<name>\w+)\s*:\s*(?P<type>\[?\s*[\w.]+\s*\]?)\s*(?:=\s*(?P<default>[^\s;(]+))?"
+    r"(?:[^;]*force_align\s*:\s*(?P<alignment>\d+))?[^;]*;"
 )
 
 
@@ -125,7 +130,9 @@ def _fields(schema: Schema, body: str) -> tuple[Field, ...]:
             if is_vector:
                 raise ParseFailure(f"{found['name']}: vectors of unions are not read here")
             slot += 1  # The union's type tag takes a slot of its own before the value.
-        fields.append(Field(found["name"], name, is_vector, slot, _default(schema, name, found)))
+        default = _default(schema, name, found)
+        alignment = int(found["alignment"] or 0)
+        fields.append(Field(found["name"], name, is_vector, slot, default, alignment))
         slot += 1
     return tuple(fields)
 

@@ -44,7 +44,7 @@ from stepwell.backends.executorch.segments import (
     with_program_header,
 )
 from stepwell.backends.flatbuffer import Record
-from stepwell.backends.xnnpack.flatbuffer_writer import write_root
+from stepwell.backends.flatbuffer_writer import write_root
 
 _VERSION = 0
 

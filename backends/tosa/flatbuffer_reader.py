@@ -17,7 +17,7 @@ def read_graph(data: bytes | memoryview) -> Graph:
     Raises:
         ParseFailure: not a TOSA flatbuffer, damaged, or of another major version.
     """
-    root = read_root(data, _schema(), what="TOSA flatbuffer")
+    root = read_root(data, tosa_schema(), what="TOSA flatbuffer")
     version: Record | None = root["version"]
     if version is None:
         raise ParseFailure("the TOSA flatbuffer has no version")
@@ -33,7 +33,7 @@ def read_graph(data: bytes | memoryview) -> Graph:
 
 
 @cache
-def _schema() -> Schema:
+def tosa_schema() -> Schema:
     return parse_schema(schema_path().read_text())
 
 

@@ -25,7 +25,7 @@ from stepwell.backends.executorch.container import Data, NamedData
 from stepwell.backends.executorch.emit import DelegatePayload
 from stepwell.backends.flatbuffer import Record, read_root
 from stepwell.backends.xnnpack.events import event_nodes
-from stepwell.backends.xnnpack.flatbuffer_writer import write_root
+from stepwell.backends.flatbuffer_writer import write_root
 from stepwell.backends.xnnpack.nodes import input_names, output_names, to_fields
 from stepwell.backends.xnnpack.schema import (
     ALIGNMENT,

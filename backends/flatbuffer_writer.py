@@ -40,7 +40,8 @@ def write_root(schema: Schema, record: Mapping[str, Any]) -> bytes:
     """The FlatBuffer of a root record.
 
     Records are as `backends.flatbuffer` reads them: a field that is None or missing is left out,
-    vectors are sequences, a union is `(name of its member, record)`.
+    vectors are sequences, a union is `(name of its member, record)`. A record that stands in
+    several places is written once; so are equal strings and equal vectors of numbers.
     """
     return _Writer(schema).finish(record)
 
@@ -54,6 +55,8 @@ class _Writer:
         self._vtables: dict[bytes, int] = {}
         self._strings: dict[str, int] = {}
         self._vectors: dict[tuple[str, tuple[Any, ...]], int] = {}
+        self._tables: dict[int, int] = {}
+        self._alignment = 8
         self._tags = {
             union: {name: (tag, table) for tag, (name, table) in members.items()}
             for union, members in schema.unions.items()
@@ -61,7 +64,7 @@ class _Writer:
 
     def finish(self, record: Mapping[str, Any]) -> bytes:
         root = self._table(self._schema.root, record)
-        self._align(8, 8)
+        self._align(8, self._alignment)
         self._size += 8
         self._chunks.append(struct.pack("<I4s", self._size - root, self._schema.identifier))
         return b"".join(reversed(self._chunks))
@@ -77,6 +80,12 @@ class _Writer:
             self._put(b"\0" * padding)
 
     def _table(self, name: str, record: Mapping[str, Any]) -> int:
+        place = self._tables.get(id(record))
+        if place is None:
+            place = self._tables[id(record)] = self._new_table(name, record)
+        return place
+
+    def _new_table(self, name: str, record: Mapping[str, Any]) -> int:
         present = tuple(field for field, value in record.items() if value is not None)
         layout = self._layouts.get((name, present))
         if layout is None:
@@ -92,7 +101,11 @@ class _Writer:
                 tags.append(tag)
                 places.append(self._table(table, value[1]))
             elif field.is_vector:
-                places.append(self._vector(field.type, value))
+                places.append(
+                    self._bytes(value, field.alignment)
+                    if isinstance(value, bytes)
+                    else self._vector(field.type, value)
+                )
             elif field.type == "string":
                 places.append(self._string(value))
             else:
@@ -152,6 +165,13 @@ class _Writer:
             self._put(data + b"\0")
             place = self._strings[text] = self._put(struct.pack("<I", len(data)))
         return place
+
+    def _bytes(self, data: bytes, alignment: int) -> int:
+        alignment = max(4, alignment)
+        self._alignment = max(self._alignment, alignment)
+        self._align(len(data), alignment)
+        self._put(data)
+        return self._put(struct.pack("<I", len(data)))
 
     def _vector(self, type_: str, items: Sequence[Any]) -> int:
         code = _CODES.get(type_)
