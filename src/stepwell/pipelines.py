@@ -156,6 +156,7 @@ XNNPACK = Pipeline(
         AssignLayouts(),
         Together("merge-transposes", MERGES),
         PatchesToLinear(),
+        Together("merge-transposes", MERGES),
         FuseClamp(),
         PartitionXnnpack(),
         RemoveDeadCode(),

@@ -192,5 +192,47 @@ class HoistReshapeOverLinear(Rewrite[ReshapedRows]):
         rw.replace(match.op, [rw.insert(new).results[0]])
 
 
-MERGES: tuple[Rewrite[Any], ...] = (MergeTransposes(), MergeReshapes(), HoistReshapeOverLinear())
+@dataclass(frozen=True)
+class ReshapedMeans:
+    """A reshape that takes away the two axes an average over planes left as one."""
+
+    op: XnnpackOp
+    pool: xnnpack.GlobalAveragePooling2d
+
+
+@dataclass(frozen=True)
+class DropAveragedAxes(Rewrite[ReshapedMeans]):
+    """`reshape(global average, kept dims)` to the average that keeps none."""
+
+    name: ClassVar[str] = "drop-averaged-axes"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (xnnpack.StaticReshape,)
+
+    def match(self, op: XnnpackOp, program: Program) -> ReshapedMeans | None:
+        """Guards: nothing else reads the average, the reshape does no more than that."""
+        pool = op.operands[0].owner
+        if not isinstance(pool, xnnpack.GlobalAveragePooling2d) or not pool.flag("keep_dims"):
+            return None
+        shape = dims(pool.result.type)
+        if len(tuple(pool.result.uses)) > 1 or dims(op.output.type) != (*shape[:-3], shape[-1]):
+            return None
+        return ReshapedMeans(op, pool)
+
+    def build(self, match: ReshapedMeans, rw: Rewriter) -> None:
+        """The same node without the flag."""
+        properties = {k: v for k, v in match.pool.properties.items() if k != "keep_dims"}
+        new = type(match.pool).create(
+            operands=list(match.pool.operands),
+            result_types=[match.op.output.type],
+            properties=properties,
+            attributes=dict(match.pool.attributes),
+        )
+        rw.replace(match.op, [rw.insert(new).results[0]])
+
+
+MERGES: tuple[Rewrite[Any], ...] = (
+    MergeTransposes(),
+    MergeReshapes(),
+    HoistReshapeOverLinear(),
+    DropAveragedAxes(),
+)
 """For `Together("merge-transposes", MERGES)`, behind `AssignLayouts`."""
