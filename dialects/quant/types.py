@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import torch
@@ -55,6 +56,14 @@ class Quantization:
     blocks: tuple[tuple[int, int], ...] = ()
     grid: tuple[int, ...] = ()
     sub_channel: bool = False
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Types are looked up often, and may hold a thousand scales."""
+        return hash((self.bits, self.low, self.scales, self.zero_points, self.blocks))
 
     @property
     def is_per_tensor(self) -> bool:
@@ -101,10 +110,10 @@ class Quantization:
             return f"{len(self.scales)} scales with {len(self.zero_points)} zero points"
         if len(self.scales) != math.prod(self.grid):
             return f"{len(self.scales)} scales do not fill a grid of {list(self.grid)}"
-        for scale in self.scales:
-            if not (scale > 0 and math.isfinite(scale)):
-                return f"scale {scale} is not a positive number"
-        for zero_point in self.zero_points:
+        if not (all(map(math.isfinite, self.scales)) and min(self.scales) > 0):
+            scale = next(s for s in self.scales if not (math.isfinite(s) and s > 0))
+            return f"scale {scale} is not a positive number"
+        for zero_point in (min(self.zero_points), max(self.zero_points)):
             if not self.low <= zero_point <= self.high:
                 return f"zero point {zero_point} lies outside {self.low}:{self.high}"
         return None

@@ -8,7 +8,6 @@ from typing import Any, cast
 import torch
 from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import Attribute, SSAValue
-from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
@@ -49,26 +48,21 @@ def quantization_of(
         blocks, grid, sub_channel = ((axis, 1),), (len(scale),), False
     else:
         blocks, grid, sub_channel = (), (), False
-    zeros = [int(item) for item in zero] or [0] * len(scale)
+    zeros = list(map(int, zero)) or [0] * len(scale)
     held = Quantization(
         limits.bits,
         limits.min < 0,
         limits.min if low is None else int(low),
         limits.max if high is None else int(high),
         _expressed(op),
-        tuple(float(item) for item in scale),
+        tuple(scale),
         tuple(zeros if len(zeros) == len(scale) else zeros * len(scale)),
         blocks,
         grid,
         sub_channel,
     )
     problem = held.problem() or held.shape_problem(shape)
-    if problem is not None:
-        return Refusal(problem)
-    try:
-        return UniformQuantizedType(held)
-    except VerifyException as error:
-        return Refusal(str(error))
+    return Refusal(problem) if problem is not None else UniformQuantizedType(held)
 
 
 def is_dynamic(op: SchemaOp) -> bool:
@@ -88,9 +82,9 @@ def numbers(op: SchemaOp, name: str, program: Program) -> list[float] | Refusal:
         key = weight_key(value)
         if key is None:
             return Refusal(f"{name} is computed at run time; a type holds constants")
-        return [float(item) for item in program.weights.get(key).reshape(-1).tolist()]
+        return program.weights.get(key).double().reshape(-1).tolist()
     if isinstance(value, Sequence):
-        return [float(item) for item in cast(Sequence[float], value)]
+        return list(map(float, cast(Sequence[float], value)))
     return [float(value)]
 
 

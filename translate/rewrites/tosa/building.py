@@ -136,6 +136,11 @@ class Builder:
         """The axes in another order; a constant is transposed at compile time."""
         if list(order) == list(range(len(order))):
             return value
+        before = value.owner
+        if isinstance(before, t.TransposeOp):
+            earlier = before.perms.get_values()
+            if [earlier[axis] for axis in order] == list(range(len(order))):
+                return before.input
         key = weight_key(value)
         if key is not None:
             return self.weight(self.rw.weights.derive("tosa_permute", [key], order=list(order)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -145,25 +144,29 @@ def stored(value: SSAValue, b: Builder) -> SSAValue:
     """The integers of a quantised value."""
     held = quantization(value.type)
     assert held is not None
+    if isinstance(value.owner, StorageCast) and element(value.owner.input.type) in WIDTHS.values():
+        return value.owner.input
     plain = tensor(dims(value.type), WIDTHS[held.bits])
     return b.rw.insert(StorageCast(value, plain)).results[0]
 
 
-def fixed_point(scale: float, bits: int = 31) -> tuple[int, int]:
-    """Multiplier of `bits` bits and shift in [2, 62] of a factor, as RESCALE takes them."""
-    mantissa, exponent = math.frexp(scale)
-    multiplier = round(mantissa * (1 << bits))
-    if multiplier == 1 << bits:
-        multiplier, exponent = multiplier // 2, exponent + 1
-    shift = bits - exponent
-    if shift > 62:
-        multiplier, shift = multiplier >> min(bits, shift - 62), 62
-    return multiplier, shift
+def fixed_point(scales: Sequence[float], bits: int = 31) -> tuple[torch.Tensor, torch.Tensor]:
+    """Multipliers of `bits` bits and shifts, at most 62, of factors, as RESCALE takes them.
+
+    Both int64 `[len(scales)]`; a shift below 2 says that RESCALE does not reach the factor.
+    """
+    mantissa, exponent = torch.frexp(torch.tensor(scales, dtype=torch.float64))
+    multiplier = torch.round(mantissa * (1 << bits)).long()
+    carries = multiplier == 1 << bits
+    multiplier = torch.where(carries, multiplier >> 1, multiplier)
+    shift = bits - exponent.long() - carries.long()
+    excess = (shift - 62).clamp(0, bits)
+    return multiplier >> excess, shift.clamp(max=62)
 
 
 def is_representable(scale: float) -> bool:
     """Whether RESCALE's shift reaches a factor."""
-    return fixed_point(scale)[1] >= 2
+    return int(fixed_point([scale])[1]) >= 2
 
 
 def rescale(
@@ -177,12 +180,11 @@ def rescale(
     """RESCALE by one factor, or one for each element of the last axis."""
     source = element(value.type)
     wide = source != i48
-    found = [fixed_point(scale, 31 if wide else 15) for scale in scales]
-    multipliers = torch.tensor([m for m, _ in found], dtype=torch.int32 if wide else torch.int16)
+    multipliers, shifts = fixed_point(scales, 31 if wide else 15)
     operands = [
         value,
-        b.constant(multipliers),
-        b.constant(torch.tensor([s for _, s in found], dtype=torch.int8)),
+        b.constant(multipliers.to(torch.int32 if wide else torch.int16)),
+        b.constant(shifts.to(torch.int8)),
         b.number(input_zp, 1, source)
         if wide
         else b.rw.insert(const(torch.zeros(1), i48)).results[0],

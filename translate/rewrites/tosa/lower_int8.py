@@ -86,7 +86,8 @@ from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean, poo
 
 def _accumulator_scales(match: Quantised) -> list[float]:
     assert match.weight is not None
-    return [match.inputs[0].held.scale * scale for scale in match.weight.held.scales]
+    given = match.inputs[0].held.scale
+    return [given * scale for scale in match.weight.held.scales]
 
 
 def _bias(match: Quantised, channels: int, b: Builder, program: Program) -> SSAValue:
@@ -125,7 +126,8 @@ def _zero_points(held: Quantization, b: Builder) -> list[SSAValue]:
 
 
 def _to_result(y: SSAValue, match: Quantised, use: Use, b: Builder) -> SSAValue:
-    scales = [scale / use.held.scale for scale in _accumulator_scales(match)]
+    made = use.held.scale
+    scales = [scale / made for scale in _accumulator_scales(match)]
     return rescale(y, scales, match.held, 0, use.held.zero_point, b)
 
 
