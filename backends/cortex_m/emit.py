@@ -83,7 +83,8 @@ def unsized(program: Program) -> Iterator[Problem]:
             yield Problem(
                 f"{op.name}: the operator does not resize its result, and its shape is dynamic",
                 describe_op(op),
-                "export with a fixed shape; the program itself runs at any (`.run`)",
+                'lower(…, sizes="max") or sizes=4 (--sizes) pins the size; '
+                "the program itself runs at any",
             )
 
 

@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     lower.add_argument("-t", "--target", default="xnnpack")
     lower.add_argument("-o", "--output", type=Path, help="artefact to write; .h or .c: a C array")
     lower.add_argument("--emit-ir", type=Path, help="also write the target-level IR as text")
+    lower.add_argument("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
     lower.add_argument(
         "--etrecord", type=Path, help="also write what ExecuTorch's Inspector needs (xnnpack)"
     )
@@ -81,7 +82,7 @@ def _lower(arguments: argparse.Namespace) -> int:
     from stepwell.models import open_model
 
     model = open_model(arguments.model, trust=arguments.trust)
-    lowered = lower(model.program, arguments.target)
+    lowered = lower(model.program, arguments.target, sizes=arguments.sizes)
     print(lowered.report)
     if arguments.emit_ir:
         write_atomically(arguments.emit_ir, str(lowered.program).encode())

@@ -17,6 +17,7 @@ from stepwell.ir.program import Program as IRProgram
 from stepwell.program import Program, from_exported_program
 from stepwell.report import Report
 from stepwell.targets import PIPELINES, Target, find_target
+from stepwell.translate.rewrites.aten.pin_symbolic_sizes import PinSymbolicSizes, Sizes
 
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord
@@ -146,6 +147,7 @@ def lower(
     pipeline: Pipeline | None = None,
     *,
     observer: Observer | None = None,
+    sizes: Sizes | None = None,
     **options: Any,
 ) -> Lowered:
     """Lower a program to a target; the argument is never changed.
@@ -155,6 +157,8 @@ def lower(
         target: `xnnpack`, `cortex-m55`, `tosa-1.0+fp`, …
         pipeline: instead of the target's own (`stepwell.PIPELINES[...]`).
         observer: called after each step with (step, program, applications).
+        sizes: numbers for symbolic sizes of inputs, which the result then takes alone: `"max"`
+            (each at its bound), `4` (the only one), or `{"s77": 4}`.
         options: the target's emission options.
 
     Raises:
@@ -172,7 +176,10 @@ def lower(
         )
     with without_collection():
         work.verify()
-        run = found.prepare(pipeline, options).run(work, observer)
+        chosen = found.prepare(pipeline, options)
+        if sizes is not None:
+            chosen = Pipeline(chosen.name, (PinSymbolicSizes.of(sizes), *chosen.steps))
+        run = chosen.run(work, observer)
         work.verify()
     seconds = time.perf_counter() - started
     delegates, outside = found.inventory(work)

@@ -14,8 +14,11 @@ import stepwell
 from stepwell.backends.cortex_m.emit import to_pte
 from stepwell.backends.cortex_m.read import read_pte
 from stepwell.dialects.cmsis.ops import QuantizedLinear
-from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.diagnostics import InputMismatch, UnsupportedError
+from stepwell.ir.rewriting import History
+from stepwell.translate.from_torch import from_exported_program
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+from stepwell.translate.rewrites.aten.pin_symbolic_sizes import PinSymbolicSizes
 
 
 def quantised(module: nn.Module, x: torch.Tensor) -> Any:
@@ -28,7 +31,11 @@ def quantised(module: nn.Module, x: torch.Tensor) -> Any:
 
 def mlp() -> nn.Module:
     torch.manual_seed(0)
-    layers = nn.Linear(12, 10), nn.ReLU(), nn.Linear(10, 8), nn.Sigmoid(), nn.Linear(8, 4)
+    return mlp_of(12)
+
+
+def mlp_of(features: int) -> nn.Module:
+    layers = nn.Linear(features, 10), nn.ReLU(), nn.Linear(10, 8), nn.Sigmoid(), nn.Linear(8, 4)
     return nn.Sequential(*layers)
 
 
@@ -49,6 +56,29 @@ def test_bytes_are_refused_where_the_device_would_keep_the_planned_size(lower: A
         to_pte(result.program)
     named = {problem.fact.split(":")[0] for problem in caught.value.problems}
     assert named == {"cmsis.quantized_linear", "cmsis.quantized_activation"}
+    assert all(problem.help and 'sizes="max"' in problem.help for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize(("sizes", "batch"), [("max", 16), (3, 3)])
+def test_a_pinned_batch_is_written_and_no_other_is_taken(
+    lower: Any, sizes: Any, batch: int
+) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), mlp_of(64))
+    exported = quantised(module, torch.randn(2, 3, 6, 6))
+    lowered = stepwell.lower(exported, lower.cpu, sizes=sizes)
+    assert not lowered.report.outside
+    x = torch.randn(batch, 3, 6, 6)
+    back = read_pte(lowered.to_pte())
+    assert torch.equal(back.run(x)[0], lowered.program.run(x)[0])
+    same_batch = from_exported_program(exported)
+    PinSymbolicSizes.of(sizes).apply(same_batch, History())
+    wanted = exported.module(check_guards=False)(x)
+    assert torch.equal(same_batch.run(x)[0], wanted)
+    unit = float(wanted.abs().max()) / 127
+    assert float((back.run(x)[0] - wanted).abs().max()) <= 2.01 * unit
+    with pytest.raises(InputMismatch, match=f"dimension 0 is 5, must be {batch}"):
+        back.run(torch.randn(5, 3, 6, 6))
 
 
 def test_operators_that_resize_are_written_with_the_bound_planned(lower: Any) -> None:
