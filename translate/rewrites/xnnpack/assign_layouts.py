@@ -92,7 +92,7 @@ def candidates(block: Block) -> dict[Operation, Order]:
         for op in near:
             if op in orders or op.parent is not block or _is_fixed(op):
                 continue
-            found = carried(op, value, order)
+            found = carried(cast(XnnpackOp, op), value, order)
             if found is None or not _fits(cast(XnnpackOp, op), found):
                 continue
             orders[op] = found

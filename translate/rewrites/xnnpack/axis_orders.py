@@ -41,14 +41,10 @@ def carries(op: Operation, order: Order) -> bool:
             return isinstance(op, CONCATENATES)
 
 
-def carried(op: Operation, value: SSAValue, order: Order) -> Order | None:
+def carried(op: XnnpackOp, value: SSAValue, order: Order) -> Order | None:
     """The order of a node's result if `value`, its operand or its result, has this order."""
-    if not isinstance(op, XnnpackOp) or len(op.results) != 1:
-        return None
     if isinstance(op, xnnpack.StaticReshape) and value is not op.output:
         found = reshaped_order(dims(op.input.type), dims(op.output.type), order)
-    elif isinstance(op, xnnpack.FullyConnected) and value not in (op.input, op.output):
-        return None
     else:
         found = order if len(dims(op.output.type)) == len(order) else None
     return found if found is not None and carries(op, found) else None
@@ -81,17 +77,17 @@ def reshaped_order(before: Sequence[Dim], after: Sequence[Dim], order: Order) ->
     """The order that a reshape's result has if its input has `order`; None if it has none."""
     sizes = [size for size in before if isinstance(size, int)]
     made = [size for size in after if isinstance(size, int)]
-    if len(sizes) != len(before) or len(made) != len(after) or 0 in sizes:
+    if len(sizes) != len(before) or len(made) != len(after):
         return None
     standing = [axis for axis in inverse(order) if sizes[axis] != 1]
     groups = {sources[0]: (sources, targets) for sources, targets in aligned_axes(sizes, made)}
     placed: list[int] = []
     while standing:
-        sources, targets = groups.get(standing[0], ((), ()))
-        if not sources or tuple(standing[: len(sources)]) != sources:
+        group = groups.get(standing[0])
+        if group is None or tuple(standing[: len(group[0])]) != group[0]:
             return None
-        placed.extend(targets)
-        del standing[: len(sources)]
+        placed.extend(group[1])
+        del standing[: len(group[0])]
     waiting = iter(placed)
     base = [axis if made[axis] == 1 else next(waiting) for axis in range(len(made))]
     return inverse(tuple(base))

@@ -126,8 +126,9 @@ def _factors(op: xnnpack.BatchMatrixMultiply, box: Box) -> tuple[Box, Box]:
 def _reshaped(op: XnnpackOp, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
     """Axes that stay, and the leading part of axes that are split or merged."""
     before, after = _static(op.operands[0].type), _static(op.output.type)
-    if before is None or after is None:
+    if before is None:
         return None
+    assert after is not None, "a reshape of known sizes has known sizes"
     asked, made = [*whole(op.operands[0].type)], [*whole(op.output.type)]
     for sources, targets in aligned_axes(before, after):
         cut = [axis for axis in targets if box[axis] != made[axis]]

@@ -222,8 +222,6 @@ def _channel_after(op: SchemaOp, index: int, channel: int) -> int | None:
     at = channel
     if isinstance(op, (*SUMS, aten.ExpandDefault)):
         at += len(after) - len(before)
-    elif axis(op.arg("dim"), len(before)) == channel:
-        return None
     return at if after[at] == before[channel] else None
 
 
@@ -254,8 +252,6 @@ def _order(op: SchemaOp) -> list[int]:
 
 def _same_axis(before: tuple[Dim, ...], after: tuple[Dim, ...], at: int) -> int | None:
     """The axis of `after` that holds the elements of axis `at` of `before`, row-major."""
-    if before[at] == 1:
-        return None
     for other, size in enumerate(after):
         if size == before[at] and _product(before[:at]) == _product(after[:other]):
             return other if _product(before[at + 1 :]) == _product(after[other + 1 :]) else None

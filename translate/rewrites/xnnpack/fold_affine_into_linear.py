@@ -130,7 +130,7 @@ class FoldAffineIntoLinear(Rewrite[AffineBeforeLinear]):
 def constant_side(value: SSAValue, cls: type[SchemaOp]) -> tuple[SSAValue, str] | None:
     """(other operand, key) of a sum or product with a constant along the last axis only."""
     owner = value.owner
-    if not isinstance(owner, cls) or len(owner.operands) != 2:
+    if not isinstance(owner, cls):
         return None
     if isinstance(owner, aten.AddTensor) and owner.arg("alpha") != 1:
         return None

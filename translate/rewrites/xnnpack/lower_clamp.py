@@ -14,9 +14,11 @@ After:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from xdsl.ir import Operation
 
 from stepwell.dialects import aten, xnnpack
@@ -58,12 +60,8 @@ class LowerClamp(Rewrite[Range]):
         if isinstance(op, aten.Relu6Default):
             return Range(op, 0.0, 6.0)
         names = ("min", "max") if isinstance(op, aten.ClampDefault) else ("min_val", "max_val")
-        low, high = (op.arg(name) for name in names)
-        if low is None and high is None:
-            return Refusal("no bound is given")
-        low = None if low is None else float(low)
-        high = None if high is None else float(high)
-        if low is not None and high is not None and not low < high:
+        low, high = (None if (at := op.arg(name)) is None else single(at) for name in names)
+        if not (-math.inf if low is None else low) < (math.inf if high is None else high):
             return Refusal(f"the lower bound {low} is not below the upper bound {high}")
         return Range(op, low, high)
 
@@ -77,6 +75,11 @@ class LowerClamp(Rewrite[Range]):
         )
         rw.insert(new)
         rw.replace(match.op, [new.output])
+
+
+def single(number: float) -> float:
+    """The nearest number of float32, in which XNNPACK keeps and compares bounds."""
+    return torch.tensor(number, dtype=torch.float32).item()
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class FuseClamp(Rewrite[ClampedNode]):
     def match(self, op: XnnpackOp, program: Program) -> ClampedNode | Refusal | None:
         """Guards: the node has an output range that is not set, and no other reader."""
         node = op.operands[0].owner
-        if not isinstance(node, XnnpackOp) or isinstance(node, xnnpack.Clamp):
+        if not isinstance(node, XnnpackOp):
             return None
         if "output_min" not in node.get_irdl_definition().properties:
             return None

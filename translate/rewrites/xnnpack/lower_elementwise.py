@@ -98,6 +98,8 @@ class LowerElementwise(Rewrite[Elementwise]):
             if op.arg("scale") != 1 or op.arg("input_scale") != 1:
                 return Refusal("XNNPACK's elu scales neither input nor output")
             alpha = float(op.arg("alpha"))
+            if not alpha > 0:
+                return Refusal(f"alpha is {alpha}; XNNPACK's is positive")
             return Elementwise(op, xnnpack.ELU, (op.operands[0],), (("alpha", alpha),))
         if isinstance(op, aten.LeakyReluDefault):
             slope = (("negative_slope", float(op.arg("negative_slope"))),)
@@ -122,8 +124,6 @@ class LowerElementwise(Rewrite[Elementwise]):
     def _prelu(self, op: SchemaOp) -> Elementwise | Refusal:
         shape = dims(op.operands[0].type)
         slopes = dims(op.operands[1].type)
-        if slopes not in ((), (1,)) and len(shape) != 1 and slopes != (shape[-1],):
+        if slopes not in ((), (1,)) and (len(shape) > 2 or slopes != (shape[-1],)):
             return Refusal("the slopes stand on an axis that is not the last")
-        if len(shape) > 2 and slopes not in ((), (1,)):
-            return Refusal("slopes per channel need the channels on the last axis")
         return Elementwise(op, xnnpack.PReLU, (op.operands[0], op.operands[1]))

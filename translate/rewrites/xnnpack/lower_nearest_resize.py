@@ -66,8 +66,9 @@ class LowerNearestResize(Rewrite[Enlarged]):
         if refusal is not None:
             return refusal
         given, made = static_dims(op.operands[0]), static_dims(op.results[0])
-        if given is None or made is None:
+        if given is None:
             return Refusal("the size of the image is symbolic")
+        assert made is not None, "of known sizes and numbers"
         down, across = given[2:], made[2:]
         if any(new % old for old, new in zip(down, across, strict=True)):
             return Refusal(f"{_size(down)} to {_size(across)} is no whole factor")

@@ -80,10 +80,8 @@ class LowerQuantisedMovement(Rewrite[MovedIntegers]):
             return refusal
         if isinstance(move, aten.SliceTensor) and static_bounds(move) is None:
             return Refusal("XNNPACK slices with step 1 and constant bounds")
-        if isinstance(move, aten.CatDefault) and (
-            len(sources) not in CONCATENATE or len({len(dims(s.type)) for s in sources}) > 1
-        ):
-            return Refusal("XNNPACK concatenates two to five tensors of one rank")
+        if isinstance(move, aten.CatDefault) and count not in CONCATENATE:
+            return Refusal("XNNPACK concatenates two to five tensors")
         return MovedIntegers(op, move, sources)
 
     def build(self, match: MovedIntegers, rw: Rewriter) -> None:

@@ -82,10 +82,7 @@ class LowerShape(Rewrite[Moved]):
         if isinstance(op, aten.ConstantPadNdDefault) and min(op.arg("pad"), default=0) < 0:
             return Refusal("negative padding crops; write it as a slice")
         if isinstance(op, aten.CatDefault):
-            ranks = {len(dims(operand.type)) for operand in op.operands}
-            if len(ranks) != 1:
-                return Refusal("an empty tensor of another rank is concatenated")
-            at = axis(op.arg("dim"), ranks.pop())
+            at = axis(op.arg("dim"), len(dims(op.results[0].type)))
             symbolic = any(isinstance(dims(operand.type)[at], str) for operand in op.operands)
             if symbolic and len(op.operands) not in CONCATENATE:
                 return Refusal("more than five parts along an axis whose size is not known")

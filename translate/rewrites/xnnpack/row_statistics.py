@@ -57,11 +57,3 @@ def normalise_rows(rw: Rewriter, value: SSAValue, eps: float, *, centred: bool) 
     variance = row_mean(rw, square, plus=eps)
     scale = emit(rw, aten.RsqrtDefault.make(variance, result_types=[variance.type]))
     return emit(rw, aten.MulTensor.make(value, scale, result_types=kept))
-
-
-def can_reduce(value: SSAValue) -> str | None:
-    """Why the last axis cannot be reduced by a linear layer, or None."""
-    shape = dims(value.type)
-    if not shape or not isinstance(shape[-1], int):
-        return "the reduced axis has a symbolic size"
-    return None

@@ -1,0 +1,63 @@
+"""DecomposeLayerNorm, DecomposeGroupNorm and ExpandTanhGelu: what they leave to the kernel."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
+from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
+from stepwell.translate.rewrites.xnnpack.expand_tanh_gelu import ExpandTanhGelu
+
+
+def layer_norm(type_: str, axes: str, method: Any) -> str:
+    line = f"%y = aten.layer_norm.default(%x, {axes}) : ({type_}) -> {type_}"
+    return method(f"%x: {type_}", line, gives=type_)
+
+
+def test_a_layer_norm_of_nothing_is_refused(refused: Any, method: Any):
+    refused(layer_norm("tensor<2x0xf32>", "[0]", method), DecomposeLayerNorm(), "empty")
+
+
+def test_a_layer_norm_of_two_axes_and_a_symbolic_batch_is_refused(refused: Any, method: Any):
+    type_ = 'tensor<?x3x4xf32, #stepwell.shape<["s0", 3, 4]>>'
+    refused(layer_norm(type_, "[3, 4]", method), DecomposeLayerNorm(), "several axes")
+
+
+def test_a_layer_norm_of_a_symbolic_axis_is_refused(refused: Any, method: Any):
+    type_ = 'tensor<2x?xf32, #stepwell.shape<[2, "s0"]>>'
+    size = f'%n = aten.sym_size.int(%x, 1) : ({type_}) -> !stepwell.int<"s0">'
+    line = f'%y = aten.layer_norm.default(%x, [%n]) : ({type_}, !stepwell.int<"s0">) -> {type_}'
+    text = method(f"%x: {type_}", size, line, gives=type_)
+    refused(text, DecomposeLayerNorm(), "symbolic size")
+
+
+@pytest.mark.parametrize("axes", ["[4]", "[3, 4]"])
+def test_a_layer_norm_of_known_axes_is_taken_apart(axes: str, apply: Any, method: Any):
+    assert apply(layer_norm("tensor<2x3x4xf32>", axes, method), DecomposeLayerNorm()).count == 1
+
+
+X, SCALE = "tensor<2x4x3xf32>", '%w = stepwell.weight <"w"> "parameter" : tensor<4xf32>'
+
+
+def group_norm(lines: tuple[str, ...], arguments: str, x: str, method: Any) -> str:
+    line = f"%y = aten.group_norm.default(%x, 2, %w) : ({x}, tensor<4xf32>) -> {x}"
+    return method(f"%x: {x}{arguments}", *lines, line, gives=x)
+
+
+def test_a_group_norm_with_a_computed_scale_is_refused(refused: Any, method: Any):
+    text = group_norm((), ", %w: tensor<4xf32>", X, method)
+    refused(text, DecomposeGroupNorm(), "the scale is computed")
+
+
+def test_a_group_norm_of_a_symbolic_image_is_refused(refused: Any, method: Any):
+    x = 'tensor<2x4x?xf32, #stepwell.shape<[2, 4, "s0"]>>'
+    refused(group_norm((SCALE,), "", x, method), DecomposeGroupNorm(), "image is symbolic")
+
+
+def test_a_group_norm_of_a_constant_scale_is_taken_apart(apply: Any, method: Any):
+    assert apply(group_norm((SCALE,), "", X, method), DecomposeGroupNorm()).count == 1
+
+
+def test_a_gelu_by_erf_is_not_one_by_tanh(refused: Any, method: Any):
+    line = f"%y = aten.gelu.default(%x) : ({X}) -> {X}"
+    refused(method(f"%x: {X}", line, gives=X), ExpandTanhGelu())

@@ -1,0 +1,71 @@
+"""LowerConvolution: images and lines of known size with constant filters, and nothing else."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.xnnpack.lower_convolution import LowerConvolution
+
+X, W, Y = "tensor<1x3x6x6xf32>", "tensor<4x3x1x1xf32>", "tensor<1x4x6x6xf32>"
+WEIGHT = f'%w = stepwell.weight <"w"> "parameter" : {W}'
+PLAIN = "[1, 1], [0, 0], [1, 1], false, [0, 0], 1"
+
+
+def convolved(x: str = X, w: str = W, y: str = Y, rest: str = PLAIN) -> str:
+    return f"%y = aten.convolution.default(%x, %w, none, {rest}) : ({x}, {w}) -> {y}"
+
+
+def test_a_volume_is_refused(refused: Any, method: Any):
+    x, w, y = "tensor<1x3x6x6x6xf32>", "tensor<4x3x1x1x1xf32>", "tensor<1x4x6x6x6xf32>"
+    rest = "[1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1"
+    weight = f'%w = stepwell.weight <"w"> "parameter" : {w}'
+    text = method(f"%x: {x}", weight, convolved(x, w, y, rest), gives=y)
+    refused(text, LowerConvolution(), "rank 5")
+
+
+def test_a_symbolic_height_is_refused(refused: Any, method: Any):
+    x = 'tensor<1x3x?x6xf32, #stepwell.shape<[1, 3, "s0", 6]>>'
+    y = 'tensor<1x4x?x6xf32, #stepwell.shape<[1, 4, "s0", 6]>>'
+    text = method(f"%x: {x}", WEIGHT, convolved(x, W, y), gives=y)
+    refused(text, LowerConvolution(), "height or width")
+
+
+def test_a_symbolic_batch_is_lowered(apply: Any, method: Any):
+    x = 'tensor<?x3x6x6xf32, #stepwell.shape<["s0", 3, 6, 6]>>'
+    y = 'tensor<?x4x6x6xf32, #stepwell.shape<["s0", 4, 6, 6]>>'
+    text = method(f"%x: {x}", WEIGHT, convolved(x, W, y), gives=y)
+    assert "xnnpack.convolution_2d" in apply(text, LowerConvolution()).ops()
+
+
+def test_a_filter_computed_at_run_time_is_refused(refused: Any, method: Any):
+    text = method(f"%x: {X}, %w: {W}", convolved(), gives=Y)
+    refused(text, LowerConvolution(), "the filter is computed")
+
+
+def test_a_bias_computed_at_run_time_is_refused(refused: Any, method: Any):
+    types = f"({X}, {W}, tensor<4xf32>) -> {Y}"
+    line = f"%y = aten.convolution.default(%x, %w, %b, {PLAIN}) : {types}"
+    text = method(f"%x: {X}, %b: tensor<4xf32>", WEIGHT, line, gives=Y)
+    refused(text, LowerConvolution(), "the bias is computed")
+
+
+def test_a_constant_bias_is_taken(apply: Any, method: Any):
+    types = f"({X}, {W}, tensor<4xf32>) -> {Y}"
+    bias = '%b = stepwell.weight <"b"> "parameter" : tensor<4xf32>'
+    line = f"%y = aten.convolution.default(%x, %w, %b, {PLAIN}) : {types}"
+    done = apply(method(f"%x: {X}", WEIGHT, bias, line, gives=Y), LowerConvolution())
+    assert "xnnpack.convolution_2d" in done.ops()
+
+
+@pytest.mark.parametrize("element", ["f16", "f32"])
+def test_a_transposed_convolution_is_of_float32(
+    element: str, apply: Any, refused: Any, method: Any
+):
+    x, w, y = (f"tensor<{s}x{element}>" for s in ("1x4x3x3", "4x2x2x2", "1x4x6x6"))
+    weight = f'%w = stepwell.weight <"w"> "parameter" : {w}'
+    rest = "[2, 2], [0, 0], [1, 1], true, [0, 0], 2"
+    text = method(f"%x: {x}", weight, convolved(x, w, y, rest), gives=y)
+    if element == "f16":
+        refused(text, LowerConvolution(), "transposed convolution of halves")
+    else:
+        assert "xnnpack.deconvolution_2d" in apply(text, LowerConvolution()).ops()

@@ -1,0 +1,104 @@
+"""LowerPooling and LowerReduction: windows and means that XNNPACK's nodes compute as torch does."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.xnnpack.lower_pooling import LowerPooling
+from stepwell.translate.rewrites.xnnpack.lower_reduction import LowerReduction
+
+X = "tensor<2x3x6x6xf32>"
+
+
+def pooled(line: str, gives: str, method: Any, x: str = X) -> str:
+    return method(f"%x: {x}", f"%y = aten.{line} : ({x}) -> {gives}", gives=gives)
+
+
+AVERAGE = "avg_pool2d.default(%x, [2, 2], [2, 2], {padding}, false, false, {divisor})"
+NEAR_MISSES = {
+    "windows of one element": (
+        "max_pool2d.default(%x, [1, 1], [2, 2])", "3x3", "one element",
+    ),
+    "averages of one element": ("avg_pool2d.default(%x, [1, 1], [2, 2])", "3x3", "one element"),
+    "an adaptive pool of nothing": (
+        "adaptive_avg_pool2d.default(%x, [6, 6])", "6x6", "one element",
+    ),
+    "uneven rows": ("adaptive_avg_pool2d.default(%x, [4, 3])", "4x3", "differ in size"),
+    "uneven columns": ("adaptive_avg_pool2d.default(%x, [3, 4])", "3x4", "differ in size"),
+    "another divisor": (
+        AVERAGE.format(padding=[0, 0], divisor=3), "3x3", "another divisor",
+    ),
+    "a divisor at the edge": (
+        AVERAGE.format(padding=[1, 1], divisor=4), "4x4", "hang over the edge",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_it_stays(name: str, refused: Any, method: Any):
+    line, size, reason = NEAR_MISSES[name]
+    refused(pooled(line, f"tensor<2x3x{size}xf32>", method), LowerPooling(), reason)
+
+
+@pytest.mark.parametrize(
+    ("line", "size"),
+    [
+        ("max_pool2d.default(%x, [2, 2])", "3x3"),
+        ("avg_pool2d.default(%x, [3, 3], [2, 2], [1, 1], true)", "4x4"),
+        (AVERAGE.format(padding=[1, 1], divisor="none"), "4x4"),
+        (AVERAGE.format(padding=[0, 0], divisor=4), "3x3"),
+        ("adaptive_avg_pool2d.default(%x, [3, 2])", "3x2"),
+        ("adaptive_avg_pool2d.default(%x, [1, 1])", "1x1"),
+    ],
+)
+def test_windows_are_nodes(line: str, size: str, apply: Any, method: Any):
+    assert apply(pooled(line, f"tensor<2x3x{size}xf32>", method), LowerPooling()).count == 1
+
+
+def test_an_image_without_a_batch_is_refused(refused: Any, method: Any):
+    text = pooled(
+        "max_pool2d.default(%x, [2, 2])", "tensor<3x3x3xf32>", method, "tensor<3x6x6xf32>"
+    )
+    refused(text, LowerPooling(), "no batch of images")
+
+
+def test_an_image_of_symbolic_width_is_refused(refused: Any, method: Any):
+    x = 'tensor<2x3x6x?xf32, #stepwell.shape<[2, 3, 6, "s0"]>>'
+    text = pooled("mean.dim(%x, [2, 3], true)", "tensor<2x3x1x1xf32>", method, x)
+    refused(text, LowerPooling(), "height or width")
+
+
+@pytest.mark.parametrize(
+    ("line", "gives"),
+    [
+        ("mean.dim(%x, [1, 3], true)", "tensor<2x1x6x1xf32>"),
+        ("mean.dim(%x, [2], true)", "tensor<2x3x1x6xf32>"),
+        ("mean.dim(%x, none)", "tensor<f32>"),
+    ],
+)
+def test_a_mean_over_other_axes_than_planes_is_no_pooling(
+    line: str, gives: str, apply: Any, refused: Any, method: Any
+):
+    text = pooled(line, gives, method)
+    refused(text, LowerPooling())
+    assert apply(text, LowerReduction()).count == 1
+
+
+@pytest.mark.parametrize("axes", ["[0]", "none"])
+def test_a_mean_of_one_number_is_the_number(axes: str, apply: Any, method: Any):
+    text = pooled(f"mean.dim(%x, {axes})", "tensor<f32>", method, "tensor<f32>")
+    assert apply(text, LowerReduction()).count == 1
+
+
+def test_a_mean_over_an_inner_axis_of_a_symbolic_tensor_is_refused(refused: Any, method: Any):
+    x = 'tensor<?x3x6xf32, #stepwell.shape<["s0", 3, 6]>>'
+    gives = 'tensor<?x6xf32, #stepwell.shape<["s0", 6]>>'
+    text = pooled("mean.dim(%x, [1])", gives, method, x)
+    refused(text, LowerReduction(), "more than the last axis")
+
+
+def test_a_mean_over_the_last_axis_of_a_symbolic_tensor_is_a_layer(apply: Any, method: Any):
+    x = 'tensor<?x3x6xf32, #stepwell.shape<["s0", 3, 6]>>'
+    gives = 'tensor<?x3x1xf32, #stepwell.shape<["s0", 3, 1]>>'
+    text = pooled("mean.dim(%x, [-1], true)", gives, method, x)
+    assert apply(text, LowerReduction()).ops() == ["aten.linear.default"]

@@ -1,0 +1,84 @@
+"""LowerLinear, LowerMatmul and UnmergeBatch: which factors their nodes read."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.xnnpack.lower_linear import LowerLinear
+from stepwell.translate.rewrites.xnnpack.lower_matmul import LowerMatmul
+from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
+
+X, W, Y = "tensor<2x4xf32>", "tensor<3x4xf32>", "tensor<2x3xf32>"
+WEIGHT = f'%w = stepwell.weight <"w"> "parameter" : {W}'
+ROWS = 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
+
+
+def test_a_weight_of_one_output_without_an_axis_is_refused(refused: Any, method: Any):
+    weight = '%w = stepwell.weight <"w"> "parameter" : tensor<4xf32>'
+    line = f"%y = aten.linear.default(%x, %w) : ({X}, tensor<4xf32>) -> tensor<2xf32>"
+    text = method(f"%x: {X}", weight, line, gives="tensor<2xf32>")
+    refused(text, LowerLinear(), "the weight is a vector")
+
+
+def test_a_bias_computed_at_run_time_is_refused(refused: Any, method: Any):
+    line = f"%y = aten.linear.default(%x, %w, %b) : ({X}, {W}, tensor<3xf32>) -> {Y}"
+    text = method(f"%x: {X}, %b: tensor<3xf32>", WEIGHT, line, gives=Y)
+    refused(text, LowerLinear(), "the bias is computed")
+
+
+def test_a_weight_of_symbolic_size_is_refused(refused: Any, method: Any):
+    gives = 'tensor<2x?xf32, #stepwell.shape<[2, "s0"]>>'
+    line = f"%y = aten.linear.default(%x, %w) : ({X}, {ROWS}) -> {gives}"
+    text = method(f"%x: {X}, %w: {ROWS}", line, gives=gives)
+    refused(text, LowerLinear(), "dimension s0 is symbolic")
+
+
+@pytest.mark.parametrize("bias", ["", ", %b"])
+def test_a_linear_layer_of_constants_is_a_node(bias: str, apply: Any, method: Any):
+    more = ", tensor<3xf32>" if bias else ""
+    line = f"%y = aten.linear.default(%x, %w{bias}) : ({X}, {W}{more}) -> {Y}"
+    held = '%b = stepwell.weight <"b"> "parameter" : tensor<3xf32>'
+    done = apply(method(f"%x: {X}", WEIGHT, held, line, gives=Y), LowerLinear())
+    assert done.ops() == ["xnnpack.fully_connected"]
+
+
+def test_a_product_with_a_vector_is_refused(refused: Any, method: Any):
+    line = f"%y = aten.matmul.default(%x, %z) : ({X}, tensor<4xf32>) -> tensor<2xf32>"
+    text = method(f"%x: {X}, %z: tensor<4xf32>", line, gives="tensor<2xf32>")
+    refused(text, LowerMatmul(), "a vector operand")
+
+
+def test_a_symbolic_product_of_other_ranks_is_refused(refused: Any, method: Any):
+    stack, z = 'tensor<5x?x4xf32, #stepwell.shape<[5, "s0", 4]>>', "tensor<4x3xf32>"
+    gives = 'tensor<5x?x3xf32, #stepwell.shape<[5, "s0", 3]>>'
+    line = f"%y = aten.matmul.default(%x, %z) : ({stack}, {z}) -> {gives}"
+    refused(method(f"%x: {stack}, %z: {z}", line, gives=gives), LowerMatmul(), "ranks differ")
+
+
+def test_a_product_of_other_ranks_is_a_node(apply: Any, method: Any):
+    stack, z, gives = "tensor<5x2x4xf32>", "tensor<4x3xf32>", "tensor<5x2x3xf32>"
+    line = f"%y = aten.matmul.default(%x, %z) : ({stack}, {z}) -> {gives}"
+    done = apply(method(f"%x: {stack}, %z: {z}", line, gives=gives), LowerMatmul())
+    assert "xnnpack.batch_matrix_multiply" in done.ops()
+
+
+STACK, MERGED = "tensor<2x3x4x4xf32>", "tensor<6x4x4xf32>"
+VIEW = f"%a = aten.view.default(%x, [6, 4, 4]) : ({STACK}) -> {MERGED}"
+PRODUCT = f"%y = aten.bmm.default(%a, %z) : ({MERGED}, {MERGED}) -> {MERGED}"
+
+
+def test_a_product_of_stacks_that_no_view_merged_stays(refused: Any, method: Any):
+    text = method(f"%a: {MERGED}, %z: {MERGED}", PRODUCT, gives=MERGED)
+    refused(text, UnmergeBatch())
+
+
+def test_a_product_with_one_merged_stack_stays(refused: Any, method: Any):
+    text = method(f"%x: {STACK}, %z: {MERGED}", VIEW, PRODUCT, gives=MERGED)
+    refused(text, UnmergeBatch(), "the other and the result are not")
+
+
+def test_stacks_merged_from_other_batches_give_the_same_product(apply: Any, method: Any):
+    other = "tensor<3x2x4x4xf32>"
+    second = f"%z = aten.view.default(%o, [6, 4, 4]) : ({other}) -> {MERGED}"
+    text = method(f"%x: {STACK}, %o: {other}", VIEW, second, PRODUCT, gives=MERGED)
+    assert apply(text, UnmergeBatch()).count == 1

@@ -1,0 +1,74 @@
+"""LowerShape and LowerSoftmax: what moves elements in ways that the static nodes do not have."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
+from stepwell.translate.rewrites.xnnpack.lower_softmax import LowerSoftmax
+
+X = "tensor<4x6xf32>"
+NEAR_MISSES = {
+    "a slice with a step": (
+        "aten.slice.Tensor(%x, 1, 0, 6, 2)", X, "tensor<4x3xf32>", "step 1",
+    ),
+    "a pad that crops": (
+        "aten.constant_pad_nd.default(%x, [-1, 0])", X, "tensor<4x5xf32>", "write it as a slice",
+    ),
+    "a view of two symbolic sizes": (
+        "aten.view.default(%x, [-1, 2, 2, %n])",
+        'tensor<?x4x?xf32, #stepwell.shape<["s0", 4, "s1"]>>',
+        'tensor<?x2x2x?xf32, #stepwell.shape<["s0", 2, 2, "s1"]>>',
+        "one can be found",
+    ),
+    "a broadcast to a symbolic size": (
+        "aten.expand.default(%x, [3, -1, -1])",
+        'tensor<?x6xf32, #stepwell.shape<["s0", 6]>>',
+        'tensor<3x?x6xf32, #stepwell.shape<[3, "s0", 6]>>',
+        "dimension s0 is symbolic",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_it_stays(name: str, refused: Any, method: Any):
+    line, given, made, reason = NEAR_MISSES[name]
+    size, more = "", ""
+    if "%n" in line:
+        size = f'%n = aten.sym_size.int(%x, 2) : ({given}) -> !stepwell.int<"s1">'
+        more = ', !stepwell.int<"s1">'
+    text = method(f"%x: {given}", size, f"%y = {line} : ({given}{more}) -> {made}", gives=made)
+    refused(text, LowerShape(), reason)
+
+
+def joined(parts: int, symbolic: bool, method: Any) -> str:
+    part, whole = "tensor<2x6xf32>", f"tensor<{2 * parts}x6xf32>"
+    if symbolic:
+        part = 'tensor<?x6xf32, #stepwell.shape<["s0", 6]>>'
+        whole = f'tensor<?x6xf32, #stepwell.shape<["{parts}*s0", 6]>>'
+    values, types = ", ".join(["%x"] * parts), ", ".join([part] * parts)
+    return method(
+        f"%x: {part}", f"%y = aten.cat.default([{values}]) : ({types}) -> {whole}", gives=whole
+    )
+
+
+def test_six_parts_of_a_symbolic_size_are_refused(refused: Any, method: Any):
+    refused(joined(6, True, method), LowerShape(), "more than five parts")
+
+
+@pytest.mark.parametrize(("parts", "symbolic"), [(5, True), (6, False)])
+def test_five_parts_or_known_sizes_are_joined(parts: int, symbolic: bool, apply: Any, method: Any):
+    assert "xnnpack.concatenate5" in apply(joined(parts, symbolic, method), LowerShape()).ops()
+
+
+def test_constants_are_moved_at_compile_time_and_by_no_node(refused: Any, method: Any):
+    weight = f'%w = stepwell.weight <"w"> "parameter" : {X}'
+    first = f"%c = aten.permute.default(%w, [1, 0]) : ({X}) -> tensor<6x4xf32>"
+    last = "%y = aten.erf.default(%c) : (tensor<6x4xf32>) -> tensor<6x4xf32>"
+    text = method(f"%x: {X}", weight, first, last, gives="tensor<6x4xf32>")
+    refused(text, LowerShape(), "fold it")
+
+
+def test_a_softmax_of_one_number_is_refused(refused: Any, method: Any):
+    line = "%y = aten._softmax.default(%x, 0, false) : (tensor<f32>) -> tensor<f32>"
+    refused(method("%x: tensor<f32>", line, gives="tensor<f32>"), LowerSoftmax(), "one number")

@@ -1,0 +1,67 @@
+"""What XNNPACK holds: floats of one type, in at most six axes, whose sizes are known."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.documentation import examples_of, module_of, rewrites_of
+from stepwell.translate.rewrites.xnnpack.lower_clamp import LowerClamp
+from stepwell.translate.rewrites.xnnpack.lower_elementwise import LowerElementwise
+
+X, ROWS = "tensor<2x4xf32>", 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
+
+OF_FLOATS = (
+    "decompose_group_norm",
+    "decompose_layer_norm",
+    "expand_tanh_gelu",
+    "lower_clamp",
+    "lower_convolution",
+    "lower_elementwise",
+    "lower_linear",
+    "lower_matmul",
+    "lower_nearest_resize",
+    "lower_pooling",
+    "lower_reduction",
+    "lower_shape",
+    "lower_softmax",
+)
+
+
+@pytest.mark.parametrize("name", OF_FLOATS)
+def test_doubles_stay_where_they_are(name: str, refused: Any):
+    module = module_of(f"xnnpack.{name}")
+    before, _ = examples_of(module)[0]
+    refused(before.replace("xf32>", "xf64>"), rewrites_of(module)[0](), "f64")
+
+
+def unary(type_: str, method: Any) -> str:
+    return method(f"%x: {type_}", f"%y = aten.abs.default(%x) : ({type_}) -> {type_}", gives=type_)
+
+
+@pytest.mark.parametrize(
+    ("type_", "reason"),
+    [
+        ("tensor<1x1x1x1x1x1x4xf32>", "rank 7"),
+        ("tensor<2x0xf32>", "a dimension is 0"),
+        ("tensor<?x4xf32>", "not known"),
+        ("tensor<2x4xi32>", "not i32"),
+    ],
+)
+def test_a_tensor_that_no_node_holds_stays(type_: str, reason: str, refused: Any, method: Any):
+    refused(unary(type_, method), LowerElementwise(), reason)
+
+
+@pytest.mark.parametrize("type_", ["tensor<1x1x1x1x2x4xf32>", ROWS, "tensor<2x4xf16>"])
+def test_six_axes_a_named_size_and_halves_are_held(type_: str, apply: Any, method: Any):
+    assert apply(unary(type_, method), LowerElementwise()).ops() == ["xnnpack.abs"]
+
+
+def test_floats_of_two_kinds_do_not_meet(refused: Any, method: Any):
+    line = f"%y = aten.add.Tensor(%x, %h) : ({X}, tensor<2x4xf16>) -> {X}"
+    refused(method(f"%x: {X}, %h: tensor<2x4xf16>", line, gives=X), LowerElementwise(), "cast one")
+
+
+def test_a_number_of_run_time_is_no_field(refused: Any, method: Any):
+    size = f'%n = aten.sym_size.int(%x, 0) : ({ROWS}) -> !stepwell.int<"s0">'
+    line = f'%y = aten.clamp.default(%x, %n) : ({ROWS}, !stepwell.int<"s0">) -> {ROWS}'
+    refused(method(f"%x: {ROWS}", size, line, gives=ROWS), LowerClamp(), "only at run time")
