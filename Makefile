@@ -22,7 +22,7 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-# Hours of random testing; SOAK="-k name --maxfail 1" selects.
+# Hours of random testing; SOAK="-k name --maxfail 1" selects, SOAK_EXAMPLES=1000 shortens.
 soak: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m slow --hypothesis-profile=soak $(SOAK)
 

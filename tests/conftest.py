@@ -1,5 +1,7 @@
 """What every test starts from: one thread, one seed, and reproducible random examples."""
 
+import os
+
 import pytest
 import torch
 from hypothesis import settings
@@ -8,7 +10,9 @@ from hypothesis import settings
 torch.set_num_threads(1)
 
 settings.register_profile("test", deadline=None, derandomize=True, database=None)
-settings.register_profile("soak", deadline=None, max_examples=10_000)
+EXAMPLES = int(os.environ.get("SOAK_EXAMPLES", "10000"))
+"""Random programs of each kind in `make soak`."""
+settings.register_profile("soak", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("test")
 
 
