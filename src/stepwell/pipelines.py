@@ -46,6 +46,7 @@ from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import FoldAffi
 from stepwell.translate.rewrites.xnnpack.lower_clamp import FuseClamp, LowerClamp
 from stepwell.translate.rewrites.xnnpack.lower_convolution import LowerConvolution
 from stepwell.translate.rewrites.xnnpack.lower_elementwise import LowerElementwise
+from stepwell.translate.rewrites.xnnpack.lower_float_cast import LowerFloatCast
 from stepwell.translate.rewrites.xnnpack.lower_linear import LowerLinear
 from stepwell.translate.rewrites.xnnpack.lower_matmul import LowerMatmul
 from stepwell.translate.rewrites.xnnpack.lower_nearest_resize import LowerNearestResize
@@ -76,6 +77,7 @@ from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
 from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinear
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages
+from stepwell.translate.rewrites.xnnpack.widen_halves import WidenHalves, WidenScalarOfHalves
 
 TO_XNNPACK = (
     LowerLinear(),
@@ -86,6 +88,7 @@ TO_XNNPACK = (
     LowerSoftmax(),
     LowerElementwise(),
     LowerClamp(),
+    LowerFloatCast(),
     LowerShape(),
 )
 """One rewrite per family of ops; with `LowerMatmul`, which runs first because it looks at the
@@ -123,6 +126,7 @@ XNNPACK = Pipeline(
         RecogniseAttention(),
         ExpandAttention(),
         CentreResidualStream(),
+        WidenHalves(),
         Together(
             "decompose",
             (DecomposeLayerNorm(), DecomposeGroupNorm(), ExpandTanhGelu(), VolumesToImages()),
@@ -142,11 +146,13 @@ XNNPACK = Pipeline(
             ),
         ),
         Together("arrange", (*NOOPS, *SHAPES, SqueezePermute())),
+        WidenScalarOfHalves(),
         LiftConstantScalar(protect_attention=False),
         LowerMatmul(),
         Together("lower", TO_XNNPACK),
         DecomposeForKernels(),
         Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, LowerMatmul(), *TO_XNNPACK)),
+        WidenScalarOfHalves(),
         LiftConstantScalar(protect_attention=False),
         Together("lower-lifted", TO_XNNPACK),
         DecomposeForKernels(),

@@ -99,16 +99,6 @@ def test_a_size_known_only_at_run_time_splits_nothing(
             torch.testing.assert_close(lowered.run(x)[0], module(x), rtol=1e-4, atol=1e-5)
 
 
-def test_a_layer_of_halves_that_xnnpack_lacks_stays_outside():
-    torch.manual_seed(0)
-    module, x = UNet().half().eval(), torch.randn(1, 3, 8, 8).half()
-    lowered = stepwell.lower(torch.export.export(module, (x,)), "xnnpack")
-    assert dict(lowered.report.outside) == {"aten.convolution.default": 1}
-    assert any("halves" in refusal.reason for refusal in lowered.report.refusals)
-    with torch.no_grad():
-        torch.testing.assert_close(lowered.run(x)[0], module(x), rtol=2e-2, atol=2e-2)
-
-
 def test_recurrence_over_a_batch_of_any_size_computes_what_it_did():
     torch.manual_seed(0)
     module, x = nn.GRU(6, 5, batch_first=True).eval(), torch.randn(2, 3, 6)

@@ -1,0 +1,127 @@
+"""Models in half precision: one delegate, as near to torch as halves allow."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import stepwell
+from gpt2 import gpt2_2layers
+from llama import HEAD, WIDTH, Block, rotary_table
+from mobilenet import mobilenet_v3_small
+from random_weights import random_input, randomise
+from transformer import transformer_encoder_2layers
+
+
+class LlamaBlock(nn.Module):
+    """A block whose rotary tables are of the model's own dtype."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = Block()
+        cos, sin = rotary_table(torch.arange(16))
+        assert cos.shape == (16, HEAD)
+        self.register_buffer("cos", cos)
+        self.register_buffer("sin", sin)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.block(x, self.cos, self.sin)
+
+
+class UNet(nn.Module):
+    """A group norm, and a transposed convolution, of which XNNPACK has none in halves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.SiLU())
+        self.up = nn.ConvTranspose2d(8, 8, 2, 2)
+        self.out = nn.Conv2d(16, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = self.down(x)
+        return self.out(torch.cat([wide, self.up(functional.max_pool2d(wide, 2))], 1))
+
+
+Made = tuple[nn.Module, tuple[Any, ...]]
+MODELS: dict[str, tuple[Callable[[], Made], dict[str, int]]] = {
+    "GPT-2": (gpt2_2layers, {"aten.embedding.default": 1}),
+    "Llama block": (lambda: (randomise(LlamaBlock()), (random_input(1, 16, WIDTH),)), {}),
+    "encoder": (transformer_encoder_2layers, {}),
+    "MobileNetV3": (mobilenet_v3_small, {}),
+    "U-Net": (lambda: (randomise(UNet()), (random_input(1, 3, 8, 8),)), {}),
+}
+
+
+def halves(value: Any) -> Any:
+    return value.half() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def lowered(module: nn.Module, *inputs: torch.Tensor) -> stepwell.Lowered:
+    return stepwell.lower(torch.export.export(module.eval(), inputs), "xnnpack")
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_a_model_of_halves_is_one_delegate_near_both_of_torchs_results(name: str) -> None:
+    make, outside = MODELS[name]
+    module, inputs = make()
+    single = module(*inputs)
+    module, inputs = copy.deepcopy(module).half(), tuple(halves(value) for value in inputs)
+    made = lowered(module, *inputs)
+    assert (made.report.delegates, dict(made.report.outside)) == (1, outside)
+    (ours,) = made.run(*inputs)
+    assert ours.dtype == torch.float16
+    # Eight spacings of halves at the largest output; torch's own halves are up to two from floats.
+    bound = 2**-7 * float(single.abs().max())
+    for wanted in (module(*inputs).float(), single):
+        torch.testing.assert_close(ours.float(), wanted, rtol=0, atol=bound)
+
+
+@torch.no_grad()
+def test_a_layer_norm_of_halves_squares_what_halves_cannot_hold() -> None:
+    norm = nn.LayerNorm(64).half()
+    x = (torch.randn(3, 64) * 4000).half()  # Squares to 1.6e7; the largest half is 65504.
+    (ours,) = lowered(norm, x).run(x)
+    torch.testing.assert_close(ours, norm(x), rtol=2**-9, atol=2**-9)
+
+
+class Scaled(nn.Module):
+    """A product with a number."""
+
+    def __init__(self, number: float) -> None:
+        super().__init__()
+        self.number = number
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.number
+
+
+@pytest.mark.parametrize(("number", "casts"), [(0.125, 0), (0.1, 2)])
+@torch.no_grad()
+def test_only_a_number_that_is_no_half_is_multiplied_in_single(number: float, casts: int) -> None:
+    x = torch.randn(300).half()
+    made = lowered(Scaled(number), x)
+    names = [op.name for op in made.program.module.walk()]
+    assert (names.count("xnnpack.convert"), made.report.delegates) == (casts, 1)
+    assert torch.equal(made.run(x)[0], x * number)
+
+
+def test_a_cast_that_also_orders_memory_stays_outside() -> None:
+    class Cast(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.abs().to(torch.float16, memory_format=torch.channels_last)
+
+    made = lowered(Cast(), torch.randn(1, 3, 4, 4))
+    assert "xnnpack.convert" not in [op.name for op in made.program.module.walk()]
+
+
+def test_halves_of_brain_floats_are_left_to_the_kernels() -> None:
+    x = torch.randn(4, 8).bfloat16()
+    made = lowered(nn.LayerNorm(8).bfloat16(), x)
+    assert made.report.delegates == 0
