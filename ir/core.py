@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, TensorType, i64
-from xdsl.ir import Attribute, Dialect, SSAValue
+from xdsl.ir import Attribute, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -69,7 +69,8 @@ class WeightOp(IRDLOperation):
         properties: dict[str, Attribute] = {"key": WeightAttr(key), "kind": StringAttr(kind)}
         if persistent is not None:
             properties["persistent"] = BoolAttr.from_bool(persistent)
-        super().__init__(result_types=[type_], properties=properties)
+        # Nothing is left for IRDL to sort out, and there are many weights.
+        Operation.__init__(self, result_types=(type_,), properties=properties)
 
     def verify_(self) -> None:
         if self.kind.data not in KINDS:

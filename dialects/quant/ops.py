@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Dialect, SSAValue
+from xdsl.ir import Attribute, Dialect, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
@@ -36,7 +36,8 @@ class _Cast(IRDLOperation):
     assembly_format: ClassVar[str] = "$input attr-dict `:` type($input) `to` type($result)"
 
     def __init__(self, input: SSAValue, type_: Attribute) -> None:
-        super().__init__(operands=[input], result_types=[type_])
+        # Nothing is left for IRDL to sort out, and there are many casts.
+        Operation.__init__(self, operands=(input,), result_types=(type_,))
 
     def _check(self) -> None:
         given, made = self.input.type, self.result.type
