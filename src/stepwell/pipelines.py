@@ -131,7 +131,7 @@ XNNPACK = Pipeline(
             "decompose",
             (DecomposeLayerNorm(), DecomposeGroupNorm(), ExpandTanhGelu(), VolumesToImages()),
         ),
-        Together("normalise", NORMAL_FORM),
+        Together("normalise-parts", NORMAL_FORM),
         ShareCommonSubexpressions(),
         Together(
             "absorb",
@@ -198,7 +198,7 @@ TOSA = (
     RecogniseAttention(),
     ExpandAttention(),
     Together("split", SPLIT),
-    Together("normalise", NORMAL_FORM),
+    Together("normalise-parts", NORMAL_FORM),
     ShareCommonSubexpressions(),
     Together(
         "absorb",
