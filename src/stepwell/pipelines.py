@@ -43,6 +43,7 @@ from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGr
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
 from stepwell.translate.rewrites.xnnpack.expand_tanh_gelu import ExpandTanhGelu
 from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import FoldAffineIntoLinear
+from stepwell.translate.rewrites.xnnpack.limit_by_mask import LimitByMask
 from stepwell.translate.rewrites.xnnpack.lower_clamp import FuseClamp, LowerClamp
 from stepwell.translate.rewrites.xnnpack.lower_convolution import LowerConvolution
 from stepwell.translate.rewrites.xnnpack.lower_elementwise import LowerElementwise
@@ -71,10 +72,12 @@ from stepwell.translate.rewrites.xnnpack.lower_quantised_movement import LowerQu
 from stepwell.translate.rewrites.xnnpack.lower_reduction import LowerReduction
 from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
 from stepwell.translate.rewrites.xnnpack.lower_softmax import LowerSoftmax
+from stepwell.translate.rewrites.xnnpack.merge_linears import MergeLinears
 from stepwell.translate.rewrites.xnnpack.merge_transposes import MERGES
 from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToWhatIsRead
 from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
 from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinear
+from stepwell.translate.rewrites.xnnpack.prelu_channels_last import PreluChannelsLast
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages
 from stepwell.translate.rewrites.xnnpack.widen_halves import WidenHalves, WidenScalarOfHalves
@@ -129,7 +132,14 @@ XNNPACK = Pipeline(
         WidenHalves(),
         Together(
             "decompose",
-            (DecomposeLayerNorm(), DecomposeGroupNorm(), ExpandTanhGelu(), VolumesToImages()),
+            (
+                DecomposeLayerNorm(),
+                DecomposeGroupNorm(),
+                ExpandTanhGelu(),
+                LimitByMask(),
+                PreluChannelsLast(),
+                VolumesToImages(),
+            ),
         ),
         Together("normalise-parts", NORMAL_FORM),
         ShareCommonSubexpressions(),
@@ -143,6 +153,7 @@ XNNPACK = Pipeline(
                 HoistScaleOverLayout(),
                 FoldScaleIntoLinear(),
                 FoldBiasIntoLinear(),
+                MergeLinears(),
             ),
         ),
         Together("arrange", (*NOOPS, *SHAPES, SqueezePermute())),

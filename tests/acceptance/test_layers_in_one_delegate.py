@@ -10,6 +10,33 @@ from torch.nn import functional
 
 import stepwell
 
+MASK = torch.tensor([[1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 0]], dtype=torch.bool)
+
+
+def gauge(norm: nn.Module) -> nn.Module:
+    """A batch norm with statistics that change something."""
+    norm.running_mean = torch.tensor([0.3, -0.2, 1.0, 0.0])
+    norm.running_var = torch.tensor([0.5, 2.0, 1.0, 3.0])
+    return norm
+
+
+def grid(x: torch.Tensor) -> torch.Tensor:
+    """An image plus the positions of its pixels."""
+    lines = (torch.linspace(-1, 1, size) for size in x.shape[-2:])
+    return x + torch.stack(torch.meshgrid(*lines, indexing="ij"))
+
+
+def grouped(x: torch.Tensor) -> torch.Tensor:
+    """Four heads of queries over two of keys and values, with a scale of its own."""
+    few = x[:, :2] * 0.5
+    return functional.scaled_dot_product_attention(x, few, few, scale=0.3, enable_gqa=True)
+
+
+def after_future(x: torch.Tensor) -> torch.Tensor:
+    """Attention weights whose mask is written as a fill."""
+    return torch.softmax(x.masked_fill(~torch.ones(6, 6).tril().bool(), -torch.inf), -1)
+
+
 LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "LSTM": (nn.LSTM(6, 5, num_layers=2, batch_first=True), (2, 4, 6)),
     "bidirectional GRU": (nn.GRU(6, 5, bidirectional=True, batch_first=True), (2, 4, 6)),
@@ -28,6 +55,36 @@ LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "CELU": (nn.CELU(0.5), (2, 6)),
     "softshrink": (nn.Softshrink(0.3), (2, 6)),
     "a cosine similarity": (lambda x: functional.cosine_similarity(x, x + 1, -1), (2, 6)),
+    "slopes per channel": (
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.PReLU(4)),
+        (1, 3, 6, 6),
+    ),
+    "slopes of lines": (nn.PReLU(4), (2, 4, 7)),
+    "a leaky ramp": (nn.LeakyReLU(0.2), (2, 6)),
+    "a choice of two by a mask": (lambda x: torch.where(MASK, x, 2 - x[:1]), (2, 4, 3)),
+    "a choice of numbers by a mask": (lambda x: torch.where(MASK, 0.5, x), (2, 4, 3)),
+    "a fill by a mask": (lambda x: x.masked_fill(MASK, -1e9), (2, 4, 3)),
+    "a fill of the future": (after_future, (2, 6, 6)),
+    "grouped queries": (grouped, (1, 4, 6, 8)),
+    "a convolution of lines": (nn.Conv1d(3, 4, 3, padding=1), (2, 3, 9)),
+    "a pool to a given size": (nn.AdaptiveAvgPool2d((3, 2)), (2, 3, 6, 6)),
+    "a convolution with weight norm": (
+        nn.utils.parametrizations.weight_norm(nn.Conv2d(3, 4, 3)),
+        (1, 3, 6, 6),
+    ),
+    "a grid of positions": (grid, (1, 2, 5, 6)),
+    "a lone batch norm": (gauge(nn.BatchNorm2d(4)), (2, 4, 5, 5)),
+    "a norm behind a layer": (
+        nn.Sequential(nn.Linear(3, 4), gauge(nn.BatchNorm1d(4))),
+        (5, 3),
+    ),
+    "a norm before a layer": (
+        nn.Sequential(gauge(nn.BatchNorm1d(4)), nn.Linear(4, 3)),
+        (5, 4),
+    ),
+    "repeated rows": (lambda x: x.repeat(2, 3), (3, 4)),
+    "rolled images": (lambda x: torch.roll(x, (2, -1), (1, 2)), (1, 6, 6, 4)),
+    "the same twice in a row": (lambda x: torch.cat([x, x], 1), (2, 4)),
     "an interpolation": (lambda x: torch.lerp(x, x * x, 0.7), (2, 6)),
 }
 
@@ -55,6 +112,24 @@ def test_a_layer_becomes_one_delegate_and_nothing_else(name: str):
         wanted = torch.utils._pytree.tree_leaves(layer(x))
     for found, expected in zip(lowered.run(x), wanted, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 4)),
+        nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 16, bias=False), nn.Linear(16, 4)),
+        nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 3)),
+    ],
+)
+def test_layers_without_an_activation_between_them_are_one(layers: nn.Sequential):
+    torch.manual_seed(0)
+    layers = layers.eval()
+    x = torch.randn(5, layers[0].weight.shape[-1])
+    lowered = stepwell.lower(torch.export.export(layers, (x,)), "xnnpack")
+    nodes = [op.name for op in lowered.program.module.walk() if op.name.startswith("xnnpack.")]
+    assert nodes.count("xnnpack.fully_connected") == len(nodes) - 2 == 1  # Delegate and yield.
+    torch.testing.assert_close(lowered.run(x)[0], layers(x), rtol=1e-5, atol=1e-5)
 
 
 class Attention(nn.Module):
