@@ -266,6 +266,7 @@ def name_of(called: str) -> str:
     return called.partition("@")[0].partition(":")[0]
 
 
+@torch.no_grad()
 def stock_counts(name: str, kept: Path | None) -> dict[str, int]:
     """Delegates, operators outside and layout ops of the stock flow's program."""
     module, inputs, kind, _ = made(name)
