@@ -194,3 +194,43 @@ def test_stored_ranges_are_what_quantising_the_clamped_real_gives():
     assert narrowed(held, [(0.0, None)]) == (7, 127)
     assert narrowed(held, [(0.0, 1.0), (None, 0.5)]) == (7, 17)
     assert narrowed(held, [(-float("inf"), float("inf"))]) == (-128, 127)
+
+
+def test_a_result_that_only_a_dead_clamp_reads_is_left(refused: Any, method: Any, words: Any):
+    text = method(
+        f"%x: {words.typed('2x4')}",
+        words.weight("w", "3x4"),
+        words.dcast("x", "2x4"),
+        words.call("z", "aten.linear.default", "%xr, %wr", ("2x4", "3x4"), "2x3"),
+        *through(words, "relu.default"),
+        words.qcast("xr", "2x4"),
+        gives=words.typed("2x4", "1.0"),
+    )
+    refused(text, LowerLinear())
+
+
+@pytest.mark.parametrize("op", ["hardtanh", "clamp", "clamp_min", "clamp_max"])
+def test_a_bound_of_run_time_is_no_clamp(refused: Any, method: Any, words: Any, op: str):
+    held = words.real("2x3")
+    lines = (
+        '%n = sym.constant 2.0 : f64 : !stepwell.float<"2.0">',
+        f'%c = aten.{op}.default(%z, %n) : ({held}, !stepwell.float<"2.0">) -> {held}',
+    )
+    text = layer(words, method, behind=lines, value="c")
+    refused(text, LowerLinear(), f"used as a float by aten.{op}.default")
+
+
+def test_an_operand_quantised_as_it_comes_keeps_the_float(refused: Any, method: Any, words: Any):
+    library, real, stored = "quantized_decomposed", "tensor<2x4xf32>", "tensor<2x4xi8>"
+    numbers = "tensor<1xf64>, tensor<1xi64>"
+    text = method(
+        f"%x: {real}",
+        words.weight("w", "3x4"),
+        f"%s, %p = {library}.choose_qparams.tensor(%x, -128, 127, 1.0e-07, i8) : ({real}) -> ({numbers})",
+        f"%q = {library}.quantize_per_tensor.tensor(%x, %s, %p, -128, 127, i8) : ({real}, {numbers}) -> {stored}",
+        f"%xr = {library}.dequantize_per_tensor.tensor(%q, %s, %p, -128, 127, i8) : ({stored}, {numbers}) -> {real}",
+        words.call("z", "aten.linear.default", "%xr, %wr", ("2x4", "3x4"), "2x3"),
+        words.qcast("z", "2x3"),
+        gives=words.typed("2x3", "1.0"),
+    )
+    refused(text, LowerLinear(), "scale is computed at run time")

@@ -72,13 +72,28 @@ def test_what_was_not_transposed_is_not_relabelled(refused: Any):
     refused(leaving(OUT, read, gives="tensor<1x3x4x2xf32>"), RelabelOutput())
 
 
-@pytest.mark.parametrize("twice", [True, False], ids=["returned twice", "used by an op"])
-def test_an_output_with_another_user_is_transposed(refused: Any, twice: bool):
-    if twice:
-        ports = OUT.replace("}]", '}, {name = "z"}]')
-        gives = "tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>"
-        refused(leaving(ports, BACK, D, returned="%y, %y", gives=gives), RelabelOutput())
-        return
+@pytest.mark.parametrize("first", [True, False])
+def test_an_output_that_is_returned_row_major_too_is_transposed(refused: Any, first: bool):
+    other = '{name = "z"}'
+    ports = OUT.replace("[{", f"[{other}, {{") if first else OUT.replace("}]", f"}}, {other}]")
+    gives = "tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>"
+    refused(leaving(ports, BACK, D, returned="%y, %y", gives=gives), RelabelOutput())
+
+
+def test_an_output_with_another_user_is_transposed(refused: Any):
     read = D.replace("%y", "%r")
     negated = "%y = aten.neg.default(%r) : (tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>"
     refused(leaving(OUT, BACK, read, negated), RelabelOutput())
+
+
+def test_a_value_of_a_branch_has_no_port(refused: Any):
+    """Its argument 0 is not the method's, which does lie as the transposition asks."""
+    held, made = "tensor<1x2x3x4xf32>", "tensor<1x3x4x2xi8>"
+    arm = f"^bb0(%b: {held}):\n{Q}\n{TURN}\ncontrol.yield %y : {made}"
+    arm = arm.replace("(%x)", "(%b)")
+    text = entering(
+        IN.replace("}]", '}, {name = "c"}]'),
+        f'%y = "control.cond"(%c, %x) ({{\n{arm}\n}}, {{\n{arm}\n}}) : (tensor<i1>, {held}) -> {made}',
+        taken=f"%x: {held}, %c: tensor<i1>",
+    )
+    refused(text, RelabelInput())

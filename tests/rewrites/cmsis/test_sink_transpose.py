@@ -97,3 +97,19 @@ def test_a_cast_behind_another_movement_stays(refused: Any, method: Any, words: 
         gives=words.typed("6"),
     )
     refused(text, SinkTranspose())
+
+
+def test_beside_an_empty_constant_of_another_rank_it_stays(refused: Any, method: Any, words: Any):
+    text = method(
+        f"%a: {words.typed('2x3')}",
+        '%es = stepwell.weight <"e"> "parameter" : tensor<0xi8>',
+        f"%s = cmsis.transpose(%a) {{perm = array<i64: 1, 0>}} : ({words.typed('2x3')}) "
+        f"-> {words.typed('3x2')}",
+        f"%r = quant.scast %s : {words.typed('3x2')} to {words.raw('3x2')}",
+        f"%e = quant.scast %es : {words.raw('0')} to {words.typed('0')}",
+        f"%er = quant.scast %e : {words.typed('0')} to {words.raw('0')}",
+        "%v = aten.cat.default([%r, %er]) : (tensor<3x2xi8>, tensor<0xi8>) -> tensor<3x2xi8>",
+        f"%y = quant.scast %v : {words.raw('3x2')} to {words.typed('3x2')}",
+        gives=words.typed("3x2"),
+    )
+    refused(text, SinkTranspose())

@@ -69,7 +69,7 @@ def quantized_uses(value: SSAValue, bits: int = 8) -> tuple[Use, ...] | Refusal:
                 if reason := not_signed(held, bits):
                     return Refusal(f"its result is quantised {reason}")
                 found.append(Use(user, held, *narrowed(held, clamps)))
-            elif (bounds := clamp_bounds(user)) is not None:
+            elif isinstance(user, SchemaOp) and (bounds := clamp_bounds(user)) is not None:
                 pending.append((user.results[0], (bounds, *clamps)))
             else:
                 return Refusal(f"its result is used as a float by {op_name(user)}")
@@ -90,28 +90,31 @@ def not_signed(held: Quantization, bits: int) -> str | None:
     return None
 
 
-def clamp_bounds(op: Operation) -> Reals | None:
-    """The bounds of an op that only clamps (relu, relu6, hardtanh, clamp), or None."""
-    if not isinstance(op, SchemaOp):
-        return None
+def clamp_bounds(op: SchemaOp) -> Reals | None:
+    """The bounds of an op that only clamps (relu, relu6, hardtanh, clamp), or None.
+
+    None too where a bound is computed at run time.
+    """
+    low: Any = None
+    high: Any = None
     match op.name:
         case "aten.relu.default":
-            return 0.0, None
+            low = 0.0
         case "aten.relu6.default":
-            return 0.0, 6.0
+            low, high = 0.0, 6.0
         case "aten.hardtanh.default":
-            return _real(op.arg("min_val")), _real(op.arg("max_val"))
+            low, high = op.arg("min_val"), op.arg("max_val")
         case "aten.clamp.default":
             low, high = op.arg("min"), op.arg("max")
-            if isinstance(low, SSAValue) or isinstance(high, SSAValue):
-                return None
-            return _real(low), _real(high)
         case "aten.clamp_min.default":
-            return (None if isinstance(op.arg("min"), SSAValue) else _real(op.arg("min"))), None
+            low = op.arg("min")
         case "aten.clamp_max.default":
-            return None, (None if isinstance(op.arg("max"), SSAValue) else _real(op.arg("max")))
+            high = op.arg("max")
         case _:
             return None
+    if any(isinstance(bound, SSAValue) for bound in (low, high)):
+        return None
+    return _real(low), _real(high)
 
 
 def _real(value: Any) -> float | None:
@@ -147,10 +150,8 @@ class Activation:
     held: Quantization
 
 
-def activation(value: SSAValue | None, bits: int = 8) -> Activation | Refusal:
+def activation(value: SSAValue, bits: int = 8) -> Activation | Refusal:
     """The int8 (or `bits` wide) value that a float operand stands for, or why there is none."""
-    if value is None:
-        return Refusal("an operand is missing")
     maker = value.owner
     if not isinstance(maker, DequantizeCast):
         if isinstance(maker, SchemaOp) and is_dynamic(maker):
@@ -210,9 +211,9 @@ def bias_operand(value: SSAValue | None) -> Bias | Refusal | None:
     maker = value.owner
     typed = maker.input.owner if isinstance(maker, DequantizeCast) else None
     key = weight_key(typed.input) if isinstance(typed, StorageCast) else None
-    if not isinstance(maker, DequantizeCast) or key is None:
+    if key is None:
         return Refusal("its bias is computed at run time")
-    held = quantization(maker.input.type)
+    held = quantization(cast(StorageCast, typed).result.type)
     assert held is not None
     if any(held.zero_points):
         return Refusal("its bias has a zero point")

@@ -32,7 +32,7 @@ After:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -107,9 +107,7 @@ class RelabelOutput(Rewrite[Door]):
         use = next(iter(op.out.uses))
         if not isinstance(use.operation, ReturnOp):
             return None
-        func = use.operation.parent_op()
-        if not isinstance(func, FuncOp):
-            return None
+        func = cast(FuncOp, use.operation.parent_op())
         declared = get_signature(func).runtime_outputs[use.index].dim_order
         order = transpose.numbers("perm")
         if declared != tuple(order.index(axis) for axis in range(len(order))):

@@ -73,8 +73,6 @@ class SinkTranspose(Rewrite[Layout]):
     def match(self, op: Operation, program: Program) -> Layout | Refusal | None:
         """At least one operand is transposed, the others alike or constants of the same shape."""
         operands = _varying(op)
-        if not operands:
-            return None
         orders: set[tuple[int, ...]] = set()
         for value in operands:
             maker = value.owner

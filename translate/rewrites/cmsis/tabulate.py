@@ -149,8 +149,7 @@ class Tabulate(Rewrite[Chain]):
         if reason := not_int8(held):
             return Refusal(f"its result is quantised {reason}")
         given = quantization(chain.source.type)
-        if given is None:
-            return None
+        assert given is not None
         if reason := not_int8(given):
             return Refusal(f"what it is a function of is quantised {reason}")
         return chain
