@@ -159,6 +159,16 @@ def test_slices_pads_and_joins_take_their_axes_along(apply: Any, method: Any):
     assert transposes(placed(apply, method(f"%x: {LAST}", *lines, gives=LAST))) == 0
 
 
+def test_a_transpose_does_not_pass_a_reshape_that_splits_what_it_moves(apply: Any, method: Any):
+    flat = "tensor<1x48x5xf32>"
+    lines = (
+        unary("tanh", "x", "a", flat),
+        f"%b = xnnpack.static_reshape(%a, new_shape=[1, 8, 6, 5]) : ({flat}) -> {FIRST}",
+        turn("b", "y", TO, FIRST, LAST),
+    )
+    assert transposes(placed(apply, method(f"%x: {flat}", *lines, gives=LAST))) == 1
+
+
 def test_a_value_read_in_both_orders_is_transposed_once(apply: Any, method: Any):
     lines = (
         turn("x", "a", BACK, LAST, FIRST),
@@ -178,11 +188,14 @@ def test_a_value_read_in_both_orders_is_transposed_once(apply: Any, method: Any)
         ((1, 8, 6, 5), (1, 8, 30), (0, 3, 1, 2), (0, 2, 1)),
         ((1, 8, 30), (1, 8, 6, 5), (0, 2, 1), (0, 3, 1, 2)),
         ((1, 8, 6, 5), (1, 48, 5), (0, 3, 1, 2), None),
+        ((1, 8, 6, 5), (1, 48, 5), (0, 1, 3, 2), None),
         ((2, 2, 2), (4, 2), (1, 0, 2), None),
         ((2, 2, 2), (4, 2), (1, 2, 0), (1, 0)),
         ((1, 2, 3, 4), (12, 2), (0, 3, 1, 2), None),
         ((4, 4, 4), (4, 2, 2, 4), (2, 1, 0), (3, 1, 2, 0)),
         (("n", 4), (4, "n"), (1, 0), None),
+        (("n", 4), (8,), (1, 0), None),
+        ((8,), ("n", 4), (0,), None),
     ],
 )
 def test_a_reshape_carries_an_order_by_the_order_of_elements(

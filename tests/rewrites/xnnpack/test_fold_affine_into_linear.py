@@ -26,6 +26,20 @@ def test_scale_and_shift_go_into_weight_and_bias(apply: Any, method: Any) -> Non
     assert done.ops() == ["aten.linear.default"]
 
 
+def test_three_layers_that_read_one_normalised_value_each_take_the_whole_of_it(
+    apply: Any, method: Any
+) -> None:
+    lines = [linear("t", name) for name in "jkl"]
+    ends = (
+        f"%m = aten.add.Tensor(%j, %k) : ({Y}, {Y}) -> {Y}",
+        f"%y = aten.add.Tensor(%m, %l) : ({Y}, {Y}) -> {Y}",
+    )
+    text = method(f"%x: {X}", WEIGHT, SCALE, SHIFT, SCALED, SHIFTED, *lines, *ends, gives=Y)
+    done = apply(text, FoldAffineIntoLinear())
+    assert done.count == 3 and not done.reasons
+    assert "aten.mul.Tensor" not in done.ops()
+
+
 def test_a_scale_read_elsewhere_stays_and_the_shift_goes(apply: Any, method: Any) -> None:
     both = f"%z = aten.neg.default(%s) : ({X}) -> {X}"
     lines = (WEIGHT, SCALE, SHIFT, SCALED, SHIFTED, both, linear("t", "l"))

@@ -126,6 +126,18 @@ def test_a_slice_that_saves_less_than_two_slices_cost_stays(apply: Any, method: 
     assert apply(text, NarrowToWhatIsRead()).count == 0
 
 
+def test_a_reshape_of_symbolic_rows_is_computed_whole(apply: Any, method: Any):
+    rows = 'tensor<?x8xf32, #stepwell.shape<["s0", 8]>>'
+    split = 'tensor<?x2x4xf32, #stepwell.shape<["s0", 2, 4]>>'
+    part = 'tensor<?x1x4xf32, #stepwell.shape<["s0", 1, 4]>>'
+    lines = (
+        unary("exp", "x", "a", rows),
+        f"%b = xnnpack.static_reshape(%a, new_shape=[0, 2, 4]) : ({rows}) -> {split}",
+        f"%y = xnnpack.static_slice(%b, offsets=[0, 1, 0], sizes=[0, 1, 4]) : ({split}) -> {part}",
+    )
+    assert apply(method(f"%x: {rows}", *lines, gives=part), NarrowToWhatIsRead()).count == 0
+
+
 @pytest.mark.parametrize(
     ("before", "after", "groups"),
     [

@@ -41,7 +41,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack, not_held
+from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.quantised import (
     StoredWeight,
     limits,
@@ -159,20 +159,19 @@ class LowerDynamicLinear(Rewrite[FloatLinear]):
         found = run_time_quantised(op.operands[0])
         value = op.operands[0] if found is None else found.source
         bias = op.operand("bias")
+        if len(dims(value.type)) < 2 or len(dims(op.operands[1].type)) != 2:
+            return Refusal("the input or the weight is a vector")
         held = packable(weight.held, dims(op.operands[1].type))
         if isinstance(held, Refusal):
             return held
         for refusal in (
             not_for_xnnpack(op),
-            not_held(value),
             not_constant(bias, "bias"),
         ):
             if refusal is not None:
                 return refusal
         if element(value.type) != f32:
             return Refusal("XNNPACK quantises float32 values at run time")
-        if len(dims(value.type)) < 2 or len(dims(op.operands[1].type)) != 2:
-            return Refusal("the input or the weight is a vector")
         if found is None and held.sub_channel:
             return Refusal("with float inputs XNNPACK has no kernel for groups of weights")
         scale = None if found is None else found.scale

@@ -167,7 +167,7 @@ class HoistReshapeOverLinear(Rewrite[ReshapedRows]):
     def match(self, op: XnnpackOp, program: Program) -> ReshapedRows | None:
         """Guards: nothing else reads the layer, its input is a reshape, the last axis stays."""
         layer = op.operands[0].owner
-        if not isinstance(layer, xnnpack.FullyConnected) or not is_static(op.output.type):
+        if not isinstance(layer, xnnpack.FullyConnected):
             return None
         if not isinstance(layer.input.owner, xnnpack.StaticReshape) or not is_static(
             layer.input.type

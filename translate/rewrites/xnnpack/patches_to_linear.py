@@ -80,7 +80,8 @@ class PatchesToLinear(Rewrite[Patches]):
     def match(self, op: Convolution2d, program: Program) -> Patches | Refusal | None:
         """Guards: windows that tile the image, known sizes, a kernel that gains by it."""
         weight = constant_of(op.filter)
-        if weight is None or op.window == (1, 1) or op.pair("stride") != op.window:
+        assert weight is not None, "filters are constants"
+        if op.window == (1, 1) or op.pair("stride") != op.window:
             return None
         if any(op.paddings) or op.pair("dilation") != (1, 1) or op.integer("groups", 1) != 1:
             return None
@@ -94,10 +95,10 @@ class PatchesToLinear(Rewrite[Patches]):
             return Refusal("the int8 convolution is as fast from eight channels on")
         image, is_dynamic = op.input, datatype(op.input.type) == "qdint8"
         if is_dynamic:
-            convert = image.owner
-            if not isinstance(convert, xnnpack.Convert) or not is_read_once(image):
+            if not is_read_once(image):
                 return Refusal("the image's integers are read by others too")
-            image = convert.input
+            assert isinstance(image.owner, xnnpack.Convert), "nothing else makes such values"
+            image = image.owner.input
         maker = image.owner
         if isinstance(maker, xnnpack.StaticTranspose) and maker.ints("perm") == TO_NHWC:
             return Patches(op, maker.input, True, weight.key.data, is_dynamic)

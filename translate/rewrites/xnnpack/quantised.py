@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.quant import (
@@ -61,12 +60,9 @@ def stored_weight(value: SSAValue) -> StoredWeight | None:
 
 def not_static_int8(value: SSAValue) -> Refusal | None:
     """The value is a tensor of qint8 or quint8 that XNNPACK can hold."""
-    if not isinstance(value.type, TensorType):
-        return Refusal("an operand is a number known only at run time")
-    held = quantization(value.type)
     if datatype(value.type) not in STATIC_INT8:
-        return Refusal(f"XNNPACK has no datatype for {element(value.type)} values")
-    return not_held(value) if held is not None else Refusal("the value is not quantised")
+        return Refusal(f"XNNPACK computes no {element(value.type)} values")
+    return not_held(value)
 
 
 def not_computed_range(value: SSAValue) -> Refusal | None:
@@ -116,8 +112,8 @@ def not_a_bias(
     if bias is None:
         return None
     key = weight_key(bias)
-    if key is None or element(bias.type) != f32:
-        return Refusal("the bias is no float32 constant; XNNPACK packs it with the weights")
+    if key is None:
+        return Refusal("the bias is computed at run time; XNNPACK packs it with the weights")
     given = quantization(source.type)
     assert given is not None
     steps = torch.tensor(weight.held.scales, dtype=torch.float64) * given.scale

@@ -77,8 +77,9 @@ class VolumesToImages(Rewrite[VolumeConvolution]):
         shape, made = static_dims(op.operands[0]), static_dims(op.results[0])
         if len(op.arg("stride")) != 3:
             return None
-        if shape is None or made is None:
+        if shape is None:
             return Refusal("the size of the volume is symbolic")
+        assert made is not None, "of known sizes and numbers"
         kernel = op.operands[1].owner
         if not isinstance(kernel, WeightOp):
             return Refusal("the kernel is computed at run time")

@@ -1,0 +1,269 @@
+"""Layers quantised at run time, or with stored weights alone: what their kernels do not take."""
+
+from typing import Any
+
+import pytest
+import torchao.quantization  # noqa: F401 (registers torchao's operators)
+from torch.ao.quantization.fx import _decomposed  # noqa: F401 (registers quantized_decomposed)
+
+from stepwell.translate.rewrites.xnnpack.lower_quantised_convolution import (
+    LowerDynamicConvolution,
+)
+from stepwell.translate.rewrites.xnnpack.lower_quantised_linear import LowerDynamicLinear
+
+X, W, Y = "tensor<2x4xf32>", "tensor<3x4xf32>", "tensor<2x3xf32>"
+STORED = "!quant.uniform<i8:f32, 0.125>"
+Q = "quantized_decomposed."
+ONE = "tensor<1xf64>, tensor<1xi64>"
+
+
+def weight(held: str = STORED, storage: str = "i8", sizes: str = "3x4x", real: str = "f32") -> str:
+    """A stored weight `%r`."""
+    return "\n  ".join(
+        (
+            f'%w = stepwell.weight <"w"> "parameter" : tensor<{sizes}{storage}>',
+            f"%t = quant.scast %w : tensor<{sizes}{storage}> to tensor<{sizes}{held}>",
+            f"%r = quant.dcast %t : tensor<{sizes}{held}> to tensor<{sizes}{real}>",
+        )
+    )
+
+
+CHOSEN = f"%s, %n = {Q}choose_qparams.tensor(%x, -128, 127, 0.0001, i8) : ({X}) -> ({ONE})"
+HELD = f"%h = {Q}quantize_per_tensor.tensor(%x, %s, %n, -128, 127, i8) : ({X}, {ONE}) -> tensor<2x4xi8>"
+BACK = f"%d = {Q}dequantize_per_tensor.tensor(%h, %s, %n, -128, 127, i8) : (tensor<2x4xi8>, {ONE}) -> {X}"
+TENSOR = (CHOSEN, HELD, BACK)
+LINEAR = f"%y = aten.linear.default(%d, %r) : ({X}, {W}) -> {Y}"
+ARGUMENTS = f"%x: {X}, %o: {X}, %i: tensor<2x4xi8>, %e: tensor<1xf64>, %z: tensor<1xi64>"
+
+EACH, EACH32 = "tensor<2x1xf64>, tensor<2x1xi64>", "tensor<2xf32>, tensor<2xi8>"
+TOKEN = (
+    f"%s, %n = {Q}choose_qparams_per_token_asymmetric.default(%x, i8) : ({X}) -> ({EACH})",
+    f"%h = {Q}quantize_per_token.default(%x, %s, %n, -128, 127, i8) : ({X}, {EACH}) -> tensor<2x4xi8>",
+    f"%d = {Q}dequantize_per_token.default(%h, %s, %n, -128, 127, i8, f32)"
+    f" : (tensor<2x4xi8>, {EACH}) -> {X}",
+)
+AFFINE = (
+    '%s, %n = torchao.choose_qparams_affine.default(%x, "ASYMMETRIC", [1, 4], i8, -128, 127, none,'
+    f" none, i8) : ({X}) -> ({EACH32})",
+    "%h = torchao.quantize_affine.default(%x, [1, 4], %s, %n, i8, -128, 127)"
+    f" : ({X}, {EACH32}) -> tensor<2x4xi8>",
+    "%d = torchao.dequantize_affine.default(%h, [1, 4], %s, %n, i8, -128, 127)"
+    f" : (tensor<2x4xi8>, {EACH32}) -> {X}",
+)
+NARROW = tuple(line.replace("-128", "-127") for line in TENSOR)
+BLOCKS = tuple(
+    line.replace("[1, 4]", "[2, 4]").replace("<2xf32>, tensor<2xi8>", "<f32>, tensor<i8>")
+    for line in AFFINE
+)
+SYMMETRIC = CHOSEN.replace("choose_qparams", "choose_qparams_symmetric")
+
+OTHER_FORMS = {
+    "an argument": (LINEAR.replace("%d", "%x"),),
+    "a computed value": (f"%d = aten.abs.default(%x) : ({X}) -> {X}",),
+    "integers from outside": (CHOSEN, BACK.replace("%h", "%i")),
+    "integers computed otherwise": (
+        CHOSEN,
+        "%h = aten.abs.default(%i) : (tensor<2x4xi8>) -> tensor<2x4xi8>",
+        BACK,
+    ),
+    "a scale from outside": tuple(
+        line.replace("%s", "%e").replace("%n", "%z") for line in (HELD, BACK)
+    ),
+    "a computed scale": (
+        "%s = aten.abs.default(%e) : (tensor<1xf64>) -> tensor<1xf64>",
+        *(line.replace("%n", "%z") for line in (HELD, BACK)),
+    ),
+    "a symmetric scale": (SYMMETRIC, HELD, BACK),
+    "two scales": (CHOSEN, HELD.replace("%s", "%e"), BACK),
+    "the scale of another value": (CHOSEN.replace("%x", "%o"), HELD, BACK),
+    "a part of int8": (CHOSEN, *NARROW[1:]),
+    "a scale for a part of int8": (CHOSEN.replace("-128", "-127"), HELD, BACK),
+    "a scale for all tokens": BLOCKS,
+    "symmetric tokens": (AFFINE[0].replace("ASYMMETRIC", "SYMMETRIC"), *AFFINE[1:]),
+    "a constant": (
+        f'%k = stepwell.weight <"k"> "constant" : {X}',
+        *(line.replace("%x", "%k") for line in TENSOR),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_FORMS)
+def test_what_is_not_quantised_by_its_own_range_is_a_float(name: str, apply: Any, method: Any):
+    """The weight stays stored; the rows are not quantised anew by the node."""
+    lines = OTHER_FORMS[name]
+    lines = lines if "%y" in lines[-1] else (*lines, LINEAR)
+    done = apply(method(ARGUMENTS, weight(), *lines, gives=Y), LowerDynamicLinear())
+    assert "xnnpack.convert" not in done.ops() and done.count == 1
+
+
+def dynamic(real: str = "f32", source: str = "f32") -> tuple[str, ...]:
+    """The lines of `TENSOR`, from floats of one type to floats of another."""
+    chosen, held, back = (line.replace(X, f"tensor<2x4x{source}>") for line in TENSOR)
+    back = back.replace(f"tensor<2x4x{source}>", f"tensor<2x4x{real}>")
+    return chosen, held, back.replace("127, i8)", f"127, i8, out_dtype={real})")
+
+
+def grouped(storage: str) -> str:
+    """A stored weight with a scale for every two inputs."""
+    return weight(
+        f"!quant.uniform<{storage}:f32:{{0:1, 1:2}}, {{{{1.0, 2.0}}, {{1.0, 2.0}}, {{1.0, 2.0}}}}>"
+    )
+
+
+GROUPS = "!quant.uniform<i8<-8:7>:f32:{0:1, 1:32}, {{1.0, 2.0}, {1.0, 2.0}, {1.0, 2.0}}>"
+HALVES = LINEAR.replace("f32", "f16")
+NEAR_MISSES = {
+    "an unsigned weight": (weight("!quant.uniform<u8:f32, 0.125>", "ui8"), TENSOR, "signed int8"),
+    "a weight of int16": (weight("!quant.uniform<i16:f32, 0.125>", "i16"), TENSOR, "signed int8"),
+    "a weight of halves": (
+        weight("!quant.uniform<i8:f16, 0.125>", real="f16"), (*dynamic("f16"), HALVES), "float32",
+    ),
+    "rows of halves": (
+        weight(), (*dynamic(source="f16"), LINEAR), "quantises float32 values",
+    ),
+    "a weight with a zero point": (weight("!quant.uniform<i8:f32, 0.125:1>"), TENSOR, "zero point"),
+    "scales on the inputs": (
+        weight("!quant.uniform<i8:f32:1, {0.1, 0.2, 0.3, 0.4}>"), TENSOR, "axis of inputs",
+    ),
+    "blocks over outputs": (
+        weight("!quant.uniform<i8<-8:7>:f32:{0:3, 1:2}, {{0.1, 0.2}}>"), TENSOR, "not runs",
+    ),
+    "groups of low 8-bit numbers": (grouped("i8<-9:7>"), TENSOR, "4-bit weights only"),
+    "groups of high 8-bit numbers": (grouped("i8<-8:8>"), TENSOR, "4-bit weights only"),
+    "groups of two": (grouped("i8<-8:7>"), TENSOR, "multiples of 32"),
+    "groups under float inputs": (
+        weight(GROUPS, sizes="3x64x"),
+        (f"%y = aten.linear.default(%v, %r) : (tensor<2x64xf32>, tensor<3x64xf32>) -> {Y}",),
+        "no kernel for groups",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_a_layer_stays(name: str, refused: Any, method: Any):
+    stored, lines, reason = NEAR_MISSES[name]
+    gives = Y.replace("f32", "f16") if "f16" in lines[-1] else Y
+    lines = lines if "%y" in lines[-1] else (*lines, LINEAR)
+    x = X.replace("f32", "f16") if "rows of halves" in name else X
+    text = method(f"%x: {x}, %v: tensor<2x64xf32>", stored, *lines, gives=gives)
+    refused(text, LowerDynamicLinear(), reason)
+
+
+def test_a_layer_of_integers_is_not_one_of_floats(refused: Any, method: Any):
+    """`LowerQuantisedLinear` takes it, or nobody: its input has a scale already."""
+    given = "tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>"
+    line = f"%d = quant.dcast %q : {given} to {X}"
+    refused(method(f"%q: {given}", weight(), line, LINEAR, gives=Y), LowerDynamicLinear())
+
+
+def test_a_float_weight_is_left_alone(refused: Any, method: Any):
+    line = f'%r = stepwell.weight <"r"> "parameter" : {W}'
+    text = method(f"%x: {X}", line, LINEAR.replace("%d", "%x"), gives=Y)
+    refused(text, LowerDynamicLinear())
+
+
+def test_a_computed_weight_is_left_alone(refused: Any, method: Any):
+    given = f"tensor<3x4x{STORED}>"
+    line = f"%r = quant.dcast %q : {given} to {W}"
+    text = method(f"%x: {X}, %q: {given}", line, LINEAR.replace("%d", "%x"), gives=Y)
+    refused(text, LowerDynamicLinear())
+
+
+def test_a_computed_bias_is_refused(refused: Any, method: Any):
+    line = f"%y = aten.linear.default(%x, %r, %b) : ({X}, {W}, tensor<3xf32>) -> {Y}"
+    text = method(f"%x: {X}, %b: tensor<3xf32>", weight(), line, gives=Y)
+    refused(text, LowerDynamicLinear(), "the bias is computed")
+
+
+def test_rows_of_seven_axes_are_refused(refused: Any, method: Any):
+    x, y = (f"tensor<1x1x1x1x1x2x{n}xf32>" for n in (4, 3))
+    text = method(f"%d: {x}", weight(), LINEAR.replace(X, x).replace(Y, y), gives=y)
+    refused(text, LowerDynamicLinear(), "rank 7")
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "y"), [("4x", "3x4x", "3x"), ("2x4x", "4x", "2x")], ids=["input", "weight"]
+)
+def test_a_vector_is_refused(x: str, w: str, y: str, refused: Any, method: Any):
+    x, y = f"tensor<{x}f32>", f"tensor<{y}f32>"
+    line = f"%y = aten.linear.default(%x, %r) : ({x}, tensor<{w}f32>) -> {y}"
+    refused(method(f"%x: {x}", weight(sizes=w), line, gives=y), LowerDynamicLinear(), "a vector")
+
+
+def convolved(
+    method: Any,
+    stored: str,
+    *,
+    lines: tuple[str, ...] = TENSOR,
+    rest: str = "none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1",
+    types: tuple[str, str, str] = ("1x4x5x5x", "3x4x1x1x", "1x3x5x5x"),
+    more: str = "",
+    real: str = "f32",
+) -> str:
+    """A convolution of what `lines` make of `%x`."""
+    image, filters, made = types
+    changed = [line.replace("2x4x", image) for line in lines]
+    of = f"(tensor<{image}{real}>, tensor<{filters}{real}>{more}) -> tensor<{made}{real}>"
+    line = f"%y = aten.convolution.default(%d, %r, {rest}) : {of}"
+    given = "f16" if "xf16>, tensor<1xf64>" in changed[1 % len(changed)] else "f32"
+    arguments = f"%x: tensor<{image}{given}>{more.replace(', ', ', %b: ')}"
+    return method(arguments, stored, *changed, line, gives=f"tensor<{made}{real}>")
+
+
+def filters(
+    held: str = STORED, storage: str = "i8", sizes: str = "3x4x1x1x", real: str = "f32"
+) -> str:
+    return weight(held, storage, sizes, real)
+
+
+IMAGE_TOKENS = tuple(
+    line.replace("<2x1xf64>, tensor<2x1xi64>", "<1x4x5x1xf64>, tensor<1x4x5x1xi64>")
+    for line in TOKEN
+)
+IMAGE_NEAR_MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "rows of an image": (filters(), {"lines": IMAGE_TOKENS}, "each row"),
+    "a computed bias": (
+        filters(),
+        {"rest": "%b, [1, 1], [0, 0], [1, 1], false, [0, 0], 1", "more": ", tensor<3xf32>"},
+        "the bias is computed",
+    ),
+    "an image of halves": (filters(), {"lines": dynamic(source="f16")}, "quantises float32"),
+    "a filter of halves": (
+        filters("!quant.uniform<i8:f16, 0.125>", real="f16"),
+        {"lines": dynamic("f16"), "real": "f16"},
+        "of float32 values",
+    ),
+    "a filter with a zero point": (filters("!quant.uniform<i8:f32, 0.125:1>"), {}, "zero point"),
+    "a volume": (
+        filters(sizes="3x4x1x1x1x"),
+        {
+            "types": ("1x4x3x3x3x", "3x4x1x1x1x", "1x3x3x3x3x"),
+            "rest": "none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1",
+        },
+        "rank 5",
+    ),
+    "a depthwise convolution": (
+        filters(sizes="4x1x1x1x"),
+        {
+            "types": ("1x4x5x5x", "4x1x1x1x", "1x4x5x5x"),
+            "rest": "none, [1, 1], [0, 0], [1, 1], false, [0, 0], 4",
+        },
+        "no depthwise",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IMAGE_NEAR_MISSES)
+def test_a_convolution_stays(name: str, refused: Any, method: Any):
+    stored, changes, reason = IMAGE_NEAR_MISSES[name]
+    refused(convolved(method, stored, **changes), LowerDynamicConvolution(), reason)
+
+
+def test_a_convolution_of_floats_is_left_alone(refused: Any, method: Any):
+    lines = ("%d = aten.abs.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>",)
+    refused(convolved(method, filters(), lines=lines), LowerDynamicConvolution())
+
+
+def test_a_convolution_with_a_float_filter_is_left_alone(refused: Any, method: Any):
+    stored = '%r = stepwell.weight <"r"> "parameter" : tensor<3x4x1x1xf32>'
+    refused(convolved(method, stored), LowerDynamicConvolution())

@@ -1,0 +1,122 @@
+"""MergeReshapes, HoistReshapeOverLinear, DropAveragedAxes: which shapes may be passed over."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.xnnpack.merge_transposes import (
+    DropAveragedAxes,
+    HoistReshapeOverLinear,
+    MergeReshapes,
+)
+
+SYMBOLIC = 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
+
+
+def reshape(given: str, made: str, before: str, after: str, sizes: str) -> str:
+    return (
+        f"%{made} = xnnpack.static_reshape(%{given}, new_shape=[{sizes}]) : ({before}) -> {after}"
+    )
+
+
+def test_reshapes_of_symbolic_sizes_stay(refused: Any, method: Any):
+    split = 'tensor<?x2x2xf32, #stepwell.shape<["s0", 2, 2]>>'
+    whole = 'tensor<?x1x4xf32, #stepwell.shape<["s0", 1, 4]>>'
+    lines = (
+        reshape("x", "a", SYMBOLIC, split, "0, 2, 2"),
+        reshape("a", "y", split, whole, "0, 1, 4"),
+    )
+    refused(method(f"%x: {SYMBOLIC}", *lines, gives=whole), MergeReshapes())
+
+
+def layer(
+    method: Any, before: str, given: str, made: str, after: str, *, outputs: int = 3, more: str = ""
+) -> str:
+    """reshape(linear(reshape(x)))."""
+    x, a, b, y = (
+        f"tensor<{sizes}xf32>" if sizes else "tensor<f32>" for sizes in (before, given, made, after)
+    )
+    w = f"tensor<{outputs}x4xf32>"
+    return method(
+        f"%x: {x}",
+        f'%w = stepwell.weight <"w"> "parameter" : {w}',
+        reshape("x", "a", x, a, given.replace("x", ", ")),
+        f"%b = xnnpack.fully_connected(%a, %w) : ({a}, {w}) -> {b}",
+        reshape("b", "z" if more else "y", b, y, after.replace("x", ", ")),
+        more,
+        gives=y,
+    )
+
+
+def test_rows_are_rows_in_any_shape(apply: Any, method: Any):
+    text = layer(method, "2x3x4", "6x4", "6x3", "3x2x3")
+    assert apply(text, HoistReshapeOverLinear()).count == 1
+
+
+@pytest.mark.parametrize(("made", "after", "outputs"), [("6x3", "2x9", 3), ("6x2", "3x4", 2)])
+def test_a_reshape_that_takes_rows_apart_stays(
+    made: str, after: str, outputs: int, refused: Any, method: Any
+):
+    text = layer(method, "2x3x4", "6x4", made, after, outputs=outputs)
+    refused(text, HoistReshapeOverLinear())
+
+
+def test_a_result_without_axes_stays(refused: Any, method: Any):
+    refused(layer(method, "2x2", "1x4", "1x1", "", outputs=1), HoistReshapeOverLinear())
+
+
+def test_a_layer_with_another_reader_stays_one(refused: Any, method: Any):
+    tall = "tensor<3x2x3xf32>"
+    more = f"%y = xnnpack.subtract(%z, %c) : ({tall}, tensor<1x1x3xf32>) -> {tall}"
+    cut = "%s = xnnpack.static_slice(%b, offsets=[0, 0], sizes=[1, 3]) : (tensor<6x3xf32>) -> tensor<1x3xf32>"
+    row = reshape("s", "c", "tensor<1x3xf32>", "tensor<1x1x3xf32>", "1, 1, 3")
+    text = layer(method, "2x3x4", "6x4", "6x3", "3x2x3", more="\n  ".join((cut, row, more)))
+    refused(text, HoistReshapeOverLinear())
+
+
+def test_a_layer_of_rows_that_were_not_reshaped_stays(refused: Any, method: Any):
+    lines = (
+        '%w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>',
+        "%b = xnnpack.fully_connected(%x, %w) : (tensor<6x4xf32>, tensor<3x4xf32>) -> tensor<6x3xf32>",
+        reshape("b", "y", "tensor<6x3xf32>", "tensor<2x3x3xf32>", "2, 3, 3"),
+    )
+    refused(
+        method("%x: tensor<6x4xf32>", *lines, gives="tensor<2x3x3xf32>"), HoistReshapeOverLinear()
+    )
+
+
+def test_a_reshape_behind_another_node_stays(refused: Any, method: Any):
+    x, flat = "tensor<2x3x4xf32>", "tensor<6x4xf32>"
+    lines = (
+        reshape("x", "a", x, flat, "6, 4"),
+        f"%b = xnnpack.abs(%a) : ({flat}) -> {flat}",
+        reshape("b", "y", flat, x, "2, 3, 4"),
+    )
+    refused(method(f"%x: {x}", *lines, gives=x), HoistReshapeOverLinear())
+
+
+def test_rows_of_a_symbolic_number_stay(refused: Any, method: Any):
+    made = 'tensor<?x3xf32, #stepwell.shape<["s0", 3]>>'
+    split = 'tensor<?x2x2xf32, #stepwell.shape<["s0", 2, 2]>>'
+    after = 'tensor<?x1x3xf32, #stepwell.shape<["s0", 1, 3]>>'
+    lines = (
+        '%w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>',
+        reshape("x", "a", split, SYMBOLIC, "0, 4"),
+        f"%b = xnnpack.fully_connected(%a, %w) : ({SYMBOLIC}, tensor<3x4xf32>) -> {made}",
+        reshape("b", "y", made, after, "0, 1, 3"),
+    )
+    refused(method(f"%x: {split}", *lines, gives=after), HoistReshapeOverLinear())
+
+
+def test_a_reshape_of_an_argument_is_no_average(refused: Any, method: Any):
+    line = reshape("x", "y", "tensor<2x1x1x8xf32>", "tensor<2x8xf32>", "2, 8")
+    refused(method("%x: tensor<2x1x1x8xf32>", line, gives="tensor<2x8xf32>"), DropAveragedAxes())
+
+
+def test_axes_that_an_average_has_dropped_are_not_dropped_again(refused: Any, method: Any):
+    x, y, z = "tensor<1x6x1x8xf32>", "tensor<1x8xf32>", "tensor<8xf32>"
+    lines = (
+        f"%a = xnnpack.global_average_pooling_2d(%x) : ({x}) -> {y}",
+        reshape("a", "y", y, z, "8"),
+    )
+    refused(method(f"%x: {x}", *lines, gives=z), DropAveragedAxes())
