@@ -1,0 +1,46 @@
+"""DeiT-Tiny's delegates, counted: the published result, with attention recognised, and everything.
+
+The stock flow makes 62 delegates with 207 ops outside. The upstream change (executorch #20515)
+reports 50; recognising attention as well reached 38 in a prototype.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.export import ExportedProgram, export
+
+import stepwell
+from deit import deit_tiny
+from stepwell.ir.pipeline import Pipeline
+from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
+from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
+
+PUBLISHED = stepwell.PIPELINES["xnnpack-published"]
+ATTENTION = Pipeline(
+    "published-with-attention", (RecogniseAttention(), ExpandAttention(), *PUBLISHED.steps)
+)
+
+
+@pytest.fixture(scope="module")
+def exported() -> tuple[ExportedProgram, torch.Tensor, Any]:
+    module, (image,) = deit_tiny()
+    return export(module.eval(), (image,)), image, module(image)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "delegates"),
+    [(PUBLISHED, 50), (ATTENTION, 38), (None, 1)],
+    ids=["published", "attention", "everything"],
+)
+def test_deit_tiny_needs_no_more_delegates_than(
+    exported: tuple[ExportedProgram, torch.Tensor, Any], pipeline: Pipeline | None, delegates: int
+) -> None:
+    program, image, expected = exported
+    lowered = stepwell.lower(program, "xnnpack", pipeline)
+    assert lowered.report.delegates <= delegates
+    assert not lowered.report.outside["aten.mul.Scalar"]
+    (output,) = lowered.run(image)
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
