@@ -27,3 +27,14 @@ def test_a_native_group_norm_is_a_group_norm(apply: Any, method: Any):
         NormaliseNorm(),
     )
     assert done.ops() == ["aten.group_norm.default"]
+
+
+def test_an_instance_norm_over_running_statistics_is_no_group_norm(refused: Any, method: Any):
+    given = "tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>"
+    text = method(
+        "%x: tensor<2x3x4xf32>, %m: tensor<3xf32>",
+        "%q = aten.mul.Tensor(%m, %m) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>",
+        f"%y = aten.instance_norm.default(%x, none, none, %m, %q, false, 0.1, 1.0e-5, false) : ({given}) -> tensor<2x3x4xf32>",
+        gives="tensor<2x3x4xf32>",
+    )
+    refused(text, NormaliseNorm(), "running statistics")

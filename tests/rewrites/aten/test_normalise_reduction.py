@@ -50,3 +50,8 @@ def test_a_dtype_casts_the_operand_first(apply: Any, method: Any):
         NormaliseReduction(),
     )
     assert done.ops() == ["aten._to_copy.default", "aten.mean.dim"]
+
+
+def test_a_number_has_no_axes_to_reduce(refused: Any, method: Any):
+    line = "%y = aten.sum.default(%x) : (tensor<f32>) -> tensor<f32>"
+    refused(method("%x: tensor<f32>", line, gives="tensor<f32>"), NormaliseReduction())

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from stepwell.ir.rewriting import History, run_rewrites
 from stepwell.translate.rewrites.aten.normalise_softmax import NormaliseSoftmax
 
 
@@ -26,3 +27,11 @@ def test_a_dtype_casts_first(apply: Any, method: Any):
         NormaliseSoftmax(),
     )
     assert done.ops() == ["aten._to_copy.default", "aten._softmax.default"]
+
+
+def test_a_cast_within_the_softmax_is_refused(programs: Any, method: Any):
+    line = "%y = aten._softmax.default(%x, -1, true) : (tensor<2x3xf16>) -> tensor<2x3xf32>"
+    program, _ = programs(method("%x: tensor<2x3xf16>", line, gives="tensor<2x3xf32>"))
+    history = History()
+    assert run_rewrites(program, [NormaliseSoftmax()], history) == 0
+    assert "only CUDA" in next(iter(history.refusals.values())).reason

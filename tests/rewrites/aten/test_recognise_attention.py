@@ -8,6 +8,7 @@ from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttent
 
 T = "tensor<1x2x4x8xf32>"
 S = "tensor<1x2x4x4xf32>"
+K = "tensor<1x2x8x4xf32>"
 
 
 def text(
@@ -15,8 +16,8 @@ def text(
 ) -> str:
     return "\n".join(
         (
-            f"func.func @forward(%q: {T}, %k: tensor<1x2x8x4xf32>, %v: {T}, %m: {S}) -> {gives} {{",
-            f"%scores = aten.matmul.default(%q, %k) : ({T}, tensor<1x2x8x4xf32>) -> {S}",
+            f"func.func @forward(%q: {T}, %k: {K}, %v: {T}, %m: {S}) -> {gives} {{",
+            f"%scores = aten.matmul.default(%q, %k) : ({T}, {K}) -> {S}",
             *between,
             f"%w = aten._softmax.default(%{last}, {axis}, false) : ({S}) -> {S}",
             f"%o = aten.matmul.default(%w, %v) : ({S}, {T}) -> {T}",
@@ -65,3 +66,89 @@ def test_weights_read_elsewhere_keep_the_softmax(refused: Any) -> None:
 @pytest.mark.parametrize("op", ["relu", "tanh"])
 def test_other_arithmetic_on_the_scores_is_no_attention(op: str, refused: Any) -> None:
     refused(text(f"%a = aten.{op}.default(%scores) : ({S}) -> {S}", last="a"), RecogniseAttention())
+
+
+CONSTANT = '%c = stepwell.weight <"{}"> "constant" : tensor<4x4xf32>'
+OUT = f"%o = aten.matmul.default(%w, %v) : ({S}, {T}) -> {T}"
+
+
+@pytest.mark.parametrize(
+    ("sum_", "reason"),
+    [
+        ("add.Tensor(%m, %m)", ""),
+        ("add.Tensor(%scores, %scores)", "no mask"),
+        ("add.Tensor(%m, %scores, alpha=2)", "no mask"),
+    ],
+)
+def test_a_sum_that_masks_no_product_is_no_attention(sum_: str, reason: str, refused: Any) -> None:
+    refused(text(f"%a = aten.{sum_} : ({S}, {S}) -> {S}", last="a"), RecogniseAttention(), reason)
+
+
+def test_a_multiple_of_a_mask_is_no_mask(refused: Any) -> None:
+    total = f"%a = aten.add.Tensor(%scores, %c, alpha=2) : ({S}, tensor<4x4xf32>) -> {S}"
+    refused(text(CONSTANT.format("c"), total, last="a"), RecogniseAttention(), "no mask")
+
+
+def test_columns_picked_out_of_a_mask_may_close_a_row(refused: Any) -> None:
+    lines = (
+        CONSTANT.format("c#causal"),
+        '%i = stepwell.weight <"i#ones"> "constant" : tensor<4xi64>',
+        "%p = aten.index_select.default(%c, 1, %i) : (tensor<4x4xf32>, tensor<4xi64>) -> tensor<4x4xf32>",
+        f"%a = aten.add.Tensor(%scores, %p) : ({S}, tensor<4x4xf32>) -> {S}",
+    )
+    refused(text(*lines, last="a"), RecogniseAttention(), "may cut rows")
+
+
+@pytest.mark.parametrize(
+    ("lines", "gives"),
+    [
+        ([f"%n = aten.neg.default(%w) : ({S}) -> {S}", OUT.replace("%w", "%n")], T),
+        ([f"%o = aten.matmul.default(%k, %w) : ({K}, {S}) -> {K}"], K),
+        (
+            [
+                f"%n = aten.view.default(%w, [1, 2, 2, 8]) : ({S}) -> tensor<1x2x2x8xf32>",
+                f"%o = aten.matmul.default(%n, %k) : (tensor<1x2x2x8xf32>, {K}) -> tensor<1x2x2x4xf32>",
+            ],
+            "tensor<1x2x2x4xf32>",
+        ),
+    ],
+    ids=["something between", "weights on the right", "weights regrouped"],
+)
+def test_weights_that_do_not_weigh_a_tensor_are_no_attention(
+    lines: list[str], gives: str, refused: Any
+) -> None:
+    given = text(after=f"func.return %o : {gives}", gives=gives)
+    refused(given.replace(OUT, "\n".join(lines)), RecogniseAttention())
+
+
+def test_a_softmax_that_casts_is_no_attention(refused: Any) -> None:
+    wide, v, gives = (of.replace("f32", "f64") for of in (S, T, T))
+    lines = (
+        f"%w = aten.softmax.int(%scores, -1, f64) : ({S}) -> {wide}",
+        f"%d = aten._to_copy.default(%v, dtype=f64) : ({T}) -> {v}",
+        f"%o = aten.matmul.default(%w, %d) : ({wide}, {v}) -> {gives}",
+    )
+    given = text(after=f"func.return %o : {gives}", gives=gives).replace(OUT, "")
+    soft = f"%w = aten._softmax.default(%scores, -1, false) : ({S}) -> {S}"
+    refused(given.replace(soft, "\n".join(lines)), RecogniseAttention())
+
+
+def test_keys_shared_by_all_heads_are_refused(refused: Any) -> None:
+    refused(text().replace(K, "tensor<8x4xf32>"), RecogniseAttention(), "broadcast")
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["on the scores", "with the weights"])
+def test_a_product_that_adds_a_third_tensor_is_no_attention(
+    first: bool, refused: Any, method: Any
+) -> None:
+    held = "tensor<2x4x4xf32>"
+    plain = f"aten.bmm.default(%{{}}, %x) : ({held}, {held}) -> {held}"
+    adding = f"aten.baddbmm.default(%{{}}, %x, %x) : ({held}, {held}, {held}) -> {held}"
+    text = method(
+        f"%x: {held}",
+        "%s = " + (adding if first else plain).format("x"),
+        f"%w = aten._softmax.default(%s, 2, false) : ({held}) -> {held}",
+        "%y = " + (plain if first else adding).format("w"),
+        gives=held,
+    )
+    refused(text, RecogniseAttention(), "adds a third" if first else "")

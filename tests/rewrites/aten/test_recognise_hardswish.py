@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from stepwell.translate.rewrites.aten.recognise_hardswish import RecogniseHardswish
 
 
@@ -44,3 +46,19 @@ def test_the_quotient_may_come_last(apply: Any, method: Any):
         RecogniseHardswish(),
     )
     assert done.ops() == ["aten.hardswish.default"]
+
+
+@pytest.mark.parametrize(("element", "divisor"), [("f64", 6), ("f32", 5)])
+def test_another_divisor_and_another_precision_stay(
+    element: str, divisor: int, refused: Any, method: Any
+):
+    held = f"tensor<2x3x{element}>"
+    text = method(
+        f"%x: {held}",
+        f"%a = aten.add.Scalar(%x, 3) : ({held}) -> {held}",
+        f"%b = aten.clamp.default(%a, 0, 6) : ({held}) -> {held}",
+        f"%c = aten.mul.Tensor(%b, %x) : ({held}, {held}) -> {held}",
+        f"%y = aten.div.Scalar(%c, {divisor}) : ({held}) -> {held}",
+        gives=held,
+    )
+    refused(text, RecogniseHardswish())

@@ -15,3 +15,8 @@ def test_a_used_mask_keeps_the_dropout(refused: Any, method: Any):
         RemoveDropout(),
         "mask is used",
     )
+
+
+def test_dropout_that_drops_everything_is_refused(refused: Any, method: Any):
+    line = "%y = aten.dropout.default(%x, 1.0, true) : (tensor<4xf32>) -> tensor<4xf32>"
+    refused(method("%x: tensor<4xf32>", line, gives="tensor<4xf32>"), RemoveDropout(), "model.eval")

@@ -38,3 +38,8 @@ def test_a_second_symbolic_size_is_read_from_the_operand(apply: Any, method: Any
         ReshapeToView(),
     )
     assert done.ops() == ["aten.sym_size.int", "aten.view.default"]
+
+
+def test_a_view_as_a_number_stays(refused: Any, method: Any):
+    line = "%y = aten.view.default(%x, []) : (tensor<1xf32>) -> tensor<f32>"
+    refused(method("%x: tensor<1xf32>", line, gives="tensor<f32>"), ReshapeToView())

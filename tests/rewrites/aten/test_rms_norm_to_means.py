@@ -33,3 +33,9 @@ def test_a_missing_epsilon_is_that_of_the_dtype(apply: Any, method: Any):
         "aten.rsqrt.default",
         "aten.mul.Tensor",
     ]
+
+
+def test_a_root_that_is_used_keeps_the_op(refused: Any, method: Any):
+    line = "%a, %y = aten._fused_rms_norm.default(%x, [6], none, 1.0e-5) : (tensor<2x6xf32>) -> (tensor<2x6xf32>, tensor<2x1xf32>)"
+    text = method("%x: tensor<2x6xf32>", line, gives="tensor<2x1xf32>")
+    refused(text, RmsNormToMeans(), "training")

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from stepwell.translate.rewrites.aten.select_by_constant_mask import SelectByConstantMask
 
 
@@ -53,3 +55,15 @@ def test_minus_infinity_is_a_minimum_where_no_nan_can_hide(apply: Any, method: A
         SelectByConstantMask(hides_no_nan=True),
     )
     assert done.ops() == ["aten.minimum.default"]
+
+
+@pytest.mark.parametrize("given", ["1x3xf32", "3x3xcomplex<f32>"])
+def test_a_kept_side_that_grows_or_has_no_order_is_refused(given: str, refused: Any, method: Any):
+    gives = "tensor<3x3x" + given[4:] + ">"
+    text = method(
+        f"%x: tensor<{given}>",
+        '%m = stepwell.weight <"m#causal"> "constant" : tensor<3x3xi1>',
+        f"%y = aten.where.ScalarOther(%m, %x, -inf) : (tensor<3x3xi1>, tensor<{given}>) -> {gives}",
+        gives=gives,
+    )
+    refused(text, SelectByConstantMask(hides_no_nan=True), "broadcast or cast")

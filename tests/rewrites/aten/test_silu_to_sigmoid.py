@@ -14,3 +14,14 @@ def test_a_gelu_stays(refused: Any, method: Any):
         ),
         SiluToSigmoid(),
     )
+
+
+def test_an_axis_of_unknown_length_is_not_halved(refused: Any, method: Any):
+    one, two = (f'tensor<2x?xf32, #stepwell.shape<[2, "{size}"]>>' for size in ("s0", "2*s0"))
+    text = method(
+        f"%x: {one}",
+        f"%a = aten.cat.default([%x, %x], 1) : ({one}, {one}) -> {two}",
+        f"%y = aten.glu.default(%a, 1) : ({two}) -> {one}",
+        gives=one,
+    )
+    refused(text, SiluToSigmoid(), "symbolic")

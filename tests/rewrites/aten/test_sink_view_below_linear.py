@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import torch
+
+from stepwell.ir.rewriting import History, run_rewrites
 from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
 
 X, V, Y = "tensor<2x3x4xf32>", "tensor<6x4xf32>", "tensor<6x5xf32>"
@@ -54,3 +57,43 @@ def test_a_layer_without_output_features_keeps_its_view(refused: Any, method: An
     layer = f"%y = aten.linear.default(%v, %w) : ({V}, tensor<4xf32>) -> tensor<6xf32>"
     text = method(f"%x: {X}", weights, VIEW, layer, gives="tensor<6xf32>")
     refused(text, SinkViewBelowLinear(), "vector")
+
+
+B, R = '#stepwell.shape<["s0*s1", {}]>', '#stepwell.shape<["s0", "s1", {}]>'
+
+
+def test_rows_of_two_unknown_lengths_are_regrouped_behind_the_layer(
+    programs: Any, method: Any
+) -> None:
+    rows, flat = f"tensor<?x?x4xf32, {R.format(4)}>", f"tensor<?x4xf32, {B.format(4)}>"
+    made = f"tensor<?x5xf32, {B.format(5)}>"
+    view = f"%v = aten.view.default(%x, [-1, 4]) : ({rows}) -> {flat}"
+    layer = f"%y = aten.linear.default(%v, %w) : ({flat}, tensor<5x4xf32>) -> {made}"
+    program, _ = programs(method(f"%x: {rows}", WEIGHT, view, layer, gives=made))
+    x = torch.randn(2, 3, 4)
+    wanted = program.run(x)
+    assert run_rewrites(program, [SinkViewBelowLinear()]) == 1
+    torch.testing.assert_close(program.run(x), wanted)
+
+
+def test_rows_cut_in_two_unknown_lengths_are_cut_before_the_layer(
+    programs: Any, method: Any
+) -> None:
+    flat, rows = f"tensor<?x4xf32, {B.format(4)}>", f"tensor<?x?x4xf32, {R.format(4)}>"
+    like, made = (
+        'tensor<?x?xf32, #stepwell.shape<["s0", "s1"]>>',
+        f"tensor<?x?x5xf32, {R.format(5)}>",
+    )
+    text = method(
+        f"%x: {flat}, %z: {like}",
+        WEIGHT,
+        f'%a = aten.sym_size.int(%z, 0) : ({like}) -> !stepwell.int<"s0">',
+        f'%b = aten.sym_size.int(%z, 1) : ({like}) -> !stepwell.int<"s1">',
+        f'%v = aten.view.default(%x, [%a, %b, 4]) : ({flat}, !stepwell.int<"s0">, !stepwell.int<"s1">) -> {rows}',
+        f"%y = aten.linear.default(%v, %w) : ({rows}, tensor<5x4xf32>) -> {made}",
+        gives=made,
+    )
+    program, _ = programs(text)
+    history = History()
+    assert run_rewrites(program, [SinkViewBelowLinear()], history) == 0
+    assert "s0, s1 are computed" in next(iter(history.refusals.values())).reason

@@ -39,6 +39,12 @@ def test_the_reciprocal_of_an_integer_is_refused(refused: Any, method: Any):
     refused(unary("reciprocal.default(%x)", method, "i64"), ReciprocalToDivision(), "is f32")
 
 
+def test_the_reciprocal_of_a_complex_number_is_refused(refused: Any, method: Any):
+    held = "complex<f32>"
+    text = unary("reciprocal.default(%x)", method, held, held)
+    refused(text, ReciprocalToDivision(), "is complex")
+
+
 def test_a_clamp_between_tensors_keeps_every_nan(apply: Any, method: Any):
     held = "tensor<8xf32>"
     done = apply(

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from stepwell.translate.rewrites.aten.split_linear import SplitLinear
 
 X, L, P = "tensor<2x4xf32>", "tensor<2x6xf32>", "tensor<2x3xf32>"
@@ -43,3 +45,24 @@ def test_a_slice_of_rows_stays(refused: Any, method: Any) -> None:
 def test_a_slice_with_gaps_stays(refused: Any, method: Any) -> None:
     gaps = f"%y = aten.slice.Tensor(%l, 1, 0, 6, 2) : ({L}) -> {P}"
     refused(method(f"%x: {X}", LINEAR, gaps, gives=P), SplitLinear(), "read whole")
+
+
+def test_a_slice_of_what_is_no_layer_stays(refused: Any, method: Any) -> None:
+    other = f"%l = aten.cat.default([%x, %x], 1) : ({X}, {X}) -> tensor<2x8xf32>"
+    part = "%y = aten.slice.Tensor(%l, 1, 0, 3, 1) : (tensor<2x8xf32>) -> tensor<2x3xf32>"
+    refused(method(f"%x: {X}", other, part, gives=P), SplitLinear())
+
+
+@pytest.mark.parametrize("computed", ["w", "b"])
+def test_a_layer_of_computed_weights_stays(computed: str, refused: Any, method: Any) -> None:
+    weight, bias = "tensor<6x4xf32>", "tensor<6xf32>"
+    given = f"%w: {weight}" if computed == "w" else f"%b: {bias}"
+    other = ("b", bias) if computed == "w" else ("w", weight)
+    text = method(
+        f"%x: {X}, {given}",
+        f'%{other[0]} = stepwell.weight <"c"> "parameter" : {other[1]}',
+        f"%l = aten.linear.default(%x, %w, %b) : ({X}, {weight}, {bias}) -> {L}",
+        cut("y", 0, 3),
+        gives=P,
+    )
+    refused(text, SplitLinear(), "computed at run time")

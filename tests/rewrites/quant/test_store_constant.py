@@ -86,3 +86,16 @@ def test_a_part_of_a_weight_is_left(refused: Any, method: Any):
         gives="tensor<2x2xf32>",
     )
     refused(text, MoveConstant())
+
+
+def test_a_weight_of_a_shape_of_run_time_is_left(refused: Any, method: Any):
+    given = 'tensor<?xf32, #stepwell.shape<["s0"]>>'
+    made = 'tensor<?x?xf32, #stepwell.shape<["s0", "10//s0"]>>'
+    text = method(
+        f"%x: {given}",
+        '%w = stepwell.weight <"w"> "parameter" : tensor<10xf32>',
+        f'%n = aten.sym_size.int(%x, 0) : ({given}) -> !stepwell.int<"s0">',
+        f'%y = aten.view.default(%w, [%n, -1]) : (tensor<10xf32>, !stepwell.int<"s0">) -> {made}',
+        gives=made,
+    )
+    refused(text, MoveConstant())

@@ -28,7 +28,6 @@ from xdsl.ir import Attribute, Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element, tensor, with_element
@@ -84,8 +83,6 @@ class NormaliseReduction(Rewrite[Reduction]):
             dtype = None
         if rank == 0:
             return None
-        if not is_float(element(value.type)) and dtype is None and form is aten.MeanDim:
-            return Refusal("the mean of integers needs a dtype")
         if isinstance(op, form) and dtype is None and is_normal(op, over):
             return None
         refusal = cannot_be_viewed_as(value, kept(dims(value.type), over))

@@ -31,10 +31,9 @@ def unopened_rows(mask: SSAValue, program: Program) -> Refusal | None:
     Proven for constants, by looking, and for whole rows picked out of a proven tensor.
     """
     while isinstance(owner := mask.owner, SchemaOp) and owner.name in ROW_PICKING:
-        source = owner.operands[0]
-        if dims(source.type)[-1:] != dims(mask.type)[-1:] or not keeps_rows(owner):
+        if not keeps_rows(owner):
             return Refusal(f"{owner.name} may cut rows of the mask")
-        mask = source
+        mask = owner.operands[0]
     if not isinstance(mask.owner, WeightOp):
         return Refusal("the mask is known only at run time: a row may be all −inf")
     held = program.weights.get(mask.owner.key.data)
@@ -47,7 +46,7 @@ def unopened_rows(mask: SSAValue, program: Program) -> Refusal | None:
 def keeps_rows(op: SchemaOp) -> bool:
     """Whether an op that picks from a tensor leaves its last axis whole."""
     source = op.operands[0].type
-    last = len(dims(source)) - 1
+    last = max(len(dims(source)), 1) - 1
     if op.name in ("aten.select.int", "aten.index_select.default", "aten.slice.Tensor"):
         axis = op.arg("dim") % (last + 1)
         return axis != last
@@ -57,7 +56,7 @@ def keeps_rows(op: SchemaOp) -> bool:
     if op.name == "aten.gather.default":
         return False
     if op.name == "aten.view.default":
-        return dims(op.results[0].type)[-1] == dims(source)[-1]
+        return dims(op.results[0].type)[-1:] == dims(source)[-1:]
     if op.name == "aten.expand.default":
         return True
     if op.name == "aten.unsqueeze.default":

@@ -153,9 +153,11 @@ class _Pinning:
                 for result in op.results:
                     self._retype(result)
         for op in list(self.func.body.walk()):
+            if not any(value in self.known for value in op.operands):
+                continue
             if isinstance(op, SchemaOp):
                 self._state_arguments(op)
-            elif isinstance(op, SymOp) and any(value in self.known for value in op.values):
+            elif isinstance(op, SymOp):
                 self._state_numbers(op)
         self._remove_proven()
         self._seal()
@@ -200,9 +202,6 @@ class _Pinning:
 
     def _state_arguments(self, op: SchemaOp) -> None:
         """Run-time scalars of a call that are known now are written into it."""
-        count = op.group_sizes()[-1] if op.SCHEMA.takes_runtime_scalars else 0
-        if not any(value in self.known for value in op.operands[len(op.operands) - count :]):
-            return
         tensors = {argument.name for argument in op.SCHEMA.tensor_arguments}
         given = {
             name: value if name in tensors else self._stated(value)

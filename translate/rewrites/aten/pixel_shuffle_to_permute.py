@@ -58,8 +58,9 @@ class PixelShuffleToPermute(Rewrite[Shuffled]):
     def match(self, op: SchemaOp, program: Program) -> Shuffled | Refusal | None:
         """The shape is static."""
         held, result = static_dims(op.operands[0]), static_dims(op.results[0])
-        if held is None or result is None:
+        if held is None:
             return Refusal("the shuffled shape is symbolic")
+        assert result is not None
         if isinstance(op, aten.ChannelShuffleDefault):
             batch, channels, *space = held
             groups = op.arg("groups")

@@ -148,8 +148,8 @@ def scores_of(value: SSAValue) -> Scores | Refusal | None:
             scale *= factor
             value = owner.operands[0]
         elif isinstance(owner, aten.AddTensor) and len(owner.operands) == 2:
-            if mask is not None or scale != 1.0:
-                return Refusal("two tensors are added to the scores, or the mask is scaled")
+            if scale != 1.0:
+                return Refusal("the mask is scaled with the scores")
             side = [leads_to_product(operand) for operand in owner.operands]
             if side == [False, False]:
                 return None
@@ -189,8 +189,6 @@ def weighted_sum(softmax: SchemaOp) -> tuple[SchemaOp, bool] | Refusal | None:
         weights, guarded = select.results[0], True
     while True:
         users = [use for use in weights.uses if not (guarded and use.operation is softmax)]
-        if not guarded and select is None and len(users) != 1:
-            return Refusal("the attention weights are used elsewhere too") if users else None
         if len(users) != 1:
             return Refusal("the attention weights are used elsewhere too")
         user = users[0].operation

@@ -113,8 +113,7 @@ def guarded_softmax(op: SchemaOp, program: Program) -> Guarded | None:
         return None
     scores = softmax.operands[0]
     at = axis(softmax.arg("dim"), len(dims(scores.type)))
-    finite = rows_with_a_finite_element(condition, at)
-    if finite is None or finite != scores:
+    if rows_with_a_finite_element(condition, at) != scores:
         return None
     return Guarded(op, probabilities, scores, at)
 

@@ -59,7 +59,7 @@ class RepeatToExpand(Rewrite[Repeated]):
     def match(self, op: SchemaOp, program: Program) -> Repeated | Refusal | None:
         """Shape and counts are numbers, and something is repeated."""
         shape = static_dims(op.operands[0])
-        if shape is None or static_dims(op.results[0]) is None:
+        if shape is None:
             return Refusal("the repeated shape is symbolic")
         if isinstance(op, aten.RepeatInterleaveSelfInt):
             return self._interleaved(op, shape)

@@ -30,7 +30,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import Dim, dims, element, tensor
+from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.aten.building import cannot_be_viewed_as, emit, view
 
 
@@ -57,18 +57,14 @@ class SinkViewBelowLinear(Rewrite[LinearOfView]):
             return None
         source = layout.operands[0]
         held = dims(source.type)
-        if len(held) < 2 or held[-1] != dims(op.operands[0].type)[-1] or held[-1] == "?":
+        if len(held) < 2 or held[-1] != dims(op.operands[0].type)[-1]:
             return None
         if len(dims(op.operands[1].type)) != 2:
             return Refusal("the weight is a vector: the result has no features")
         for use in layout.results[0].uses:
             if not isinstance(use.operation, aten.LinearDefault) or use.index != 0:
                 return Refusal(f"{use.operation.name} reads the view too")
-        outputs: list[Dim] = [*held[:-1], dims(op.results[0].type)[-1]]
-        like = tensor(outputs, element(source.type))
-        if cannot_be_viewed_as(op.results[0], outputs) is not None or "?" in dims(like):
-            return Refusal("the shape is not known, not even as an expression")
-        return LinearOfView(op, source)
+        return cannot_be_viewed_as(source, dims(op.results[0].type)) or LinearOfView(op, source)
 
     def build(self, match: LinearOfView, rw: Rewriter) -> None:
         """The linear on the source, then the view."""

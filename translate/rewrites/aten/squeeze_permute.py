@@ -80,8 +80,6 @@ def dropped_units(before: tuple[Dim, ...], after: tuple[Dim, ...]) -> frozenset[
 
     Where equal unit axes stand in a row any of them may be meant: they hold the same elements.
     """
-    if len(after) >= len(before) or "?" in before:
-        return None
     dropped: set[int] = set()
     at = 0
     for index, size in enumerate(before):

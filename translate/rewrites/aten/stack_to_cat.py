@@ -75,8 +75,6 @@ class StackToCat(Rewrite[Joined]):
             return found
         if is_cat and len(found.parts) == len(op.operands) and op.present().get("dim") == found.at:
             return None
-        if not found.parts:
-            return Refusal("every part is empty")
         for part, shape in zip(found.parts, found.shapes, strict=True):
             if (refusal := cannot_be_viewed_as(part, shape)) is not None:
                 return refusal

@@ -60,7 +60,7 @@ class HoistQuantize(Rewrite[Hoist]):
     def match(self, op: QuantizeCast, program: Program) -> Hoist | Refusal | None:
         """Per tensor only, and only where nothing else reads the movement's results as reals."""
         movement = op.input.owner
-        if not isinstance(movement, SchemaOp) or not is_movement(movement):
+        if not is_movement(movement):
             return None
         held = element(op.result.type)
         assert isinstance(held, UniformQuantizedType)

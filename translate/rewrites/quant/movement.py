@@ -6,10 +6,10 @@ For these, q(op(x)) = op(q(x)) and op(dq(x)) = dq(op(x)), bit for bit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import TypeGuard, cast
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
@@ -67,7 +67,7 @@ MOVEMENT: tuple[type[SchemaOp], ...] = tuple(op_class(name) for name in _NAMES)
 """Movement ops; dropout is one in a program that is not training."""
 
 
-def is_movement(op: Operation) -> bool:
+def is_movement(op: Operation | Block) -> TypeGuard[SchemaOp]:
     """Whether an op moves values and computes nothing."""
     if not isinstance(op, MOVEMENT):
         return False
@@ -107,10 +107,8 @@ _RESHAPE = (
 )
 
 
-def permutation(op: Operation) -> tuple[int, ...] | None:
-    """The permutation that a permute, transpose or t does, or None for other ops."""
-    if not isinstance(op, SchemaOp) or not op.operands:
-        return None
+def permutation(op: SchemaOp) -> tuple[int, ...] | None:
+    """The permutation that a permute, transpose or t does, or None for other movement ops."""
     rank = len(dims(op.operands[0].type))
     if op.name in _PERMUTE:
         return tuple(axis % rank for axis in cast(Sequence[int], op.arg("dims")))

@@ -97,9 +97,7 @@ class MoveConstant(Rewrite[Derive]):
     anchors: ClassVar[tuple[type[Operation], ...]] = MOVEMENT
 
     def match(self, op: SchemaOp, program: Program) -> Derive | Refusal | None:
-        """The one operand must be a weight and the result's shape known."""
-        if len(op.operands) != 1 or len(op.results) != 1:
-            return None
+        """What is moved must be a weight and the result's shape known."""
         key = weight_key(op.operands[0])
         made = op.results[0].type
         if key is None or not is_static(made):

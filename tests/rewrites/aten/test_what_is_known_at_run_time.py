@@ -1,0 +1,145 @@
+"""What is known only at run time: rewrites that need a number leave the op alone, and say so."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.ir.rewriting import Rewrite
+from stepwell.translate.rewrites.aten.normalise_expand import NormaliseExpand
+from stepwell.translate.rewrites.aten.normalise_norm import NormaliseNorm
+from stepwell.translate.rewrites.aten.normalise_reduction import NormaliseReduction
+from stepwell.translate.rewrites.aten.normalise_slice import NormaliseSlice
+from stepwell.translate.rewrites.aten.pad_to_constant_pad import PadToConstantPad
+from stepwell.translate.rewrites.aten.pad_to_slices import PadToSlices
+from stepwell.translate.rewrites.aten.pixel_shuffle_to_permute import PixelShuffleToPermute
+from stepwell.translate.rewrites.aten.power_to_products import PowerToProducts
+from stepwell.translate.rewrites.aten.remove_neutral_arithmetic import RemoveNeutralArithmetic
+from stepwell.translate.rewrites.aten.repeat_to_expand import RepeatToExpand
+from stepwell.translate.rewrites.aten.reshape_to_view import ReshapeToView
+from stepwell.translate.rewrites.aten.roll_to_cat import RollToCat
+from stepwell.translate.rewrites.aten.softshrink_to_clamp import SoftshrinkToClamp
+from stepwell.translate.rewrites.aten.split_alpha import SplitAlpha
+from stepwell.translate.rewrites.aten.split_elu_scale import SplitEluScale
+from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
+from stepwell.translate.rewrites.aten.stack_to_cat import StackToCat
+from stepwell.translate.rewrites.aten.strided_slice_to_view import StridedSliceToView
+from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
+
+TWO = '%n = aten.sym_size.int(%z, 0) : (tensor<2xf32>) -> !stepwell.int<"2">'
+X = "tensor<9x3xf32>"
+
+
+def symbolic(*shape: int | str) -> str:
+    """A float tensor type whose sizes may be expressions."""
+    sizes = "x".join("?" if isinstance(d, str) else str(d) for d in shape)
+    stated = ", ".join(f'"{d}"' if isinstance(d, str) else str(d) for d in shape)
+    return f"tensor<{sizes}xf32, #stepwell.shape<[{stated}]>>"
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "call", "shape", "reason"),
+    [
+        (NormaliseSlice(), "select.int(%x, 0, %n)", "3", "index"),
+        (NormaliseSlice(), "narrow.default(%x, 0, %n, 2)", "2x3", "bounds"),
+        (NormaliseSlice(), "narrow.default(%x, 0, 0, %n)", "2x3", "bounds"),
+        (NormaliseSlice(), "slice.Tensor(%x, 0, 0, %n)", "2x3", "bounds"),
+        (PadToConstantPad(), "pad.default(%x, [0, %n])", "9x5", "padding"),
+        (PadToConstantPad(), "pad.default(%x, [0, 1], value=%n)", "9x4", "padding"),
+        (PadToSlices(), "reflection_pad1d.default(%x, [0, %n])", "9x5", "padding"),
+        (PowerToProducts(), "pow.Tensor_Scalar(%x, %n)", "9x3", ""),
+        (RemoveNeutralArithmetic(), "add.Scalar(%x, 0, %n)", "9x3", "alpha"),
+        (RepeatToExpand(), "repeat.default(%x, [1, %n])", "9x6", "counts"),
+        (RepeatToExpand(), "repeat_interleave.self_int(%x, %n, 1)", "9x6", "count"),
+        (RollToCat(), "roll.default(%x, [%n], [1])", "9x3", "shift"),
+        (SoftshrinkToClamp(), "softshrink.default(%x, %n)", "9x3", "width"),
+        (SplitAlpha(), "add.Tensor(%x, %x, alpha=%n)", "9x3", "alpha"),
+        (SplitEluScale(), "elu.default(%x, %n)", "9x3", "factor"),
+        (StridedSliceToView(), "slice.Tensor(%x, 0, 1, 9, %n)", "4x3", "step"),
+        (StridedSliceToView(), "slice.Tensor(%x, 0, %n, 9, 2)", "4x3", "bound"),
+        (StridedSliceToView(), "slice.Tensor(%x, 0, 0, %n, 2)", "1x3", "bound"),
+    ],
+    ids=lambda value: value.split("(")[0] if isinstance(value, str) else type(value).__name__,
+)
+def test_a_number_that_is_not_written_down_is_none_to_rewrite_with(
+    rewrite: Rewrite[Any], call: str, shape: str, reason: str, refused: Any, method: Any
+) -> None:
+    given = ", ".join([X] * call.count("%x") + ['!stepwell.int<"2">'])
+    line = f"%y = aten.{call} : ({given}) -> tensor<{shape}xf32>"
+    text = method(f"%x: {X}, %z: tensor<2xf32>", TWO, line, gives=f"tensor<{shape}xf32>")
+    refused(text, rewrite, reason)
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "call", "given", "gives", "reason"),
+    [
+        (NormaliseSlice(), "narrow.default(%x, 0, -2, 2)", ("s0", 3), (2, 3), "size s0"),
+        (
+            NormaliseNorm(),
+            "instance_norm.default(%x, none, none, none, none, true, 0.1, 1.0e-5, false)",
+            (2, "s0", 4),
+            (2, "s0", 4),
+            "channels",
+        ),
+        (
+            PixelShuffleToPermute(),
+            "pixel_shuffle.default(%x, 2)",
+            ("s0", 4, 3, 3),
+            ("s0", 1, 6, 6),
+            "symbolic",
+        ),
+        (RepeatToExpand(), "repeat.default(%x, [1, 2])", ("s0", 3), ("s0", 6), "symbolic"),
+        (RollToCat(), "roll.default(%x, [1], [0])", ("s0", 3), ("s0", 3), "symbolic"),
+        (VarianceToMeans(), "var.correction(%x, [1], correction=1)", (2, "s0"), (2,), "symbolic"),
+        (NormaliseExpand(), "expand_copy.default(%x, [-1, 3])", ("s0", 3), ("s0", 3), ""),
+    ],
+    ids=lambda value: value.split(".")[0] if isinstance(value, str) else type(value).__name__,
+)
+def test_an_axis_of_unknown_length_stays(
+    rewrite: Rewrite[Any],
+    call: str,
+    given: tuple[int | str, ...],
+    gives: tuple[int | str, ...],
+    reason: str,
+    refused: Any,
+    method: Any,
+) -> None:
+    made = symbolic(*gives) if "s0" in gives else f"tensor<{'x'.join(map(str, gives))}xf32>"
+    line = f"%y = aten.{call} : ({symbolic(*given)}) -> {made}"
+    refused(method(f"%x: {symbolic(*given)}", line, gives=made), rewrite, reason)
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "call", "given", "gives"),
+    [
+        (NormaliseExpand(), "broadcast_to.default(%x, [2, 5, 0])", ("s0", 0), (2, 5, 0)),
+        (NormaliseReduction(), "sum.dim_IntList(%x, [0])", (2, 0, "s0"), (0, "s0")),
+        (NormaliseSlice(), "select.int(%x, 0, 1)", (2, 0, "s0"), (0, "s0")),
+        (ReshapeToView(), "unsqueeze.default(%x, 0)", (2, 0, "s0"), (1, 2, 0, "s0")),
+        (SplitToSlices(), "unbind.int(%x)", (1, 0, "s0"), (0, "s0")),
+        (StackToCat(), "stack.default([%x, %x])", (0, "s0"), (2, 0, "s0")),
+        (VarianceToMeans(), "var.correction(%x, [0], correction=0)", (2, 0, "s0"), (0, "s0")),
+    ],
+    ids=lambda value: value.split(".")[0] if isinstance(value, str) else type(value).__name__,
+)
+def test_the_open_size_of_an_empty_tensor_cannot_be_left_to_a_view(
+    rewrite: Rewrite[Any],
+    call: str,
+    given: tuple[int | str, ...],
+    gives: tuple[int | str, ...],
+    refused: Any,
+    method: Any,
+) -> None:
+    made = symbolic(*gives) if "s0" in gives else f"tensor<{'x'.join(map(str, gives))}xf32>"
+    operands = ", ".join([symbolic(*given)] * call.count("%x"))
+    line = f"%y = aten.{call} : ({operands}) -> {made}"
+    refused(method(f"%x: {symbolic(*given)}", line, gives=made), rewrite, "no -1")
+
+
+def test_parts_of_unknown_length_are_cut_at_run_time(refused: Any, method: Any) -> None:
+    line = (
+        "%y, %a = aten.split_with_sizes.default(%x, [2, %n]) : "
+        f'(tensor<7xf32>, !stepwell.int<"s0">) -> (tensor<2xf32>, {symbolic("s0")})'
+    )
+    size = f'%n = aten.sym_size.int(%z, 0) : ({symbolic("s0")}) -> !stepwell.int<"s0">'
+    text = method(f"%x: tensor<7xf32>, %z: {symbolic('s0')}", size, line, gives="tensor<2xf32>")
+    refused(text, SplitToSlices(), "symbolic bounds")
