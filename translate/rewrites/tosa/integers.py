@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
@@ -90,7 +90,8 @@ class LowerInt8(Rewrite[Quantised]):
             return uses
         if bits == 16 and any(x.held.zero_point for x in (*inputs, *uses_of(uses))):
             return Refusal("16-bit integers have no zero point in TOSA")
-        if not all(is_static(v.type) for v in (*op.operands, *op.results)):
+        tensors = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
+        if not all(is_static(v.type) for v in tensors):
             return Refusal("the shape is symbolic")
         refusal = self.refuses(op)
         if refusal is not None:

@@ -203,6 +203,4 @@ def pool_window(op: SchemaOp) -> Window | Refusal:
     kernel, pad = _pair(op.arg("kernel_size")), _padding(op)
     if min(pad) < 0:
         return Refusal("rows or columns at the end belong to no window")
-    if max(pad[:2]) >= kernel[0] or max(pad[2:]) >= kernel[1]:
-        return Refusal("a pad is as large as the kernel")
     return kernel, _pair(op.arg("stride") or op.arg("kernel_size")), pad

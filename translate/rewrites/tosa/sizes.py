@@ -15,7 +15,7 @@ import sympy
 from torch.utils._sympy import functions as torch_functions
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.symbols import Symbols
 from stepwell.dialects.tosa import generated as t
@@ -103,10 +103,8 @@ def _is_expressible(node: Any) -> bool:
 def _source(symbol: str, near: SSAValue | Operation) -> tuple[SSAValue, int] | None:
     """The argument and the axis whose size a symbol is."""
     method: Any = near.owner if isinstance(near, SSAValue) else near
-    while method is not None and not isinstance(method, FuncOp):
-        method = method.parent_op() if isinstance(method, Operation | Block) else None
-    if method is None:
-        return None
+    while not isinstance(method, FuncOp):
+        method = method.parent_op()
     for argument in method.body.block.args:
         if is_static_or_scalar(argument):
             continue

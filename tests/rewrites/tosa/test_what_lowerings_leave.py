@@ -1,0 +1,473 @@
+"""What the lowerings to TOSA leave alone, each with its reason."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.tosa.lower_cast import LowerCast
+from stepwell.translate.rewrites.tosa.lower_elementwise import (
+    LowerClamp,
+    LowerDivision,
+    LowerElementwise,
+    LowerWhere,
+)
+from stepwell.translate.rewrites.tosa.lower_indices import LowerArgmax, LowerGather, LowerScatter
+from stepwell.translate.rewrites.tosa.lower_int8 import (
+    LowerInt8Add,
+    LowerInt8Clamp,
+    LowerInt8Convolution,
+    LowerInt8Function,
+    LowerInt8Linear,
+    LowerInt8Pool,
+    LowerInt8Requantise,
+)
+from stepwell.translate.rewrites.tosa.lower_layout import LowerConcat, LowerPad, LowerSlice
+from stepwell.translate.rewrites.tosa.lower_mxfp import LowerMxQuantize
+from stepwell.translate.rewrites.tosa.lower_products import LowerBmm, LowerConvolution
+from stepwell.translate.rewrites.tosa.lower_reductions import LowerPooling, LowerReduction
+
+NUMBER = '%n = sym.constant 2.0 : f64 : !stepwell.float<"2.0">'
+SIZE = '%n = aten.sym_size.int(%x, 0) : (f32[s0, 3]) -> !stepwell.int<"s0">'
+ROWS = '(f32[s0, 3], !stepwell.int<"s0">)'
+
+Case = tuple[Any, tuple[str, ...], str]
+CASES: dict[str, Case] = {
+    # --- tensors that TOSA does not have -------------------------------------------------
+    "a number of run time": (
+        LowerElementwise(),
+        (
+            "%x: f32[3]",
+            NUMBER,
+            '%y = aten.mul.Scalar(%x, %n) : (f32[3], !stepwell.float<"2.0">) -> f32[3]',
+        ),
+        "is no tensor",
+    ),
+    "doubles": (
+        LowerElementwise(),
+        ("%x: f64[3]", "%y = aten.exp.default(%x) : (f64[3]) -> f64[3]"),
+        "no element type f64",
+    ),
+    "symbols where none are taken": (
+        LowerMxQuantize(),
+        (
+            "%x: f32[s0, 32]",
+            '%y = stepwell_mx.quantize_dequantize.default(%x, "fp4e2m1") : (f32[s0, 32]) -> f32[s0, 32]',
+        ),
+        "is symbolic",
+    ),
+    "a symbol that no input has": (
+        LowerElementwise(),
+        ("%x: f32[2*s0]", "%y = aten.exp.default(%x) : (f32[2*s0]) -> f32[2*s0]"),
+        "the size s0 is no dimension of an input",
+    ),
+    "an unknown size": (
+        LowerElementwise(),
+        ("%x: f32[?, 3]", "%y = aten.exp.default(%x) : (f32[?, 3]) -> f32[?, 3]"),
+        "not even as an expression",
+    ),
+    "rank 7": (
+        LowerElementwise(),
+        (
+            "%x: f32[1, 1, 1, 1, 1, 1, 2]",
+            "%y = aten.exp.default(%x) : (f32[1, 1, 1, 1, 1, 1, 2]) -> f32[1, 1, 1, 1, 1, 1, 2]",
+        ),
+        "rank 7 is above 6",
+    ),
+    "nothing": (
+        LowerElementwise(),
+        ("%x: f32[0, 3]", "%y = aten.exp.default(%x) : (f32[0, 3]) -> f32[0, 3]"),
+        "no empty tensors",
+    ),
+    # --- element by element ----------------------------------------------------------------
+    "a scaled sum": (
+        LowerElementwise(),
+        ("%x: f32[3]", "%y = aten.add.Tensor(%x, %x, alpha=2) : (f32[3], f32[3]) -> f32[3]"),
+        "alpha is 2",
+    ),
+    "a factor that is a size": (
+        LowerElementwise(),
+        ("%x: f32[s0, 3]", SIZE, f"%y = aten.mul.Scalar(%x, %n) : {ROWS} -> f32[s0, 3]"),
+        "other is known only at run time",
+    ),
+    "two element types": (
+        LowerElementwise(),
+        ("%x: f32[3], %z: f16[3]", "%y = aten.mul.Tensor(%x, %z) : (f32[3], f16[3]) -> f32[3]"),
+        "element types differ",
+    ),
+    "bits of integers": (
+        LowerElementwise(),
+        ("%x: i32[3]", "%y = aten.bitwise_and.Tensor(%x, %x) : (i32[3], i32[3]) -> i32[3]"),
+        "tosa.logical_and has no form on i32",
+    ),
+    "a sum of truth values": (
+        LowerElementwise(),
+        ("%x: i1[3]", "%y = aten.add.Tensor(%x, %x) : (i1[3], i1[3]) -> i1[3]"),
+        "tosa.add has no form on i1",
+    ),
+    "a sum of bytes": (
+        LowerElementwise(),
+        ("%x: i8[3]", "%y = aten.add.Tensor(%x, %x) : (i8[3], i8[3]) -> i8[3]"),
+        "tosa.add has no form on i8",
+    ),
+    "a function of integers": (
+        LowerElementwise(),
+        ("%x: i32[3]", "%y = aten.exp.default(%x) : (i32[3]) -> f32[3]"),
+        "tosa.exp has no form on i32",
+    ),
+    "integers and a fraction": (
+        LowerElementwise(),
+        ("%x: i32[3]", "%y = aten.add.Scalar(%x, 0.5) : (i32[3]) -> f32[3]"),
+        "the result is no integer",
+    ),
+    "integers beside a fraction": (
+        LowerElementwise(),
+        ("%x: i32[3]", "%y = aten.gt.Scalar(%x, 0.5) : (i32[3]) -> i1[3]"),
+        "compared with a fraction",
+    ),
+    "a divisor that is a size": (
+        LowerDivision(),
+        ("%x: f32[s0, 3]", SIZE, f"%y = aten.div.Scalar(%x, %n) : {ROWS} -> f32[s0, 3]"),
+        "known only at run time",
+    ),
+    "a quotient of integers": (
+        LowerDivision(),
+        ("%x: i32[3]", "%y = aten.div.Scalar(%x, 2) : (i32[3]) -> f32[3]"),
+        "integer division",
+    ),
+    "a bound that is a size": (
+        LowerClamp(),
+        ("%x: f32[s0, 3]", SIZE, f"%y = aten.clamp.default(%x, %n) : {ROWS} -> f32[s0, 3]"),
+        "a bound is known only at run time",
+    ),
+    "a clamp of integers": (
+        LowerClamp(),
+        ("%x: i32[3]", "%y = aten.clamp.default(%x, 0, 1) : (i32[3]) -> i32[3]"),
+        "on i32 has no TOSA operator",
+    ),
+    "a choice of two types": (
+        LowerWhere(),
+        (
+            "%m: i1[3], %x: f32[3], %z: f16[3]",
+            "%y = aten.where.self(%m, %x, %z) : (i1[3], f32[3], f16[3]) -> f32[3]",
+        ),
+        "the choices' element types differ",
+    ),
+    "a cast to 8-bit floats": (
+        LowerCast(),
+        ("%x: f32[4]", "%y = aten.to.dtype(%x, f8E4M3FN) : (f32[4]) -> f8E4M3FN[4]"),
+        "a cast from or to f8E4M3FN",
+    ),
+    # --- indices -----------------------------------------------------------------------------
+    "indexed axes apart": (
+        LowerGather(),
+        (
+            "%x: f32[4, 2, 4], %i: i64[3]",
+            "%y = aten.index.Tensor(%x, [%i, none, %i]) : (f32[4, 2, 4], i64[3], i64[3]) -> f32[3, 2]",
+        ),
+        "do not stand together",
+    ),
+    "a mask": (
+        LowerScatter(),
+        (
+            "%x: f32[4], %i: i1[4], %z: f32[1]",
+            "%y = aten.index_put.default(%x, [%i], %z) : (f32[4], i1[4], f32[1]) -> f32[4]",
+        ),
+        "how many they name is not known",
+    ),
+    "rows of run time": (
+        LowerGather(),
+        (
+            "%x: f32[s0, 3], %i: i64[2]",
+            "%y = aten.index.Tensor(%x, [%i]) : (f32[s0, 3], i64[2]) -> f32[2, 3]",
+        ),
+        "an indexed axis of size ['s0'] is known only at run time",
+    ),
+    "added rows": (
+        LowerScatter(),
+        (
+            "%x: f32[4, 3], %i: i64[2], %z: f32[2, 3]",
+            "%y = aten.index_put.default(%x, [%i], %z, true) : (f32[4, 3], i64[2], f32[2, 3]) -> f32[4, 3]",
+        ),
+        "it does not add",
+    ),
+    "the largest integer": (
+        LowerArgmax(),
+        ("%x: i32[4]", "%y = aten.argmax.default(%x, 0) : (i32[4]) -> i64[]"),
+        "on i32 has no TOSA operator",
+    ),
+    # --- layout ------------------------------------------------------------------------------
+    "every other row": (
+        LowerSlice(),
+        ("%x: f32[6, 3]", "%y = aten.slice.Tensor(%x, 0, 0, 6, 2) : (f32[6, 3]) -> f32[3, 3]"),
+        "SLICE has no step",
+    ),
+    "rows of two types": (
+        LowerConcat(),
+        (
+            "%x: f32[2, 3], %z: f16[2, 3]",
+            "%y = aten.cat.default([%x, %z], 0) : (f32[2, 3], f16[2, 3]) -> f32[4, 3]",
+        ),
+        "element types differ",
+    ),
+    "a crop": (
+        LowerPad(),
+        (
+            "%x: f32[2, 3]",
+            "%y = aten.constant_pad_nd.default(%x, [0, -1], 0.0) : (f32[2, 3]) -> f32[2, 2]",
+        ),
+        "a pad is negative",
+    ),
+    # --- products ----------------------------------------------------------------------------
+    "a product of vectors": (
+        LowerBmm(),
+        ("%x: f32[4]", "%y = aten.matmul.default(%x, %x) : (f32[4], f32[4]) -> f32[]"),
+        "different batches",
+    ),
+    "a product with a vector": (
+        LowerBmm(),
+        (
+            "%x: f32[2, 4], %z: f32[4]",
+            "%y = aten.matmul.default(%x, %z) : (f32[2, 4], f32[4]) -> f32[2]",
+        ),
+        "different batches",
+    ),
+    "batches that broadcast": (
+        LowerBmm(),
+        (
+            "%x: f32[1, 2, 4], %z: f32[3, 4, 2]",
+            "%y = aten.matmul.default(%x, %z) : (f32[1, 2, 4], f32[3, 4, 2]) -> f32[3, 2, 2]",
+        ),
+        "different batches",
+    ),
+    "a volume": (
+        LowerConvolution(),
+        (
+            "%x: f32[1, 2, 3, 3, 3], %w: f32[2, 2, 1, 1, 1]",
+            "%y = aten.convolution.default(%x, %w, none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1) : "
+            "(f32[1, 2, 3, 3, 3], f32[2, 2, 1, 1, 1]) -> f32[1, 2, 3, 3, 3]",
+        ),
+        "3 spatial axes",
+    ),
+    "an image of run time": (
+        LowerConvolution(),
+        (
+            "%x: f32[1, 2, s0, 3], %w: f32[2, 2, 1, 1]",
+            "%y = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : "
+            "(f32[1, 2, s0, 3], f32[2, 2, 1, 1]) -> f32[1, 2, s0, 3]",
+        ),
+        "an image of size",
+    ),
+    "transposed groups": (
+        LowerConvolution(),
+        (
+            "%x: f32[1, 2, 3, 3], %w: f32[2, 1, 1, 1]",
+            "%y = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], true, [0, 0], 2) : "
+            "(f32[1, 2, 3, 3], f32[2, 1, 1, 1]) -> f32[1, 2, 3, 3]",
+        ),
+        "has no groups",
+    ),
+    "transposed and dilated": (
+        LowerConvolution(),
+        (
+            "%x: f32[1, 2, 3, 3], %w: f32[2, 2, 2, 2]",
+            "%y = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [2, 2], true, [0, 0], 1) : "
+            "(f32[1, 2, 3, 3], f32[2, 2, 2, 2]) -> f32[1, 2, 5, 5]",
+        ),
+        "has no dilation",
+    ),
+    # --- reductions --------------------------------------------------------------------------
+    "a mean over run time": (
+        LowerReduction(),
+        ("%x: f32[s0, 3]", "%y = aten.mean.dim(%x, [0]) : (f32[s0, 3]) -> f32[3]"),
+        "the mean of an axis of size",
+    ),
+    "a pool without a batch": (
+        LowerPooling(),
+        (
+            "%x: f32[2, 4, 4]",
+            "%y = aten.max_pool2d.default(%x, [2, 2], [2, 2]) : (f32[2, 4, 4]) -> f32[2, 2, 2]",
+        ),
+        "an unbatched image",
+    ),
+    "a pool of run time": (
+        LowerPooling(),
+        (
+            "%x: f32[1, 2, s0, 4]",
+            "%y = aten.max_pool2d.default(%x, [1, 1], [1, 1]) : (f32[1, 2, s0, 4]) -> f32[1, 2, s0, 4]",
+        ),
+        "a plane of size",
+    ),
+    "a dilated pool": (
+        LowerPooling(),
+        (
+            "%x: f32[1, 2, 5, 5]",
+            "%y = aten.max_pool2d.default(%x, [2, 2], [1, 1], [0, 0], [2, 2]) : (f32[1, 2, 5, 5]) -> f32[1, 2, 3, 3]",
+        ),
+        "has no dilation",
+    ),
+    "another divisor": (
+        LowerPooling(),
+        (
+            "%x: f32[1, 2, 4, 4]",
+            "%y = aten.avg_pool2d.default(%x, [2, 2], [2, 2], [0, 0], false, true, 3) : (f32[1, 2, 4, 4]) -> f32[1, 2, 2, 2]",
+        ),
+        "the number of elements",
+    ),
+    "counted padding": (
+        LowerPooling(),
+        (
+            "%x: f32[1, 2, 4, 4]",
+            "%y = aten.avg_pool2d.default(%x, [2, 2], [2, 2], [1, 1]) : (f32[1, 2, 4, 4]) -> f32[1, 2, 3, 3]",
+        ),
+        "does not count the padding",
+    ),
+    "rows no window reads": (
+        LowerPooling(),
+        (
+            "%x: f32[1, 2, 8, 8]",
+            "%y = aten.max_pool2d.default(%x, [3, 3], [2, 2]) : (f32[1, 2, 8, 8]) -> f32[1, 2, 3, 3]",
+        ),
+        "belong to no window",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_tosa_has_no_operators_for_keeps_its_reason(
+    refused: Any, written: Any, name: str
+) -> None:
+    rewrite, lines, reason = CASES[name]
+    refused(written(*lines), rewrite, reason)
+
+
+def dequantised(name: str, numbers: str, shape: str, storage: str = "i8") -> str:
+    return f"%{name}r = quant.dcast %{name} : {storage}<{numbers}>[{shape}] to f32[{shape}]"
+
+
+def stored(name: str, numbers: str, shape: str) -> tuple[str, ...]:
+    return (
+        f'%{name}s = stepwell.weight <"{name}"> "parameter" : i8[{shape}]',
+        f"%{name} = quant.scast %{name}s : i8[{shape}] to i8<{numbers}>[{shape}]",
+        dequantised(name, numbers, shape),
+    )
+
+
+def layer(
+    numbers: str = "0.25", rows: str = "2", held: str = "0.5:3", storage: str = "i8"
+) -> tuple[str, ...]:
+    return (
+        f"%x: {storage}<{held}>[{rows}, 4]",
+        *stored("w", numbers, "3, 4"),
+        dequantised("x", held, f"{rows}, 4", storage),
+        f"%z = aten.linear.default(%xr, %wr) : (f32[{rows}, 4], f32[3, 4]) -> f32[{rows}, 3]",
+        f"%y = quant.qcast %z : f32[{rows}, 3] to {storage}<{'1.0' if storage == 'i16' else '2.0'}>[{rows}, 3]",
+    )
+
+
+def convolved(x: str, w: str, y: str, rest: str) -> tuple[str, ...]:
+    return (
+        f"%x: i8<0.5>[{x}]",
+        *stored("w", "0.25", w),
+        dequantised("x", "0.5", x),
+        f"%z = aten.convolution.default(%xr, %wr, none, {rest}) : (f32[{x}], f32[{w}]) -> f32[{y}]",
+        f"%y = quant.qcast %z : f32[{y}] to i8<2.0>[{y}]",
+    )
+
+
+def computed(line: str, x: str = "4", y: str = "4") -> tuple[str, ...]:
+    return (
+        f"%x: i8<0.5>[{x}]",
+        dequantised("x", "0.5", x),
+        *line.split("; "),
+        f"%y = quant.qcast %z : f32[{y}] to i8<1.0>[{y}]",
+    )
+
+
+INT8: dict[str, Case] = {
+    "a zero point of 16 bits": (
+        LowerInt8Linear(),
+        layer(held="0.5:3", storage="i16"),
+        "no zero point in TOSA",
+    ),
+    "rows of run time": (LowerInt8Linear(), layer(rows="s0"), "the shape is symbolic"),
+    "a weight's zero point": (LowerInt8Linear(), layer("0.25:1"), "its weight has a zero point"),
+    "a scale for each input": (
+        LowerInt8Linear(),
+        layer(":1, {0.1, 0.2, 0.3, 0.4}"),
+        "a scale for each input",
+    ),
+    "a transposed convolution": (
+        LowerInt8Convolution(),
+        convolved(
+            "1, 2, 3, 3", "2, 2, 1, 1", "1, 2, 3, 3", "[1, 1], [0, 0], [1, 1], true, [0, 0], 1"
+        ),
+        "transposed or one-dimensional",
+    ),
+    "a line": (
+        LowerInt8Convolution(),
+        convolved("1, 2, 3", "2, 2, 1", "1, 2, 3", "[1], [0], [1], false, [0], 1"),
+        "transposed or one-dimensional",
+    ),
+    "groups": (
+        LowerInt8Convolution(),
+        convolved(
+            "1, 4, 3, 3", "4, 2, 1, 1", "1, 4, 3, 3", "[1, 1], [0, 0], [1, 1], false, [0, 0], 2"
+        ),
+        "not depthwise",
+    ),
+    "a scaled sum": (
+        LowerInt8Add(),
+        computed("%z = aten.add.Tensor(%xr, %xr, alpha=2) : (f32[4], f32[4]) -> f32[4]"),
+        "alpha is 2",
+    ),
+    "a mean of rows": (
+        LowerInt8Pool(),
+        computed("%z = aten.mean.dim(%xr, [1]) : (f32[2, 4]) -> f32[2]", "2, 4", "2"),
+        "a mean that is no pool",
+    ),
+    "a dilated pool": (
+        LowerInt8Pool(),
+        computed(
+            "%z = aten.max_pool2d.default(%xr, [2, 2], [1, 1], [0, 0], [2, 2]) : (f32[1, 2, 5, 5]) -> f32[1, 2, 3, 3]",
+            "1, 2, 5, 5",
+            "1, 2, 3, 3",
+        ),
+        "has no dilation",
+    ),
+    "a bound of run time": (
+        LowerInt8Clamp(),
+        computed(
+            f'{NUMBER}; %z = aten.clamp.default(%xr, %n) : (f32[4], !stepwell.float<"2.0">) -> f32[4]'
+        ),
+        "a bound is computed at run time",
+    ),
+    "a byte without a sign": (
+        LowerInt8Requantise(),
+        (
+            "%x: i8<0.5>[4]",
+            dequantised("x", "0.5", "4"),
+            "%y = quant.qcast %xr : f32[4] to ui8<1.0>[4]",
+        ),
+        "its result is quantised to u8",
+    ),
+    "what no cast gave": (
+        LowerInt8Requantise(),
+        ("%x: f32[4]", "%y = quant.qcast %x : f32[4] to i8<1.0>[4]"),
+        "",
+    ),
+    "casts alone": (
+        LowerInt8Function(),
+        (
+            "%x: i8<0.5>[4]",
+            dequantised("x", "0.5", "4"),
+            "%y = quant.qcast %xr : f32[4] to i8<1.0>[4]",
+        ),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INT8)
+def test_what_has_no_integer_form_keeps_its_reason(refused: Any, written: Any, name: str) -> None:
+    rewrite, lines, reason = INT8[name]
+    refused(written(*lines).replace("ui8:f32", "u8:f32"), rewrite, reason)
