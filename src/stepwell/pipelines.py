@@ -12,6 +12,7 @@ from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.aten.fold_bias_into_linear import FoldBiasIntoLinear
 from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
 from stepwell.translate.rewrites.aten.fold_scale_into_linear import FoldScaleIntoLinear
+from stepwell.translate.rewrites.aten.guard_softmax_in_floats import GuardSoftmaxInFloats
 from stepwell.translate.rewrites.aten.hoist_scale_over_layout import HoistScaleOverLayout
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import HoistSliceOverLayout
 from stepwell.translate.rewrites.aten.lift_constant_scalar import LiftConstantScalar
@@ -141,6 +142,7 @@ XNNPACK = Pipeline(
                 VolumesToImages(),
             ),
         ),
+        GuardSoftmaxInFloats(),
         Together("normalise-parts", NORMAL_FORM),
         ShareCommonSubexpressions(),
         Together(
@@ -162,6 +164,7 @@ XNNPACK = Pipeline(
         LowerMatmul(),
         Together("lower", TO_XNNPACK),
         DecomposeForKernels(),
+        GuardSoftmaxInFloats(),
         Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, LowerMatmul(), *TO_XNNPACK)),
         WidenScalarOfHalves(),
         LiftConstantScalar(protect_attention=False),

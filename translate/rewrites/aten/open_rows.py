@@ -11,9 +11,11 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import WeightOp
+from stepwell.ir.dtypes import i1
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
-from stepwell.ir.types import dims
+from stepwell.ir.types import dims, element
+from stepwell.translate.rewrites.aten.finiteness import is_finite
 
 ROW_PICKING = frozenset(
     f"aten.{name}"
@@ -28,8 +30,11 @@ ROW_PICKING = frozenset(
 def unopened_rows(mask: SSAValue, program: Program) -> Refusal | None:
     """None if every row of `mask` (along its last axis) has an element that lets through.
 
-    Proven for constants, by looking, and for whole rows picked out of a proven tensor.
+    Proven for constants, by looking; for whole rows picked out of a proven tensor; and for what is
+    computed from activations without infinities, as positions relative to a query are.
     """
+    if element(mask.type) != i1 and is_finite(mask, program):
+        return None
     while isinstance(owner := mask.owner, SchemaOp) and owner.name in ROW_PICKING:
         if not keeps_rows(owner):
             return Refusal(f"{owner.name} may cut rows of the mask")

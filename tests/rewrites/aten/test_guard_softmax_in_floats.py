@@ -1,0 +1,96 @@
+"""GuardSoftmaxInFloats: the guard of a softmax where a mask is known only at run time."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import stepwell
+from stepwell.translate.rewrites.aten.guard_softmax_in_floats import GuardSoftmaxInFloats
+
+LEAST = torch.finfo(torch.float32).min
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(8, 24)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+class Relative(nn.Module):
+    """Scores with a term for where keys stand as seen from each query."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(8, 24)
+        self.places = nn.Parameter(torch.randn(5, 5, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        bias = torch.einsum("bqc,qkc->bqk", q, self.places)
+        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+
+
+def hidden_cells() -> torch.Tensor:
+    """Rows of a mask: closed, partly closed, least numbers, one of them beside a closed cell."""
+    mask = torch.zeros(5, 5)
+    mask[0], mask[1, 2], mask[2:4], mask[3, 0] = -torch.inf, -torch.inf, LEAST, -torch.inf
+    return mask
+
+
+def test_every_kind_of_row_is_attention_s_own_on_the_runtime() -> None:
+    module, inputs = Masked().eval(), (torch.randn(1, 5, 8), hidden_cells())
+    lowered = stepwell.lower(torch.export.export(module, inputs), "xnnpack")
+    assert lowered.report.delegates == 1 and not lowered.report.outside
+    (found,) = lowered.run(*inputs)
+    assert bool((found[0, 0] == 0).all())
+    torch.testing.assert_close(found, module(*inputs))
+
+
+def test_a_boolean_mask_leaves_only_its_own_choice_outside() -> None:
+    module, inputs = Masked().eval(), (torch.randn(1, 5, 8), hidden_cells() == 0)
+    lowered = stepwell.lower(torch.export.export(module, inputs), "xnnpack")
+    assert dict(lowered.report.outside) == {"aten.where.self": 1}
+    torch.testing.assert_close(lowered.run(*inputs)[0], module(*inputs))
+
+
+def test_positions_relative_to_a_query_hide_nothing_and_need_no_guard() -> None:
+    module, x = Relative().eval(), torch.randn(1, 5, 8)
+    lowered = stepwell.lower(torch.export.export(module, (x,)), "xnnpack")
+    assert lowered.report.delegates == 1 and not lowered.report.outside
+    assert "maximum" not in str(lowered.program)
+    torch.testing.assert_close(lowered.run(x)[0], module(x))
+
+
+@pytest.mark.parametrize("row", [[0.0, -torch.inf], [-torch.inf] * 2, [torch.nan, 0.0]])
+def test_rows_of_infinities_and_nans_are_what_they_were(apply: Any, method: Any, row: Any) -> None:
+    done = apply(
+        method(
+            "%s: tensor<1x2xf32>",
+            "%y = aten._safe_softmax.default(%s, 1) : (tensor<1x2xf32>) -> tensor<1x2xf32>",
+            gives="tensor<1x2xf32>",
+        ),
+        GuardSoftmaxInFloats(),
+    )
+    scores = torch.tensor([row])
+    expected = torch.ops.aten._safe_softmax(scores, 1)
+    torch.testing.assert_close(
+        done.program.run(scores)[0], expected, equal_nan=True, rtol=0, atol=0
+    )
+
+
+def test_halves_have_other_largest_numbers(refused: Any, method: Any) -> None:
+    refused(
+        method(
+            "%s: tensor<1x2xf16>",
+            "%y = aten._safe_softmax.default(%s, 1) : (tensor<1x2xf16>) -> tensor<1x2xf16>",
+            gives="tensor<1x2xf16>",
+        ),
+        GuardSoftmaxInFloats(),
+        "f32",
+    )
