@@ -89,6 +89,31 @@ def test_a_multiple_of_a_mask_is_no_mask(refused: Any) -> None:
     refused(text(CONSTANT.format("c"), total, last="a"), RecogniseAttention(), "no mask")
 
 
+@pytest.mark.parametrize("element", ["i1", "i64", "f16"])
+def test_a_term_of_another_dtype_is_no_mask(element: str, refused: Any) -> None:
+    held = f"tensor<4x4x{element}>"
+    term = f'%c = stepwell.weight <"c#ones"> "constant" : {held}'
+    total = f"%a = aten.add.Tensor(%scores, %c) : ({S}, {held}) -> {S}"
+    refused(text(term, total, last="a"), RecogniseAttention(), "no mask")
+
+
+def test_a_number_of_run_time_is_no_mask(refused: Any) -> None:
+    size = f'%n = aten.sym_size.int(%q, 0) : ({T}) -> !stepwell.int<"1">'
+    total = f'%a = aten.add.Tensor(%scores, %n) : ({S}, !stepwell.int<"1">) -> {S}'
+    refused(text(size, total, last="a"), RecogniseAttention(), "no mask")
+
+
+def test_a_term_that_repeats_the_only_key_is_no_mask(refused: Any) -> None:
+    one = "tensor<1x2x4x1xf32>"
+    total = f"%a = aten.add.Tensor(%scores, %m) : ({one}, {S}) -> {S}"
+    given = text(total, last="a").replace(K, "tensor<1x2x8x1xf32>")
+    refused(
+        given.replace(f"1x2x8x1xf32>) -> {S}", f"1x2x8x1xf32>) -> {one}"),
+        RecogniseAttention(),
+        "no mask",
+    )
+
+
 def test_columns_picked_out_of_a_mask_may_close_a_row(refused: Any) -> None:
     lines = (
         CONSTANT.format("c#causal"),

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
@@ -156,11 +157,23 @@ def scores_of(value: SSAValue) -> Scores | Refusal | None:
             if side[0] == side[1] or owner.arg("alpha") != 1:
                 return Refusal("what is added to the scores is no mask")
             value, mask = owner.operands[side.index(True)], owner.operands[side.index(False)]
+            if not masks(mask, value, owner.results[0]):
+                return Refusal("what is added to the scores is no mask: it changes their type")
         elif isinstance(owner, aten.ViewDefault) and splits_leading(owner):
             value = owner.operands[0]
         else:
             return None
     return None
+
+
+def masks(term: SSAValue, scores: SSAValue, total: SSAValue) -> bool:
+    """Whether a term has the scores' dtype and leaves them their shape."""
+    held = term.type
+    return (
+        isinstance(held, TensorType)
+        and held.element_type == element(scores.type)
+        and total.type == scores.type
+    )
 
 
 def leads_to_product(value: SSAValue) -> bool:
