@@ -34,6 +34,8 @@ Key = tuple[Any, ...]
 _BY_IDENTITY: dict[Key, tuple[Sequence[Attribute], Any]] = {}
 """Result types by the identity of types and properties; what the identities name is held too."""
 _BY_VALUE: dict[Key, Sequence[Attribute]] = {}
+_SYMBOLIC: dict[Key, Sequence[Attribute]] = {}
+"""Result types where sizes are expressions."""
 _CAPACITY = 100_000
 
 
@@ -74,7 +76,7 @@ def infer_schema_op(op: SchemaOp) -> Sequence[Attribute]:
 
 def _is_symbolic(attr: Attribute) -> bool:
     if isinstance(attr, TensorType):
-        return isinstance(attr.encoding, ShapeAttr) or -1 in attr.get_shape()
+        return isinstance(attr.encoding, ShapeAttr) or "?" in dims(attr)
     if isinstance(attr, IntType | FloatType | BoolType):
         return any(char.isalpha() for char in attr.data) and attr.data not in ("True", "False")
     return False
@@ -123,6 +125,40 @@ def _symbolic(op: SchemaOp) -> Sequence[Attribute]:
     """Types where sizes are expressions: torch's answer if it needed no guess."""
     if any("?" in dims(v.type) for v in op.operands if isinstance(v.type, TensorType)):
         return _stated(op, "a dimension of an operand is unknown")
+    ruled = _by_rule(op)
+    if ruled is not None and all(a.type == b for a, b in zip(op.results, ruled, strict=False)):
+        return ruled
+    key = _symbolic_key(op)
+    known = _SYMBOLIC.get(key)
+    if known is None:
+        if len(_SYMBOLIC) >= _CAPACITY:
+            _SYMBOLIC.clear()
+        known = _SYMBOLIC[key] = _asked(op)
+    return known
+
+
+def _by_rule(op: SchemaOp) -> Sequence[Attribute] | None:
+    """A rule of our own moves sizes or compares their expressions; it decides nothing of them."""
+    rule = rule_for(op.name)
+    if rule is None or (op.SCHEMA.takes_runtime_scalars and op.group_sizes()[-1]):
+        return None
+    return rule(op)
+
+
+def _symbolic_key(op: SchemaOp) -> Key:
+    """What the answer hangs on: types, arguments, what is stated, and the symbols' ranges."""
+    method = _method_of(op)
+    return (
+        type(op),
+        tuple(op.properties.items()),
+        tuple(value.type for value in op.operands),
+        tuple(result.type for result in op.results),
+        None if method is None else method.attributes.get("stepwell.ranges"),
+    )
+
+
+def _asked(op: SchemaOp) -> Sequence[Attribute]:
+    """Torch's answer if it needed no guess, else what the op states."""
     from stepwell.dialects.symbols import Symbols
 
     symbols = Symbols(_ranges(op))
@@ -173,9 +209,14 @@ def _same(stated: str, found: str, symbols: Symbols, known: set[Any]) -> bool:
 
 def _ranges(op: Operation) -> dict[str, tuple[int, int | None]]:
     """The ranges that the op's method states."""
-    parent = op.parent_op()
-    while parent is not None and not isinstance(parent, FuncOp):
-        parent = parent.parent_op()
+    parent = _method_of(op)
     if parent is None or "stepwell.ranges" not in parent.attributes:
         return {}
     return get_signature(parent).ranges
+
+
+def _method_of(op: Operation) -> FuncOp | None:
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, FuncOp):
+        parent = parent.parent_op()
+    return parent

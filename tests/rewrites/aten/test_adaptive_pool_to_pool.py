@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from stepwell.translate.rewrites.aten.adaptive_pool_to_pool import AdaptivePoolToPool
 
 
@@ -39,3 +41,19 @@ def test_one_axis_to_several_elements_is_refused(refused: Any, method: Any):
         AdaptivePoolToPool(),
         "1 axes",
     )
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_an_axis_known_only_at_run_time_is_refused(side: str, refused: Any, method_of_n: Any):
+    axis = '#stepwell.shape<[1, 3, "n", 2]>>'
+    late, eight = f"tensor<1x3x?x2xf32, {axis}", "tensor<1x3x8x2xf32>"
+    given, made = (late, "tensor<1x3x4x2xf32>") if side == "before" else (eight, late)
+    size, more = ("4", "") if side == "before" else ("%n", ', !stepwell.int<"n">')
+    call = f"%y = aten.adaptive_avg_pool2d.default(%x, [{size}, 2]) : ({given}{more}) -> {made}"
+    refused(method_of_n(f"%x: {given}", call, gives=made), AdaptivePoolToPool(), "symbolic")
+
+
+def test_a_pool_to_nothing_has_no_windows(refused: Any, method: Any):
+    given, made = "tensor<1x3x8x8xf32>", "tensor<1x3x0x2xf32>"
+    call = f"%y = aten.adaptive_avg_pool2d.default(%x, [0, 2]) : ({given}) -> {made}"
+    refused(method(f"%x: {given}", call, gives=made), AdaptivePoolToPool(), "several lengths")

@@ -27,3 +27,10 @@ def test_addcdiv_is_a_quotient_and_a_sum(apply: Any, method: Any):
         AddcmulToProducts(),
     )
     assert done.ops() == ["aten.div.Tensor", "aten.add.Tensor"]
+
+
+def test_a_factor_known_only_at_run_time_is_refused(refused: Any, method_of_n: Any):
+    held = "tensor<2x3xf32>"
+    types = f'({held}, {held}, {held}, !stepwell.int<"n">) -> {held}'
+    call = f"%y = aten.addcmul.default(%x, %x, %x, value=%n) : {types}"
+    refused(method_of_n(f"%x: {held}", call, gives=held), AddcmulToProducts(), "plain number")

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from stepwell.translate.rewrites.aten.as_strided_to_view import AsStridedToView
 
 
@@ -77,3 +79,19 @@ def test_a_new_tensor_of_one_long_axis_is_dense_in_any_format(apply: Any, method
         AsStridedToView(),
     )
     assert done.ops() == ["aten.mean.dim"]
+
+
+LATE = 'tensor<?xf32, #stepwell.shape<["n"]>>'
+NEAR_MISSES = {
+    "of a symbolic operand": (LATE, "[2, 2], [2, 1]", "tensor<2x2xf32>", "symbolic"),
+    "to a symbolic shape": ("tensor<5xf32>", "[%n], [1]", LATE, "symbolic"),
+    "with strides of run time": ("tensor<9xf32>", "[2], [%n]", "tensor<2xf32>", "the strides or"),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_no_view(name: str, refused: Any, method_of_n: Any):
+    given, how, made, reason = NEAR_MISSES[name]
+    more = ', !stepwell.int<"n">' if "%n" in how else ""
+    call = f"%y = aten.as_strided.default(%x, {how}) : ({given}{more}) -> {made}"
+    refused(method_of_n(f"%x: {given}", call, gives=made), AsStridedToView(), reason)

@@ -38,3 +38,20 @@ def test_a_transposed_convolution_keeps_its_output_padding(apply: Any, method: A
         ConvToConvolution(),
     )
     assert done.ops() == ["aten.convolution.default"]
+
+
+def test_a_kernel_of_symbolic_length_is_refused(refused: Any, method: Any):
+    x, w = "tensor<1x3x7xf32>", 'tensor<2x3x?xf32, #stepwell.shape<[2, 3, "n"]>>'
+    made = 'tensor<1x2x?xf32, #stepwell.shape<[1, 2, "8 - n"]>>'
+    call = f"%y = aten.conv1d.default(%x, %w) : ({x}, {w}) -> {made}"
+    refused(
+        method(f"%x: {x}, %w: {w}", call, gives=made), ConvToConvolution(), "kernel is symbolic"
+    )
+
+
+def test_a_padding_known_only_at_run_time_is_refused(refused: Any, method_of_n: Any):
+    x, w = "tensor<1x3x7xf32>", "tensor<2x3x3xf32>"
+    made = 'tensor<1x2x?xf32, #stepwell.shape<[1, 2, "2*n + 5"]>>'
+    types = f'({x}, {w}, !stepwell.int<"n">) -> {made}'
+    call = f"%y = aten.conv1d.default(%x, %w, none, [1], [%n]) : {types}"
+    refused(method_of_n(f"%x: {x}, %w: {w}", call, gives=made), ConvToConvolution(), "run time")

@@ -42,3 +42,10 @@ def test_a_symbolic_axis_is_refused(refused: Any, method: Any):
         CropToSlice(),
         "symbolic",
     )
+
+
+def test_a_padding_known_only_at_run_time_is_refused(refused: Any, method_of_n: Any):
+    made = 'tensor<?xf32, #stepwell.shape<["n + 5"]>>'
+    types = f'(tensor<6xf32>, !stepwell.int<"n">) -> {made}'
+    call = f"%y = aten.constant_pad_nd.default(%x, [%n, -1], 0) : {types}"
+    refused(method_of_n("%x: tensor<6xf32>", call, gives=made), CropToSlice(), "run time")

@@ -38,3 +38,11 @@ def test_integers_divided_stay(refused: Any, method: Any):
         ),
         DivisionToMultiplication(),
     )
+
+
+def test_a_divisor_known_only_at_run_time_stays(refused: Any, method_of_n: Any):
+    types = '(tensor<3xf32>, !stepwell.int<"n">) -> tensor<3xf32>'
+    call = f"%y = aten.div.Scalar(%x, %n) : {types}"
+    refused(
+        method_of_n("%x: tensor<3xf32>", call, gives="tensor<3xf32>"), DivisionToMultiplication()
+    )

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from stepwell.translate.rewrites.aten.einsum_to_bmm import EinsumToBmm
 
 
@@ -69,3 +71,20 @@ def test_an_outer_product_has_nothing_to_sum(apply: Any, method: Any):
         "aten.view.default",
         "aten.permute.default",
     ]
+
+
+ONE = "tensor<3x4xf32>"
+LATE = 'tensor<?x4xf32, #stepwell.shape<["n", 4]>>'
+NEAR_MISSES = {
+    "an implied result": ("ij,jk", ONE, "tensor<4x2xf32>", "tensor<3x2xf32>", "implied"),
+    "two dtypes": ("ij,k->ijk", ONE, "tensor<2xf64>", "tensor<3x4x2xf64>", "several dtypes"),
+    "an axis of 1": ("ij,ij->ij", ONE, "tensor<1x4xf32>", ONE, "broadcast"),
+    "a symbolic axis": ("ij,jk->ik", LATE, "tensor<4x4xf32>", LATE, "symbolic"),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_a_sum_of_products_stays_with(name: str, refused: Any, method: Any):
+    equation, one, other, made, reason = NEAR_MISSES[name]
+    call = f'%y = aten.einsum.default("{equation}", [%x, %z]) : ({one}, {other}) -> {made}'
+    refused(method(f"%x: {one}, %z: {other}", call, gives=made), EinsumToBmm(), reason)

@@ -34,3 +34,25 @@ def test_a_causal_mask_of_more_keys_than_queries_begins_at_the_first(
     keys = "tensor<1x2x6x8xf32>"
     line = f"%y = {NAME}(%q, %k, %k, none, 0.0, true) : ({T}, {keys}, {keys}) -> {T}"
     assert apply(method(f"%q: {T}, %k: {keys}", line, gives=T), ExpandAttention()).count == 1
+
+
+LATE_LENGTH = 'tensor<1x4x?x8xf32, #stepwell.shape<[1, 4, "n", 8]>>'
+LATE_HEADS = 'tensor<1x?x4x8xf32, #stepwell.shape<[1, "n", 4, 8]>>'
+LATE_DEPTH = 'tensor<1x2x4x?xf32, #stepwell.shape<[1, 2, 4, "n"]>>'
+NEAR_MISSES = {
+    "dropout": (T, T, "none, 1.0", "eval mode"),
+    "a causal mask of any length": (LATE_LENGTH, LATE_LENGTH, "none, 0.0, true", "is_causal"),
+    "any number of heads": (LATE_HEADS, LATE_HEADS, "enable_gqa=true", "number of heads"),
+    "groups of any length": (LATE_LENGTH, "tensor<1x2x4x8xf32>", "enable_gqa=true", "length"),
+    "a scale of any head size": (LATE_DEPTH, LATE_DEPTH, "none", "head size"),
+    "a scale of run time": (T, T, "scale=%s", "run time"),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_attention_stays_whole_with(name: str, refused: Any, method: Any) -> None:
+    q, k, how, reason = NEAR_MISSES[name]
+    number = '%s = sym.constant 0.5 : f64 : !stepwell.float<"0.5">'
+    more = ', !stepwell.float<"0.5">' if "%s" in how else ""
+    line = f"%y = {NAME}(%q, %k, %k, {how}) : ({q}, {k}, {k}{more}) -> {q}"
+    refused(method(f"%q: {q}, %k: {k}", number, line, gives=q), ExpandAttention(), reason)

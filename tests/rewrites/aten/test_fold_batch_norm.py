@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from stepwell.translate.rewrites.aten.fold_batch_norm import FoldBatchNorm
 
 
@@ -85,3 +87,30 @@ def test_a_linear_layer_takes_it_in(apply: Any, method: Any):
         FoldBatchNorm(),
     )
     assert done.ops() == ["aten.linear.default"]
+
+
+STATISTICS = """%m = stepwell.weight <"m#positive"> "buffer" : tensor<4xf32>
+  %v = stepwell.weight <"v#positive"> "buffer" : tensor<4xf32>"""
+LAYERS = {
+    "no layer": ("tensor<2x4xf32>", "neg.default(%x)", "tensor<2x4xf32>"),
+    "a layer along another axis": (
+        "tensor<2x4x3xf32>",
+        "linear.default(%x, %w)",
+        "tensor<2x4x4xf32>",
+    ),
+    "a weight known at run time": ("tensor<2x3xf32>", "linear.default(%x, %u)", "tensor<2x4xf32>"),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_product_and_a_sum_remain_behind(name: str, apply: Any, method: Any):
+    x, call, y = LAYERS[name]
+    weight = '%w = stepwell.weight <"w"> "parameter" : tensor<4x3xf32>'
+    more = ", tensor<4x3xf32>" if "linear" in call else ""
+    layer = f"%c = aten.{call} : ({x}{more}) -> {y}"
+    types = f"({y}, tensor<4xf32>, tensor<4xf32>) -> {y}"
+    norm = (
+        f"%y = aten.batch_norm.default(%c, none, none, %m, %v, false, 0.1, 1.0e-5, false) : {types}"
+    )
+    text = method(f"%x: {x}, %u: tensor<4x3xf32>", weight, STATISTICS, layer, norm, gives=y)
+    assert apply(text, FoldBatchNorm()).ops()[1:] == ["aten.mul.Tensor", "aten.add.Tensor"]

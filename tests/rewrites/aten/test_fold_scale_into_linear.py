@@ -73,3 +73,11 @@ def test_a_factor_for_a_value_that_is_no_layer_stays(refused: Any, method: Any) 
     scale = f"%y = aten.mul.Scalar(%n, 0.25) : ({X}) -> {X}"
     text = method(f"%x: {X}", f"%n = aten.neg.default(%x) : ({X}) -> {X}", scale, gives=X)
     refused(text, FoldScaleIntoLinear())
+
+
+def test_a_bias_known_only_at_run_time_stays(refused: Any, method: Any) -> None:
+    weight = '%w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>'
+    linear = f"%l = aten.linear.default(%x, %w, %b) : ({X}, tensor<3x4xf32>, tensor<3xf32>) -> {Y}"
+    scale = f"%y = aten.mul.Scalar(%l, 0.25) : ({Y}) -> {Y}"
+    text = method(f"%x: {X}, %b: tensor<3xf32>", weight, linear, scale, gives=Y)
+    refused(text, FoldScaleIntoLinear(), "run time")

@@ -28,3 +28,12 @@ def test_a_factor_that_promotes_stays(refused: Any, method: Any) -> None:
     layout = f"%v = aten.permute.default(%x, [1, 0]) : ({ints}) -> {turned}"
     scale = f"%y = aten.mul.Scalar(%v, 0.5) : ({turned}) -> {V}"
     refused(method(f"%x: {ints}", layout, scale, gives=V), HoistScaleOverLayout())
+
+
+def test_a_factor_known_only_at_run_time_stays(refused: Any, method_of_n: Any):
+    held = "tensor<2x3xf32>"
+    lines = (
+        f"%p = aten.view.default(%x, [2, 3]) : ({held}) -> {held}",
+        f'%y = aten.mul.Scalar(%p, %n) : ({held}, !stepwell.int<"n">) -> {held}',
+    )
+    refused(method_of_n(f"%x: {held}", *lines, gives=held), HoistScaleOverLayout())

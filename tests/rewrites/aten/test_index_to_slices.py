@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from stepwell.translate.rewrites.aten.index_to_slices import IndexToSlices
 
 
@@ -40,3 +42,22 @@ def test_an_index_behind_a_whole_axis_is_sliced(apply: Any, method: Any):
         IndexToSlices(),
     )
     assert done.ops() == ["aten.slice.Tensor", "aten.slice.Tensor", "aten.cat.default"]
+
+
+LATE = 'tensor<?x6xf32, #stepwell.shape<["n", 6]>>'
+NEAR_MISSES = {
+    "two indices": ("tensor<6x6xf32>", "%i, %i", "6xi64", "tensor<6xf32>", ""),
+    "a symbolic axis": (LATE, "none, %i", "6xi64", LATE, "symbolic"),
+    "a matrix": ("tensor<6xf32>", "%i", "2x3xi64", "tensor<2x3xf32>", "no vector"),
+    "a mask": ("tensor<3xf32>", "%i", "3xi1", 'tensor<?xf32, #stepwell.shape<["u0"]>>', "a mask"),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_a_selection_stays_one_by(name: str, refused: Any, method: Any):
+    given, indices, held, made, reason = NEAR_MISSES[name]
+    how = "i#ones" if held == "3xi1" else "i"
+    index = f'%i = stepwell.weight <"{how}"> "constant" : tensor<{held}>'
+    types = f"({given}{f', tensor<{held}>' * indices.count('%i')}) -> {made}"
+    call = f"%y = aten.index.Tensor(%x, [{indices}]) : {types}"
+    refused(method(f"%x: {given}", index, call, gives=made), IndexToSlices(), reason)

@@ -29,3 +29,9 @@ def test_it_starts_from_the_nearer_end(weight: float, apply: Any, method: Any):
 
 def test_half_precision_is_refused(refused: Any, method: Any):
     refused(lerp(0.25, method, "f16"), LerpToProducts(), "f32")
+
+
+def test_a_weight_known_only_at_run_time_is_refused(refused: Any, method_of_n: Any):
+    held = "tensor<2x3xf32>"
+    call = f'%y = aten.lerp.Scalar(%x, %x, %n) : ({held}, {held}, !stepwell.int<"n">) -> {held}'
+    refused(method_of_n(f"%x: {held}", call, gives=held), LerpToProducts(), "run time")

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from stepwell.translate.rewrites.aten.matmul_to_bmm import MatmulToBmm
 
 
@@ -61,3 +63,18 @@ def test_a_matrix_on_the_right_of_a_batch_is_not_repeated(apply: Any, method: An
         "aten.bmm.default",
         "aten.view.default",
     ]
+
+
+LATE = 'tensor<3x?xf32, #stepwell.shape<[3, "n"]>>'
+ROWS = 'tensor<?x3xf32, #stepwell.shape<["n", 3]>>'
+WIDE = 'tensor<2x?xf32, #stepwell.shape<[2, "n"]>>'
+
+
+@pytest.mark.parametrize(
+    "one, other, made",
+    [(ROWS, "tensor<3x3xf32>", ROWS), ("tensor<2x3xf32>", LATE, WIDE)],
+    ids=["left", "right"],
+)
+def test_a_symbolic_side_is_refused(one: str, other: str, made: str, refused: Any, method: Any):
+    call = f"%y = aten.matmul.default(%x, %z) : ({one}, {other}) -> {made}"
+    refused(method(f"%x: {one}, %z: {other}", call, gives=made), MatmulToBmm(), "symbolic")

@@ -53,3 +53,9 @@ def test_a_batch_times_a_weight_is_one_linear(apply: Any, method: Any):
         MatmulToLinear(),
     )
     assert done.ops() == ["aten.linear.default"]
+
+
+def test_a_product_with_a_vector_is_no_layer(refused: Any, method: Any):
+    weight = '%w = stepwell.weight <"w"> "parameter" : tensor<3xf32>'
+    call = "%y = aten.matmul.default(%x, %w) : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2xf32>"
+    refused(method("%x: tensor<2x3xf32>", weight, call, gives="tensor<2xf32>"), MatmulToLinear())

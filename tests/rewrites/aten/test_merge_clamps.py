@@ -29,3 +29,9 @@ def test_an_inner_range_outside_the_outer_one_is_its_nearest_end(apply: Any, met
         MergeClamps(),
     )
     assert done.ops() == ["aten.clamp.default"]
+
+
+def test_a_clamp_that_promotes_stays(refused: Any, method: Any):
+    first = "%a = aten.clamp.default(%x, 0.5) : (tensor<3xi64>) -> tensor<3xf32>"
+    second = "%y = aten.clamp.default(%a, 1) : (tensor<3xf32>) -> tensor<3xf32>"
+    refused(method("%x: tensor<3xi64>", first, second, gives="tensor<3xf32>"), MergeClamps())

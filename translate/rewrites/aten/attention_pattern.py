@@ -151,12 +151,12 @@ def trace_scale(tensor: SSAValue) -> Traced:
 
 def constant_factor(op: SchemaOp) -> float | None:
     """The number a `mul.Scalar` or `div.Scalar` multiplies by if it keeps the dtype, else None."""
-    if op.name not in ("aten.mul.Scalar", "aten.div.Scalar") or len(op.operands) != 1:
+    if op.name not in ("aten.mul.Scalar", "aten.div.Scalar"):
         return None
     if op.operands[0].type != op.results[0].type:
         return None
     number = op.arg("other")
-    if isinstance(number, bool) or not isinstance(number, int | float):
+    if not isinstance(number, int | float):
         return None
     if op.name == "aten.mul.Scalar":
         return float(number)

@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
+from stepwell.ir.dtypes import is_float
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import Dim, IntType, dims, element, tensor
 
@@ -66,17 +66,16 @@ def constant_along_last_axis(op: SchemaOp) -> tuple[SSAValue, str] | None:
     return None
 
 
-def is_layer_of_floats(value: SSAValue) -> bool:
-    """Whether a value comes from a linear layer of float features.
+def layer_of_floats(value: SSAValue) -> aten.LinearDefault | None:
+    """The linear layer of float features that a value comes from.
 
     The features are the last axis of what a weight `[out, in]` gives. A weight `[in]` gives none,
     and products of integers with a float are no integers.
     """
     layer = value.owner
     if not isinstance(layer, aten.LinearDefault) or len(dims(layer.operands[1].type)) != 2:
-        return False
-    held = element(value.type)
-    return has_torch_dtype(held) and torch_dtype(held).is_floating_point
+        return None
+    return layer if is_float(element(value.type)) else None
 
 
 def emit(rw: Rewriter, op: SchemaOp) -> SSAValue:
@@ -92,7 +91,7 @@ def emit_as(rw: Rewriter, op: SchemaOp, like: SSAValue) -> SSAValue:
 
 def cannot_be_viewed_as(value: SSAValue, shape: Sequence[Dim]) -> Refusal | None:
     """At most one dimension of a view may be unknown to its operand: it is written -1."""
-    if not is_known(shape) or not is_known(dims(value.type)):
+    if not is_known(shape):
         return Refusal("the shape is not known, not even as an expression")
     held = dims(value.type)
     loose = [d for d in shape if isinstance(d, str) and d not in held]

@@ -30,7 +30,6 @@ from stepwell.ir.dtypes import is_float, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.building import same_type
 from stepwell.translate.rewrites.aten.respelling import Respell, Respelled
 
 
@@ -44,9 +43,7 @@ class DivisionToMultiplication(Respell):
     def match(self, op: SchemaOp, program: Program) -> Respelled | Refusal | None:
         """A float tensor divided by a power of two whose reciprocal is normal."""
         value, divisor = op.operands[0], op.arg("other")
-        if not is_float(element(value.type)) or not same_type(value, op.results[0]):
-            return None
-        if isinstance(divisor, bool) or not isinstance(divisor, int | float):
+        if not is_float(element(value.type)) or not isinstance(divisor, int | float):
             return None
         smallest = torch.finfo(torch_dtype(element(value.type))).tiny
         if not is_power_of_two(divisor) or not smallest <= abs(1 / divisor) <= 1 / smallest:

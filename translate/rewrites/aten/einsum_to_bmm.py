@@ -62,7 +62,7 @@ class EinsumToBmm(Rewrite[Contraction]):
         equation = op.arg("equation").replace(" ", "")
         terms, arrow, result = equation.partition("->")
         letters = terms.split(",")
-        if len(letters) != 2 or len(op.operands) != 2:
+        if len(letters) != 2:
             return Refusal(f"einsum of {len(op.operands)} tensors")
         if "." in equation or not arrow:
             return Refusal("an ellipsis or an implied result")

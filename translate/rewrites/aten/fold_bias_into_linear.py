@@ -39,7 +39,7 @@ from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import (
     constant_along_last_axis,
     emit_as,
-    is_layer_of_floats,
+    layer_of_floats,
 )
 
 
@@ -78,8 +78,8 @@ class FoldBiasIntoLinear(Rewrite[BiasBehindLinear]):
         if found is None:
             return None
         value, constant = found
-        linear = value.owner
-        if not isinstance(linear, aten.LinearDefault) or not is_layer_of_floats(value):
+        linear = layer_of_floats(value)
+        if linear is None:
             return None
         if len(list(value.uses)) != 1:
             return Refusal("the linear is read without the constant too")

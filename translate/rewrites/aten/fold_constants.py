@@ -88,7 +88,7 @@ class FoldConstants(Rewrite[Constant]):
         if not is_pure(op) or op.name in UNDEFINED or op.SCHEMA.namespace != "aten":
             return None
         used = [result.type for result in op.results if result.uses]
-        if not used or not all(is_plain(type_) for type_ in used):
+        if not all(is_plain(type_) for type_ in used):
             return None
         grown = sum(map(size_in_bytes, used)) - sum(
             size_in_bytes(program.weights.type_of(key)) for key in set(keys)

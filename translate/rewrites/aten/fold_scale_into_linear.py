@@ -38,7 +38,7 @@ from stepwell.translate.rewrites.aten.attention_pattern import constant_factor
 from stepwell.translate.rewrites.aten.building import (
     constant_along_last_axis,
     emit_as,
-    is_layer_of_floats,
+    layer_of_floats,
 )
 
 
@@ -80,8 +80,8 @@ class FoldScaleIntoLinear(Rewrite[ScaledLinear]):
         if found is None:
             return None
         value, factor = found
-        linear = value.owner
-        if not isinstance(linear, aten.LinearDefault) or not is_layer_of_floats(value):
+        linear = layer_of_floats(value)
+        if linear is None:
             return None
         if len(list(value.uses)) != 1:
             return Refusal("the linear is read without the factor too")

@@ -126,14 +126,14 @@ def leading_factor(
     """
     outer, inner = _extent(viewed[:at]), _extent(viewed[at + 1 :])
     length = viewed[at]
-    if length == 1 or not isinstance(length, int) or inner[1]:
-        return None
+    assert isinstance(length, int), "static_bounds asked for it"
     for index, size in enumerate(source):
         stride = _extent(source[index + 1 :])
         if (
             isinstance(size, int)
             and size > 1
             and not stride[1]
+            and stride[0]
             and _extent(source[:index]) == outer
             and inner[0] % stride[0] == 0
             and size * stride[0] == length * inner[0]

@@ -61,7 +61,7 @@ class IndexToSlices(Rewrite[Selected]):
         if held is None or len(dims(index.type)) != 1:
             return Refusal("the shape is symbolic, or the indices are no vector")
         numbers = program.weights.get(key)
-        if numbers.dtype.is_floating_point or numbers.dtype.itemsize == 1:
+        if numbers.dtype.itemsize == 1:
             return Refusal("a mask selects, not indices")
         runs = runs_of([axis(int(n), held[at]) for n in numbers.tolist()])
         if not 0 < len(runs) <= self.most_runs:

@@ -26,12 +26,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.dtypes import has_torch_dtype, i1, torch_dtype
+from stepwell.ir.dtypes import i1, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
@@ -70,7 +69,7 @@ class LiftConstantScalar(Rewrite[LiftedScalar]):
         number = op.arg("other")
         if isinstance(number, SSAValue):
             return Refusal("the scalar is known only at run time")
-        for guard in (not_a_plain_number, scaled_by_alpha, promotes, rounds):
+        for guard in (is_complex, scaled_by_alpha, promotes, rounds):
             refusal = guard(op)
             if refusal is not None:
                 return refusal
@@ -102,13 +101,10 @@ _TENSOR_FORM: dict[type[Operation], type[SchemaOp]] = {
 }
 
 
-def not_a_plain_number(op: SchemaOp) -> Refusal | None:
-    """The scalar is an int, float or bool, the tensor of a dtype torch has."""
-    if isinstance(op.arg("other"), complex):
-        return Refusal("the scalar is complex")
-    held = op.operands[0].type
-    if not isinstance(held, TensorType) or not has_torch_dtype(element(held)):
-        return Refusal(f"the operand is {held}")
+def is_complex(op: SchemaOp) -> Refusal | None:
+    """Neither the tensor nor the number is complex."""
+    if torch_dtype(element(op.results[0].type)).is_complex:
+        return Refusal("complex numbers stay with their scalar")
     return None
 
 
@@ -144,6 +140,6 @@ def rounds(op: SchemaOp) -> Refusal | None:
             return Refusal(f"{number!r} is not exact in {dtype}, torch multiplies in f32")
         return None
     bounds = torch.iinfo(dtype)
-    if isinstance(number, float) or not bounds.min <= number <= bounds.max:
+    if not bounds.min <= number <= bounds.max:
         return Refusal(f"{number!r} does not fit {dtype}")
     return None

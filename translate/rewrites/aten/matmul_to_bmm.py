@@ -68,7 +68,7 @@ class MatmulToBmm(Rewrite[Product]):
     )
 
     def match(self, op: SchemaOp, program: Program) -> Product | Refusal | None:
-        """Guards: static shapes, one dtype, no factors, and no linear layer in disguise."""
+        """Guards: static shapes, no factors, and no linear layer in disguise."""
         added = op.operands[0] if isinstance(op, aten.BaddbmmDefault) else None
         left, right = op.operands[0:2] if added is None else op.operands[1:3]
         a, b = static_dims(left), static_dims(right)
@@ -76,12 +76,8 @@ class MatmulToBmm(Rewrite[Product]):
             return None
         if a is None or b is None:
             return Refusal("the shapes are symbolic")
-        if not a or not b:
-            return Refusal("a number is no matrix")
         if added is not None and (op.arg("alpha") != 1 or op.arg("beta") != 1):
             return Refusal("alpha or beta is not 1")
-        if any(element(v.type) != element(op.results[0].type) for v in op.operands):
-            return Refusal("the operands have several dtypes")
         k, n = a[-1], b[-1] if len(b) > 1 else 1
         if len(b) <= 2 and len(a) > 1:
             return Product(op, left, right, (), prod(a[:-1]), k, n, added)

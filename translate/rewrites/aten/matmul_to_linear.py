@@ -37,7 +37,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element
+from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.building import emit, emit_as
 from stepwell.translate.rewrites.aten.recipes import derive
 
@@ -67,15 +67,13 @@ class MatmulToLinear(Rewrite[RightProduct]):
     )
 
     def match(self, op: SchemaOp, program: Program) -> RightProduct | Refusal | None:
-        """Guards: a matrix on the right, transposed or constant; no factors; one dtype."""
+        """Guards: a matrix on the right, transposed or constant; no factors."""
         added = op.operands[0] if isinstance(op, aten.AddmmDefault) else None
         x, right = op.operands[-2:] if added is None else op.operands[1:3]
-        if len(dims(right.type)) != 2 or not dims(x.type):
+        if len(dims(right.type)) != 2:
             return None
         if added is not None and (op.arg("alpha") != 1 or op.arg("beta") != 1):
             return Refusal("alpha or beta is not 1")
-        if any(element(v.type) != element(op.results[0].type) for v in op.operands):
-            return Refusal("the operands have several dtypes")
         w = transposed(right)
         key = weight_key(right) if w is None else None
         if w is None and key is None:

@@ -27,7 +27,6 @@ from stepwell.ir.dtypes import f32, f64, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.building import same_type
 from stepwell.translate.rewrites.aten.respelling import Respell, Respelled
 
 
@@ -45,7 +44,7 @@ class MergeScalarProducts(Respell):
         if not isinstance(inner, aten.MulScalar) or len(list(inner.results[0].uses)) != 1:
             return None
         value = inner.operands[0]
-        if element(value.type) not in (f32, f64) or not same_type(value, op.results[0]):
+        if element(value.type) not in (f32, f64):
             return None
         first, second = inner.arg("other"), op.arg("other")
         if not isinstance(first, int | float) or not isinstance(second, int | float):

@@ -1,0 +1,80 @@
+"""A slice goes ahead of a layout op only where it cuts the leading part of one axis."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.aten.hoist_slice_over_layout import HoistSliceOverLayout
+
+X, V, LATE = "tensor<4x6xf32>", "tensor<4x2x3xf32>", "tensor<?x6xf32>"
+VIEW = f"%v = aten.view.default(%x, [4, 2, 3]) : ({X}) -> {V}"
+N = '!stepwell.int<"n">'
+
+
+def late(*dims: str) -> str:
+    """The type of a tensor with a symbolic dimension `n`."""
+    held = "x".join(d if d.isdigit() else "?" for d in dims)
+    return f"tensor<{held}xf32, #stepwell.shape<[{', '.join(d if d.isdigit() else repr(d) for d in dims)}]>>".replace(
+        "'", '"'
+    )
+
+
+def sliced(how: str, given: str, made: str) -> str:
+    """The slice of `%v`."""
+    more = f", {N}" * how.count("%n")
+    return f"%y = aten.slice.Tensor(%v, {how}) : ({given}{more}) -> {made}"
+
+
+def test_the_leading_part_of_an_axis_is_cut_before_the_view(apply: Any, method: Any):
+    made = "tensor<4x1x3xf32>"
+    done = apply(
+        method(f"%x: {X}", VIEW, sliced("1, 1, 2", V, made), gives=made), HoistSliceOverLayout()
+    )
+    assert done.ops() == ["aten.slice.Tensor", "aten.view.default"]
+
+
+def test_an_axis_without_elements_behind_it_has_no_leading_part(refused: Any, method: Any):
+    view = "%v = aten.view.default(%x, [4, 0, 1]) : (tensor<4x0xf32>) -> tensor<4x0x1xf32>"
+    made = "tensor<2x0x1xf32>"
+    text = method(
+        "%x: tensor<4x0xf32>", view, sliced("0, 0, 2", "tensor<4x0x1xf32>", made), gives=made
+    )
+    refused(text, HoistSliceOverLayout(), "leading")
+
+
+NEAR_MISSES = {
+    "the trailing part of an axis": ("2, 0, 2", "tensor<4x2x2xf32>", "leading part"),
+    "steps": ("1, 0, 2, 2", "tensor<4x1x3xf32>", ""),
+    "a start of run time": ("0, %n", "tensor<0x2x3xf32>", ""),
+    "an end of run time": ("0, 0, %n", "tensor<4x2x3xf32>", ""),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_behind_the_view_stay(name: str, refused: Any, method_of_n: Any):
+    how, made, reason = NEAR_MISSES[name]
+    text = method_of_n(f"%x: {X}", VIEW, sliced(how, V, made), gives=made)
+    refused(text, HoistSliceOverLayout(), reason)
+
+
+def test_a_slice_of_a_symbolic_axis_stays(refused: Any, method: Any):
+    x, v = late("n", "6"), late("6", "n")
+    made = "tensor<6x2xf32>"
+    permute = f"%v = aten.permute.default(%x, [1, 0]) : ({x}) -> {v}"
+    refused(
+        method(f"%x: {x}", permute, sliced("1, 0, 2", v, made), gives=made), HoistSliceOverLayout()
+    )
+
+
+def test_a_slice_to_nothing_of_a_symbolic_length_is_refused(refused: Any, method: Any):
+    x, v, made = late("n", "6"), late("n", "2", "3"), late("n", "0", "3")
+    view = f"%v = aten.view.default(%x, [-1, 2, 3]) : ({x}) -> {v}"
+    text = method(f"%x: {x}", view, sliced("1, 0, 0", v, made), gives=made)
+    refused(text, HoistSliceOverLayout(), "empty")
+
+
+def test_a_view_that_is_read_whole_too_keeps_its_slices(refused: Any, method: Any):
+    one, made = "tensor<4x1x3xf32>", V
+    both = f"%y = aten.add.Tensor(%v, %s) : ({V}, {one}) -> {made}"
+    cut = sliced("1, 1, 2", V, one).replace("%y", "%s")
+    refused(method(f"%x: {X}", VIEW, cut, both, gives=made), HoistSliceOverLayout())
