@@ -57,3 +57,48 @@ def test_integers_are_refused(refused: Any, method: Any):
         "%x: tensor<2x3xi64>", f"{MASK}\n{fill} -> tensor<2x3xi64>", gives="tensor<2x3xi64>"
     )
     refused(text, LimitByMask(), "not held by XNNPACK")
+
+
+def filled(given: str, mask: str, line: str) -> tuple[str, ...]:
+    held = f'%m = stepwell.weight <"#causal"> "constant" : tensor<{mask}xi1>'
+    return (
+        held,
+        f"%y = aten.masked_fill.Scalar(%x, %m, {line}) : ({given}, tensor<{mask}xi1>) -> {given}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "fill", "reason"),
+    [
+        ("tensor<1x1x1x1x1x2x3xf32>", "0.0", "not held"),
+        ('tensor<?x3xf32, #stepwell.shape<["s0", 3]>>', "0.0", "not all known"),
+        (X, "nan", "NaN"),
+    ],
+    ids=["seven axes", "a symbolic size", "a fill that is no number"],
+)
+def test_what_no_node_limits_stays(given: str, fill: str, reason: str, refused: Any, method: Any):
+    mask = "1x3" if "?" in given else "2x3"
+    refused(method(f"%x: {given}", *filled(given, mask, fill), gives=given), LimitByMask(), reason)
+
+
+def test_a_side_of_halves_is_refused(refused: Any, method: Any):
+    choice = "%y = aten.where.self(%m, %x, %z) : (tensor<2x3xi1>, tensor<2x3xf16>, tensor<2x3xf32>)"
+    text = method(f"%x: tensor<2x3xf16>, %z: {X}", f"{MASK}\n{choice} -> {X}", gives=X)
+    refused(text, LimitByMask(), "a side is cast")
+
+
+NUMBER = '%n = stepwell.weight <"#ones"> "constant" : tensor<{}f32>'
+
+
+def test_two_numbers_are_folded_and_no_limits(refused: Any, method: Any):
+    choice = "%y = aten.where.ScalarOther(%m, %n, 2.0) : (tensor<2x3xi1>, tensor<f32>)"
+    text = method(f"%x: {X}", MASK, NUMBER.format(""), f"{choice} -> {X}", gives=X)
+    refused(text, LimitByMask(), "both sides are numbers")
+
+
+def test_axes_that_a_number_brings_are_not_lost(refused: Any, method: Any):
+    gives = "tensor<1x2x3xf32>"
+    types = f"(tensor<2x3xi1>, {X}, tensor<1x1x1xf32>) -> {gives}"
+    line = f"%y = aten.where.self(%m, %x, %n) : {types}"
+    text = method(f"%x: {X}", MASK, NUMBER.format("1x1x1x"), line, gives=gives)
+    refused(text, LimitByMask(), "broadcast further")

@@ -52,3 +52,40 @@ def test_weights_of_run_time_stay(refused: Any, method: Any):
         "%x: tensor<2x4xf32>, %b: tensor<6x8xf32>", "\n".join(lines), gives="tensor<2x6xf32>"
     )
     refused(text, MergeLinears(), "computed at run time")
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_computed_bias_stays(name: str, refused: Any, method: Any):
+    size = "8xf32" if name == "a" else "6xf32"
+    old, new = (f"%{name}) : (", f"%{name}, %c) : (")
+    lines = [
+        line.replace(old, new).replace(") ->", f", tensor<{size}>) ->") if old in line else line
+        for line in two()
+    ]
+    text = method(
+        f"%x: tensor<2x4xf32>, %c: tensor<{size}>", "\n".join(lines), gives="tensor<2x6xf32>"
+    )
+    refused(text, MergeLinears(), "computed at run time")
+
+
+def test_a_layer_of_what_no_layer_made_is_left_alone(refused: Any, method: Any):
+    lines = (weight("a", "8x4xf32"), linear("x", "y", "a", "8x4xf32", "2x4xf32", "2x8xf32"))
+    refused(method("%x: tensor<2x4xf32>", *lines, gives="tensor<2x8xf32>"), MergeLinears())
+
+
+@pytest.mark.parametrize(
+    ("inner", "between", "outer", "gives"),
+    [("8x4xf32", "2x8xf32", "8xf32", "2xf32"), ("4xf32", "2xf32", "3x2xf32", "3xf32")],
+    ids=["outer", "inner"],
+)
+def test_a_weight_without_an_axis_of_outputs_is_refused(
+    inner: str, between: str, outer: str, gives: str, refused: Any, method: Any
+):
+    lines = (
+        weight("a", inner),
+        weight("b", outer),
+        linear("x", "h", "a", inner, "2x4xf32", between),
+        linear("h", "y", "b", outer, between, gives),
+    )
+    text = method("%x: tensor<2x4xf32>", *lines, gives=f"tensor<{gives}>")
+    refused(text, MergeLinears(), "a weight is a vector")

@@ -13,7 +13,9 @@ def prelu(shape: str, slopes: str) -> str:
     )
 
 
-@pytest.mark.parametrize(("shape", "slopes"), [("2x4xf32", "4xf32"), ("2x4x3xf32", "1xf32")])
+@pytest.mark.parametrize(
+    ("shape", "slopes"), [("2x4xf32", "4xf32"), ("2x4x3xf32", "1xf32"), ("2x4x3xf32", "f32")]
+)
 def test_slopes_that_stand_on_the_last_axis_or_everywhere_need_nothing(
     apply: Any, method: Any, shape: str, slopes: str
 ):

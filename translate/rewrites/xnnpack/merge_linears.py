@@ -86,8 +86,10 @@ class MergeLinears(Rewrite[TwoLinears]):
             return Refusal("the inner layer is read by others too")
         outer_key, inner_key = keys
         assert outer_key is not None and inner_key is not None
-        sizes = [program.weights.type_of(key) for key in (outer_key, inner_key)]
-        (out, hidden), (_, given) = (dims(size) for size in sizes)
+        sizes = [dims(program.weights.type_of(key)) for key in (outer_key, inner_key)]
+        if any(len(size) != 2 for size in sizes):
+            return Refusal("a weight is a vector: its layer has no axis of outputs")
+        (out, hidden), (_, given) = sizes
         assert isinstance(out, int) and isinstance(hidden, int) and isinstance(given, int)
         if out * given > hidden * (out + given):
             return Refusal(f"one layer of {out}×{given} multiplies more than the two")

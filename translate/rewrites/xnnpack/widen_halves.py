@@ -161,7 +161,7 @@ class WidenScalarOfHalves(Rewrite[Halves]):
 
     def match(self, op: SchemaOp, program: Program) -> Halves | Refusal | None:
         """Guards: halves of a shape XNNPACK holds, a number known and not exact in halves."""
-        if not_halves(op) or isinstance(op.arg("other"), SSAValue | complex):
+        if not_halves(op):
             return None
         return Halves(op) if rounds(op) is not None else None
 

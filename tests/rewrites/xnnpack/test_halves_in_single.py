@@ -1,0 +1,72 @@
+"""LowerFloatCast and WidenHalves: casts that are nodes, and halves that need no wider sums."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.ir.rewriting import Rewrite
+from stepwell.translate.rewrites.xnnpack.lower_float_cast import LowerFloatCast
+from stepwell.translate.rewrites.xnnpack.widen_halves import WidenHalves, WidenScalarOfHalves
+
+X, HALF = "tensor<2x4xf32>", "tensor<2x4xf16>"
+IMAGE, FILTER = "tensor<1x4x3x3xf16>", "tensor<4x4x1x1xf16>"
+
+
+def one(method: Any, line: str, given: str, gives: str, before: str = "") -> str:
+    return method(f"%x: {given}", before, f"%y = aten.{line} : ({given}) -> {gives}", gives=gives)
+
+
+CAST = "_to_copy.default(%x, dtype={})"
+SEVEN, SEVEN16 = (f"tensor<1x1x1x1x1x2x4x{element}>" for element in ("f32", "f16"))
+LAST = "tensor<1x2x3x4xf32>", "tensor<1x2x3x4xf16>"
+NEAR_MISSES: dict[str, tuple[Rewrite[Any], str, str, str, str]] = {
+    "a cast to doubles": (LowerFloatCast(), CAST.format("f64"), X, "tensor<2x4xf64>", ""),
+    "a cast of seven axes": (LowerFloatCast(), CAST.format("f16"), SEVEN, SEVEN16, "rank 7"),
+    "a cast to channels last": (
+        LowerFloatCast(),
+        '_to_copy.default(%x, dtype=f16, memory_format="channels_last")',
+        *LAST,
+        "",
+    ),
+    "a norm of singles": (WidenHalves(), "layer_norm.default(%x, [4])", X, X, ""),
+    "a gelu by erf": (WidenHalves(), "gelu.default(%x)", HALF, HALF, ""),
+    "a number that is no half beside singles": (
+        WidenScalarOfHalves(), "mul.Scalar(%x, 0.1)", X, X, "",
+    ),
+    "halves of seven axes": (WidenScalarOfHalves(), "mul.Scalar(%x, 0.1)", SEVEN16, SEVEN16, ""),
+    "a number that is a half": (WidenScalarOfHalves(), "mul.Scalar(%x, 0.5)", HALF, HALF, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_it_stays(name: str, apply: Any, method: Any):
+    rewrite, line, given, gives, reason = NEAR_MISSES[name]
+    done = apply(one(method, line, given, gives), rewrite)
+    assert done.count == 0
+    assert any(reason in held for held in done.reasons) or not reason
+
+
+def test_a_constant_is_cast_at_compile_time(refused: Any, method: Any):
+    lines = (
+        f'%w = stepwell.weight <"w"> "parameter" : {X}',
+        f"%c = aten._to_copy.default(%w, dtype=f16) : ({X}) -> {HALF}",
+        f"%y = aten.add.Tensor(%x, %c) : ({HALF}, {HALF}) -> {HALF}",
+    )
+    refused(method(f"%x: {HALF}", *lines, gives=HALF), LowerFloatCast(), "fold it")
+
+
+def test_a_convolution_of_halves_has_a_kernel(refused: Any, method: Any):
+    line = (
+        "%y = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)"
+        f" : ({IMAGE}, {FILTER}) -> {IMAGE}"
+    )
+    weight = f'%w = stepwell.weight <"w"> "parameter" : {FILTER}'
+    refused(method(f"%x: {IMAGE}", weight, line, gives=IMAGE), WidenHalves())
+
+
+def test_a_hardsigmoid_that_becomes_a_hardswish_stays(refused: Any, method: Any):
+    lines = (
+        f"%s = aten.hardsigmoid.default(%x) : ({HALF}) -> {HALF}",
+        f"%y = aten.mul.Tensor(%x, %s) : ({HALF}, {HALF}) -> {HALF}",
+    )
+    refused(method(f"%x: {HALF}", *lines, gives=HALF), WidenHalves())
