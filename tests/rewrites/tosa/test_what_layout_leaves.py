@@ -1,0 +1,434 @@
+"""What the rewrites of TOSA's layout operators leave alone, each with its reason."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.tosa.hoist_reshape_over_slice import HoistReshapeOverSlice
+from stepwell.translate.rewrites.tosa.merge_layout import MergeReshapes, MergeTransposes
+from stepwell.translate.rewrites.tosa.simplify_transpose import SimplifyTranspose
+from stepwell.translate.rewrites.tosa.sink_reshape import SinkReshape
+from stepwell.translate.rewrites.tosa.sink_transpose import SinkTranspose
+from stepwell.translate.rewrites.tosa.sink_transpose_through_reshape import (
+    SinkTransposeThroughReshape,
+)
+
+
+def sizes(name: str, *values: int) -> str:
+    rank = len(values)
+    listed = values[0] if rank == 1 else list(values)
+    dense = f"dense<{listed}>" if values else "dense<>"
+    return (
+        f"%{name} = tosa.const_shape {{values = {dense} : tensor<{rank}xindex>}} : () "
+        f"-> !tosa.shape<{rank}>"
+    )
+
+
+def reshape(name: str, source: str, given: str, made: str, held: str = "f32") -> tuple[str, str]:
+    shape = [int(size) if size.isdigit() else 5 for size in made.split(", ")] if made else []
+    return (
+        sizes(f"{name}s", *shape),
+        f"%{name} = tosa.reshape %{source}, %{name}s : ({held}[{given}], !tosa.shape<{len(shape)}>) "
+        f"-> {held}[{made}]",
+    )
+
+
+def transpose(name: str, source: str, order: str, given: str, made: str, held: str = "f32") -> str:
+    return (
+        f"%{name} = tosa.transpose %{source} {{perms = array<i32: {order}>}} : ({held}[{given}]) "
+        f"-> {held}[{made}]"
+    )
+
+
+def cut(name: str, source: str, first: str, given: str, made: str) -> tuple[str, ...]:
+    start = [int(at) for at in first.split(", ")]
+    size = [int(at) for at in made.split(", ")]
+    taken = f"!tosa.shape<{len(size)}>, !tosa.shape<{len(size)}>"
+    return (
+        sizes(f"{name}b", *start),
+        sizes(f"{name}n", *size),
+        f"%{name} = tosa.slice %{source}, %{name}b, %{name}n : (f32[{given}], {taken}) "
+        f"-> f32[{made}]",
+    )
+
+
+def exp(name: str, source: str, shape: str) -> str:
+    return f"%{name} = tosa.exp %{source} : (f32[{shape}]) -> f32[{shape}]"
+
+
+def total(first: str, second: str, a: str, b: str, made: str) -> str:
+    return f"%y = tosa.add %{first}, %{second} : (f32[{a}], f32[{b}]) -> f32[{made}]"
+
+
+def weight(shape: str) -> str:
+    return f'%w = stepwell.weight <"w"> "parameter" : f32[{shape}]'
+
+
+DIM = "%d = tosa.dim %x {axis = 0 : i32} : (f32[s0, 3]) -> !tosa.shape<1>"
+BLOCKS = "tensor<{}x32x!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E4M3FN>>"
+
+Case = tuple[Any, tuple[str, ...], str]
+CASES: dict[str, Case] = {
+    # --- hoist-reshape-over-slice ------------------------------------------------------------
+    "a reshape of no slice": (
+        HoistReshapeOverSlice(),
+        (
+            "%x: f32[2, 3]",
+            transpose("a", "x", "1, 0", "2, 3", "3, 2"),
+            *reshape("y", "a", "3, 2", "6"),
+        ),
+        "",
+    ),
+    "a slice of unknown rows": (
+        HoistReshapeOverSlice(),
+        (
+            "%x: f32[?, 4]",
+            transpose("a", "x", "1, 0", "?, 4", "4, ?"),
+            *cut("c", "a", "0, 0", "4, ?", "2, 5"),
+            *reshape("y", "c", "2, 5", "10"),
+        ),
+        "the shape is not known",
+    ),
+    "a slice that starts at run time": (
+        HoistReshapeOverSlice(),
+        (
+            "%x: f32[s0, 3], %v: f32[2, 4]",
+            DIM,
+            transpose("a", "v", "1, 0", "2, 4", "4, 2"),
+            *reshape("f", "a", "4, 2", "8"),
+            sizes("n", 3),
+            "%c = tosa.slice %f, %d, %n : (f32[8], !tosa.shape<1>, !tosa.shape<1>) -> f32[3]",
+            *reshape("y", "c", "3", "1, 3"),
+        ),
+        "not of the leading axis alone",
+    ),
+    "a slice of columns": (
+        HoistReshapeOverSlice(),
+        (
+            "%x: f32[2, 3]",
+            transpose("a", "x", "1, 0", "2, 3", "3, 2"),
+            *cut("c", "a", "0, 0", "3, 2", "3, 1"),
+            *reshape("y", "c", "3, 1", "3"),
+        ),
+        "not of the leading axis alone",
+    ),
+    "a slice of what lies as it does": (
+        HoistReshapeOverSlice(),
+        ("%x: f32[4, 2]", *cut("c", "x", "0, 0", "4, 2", "2, 2"), *reshape("y", "c", "2, 2", "4")),
+        "no reshape or transpose",
+    ),
+    "a scalar": (
+        HoistReshapeOverSlice(),
+        (
+            "%x: f32[1, 4]",
+            transpose("a", "x", "1, 0", "1, 4", "4, 1"),
+            *cut("c", "a", "0, 0", "4, 1", "1, 1"),
+            *reshape("y", "c", "1, 1", ""),
+        ),
+        "the result is a scalar",
+    ),
+    "a start within a row": (
+        HoistReshapeOverSlice(),
+        (
+            "%x: f32[3, 4]",
+            transpose("a", "x", "1, 0", "3, 4", "4, 3"),
+            *cut("c", "a", "1, 0", "4, 3", "2, 3"),
+            *reshape("y", "c", "2, 3", "1, 6"),
+        ),
+        "does not start at a row",
+    ),
+    "an end within a row": (
+        HoistReshapeOverSlice(),
+        (
+            "%x: f32[3, 3]",
+            transpose("a", "x", "1, 0", "3, 3", "3, 3"),
+            *cut("c", "a", "0, 0", "3, 3", "2, 3"),
+            *reshape("y", "c", "2, 3", "1, 6"),
+        ),
+        "does not start at a row",
+    ),
+    # --- merge-layout ------------------------------------------------------------------------
+    "transposes of unknown rows": (
+        MergeTransposes(),
+        (
+            "%x: f32[?, 4]",
+            transpose("a", "x", "1, 0", "?, 4", "4, ?"),
+            transpose("y", "a", "1, 0", "4, ?", "?, 4"),
+        ),
+        "the shape is not known",
+    ),
+    "reshapes to unknown rows": (
+        MergeReshapes(),
+        ("%x: f32[20]", *reshape("a", "x", "20", "4, 5"), *reshape("y", "a", "4, 5", "?, 4")),
+        "the shape is not known",
+    ),
+    # --- sink-reshape ------------------------------------------------------------------------
+    "what was not reshaped": (SinkReshape(), ("%x: f32[4]", exp("y", "x", "4")), ""),
+    "a reshape of unknown rows": (
+        SinkReshape(),
+        ("%x: f32[?, 4]", *reshape("a", "x", "?, 4", "1, ?, 4"), exp("y", "a", "1, ?, 4")),
+        "a shape is not known",
+    ),
+    "blocks": (
+        SinkReshape(),
+        (
+            "%x: f32[2, 32]",
+            *reshape("a", "x", "2, 32", "1, 2, 32"),
+            f"%b = tosa.cast %a : (f32[1, 2, 32]) -> {BLOCKS.format('1x2')}",
+            f"%y = tosa.cast %b : ({BLOCKS.format('1x2')}) -> f32[1, 2, 32]",
+        ),
+        "blocks run along the last axis",
+    ),
+    "reshapes from two shapes": (
+        SinkReshape(),
+        (
+            "%x: f32[12], %v: f32[2, 6]",
+            *reshape("a", "x", "12", "3, 4"),
+            *reshape("b", "v", "2, 6", "3, 4"),
+            total("a", "b", "3, 4", "3, 4", "3, 4"),
+        ),
+        "reshaped in different ways",
+    ),
+    "reshapes that broadcast": (
+        SinkReshape(),
+        (
+            "%x: f32[3], %v: f32[3]",
+            *reshape("a", "x", "3", "3, 1"),
+            *reshape("b", "v", "3", "1, 3"),
+            total("a", "b", "3, 1", "1, 3", "3, 3"),
+        ),
+        "reshaped in different ways",
+    ),
+    "a reshape that two read": (
+        SinkReshape(),
+        (
+            "%x: f32[12]",
+            *reshape("a", "x", "12", "3, 4"),
+            exp("b", "a", "3, 4"),
+            total("a", "b", "3, 4", "3, 4", "3, 4"),
+        ),
+        "another op reads the reshape",
+    ),
+    "a value beside a reshape": (
+        SinkReshape(),
+        (
+            "%x: f32[12], %v: f32[3, 4]",
+            *reshape("a", "x", "12", "3, 4"),
+            total("a", "v", "3, 4", "3, 4", "3, 4"),
+        ),
+        "an operand was not reshaped",
+    ),
+    "a value beside an added axis": (
+        SinkReshape(),
+        (
+            "%x: f32[4], %v: f32[1, 4]",
+            *reshape("a", "x", "4", "1, 4"),
+            total("a", "v", "1, 4", "1, 4", "1, 4"),
+        ),
+        "an operand was not reshaped",
+    ),
+    "a constant of both axes": (
+        SinkReshape(),
+        (
+            "%x: f32[12]",
+            weight("3, 4"),
+            *reshape("a", "x", "12", "3, 4"),
+            total("a", "w", "3, 4", "3, 4", "3, 4"),
+        ),
+        "varies along an axis",
+    ),
+    "a constant along an added axis": (
+        SinkReshape(),
+        (
+            "%x: f32[4]",
+            weight("3, 4"),
+            *reshape("a", "x", "4", "1, 4"),
+            total("a", "w", "1, 4", "3, 4", "3, 4"),
+        ),
+        "reshaped in different ways",
+    ),
+    "an added axis and another shape": (
+        SinkReshape(),
+        (
+            "%x: f32[4], %v: f32[2, 2]",
+            *reshape("a", "x", "4", "1, 4"),
+            *reshape("b", "v", "2, 2", "1, 4"),
+            total("a", "b", "1, 4", "1, 4", "1, 4"),
+        ),
+        "reshaped in different ways",
+    ),
+    "a sum over an added axis": (
+        SinkReshape(),
+        (
+            "%x: f32[4]",
+            *reshape("a", "x", "4", "1, 4"),
+            "%y = tosa.reduce_sum %a {axis = 0 : i32} : (f32[1, 4]) -> f32[1, 4]",
+        ),
+        "along an axis that was added",
+    ),
+    # --- sink-transpose ----------------------------------------------------------------------
+    "what was not transposed": (SinkTranspose(), ("%x: f32[4]", exp("y", "x", "4")), ""),
+    "a transpose of unknown rows": (
+        SinkTranspose(),
+        ("%x: f32[?, 4]", transpose("a", "x", "1, 0", "?, 4", "4, ?"), exp("y", "a", "4, ?")),
+        "a shape is not known",
+    ),
+    "transposed blocks": (
+        SinkTranspose(),
+        (
+            "%x: f32[32, 2]",
+            transpose("a", "x", "1, 0", "32, 2", "2, 32"),
+            f"%b = tosa.cast %a : (f32[2, 32]) -> {BLOCKS.format('2')}",
+            f"%y = tosa.cast %b : ({BLOCKS.format('2')}) -> f32[2, 32]",
+        ),
+        "blocks run along the last axis",
+    ),
+    "two slices of a transpose": (
+        SinkTranspose(),
+        (
+            "%x: f32[2, 4]",
+            transpose("a", "x", "1, 0", "2, 4", "4, 2"),
+            *cut("b", "a", "0, 0", "4, 2", "2, 2"),
+            *cut("c", "a", "2, 0", "4, 2", "2, 2"),
+            total("b", "c", "2, 2", "2, 2", "2, 2"),
+        ),
+        "serves them all",
+    ),
+    "two orders": (
+        SinkTranspose(),
+        (
+            "%x: f32[2, 2, 2]",
+            transpose("a", "x", "0, 2, 1", "2, 2, 2", "2, 2, 2"),
+            transpose("b", "x", "1, 0, 2", "2, 2, 2", "2, 2, 2"),
+            total("a", "b", "2, 2, 2", "2, 2, 2", "2, 2, 2"),
+        ),
+        "in different orders",
+    ),
+    "a value beside a transpose": (
+        SinkTranspose(),
+        (
+            "%x: f32[2, 4], %v: f32[4, 2]",
+            transpose("a", "x", "1, 0", "2, 4", "4, 2"),
+            total("a", "v", "4, 2", "4, 2", "4, 2"),
+        ),
+        "an operand is not transposed",
+    ),
+    "a transpose that is sliced from a row of run time": (
+        SinkTranspose(),
+        (
+            "%x: f32[s0, 3], %v: f32[2, 8]",
+            DIM,
+            sizes("o", 0),
+            "%b = tosa.concat_shape %d, %o : (!tosa.shape<1>, !tosa.shape<1>) -> !tosa.shape<2>",
+            sizes("n", 3, 2),
+            transpose("a", "v", "1, 0", "2, 8", "8, 2"),
+            "%y = tosa.slice %a, %b, %n : (f32[8, 2], !tosa.shape<2>, !tosa.shape<2>) -> f32[3, 2]",
+        ),
+        "a shape is computed at run time",
+    ),
+    # --- sink-transpose-through-reshape --------------------------------------------------------
+    "a reshape of no transpose": (
+        SinkTransposeThroughReshape(),
+        (
+            "%x: f32[6]",
+            *reshape("a", "x", "6", "2, 3"),
+            transpose("y", "a", "1, 0", "2, 3", "3, 2"),
+        ),
+        "",
+    ),
+    "a reshape of unknown columns": (
+        SinkTransposeThroughReshape(),
+        (
+            "%x: f32[?, 4]",
+            transpose("a", "x", "1, 0", "?, 4", "4, ?"),
+            *reshape("b", "a", "4, ?", "20"),
+            transpose("y", "b", "0", "20", "20"),
+        ),
+        "the shape is not known",
+    ),
+    "a reshape that leads to no transpose": (
+        SinkTransposeThroughReshape(),
+        (
+            "%x: f32[4, 6]",
+            transpose("a", "x", "1, 0", "4, 6", "6, 4"),
+            *reshape("y", "a", "6, 4", "2, 3, 4"),
+        ),
+        "",
+    ),
+    "axes brought together": (
+        SinkTransposeThroughReshape(),
+        (
+            "%x: f32[2, 3, 4]",
+            transpose("a", "x", "1, 0, 2", "2, 3, 4", "3, 2, 4"),
+            *reshape("b", "a", "3, 2, 4", "6, 4"),
+            transpose("y", "b", "1, 0", "6, 4", "4, 6"),
+        ),
+        "brought together",
+    ),
+    # --- simplify-transpose --------------------------------------------------------------------
+    "a transpose of unknown sizes": (
+        SimplifyTranspose(),
+        ("%x: f32[?, 4]", transpose("y", "x", "1, 0", "?, 4", "4, ?")),
+        "the shape is not known",
+    ),
+    "the fewest axes": (
+        SimplifyTranspose(),
+        ("%x: f32[2, 3]", transpose("y", "x", "1, 0", "2, 3", "3, 2")),
+        "",
+    ),
+    "no reshape in front": (
+        SimplifyTranspose(),
+        (
+            "%x: f32[1, 3, 4, 8]",
+            transpose("a", "x", "0, 2, 1, 3", "1, 3, 4, 8", "1, 4, 3, 8"),
+            *reshape("y", "a", "1, 4, 3, 8", "4, 24"),
+        ),
+        "what it reads is no reshape",
+    ),
+    "no reshape behind": (
+        SimplifyTranspose(),
+        (
+            "%x: f32[3, 4, 8]",
+            *reshape("a", "x", "3, 4, 8", "1, 3, 4, 8"),
+            transpose("b", "a", "0, 2, 1, 3", "1, 3, 4, 8", "1, 4, 3, 8"),
+            exp("y", "b", "1, 4, 3, 8"),
+        ),
+        "a reader is no reshape",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_would_not_cancel_stays_where_it_is(refused: Any, written: Any, name: str) -> None:
+    rewrite, lines, reason = CASES[name]
+    refused(written(*lines), rewrite, reason)
+
+
+@pytest.mark.parametrize(
+    "rewrite", [SinkReshape(), SinkTranspose()], ids=["reshaped", "transposed"]
+)
+def test_a_rescale_per_channel_keeps_its_channels(
+    programs: Any, written: Any, rewrite: Any
+) -> None:
+    moved = (
+        reshape("a", "x", "12", "3, 4", "i32")
+        if isinstance(rewrite, SinkReshape)
+        else (transpose("a", "x", "1, 0", "4, 3", "3, 4", "i32"),)
+    )
+    flags = (
+        "{input_unsigned = false, output_unsigned = false, per_channel = true, "
+        "rounding_mode = SINGLE_ROUND, scale32 = true}"
+    )
+    text = written(
+        "%x: i32[12]" if isinstance(rewrite, SinkReshape) else "%x: i32[4, 3]",
+        '%m = stepwell.weight <"m"> "constant" : i32[4]',
+        '%s = stepwell.weight <"s"> "constant" : i8[4]',
+        '%p = stepwell.weight <"p"> "constant" : i32[1]',
+        '%q = stepwell.weight <"q"> "constant" : i8[1]',
+        *moved,
+        f"%y = tosa.rescale %a, %m, %s, %p, %q {flags} : (i32[3, 4], i32[4], i8[4], i32[1], i8[1]) "
+        "-> i8[3, 4]",
+    )
+    program, _ = programs(text)
+    op = next(op for op in program.method().walk() if op.name == "tosa.rescale")
+    assert "the channels on the last axis" in rewrite.match(op, program).reason
