@@ -103,9 +103,10 @@ class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
         keys = [weight_key(v) for v in linear.operands[1:]]
         if None in keys:
             return Refusal("the projection's weight is computed at run time")
-        shape = static_dims(linear.results[0])
-        if shape is None or any(static_dims(o.results[0]) is None for o in layout):
+        shapes = [static_dims(step.results[0]) for step in (linear, *layout)]
+        if None in shapes:
             return Refusal("the shape is symbolic")
+        shape = shapes[0] or ()
         features = torch.arange(shape[-1], dtype=torch.int32).expand(shape)
         for step in layout:
             for use in step.operands[0].uses:
@@ -144,7 +145,7 @@ def chain_to_linear(value: SSAValue) -> tuple[SchemaOp, list[SchemaOp]] | None:
         assert isinstance(owner, SchemaOp)
         layout.append(owner)
         owner = owner.operands[0].owner
-    if not isinstance(owner, aten.LinearDefault) or not layout:
+    if not isinstance(owner, aten.LinearDefault):
         return None
     if not any(isinstance(op, aten.SliceTensor) for op in layout):
         return None

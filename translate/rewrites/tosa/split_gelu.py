@@ -60,7 +60,7 @@ class SplitGelu(Rewrite[Gelu]):
         if element(op.results[0].type) != f32:
             return Refusal("1 + erf loses too much in half precision")
         users = [use.operation for use in op.results[0].uses]
-        if not users or not all(
+        if not all(
             isinstance(user, aten.LinearDefault) and user.operands[0] is op.results[0]
             for user in users
         ):
