@@ -1,20 +1,22 @@
-"""Shapes of the hot operators, by hand: the rules that torch's kernels implement, for static sizes.
+"""Shapes of the hot operators, by hand: the rules that torch's kernels implement.
 
-A rule gives None where it does not apply (promotion, an unusual argument, operands that torch
-refuses); torch is asked then. A test compares every rule with torch's kernels.
+Rules that compute with sizes take numbers only; those that move or compare them hold for symbolic
+sizes too. A rule gives None where it does not apply (promotion, an unusual argument, operands that
+torch refuses); torch is asked then. A test compares every rule with torch's kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import TypeGuard
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import bf16, f16, f32, f64, i1
-from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.types import Dim, dims, element, tensor
 
 Rule = Callable[[SchemaOp], Sequence[Attribute] | None]
 _RULES: dict[str, Rule] = {}
@@ -41,10 +43,24 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def _shape(value: SSAValue | None) -> tuple[int, ...] | None:
+def _sizes(value: SSAValue | None) -> tuple[Dim, ...] | None:
+    """The sizes, symbolic ones as expressions; for rules that move them or compare them."""
     if value is None or not isinstance(value.type, TensorType):
         return None
-    return tuple(d for d in dims(value.type) if isinstance(d, int))
+    found = dims(value.type)
+    return None if "?" in found else found
+
+
+def _shape(value: SSAValue | None) -> tuple[int, ...] | None:
+    """The sizes, if all are numbers; for rules that compute with them."""
+    found = _sizes(value)
+    if found is None or not _are_numbers(found):
+        return None
+    return found
+
+
+def _are_numbers(sizes: tuple[Dim, ...]) -> TypeGuard[tuple[int, ...]]:
+    return all(isinstance(size, int) for size in sizes)
 
 
 def _axis(number: int, rank: int) -> int | None:
@@ -92,7 +108,7 @@ def _broadcast(op: SchemaOp) -> Sequence[Attribute] | None:
     one, other = op.operands
     if one.type == other.type and isinstance(one.type, TensorType):
         return [one.type] if is_float(element(one.type)) else None
-    a, b = _shape(one), _shape(other)
+    a, b = _sizes(one), _sizes(other)
     if a is None or b is None or element(one.type) != element(other.type):
         return None
     if not is_float(element(one.type)):
@@ -107,7 +123,7 @@ def _broadcast(op: SchemaOp) -> Sequence[Attribute] | None:
 
 @_rule("eq.Scalar", "ne.Scalar", "lt.Scalar", "le.Scalar", "gt.Scalar", "ge.Scalar")
 def _comparison(op: SchemaOp) -> Sequence[Attribute] | None:
-    shape = _shape(op.operands[0])
+    shape = _sizes(op.operands[0])
     if shape is None or len(op.operands) != 1 or isinstance(op.arg("other"), complex):
         return None
     return [tensor(shape, i1)] if is_float(element(op.operands[0].type)) else None
@@ -130,7 +146,7 @@ def _view(op: SchemaOp) -> Sequence[Attribute] | None:
 
 @_rule("permute.default")
 def _permute(op: SchemaOp) -> Sequence[Attribute] | None:
-    shape = _shape(op.operands[0])
+    shape = _sizes(op.operands[0])
     if shape is None:
         return None
     order = [_axis(axis, len(shape)) for axis in op.arg("dims")]
@@ -143,7 +159,7 @@ def _permute(op: SchemaOp) -> Sequence[Attribute] | None:
 
 @_rule("transpose.int")
 def _transpose(op: SchemaOp) -> Sequence[Attribute] | None:
-    shape = _shape(op.operands[0])
+    shape = _sizes(op.operands[0])
     if shape is None:
         return None
     one, other = _axis(op.arg("dim0"), len(shape)), _axis(op.arg("dim1"), len(shape))
@@ -156,7 +172,7 @@ def _transpose(op: SchemaOp) -> Sequence[Attribute] | None:
 
 @_rule("linear.default")
 def _linear(op: SchemaOp) -> Sequence[Attribute] | None:
-    given, weight = _shape(op.operands[0]), _shape(op.operands[1])
+    given, weight = _sizes(op.operands[0]), _shape(op.operands[1])
     bias = _shape(op.operands[2]) if len(op.operands) == 3 else None
     if not given or weight is None or len(weight) != 2 or given[-1] != weight[1]:
         return None
@@ -167,7 +183,7 @@ def _linear(op: SchemaOp) -> Sequence[Attribute] | None:
 
 @_rule("mm.default", "bmm.default")
 def _product(op: SchemaOp) -> Sequence[Attribute] | None:
-    one, other = _shape(op.operands[0]), _shape(op.operands[1])
+    one, other = _sizes(op.operands[0]), _sizes(op.operands[1])
     rank = 2 if op.name == "aten.mm.default" else 3
     if one is None or other is None or not len(one) == len(other) == rank:
         return None
@@ -183,13 +199,16 @@ def _one_float(op: SchemaOp) -> bool:
 
 @_rule("conv2d.default", "conv1d.default")
 def _convolution(op: SchemaOp) -> Sequence[Attribute] | None:
-    given, weight = _shape(op.operands[0]), _shape(op.operands[1])
+    given, weight = _sizes(op.operands[0]), _shape(op.operands[1])
     bias = _shape(op.operands[2]) if len(op.operands) == 3 else None
     spatial = 2 if op.name == "aten.conv2d.default" else 1
     if given is None or weight is None or not len(given) == len(weight) == spatial + 2:
         return None
+    batch, cells = given[0], given[1:]
+    if not _are_numbers(cells):
+        return None
     groups = op.arg("groups")
-    if groups < 1 or given[1] != weight[1] * groups or weight[0] % groups or not _one_float(op):
+    if groups < 1 or cells[0] != weight[1] * groups or weight[0] % groups or not _one_float(op):
         return None
     if bias not in (None, weight[:1]) or 0 in given or 0 in weight:
         return None
@@ -199,23 +218,23 @@ def _convolution(op: SchemaOp) -> Sequence[Attribute] | None:
         return None
     for axis in range(spatial):
         reach = dilations[axis] * (weight[2 + axis] - 1) + 1
-        room = given[2 + axis] + 2 * paddings[axis] - reach
+        room = cells[1 + axis] + 2 * paddings[axis] - reach
         if room < 0 or strides[axis] < 1 or dilations[axis] < 1 or paddings[axis] < 0:
             return None
         sizes.append(room // strides[axis] + 1)
-    return [tensor([given[0], weight[0], *sizes], element(op.operands[0].type))]
+    return [tensor([batch, weight[0], *sizes], element(op.operands[0].type))]
 
 
 @_rule("batch_norm.default", "layer_norm.default")
 def _norm(op: SchemaOp) -> Sequence[Attribute] | None:
-    shape = _shape(op.operands[0])
+    shape = _sizes(op.operands[0])
     if not shape or not _one_float(op):
         return None
     if op.name == "aten.layer_norm.default":
         normalised = tuple(op.arg("normalized_shape"))
         if not normalised or shape[-len(normalised) :] != normalised:
             return None
-        expected: tuple[int, ...] = normalised
+        expected: tuple[Dim, ...] = normalised
     else:
         if len(shape) < 2 or op.arg("training"):
             return None
@@ -227,7 +246,7 @@ def _norm(op: SchemaOp) -> Sequence[Attribute] | None:
 
 @_rule("softmax.int", "_softmax.default", "log_softmax.int")
 def _softmax(op: SchemaOp) -> Sequence[Attribute] | None:
-    shape = _shape(op.operands[0])
+    shape = _sizes(op.operands[0])
     if not shape or _axis(op.arg("dim"), len(shape)) is None or not _one_float(op):
         return None
     if op.name == "aten._softmax.default":
@@ -237,7 +256,7 @@ def _softmax(op: SchemaOp) -> Sequence[Attribute] | None:
 
 @_rule("mean.dim", "sum.dim_IntList")
 def _reduction(op: SchemaOp) -> Sequence[Attribute] | None:
-    shape, given = _shape(op.operands[0]), op.arg("dim")
+    shape, given = _sizes(op.operands[0]), op.arg("dim")
     if shape is None or not given or op.arg("dtype") is not None or not _one_float(op):
         return None
     axes = [_axis(axis, len(shape)) for axis in given]
@@ -254,7 +273,7 @@ _DEQUANTIZE = ("dequantize_per_tensor.default", "dequantize_per_channel.default"
 
 @_rule(*(f"quantized_decomposed.{name}" for name in _QUANTIZE))
 def _quantize(op: SchemaOp) -> Sequence[Attribute] | None:
-    shape, stored = _shape(op.operands[0]), op.arg("dtype")
+    shape, stored = _sizes(op.operands[0]), op.arg("dtype")
     if shape is None or element(op.operands[0].type) != f32 or not _has_axis(op, len(shape)):
         return None
     return [tensor(shape, stored)] if isinstance(stored, Attribute) else None
@@ -262,7 +281,7 @@ def _quantize(op: SchemaOp) -> Sequence[Attribute] | None:
 
 @_rule(*(f"quantized_decomposed.{name}" for name in _DEQUANTIZE))
 def _dequantize(op: SchemaOp) -> Sequence[Attribute] | None:
-    shape = _shape(op.operands[0])
+    shape = _sizes(op.operands[0])
     if shape is None or element(op.operands[0].type) != op.arg("dtype"):
         return None
     if op.arg("out_dtype") is not None or not _has_axis(op, len(shape)):

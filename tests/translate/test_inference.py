@@ -9,11 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.ir import Block
 
+from stepwell.dialects.aten import inference
 from stepwell.dialects.aten.inference import by_torch, infer_schema_op
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.aten.shapes import rule_for
+from stepwell.dialects.symbols import Symbols
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, f32
+from stepwell.ir.program import Program
 from stepwell.ir.types import tensor
 
 CASES: list[tuple[str, list[tuple[int, ...]], tuple[Any, ...]]] = [
@@ -144,3 +147,69 @@ def test_quantising_what_torch_refuses_has_no_rule() -> None:
     wrong = make("quantized_decomposed.quantize_per_tensor.default", [(2,)], numbers, torch.float64)
     rule = rule_for(wrong.name)
     assert rule is not None and rule(wrong) is None
+
+
+SYMBOLIC = [
+    ("aten.relu.default", [("s0", 3)], ()),
+    ("aten.add.Tensor", [("s0", 3), ("s0", 3)], ()),
+    ("aten.mul.Tensor", [("s0", 1, 3), (5, 1)], ()),
+    ("aten.permute.default", [("s0", 3, "s1")], ([-1, 0, 1],)),
+    ("aten.transpose.int", [("s0", 3, "s1")], (-1, 0)),
+    ("aten.linear.default", [("s0", "s1", 3), (4, 3), (4,)], ()),
+    ("aten.mm.default", [("s0", 3), (3, 4)], ()),
+    ("aten.bmm.default", [("s0", 2, "s1"), ("s0", "s1", 4)], ()),
+    ("aten.batch_norm.default", [("s0", 3, 4), (3,), (3,), (3,), (3,)], (False, 0.1, 1e-5, False)),
+    ("aten.layer_norm.default", [("s0", 3, 4), (3, 4), (3, 4)], ()),
+    ("aten.softmax.int", [("s0", "s1")], (-1,)),
+    ("aten.mean.dim", [("s0", 3, "s1")], ([1], False)),
+    ("aten.conv2d.default", [("s0", 4, 9, 8), (6, 4, 3, 2), (6,)], ([2], [1], [1], 1)),
+    ("aten.eq.Scalar", [("s0", 3)], (2.0,)),
+]
+
+
+@pytest.mark.parametrize(("name", "shapes", "rest"), SYMBOLIC, ids=[case[0] for case in SYMBOLIC])
+def test_a_rule_that_moves_symbolic_sizes_gives_what_torch_gives(
+    name: str, shapes: Any, rest: tuple[Any, ...]
+) -> None:
+    op = make(name, shapes, rest, torch.float32)
+    rule = rule_for(name)
+    assert rule is not None
+    assert rule(op) == list(by_torch(op, Symbols({"s0": (2, 9), "s1": (2, 9)})))
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "rest"),
+    [
+        ("aten.conv2d.default", [("s0", 4, "s1", 8), (6, 4, 3, 2)], ([1], [0], [1], 1)),
+        ("aten.view.default", [("s0", 6)], ([-1, 3],)),
+        ("aten.add.Tensor", [("s0", 3), ("s1", 3)], ()),
+        ("aten.linear.default", [(2, "s0"), (4, 3)], ()),
+    ],
+)
+def test_a_rule_that_would_compute_with_symbolic_sizes_leaves_them_to_torch(
+    name: str, shapes: Any, rest: tuple[Any, ...]
+) -> None:
+    rule = rule_for(name)
+    assert rule is not None and rule(make(name, shapes, rest, torch.float32)) is None
+
+
+def test_a_symbolic_answer_is_kept_for_the_same_ranges_alone(monkeypatch: Any) -> None:
+    asked: list[str] = []
+    ask = inference.by_torch
+    monkeypatch.setattr(
+        inference, "by_torch", lambda op, symbols: asked.append(op.name) or ask(op, symbols)
+    )
+
+    def verify(high: int) -> None:
+        taken, given = '#stepwell.shape<["s0", 6]>', '#stepwell.shape<["2*s0", 3]>'
+        Program.parse(
+            f"func.func @forward(%x: tensor<?x6xf32, {taken}>) -> tensor<?x3xf32, {given}> "
+            f'attributes {{stepwell.ranges = ["2 <= s0 <= {high}"]}} {{\n'
+            f"  %y = aten.view.default(%x, [-1, 3]) : (tensor<?x6xf32, {taken}>) -> "
+            f"tensor<?x3xf32, {given}>\n"
+            f"  func.return %y : tensor<?x3xf32, {given}>\n}}"
+        ).verify()
+
+    for high in (101, 101, 103):
+        verify(high)
+    assert len(asked) == 2
