@@ -201,6 +201,108 @@ def test_a_stream_stays_because_of(name: str, apply: Any, method: Any):
     assert any(reason in held for held in done.reasons), done.reasons
 
 
+CUBE, HALF, SQUARE = "tensor<2x4x4xf32>", "tensor<2x5x4xf16>", "tensor<2x4x4x4xf32>"
+PLACED = '%k = stepwell.weight <"k"> "parameter" : '
+OTHER_WRITERS: dict[str, tuple[str, tuple[str, ...], str, str]] = {
+    "halves": (
+        f"%x: {HALF}",
+        (
+            f"{PLACED}tensor<4x4xf16>",
+            f"%s = aten.linear.default(%x, %k) : ({HALF}, tensor<4x4xf16>) -> {HALF}",
+            norm("s", "y", HALF),
+        ),
+        HALF,
+        "rounded to f16",
+    ),
+    "a computed weight": (
+        f"%x: {WIDE}, %k: tensor<4x3xf32>",
+        (
+            f"%s = aten.linear.default(%x, %k) : ({WIDE}, tensor<4x3xf32>) -> {ROWS}",
+            norm("s", "y"),
+        ),
+        ROWS,
+        "computed at run time",
+    ),
+    "a computed table": (
+        "%x: tensor<2x5xi64>, %k: tensor<7x4xf32>",
+        (
+            f"%s = aten.embedding.default(%k, %x) : (tensor<7x4xf32>, tensor<2x5xi64>) -> {ROWS}",
+            norm("s", "y"),
+        ),
+        ROWS,
+        "reads a computed table",
+    ),
+    "a table read across": (
+        "%x: tensor<2x4xi64>",
+        (
+            f"{PLACED}tensor<7x4xf32>",
+            f"%e = aten.embedding.default(%k, %x) : (tensor<7x4xf32>, tensor<2x4xi64>) -> {CUBE}",
+            f"%s = aten.permute.default(%e, [0, 2, 1]) : ({CUBE}) -> {CUBE}",
+            norm("s", "y", CUBE),
+        ),
+        CUBE,
+        "embeds along another axis",
+    ),
+    "a transposed convolution": (
+        "%x: tensor<2x3x2x2xf32>",
+        (
+            f"{PLACED}tensor<3x4x2x2xf32>",
+            "%a = aten.convolution.default(%x, %k, none, [2, 2], [0, 0], [1, 1], true, [0, 0], 1)"
+            f" : (tensor<2x3x2x2xf32>, tensor<3x4x2x2xf32>) -> {SQUARE}",
+            f"%s = aten.permute.default(%a, [0, 2, 3, 1]) : ({SQUARE}) -> {SQUARE}",
+            norm("s", "y", SQUARE),
+        ),
+        SQUARE,
+        "is a transposed convolution",
+    ),
+    "a convolution whose columns are normalised": (
+        f"%x: {SQUARE}",
+        (
+            f"{PLACED}tensor<4x4x1x1xf32>",
+            "%s = aten.convolution.default(%x, %k, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)"
+            f" : ({SQUARE}, tensor<4x4x1x1xf32>) -> {SQUARE}",
+            norm("s", "y", SQUARE),
+        ),
+        SQUARE,
+        "writes other channels",
+    ),
+    "a constant and its transpose": (
+        f"%x: {CUBE}",
+        (
+            f"{PLACED}{CUBE}",
+            f"%t = aten.permute.default(%k, [0, 2, 1]) : ({CUBE}) -> {CUBE}",
+            f"%s = aten.add.Tensor(%k, %t) : ({CUBE}, {CUBE}) -> {CUBE}",
+            norm("s", "y", CUBE),
+        ),
+        CUBE,
+        "two different channel axes",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_WRITERS)
+def test_a_stream_is_not_centred_by(name: str, apply: Any, method: Any):
+    arguments, lines, gives, reason = OTHER_WRITERS[name]
+    done = apply(method(arguments, *lines, gives=gives), CentreResidualStream())
+    assert done.count == 0
+    assert any(reason in held for held in done.reasons), done.reasons
+
+
+@pytest.mark.parametrize("last", [1, 4])
+def test_a_stream_of_one_channel_or_a_whole_slice_is_centred(last: int, apply: Any, method: Any):
+    rows = f"tensor<2x5x{last}xf32>"
+    lines = (
+        f"{PLACED}tensor<{last}x3xf32>",
+        f"%l = aten.linear.default(%x, %k) : ({WIDE}, tensor<{last}x3xf32>) -> {rows}",
+        f"%v = aten.view.default(%l, [2, 1, 5, {last}]) : ({rows}) -> tensor<2x1x5x{last}xf32>",
+        f"%w = aten.view.default(%v, [2, 5, {last}]) : (tensor<2x1x5x{last}xf32>) -> {rows}",
+        f"%s = aten.slice.Tensor(%w, 2, 0, {last}) : ({rows}) -> {rows}",
+        f"%y = aten.layer_norm.default(%s, [{last}], eps=1.0e-5) : ({rows}) -> {rows}",
+    )
+    done = apply(method(f"%x: {WIDE}", *lines, gives=rows), CentreResidualStream())
+    assert done.count == 1
+
+
 def test_a_stream_that_is_returned_stays(apply: Any, method: Any):
     text = method(f"%x: {WIDE}", *WEIGHTS, WRITE, norm("s", "y"), gives=ROWS)
     text = text.replace(f"-> {ROWS} {{", f"-> ({ROWS}, {ROWS}) {{")
