@@ -37,3 +37,10 @@ def test_a_factor_known_only_at_run_time_stays(refused: Any, method_of_n: Any):
         f'%y = aten.mul.Scalar(%p, %n) : ({held}, !stepwell.int<"n">) -> {held}',
     )
     refused(method_of_n(f"%x: {held}", *lines, gives=held), HoistScaleOverLayout())
+
+
+def test_a_factor_stays_behind_what_changes_elements(refused: Any, method: Any):
+    held = "tensor<2x3xf32>"
+    relu = f"%r = aten.relu.default(%x) : ({held}) -> {held}"
+    scale = f"%y = aten.mul.Scalar(%r, -0.5) : ({held}) -> {held}"
+    refused(method(f"%x: {held}", relu, scale, gives=held), HoistScaleOverLayout())
