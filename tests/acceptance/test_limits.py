@@ -1,0 +1,94 @@
+"""What XNNPACK cannot hold or run stays outside, named with its reason; what is emitted runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import stepwell
+from stepwell.backends.executorch.runner import run_pte
+from stepwell.backends.xnnpack import emit
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.function(*inputs)
+
+
+def lowered(function: Callable[..., Any], *inputs: torch.Tensor) -> stepwell.Lowered:
+    return stepwell.lower(torch.export.export(Function(function), inputs), "xnnpack")
+
+
+def far(x: torch.Tensor) -> torch.Tensor:
+    """Rank seven between two layers of rank one."""
+    return (x * 2).reshape([2] * 7).permute(6, 5, 4, 3, 2, 1, 0).reshape(128).sigmoid()
+
+
+def empty(x: torch.Tensor) -> torch.Tensor:
+    """A tensor without elements beside one with some."""
+    return torch.cat([(x[:, :0] * 2).tanh(), x.tanh()], 1).sigmoid()
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return (x * 2).relu()
+
+
+def summed(x: torch.Tensor) -> torch.Tensor:
+    return (x * 2).cumsum(-1) * 2
+
+
+Case = tuple[Callable[..., Any], tuple[int, ...], str, str, int]
+CASES: dict[str, Case] = {
+    "rank 7": (far, (128,), "aten.permute.default", "rank 7 is above XNNPACK's 6", 2),
+    "nothing but rank 7": (doubled, (1, 2, 1, 2, 1, 2, 1), "aten.mul.Tensor", "rank 7", 0),
+    "no elements": (empty, (2, 4), "aten.cat.default", "a dimension is 0", 2),
+    "nothing but no elements": (doubled, (0, 4), "aten.mul.Tensor", "is 0", 0),
+    "no node": (summed, (2, 6), "aten.cumsum.default", "", 2),
+    "doubles": (lambda x: x.double() * 2, (3,), "aten.mul.Tensor", "not f64", 0),
+}
+"""Function, shape, what stays outside, why, and how many delegates there are at most."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_has_no_form_is_portable_and_named_and_the_rest_runs(name: str) -> None:
+    function, shape, outside, reason, most = CASES[name]
+    x = torch.randn(shape)
+    made = lowered(function, x)
+    assert outside in made.report.outside
+    assert made.report.delegates <= most
+    assert any(reason in refusal.reason for refusal in made.report.refusals) or not reason
+    assert outside in str(made.report)
+    (found,) = run_pte(made.to_pte(), [x])
+    torch.testing.assert_close(found, function(x))
+
+
+def test_operators_that_nothing_runs_lower_and_are_all_named_at_emission() -> None:
+    x = torch.randn(2, 6)
+    made = lowered(lambda x: torch.erfinv((x * 2).tanh().sort(-1)[0]) + 1, x)
+    assert {"aten.sort.default", "aten.erfinv.default"} <= set(made.report.outside)
+    assert made.report.delegates > 0
+    made.program.verify()
+    torch.testing.assert_close(made.program.run(x)[0], torch.erfinv((x * 2).tanh().sort(-1)[0]) + 1)
+    with pytest.raises(stepwell.StepwellError) as raised:
+        made.to_pte()
+    assert "aten.sort.default" in str(raised.value) and "aten.erfinv.default" in str(raised.value)
+
+
+def test_a_constant_beyond_the_format_is_an_error_with_its_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = stepwell.lower(torch.export.export(nn.Linear(64, 64), (torch.randn(1, 64),)), "xnnpack")
+    made.to_pte()
+    monkeypatch.setattr(emit, "_LIMIT", 64 * 64 * 4 - 1)  # Two gibibytes, scaled down.
+    with pytest.raises(stepwell.StepwellError, match=r"16384 bytes.*2 GiB"):
+        made.to_pte()
