@@ -431,4 +431,5 @@ def test_a_rescale_per_channel_keeps_its_channels(
     )
     program, _ = programs(text)
     op = next(op for op in program.method().walk() if op.name == "tosa.rescale")
-    assert "the channels on the last axis" in rewrite.match(op, program).reason
+    found: Any = rewrite.match(op, program)
+    assert "the channels on the last axis" in found.reason

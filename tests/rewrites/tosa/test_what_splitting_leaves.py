@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from stepwell.dialects import control  # noqa: F401
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting import History
 from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection

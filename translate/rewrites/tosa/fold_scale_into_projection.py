@@ -103,10 +103,10 @@ class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
         keys = [weight_key(v) for v in linear.operands[1:]]
         if None in keys:
             return Refusal("the projection's weight is computed at run time")
-        shapes = [static_dims(step.results[0]) for step in (linear, *layout)]
-        if None in shapes:
+        if any(static_dims(step.results[0]) is None for step in (linear, *layout)):
             return Refusal("the shape is symbolic")
-        shape = shapes[0] or ()
+        shape = static_dims(linear.results[0])
+        assert shape is not None
         features = torch.arange(shape[-1], dtype=torch.int32).expand(shape)
         for step in layout:
             for use in step.operands[0].uses:
