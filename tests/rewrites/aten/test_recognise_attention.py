@@ -97,6 +97,17 @@ def test_a_term_of_another_dtype_is_no_mask(element: str, refused: Any) -> None:
     refused(text(term, total, last="a"), RecogniseAttention(), "no mask")
 
 
+def test_positions_that_depend_on_the_queries_are_a_mask(apply: Any) -> None:
+    lines = (
+        '%r = stepwell.weight <"r"> "parameter" : tensor<8x4xf32>',
+        f"%p = aten.matmul.default(%q, %r) : ({T}, tensor<8x4xf32>) -> {S}",
+        f"%n = aten.neg.default(%p) : ({S}) -> {S}",
+        f"%a = aten.add.Tensor(%scores, %n) : ({S}, {S}) -> {S}",
+    )
+    done = apply(text(*lines, last="a"), RecogniseAttention())
+    assert "aten.scaled_dot_product_attention.default" in done.ops()
+
+
 def test_a_number_of_run_time_is_no_mask(refused: Any) -> None:
     size = f'%n = aten.sym_size.int(%q, 0) : ({T}) -> !stepwell.int<"1">'
     total = f'%a = aten.add.Tensor(%scores, %n) : ({S}, !stepwell.int<"1">) -> {S}'
