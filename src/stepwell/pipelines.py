@@ -42,6 +42,7 @@ from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
+from stepwell.translate.rewrites.xnnpack.expand_log_softmax import ExpandLogSoftmax
 from stepwell.translate.rewrites.xnnpack.expand_tanh_gelu import ExpandTanhGelu
 from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import FoldAffineIntoLinear
 from stepwell.translate.rewrites.xnnpack.limit_by_mask import LimitByMask
@@ -49,6 +50,7 @@ from stepwell.translate.rewrites.xnnpack.lower_clamp import FuseClamp, LowerClam
 from stepwell.translate.rewrites.xnnpack.lower_convolution import LowerConvolution
 from stepwell.translate.rewrites.xnnpack.lower_elementwise import LowerElementwise
 from stepwell.translate.rewrites.xnnpack.lower_float_cast import LowerFloatCast
+from stepwell.translate.rewrites.xnnpack.lower_greatest import LowerGreatest
 from stepwell.translate.rewrites.xnnpack.lower_linear import LowerLinear
 from stepwell.translate.rewrites.xnnpack.lower_matmul import LowerMatmul
 from stepwell.translate.rewrites.xnnpack.lower_nearest_resize import LowerNearestResize
@@ -89,6 +91,7 @@ TO_XNNPACK = (
     LowerPooling(),
     LowerNearestResize(),
     LowerReduction(),
+    LowerGreatest(),
     LowerSoftmax(),
     LowerElementwise(),
     LowerClamp(),
@@ -137,6 +140,7 @@ XNNPACK = Pipeline(
                 DecomposeLayerNorm(),
                 DecomposeGroupNorm(),
                 ExpandTanhGelu(),
+                ExpandLogSoftmax(),
                 LimitByMask(),
                 PreluChannelsLast(),
                 VolumesToImages(),

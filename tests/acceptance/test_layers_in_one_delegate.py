@@ -55,6 +55,10 @@ LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "CELU": (nn.CELU(0.5), (2, 6)),
     "softshrink": (nn.Softshrink(0.3), (2, 6)),
     "a cosine similarity": (lambda x: functional.cosine_similarity(x, x + 1, -1), (2, 6)),
+    "the greatest over two axes": (lambda x: x.amax((1, 3)), (2, 3, 4, 5)),
+    "the least over axes apart": (lambda x: x.amin((0, 2), keepdim=True), (2, 3, 4, 5)),
+    "the greatest of each row": (lambda x: x.max(-1).values - x.max(), (2, 6)),
+    "log softmax": (nn.LogSoftmax(-1), (2, 6)),
     "slopes per channel": (
         nn.Sequential(nn.Conv2d(3, 4, 3), nn.PReLU(4)),
         (1, 3, 6, 6),
