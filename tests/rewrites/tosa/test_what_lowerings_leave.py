@@ -471,3 +471,12 @@ INT8: dict[str, Case] = {
 def test_what_has_no_integer_form_keeps_its_reason(refused: Any, written: Any, name: str) -> None:
     rewrite, lines, reason = INT8[name]
     refused(written(*lines).replace("ui8:f32", "u8:f32"), rewrite, reason)
+
+
+def test_an_index_of_no_axis_is_left(programs: Any, written: Any) -> None:
+    """torch has types for it, and no numbers."""
+    text = written("%x: f32[4]", "%y = aten.index.Tensor(%x, [none]) : (f32[4]) -> f32[4]")
+    program, _ = programs(text)
+    op = next(op for op in program.method().walk() if op.name == "aten.index.Tensor")
+    found: Any = LowerGather().match(op, program)  # pyright: ignore[reportArgumentType]
+    assert "do not stand together" in found.reason
