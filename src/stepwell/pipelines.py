@@ -127,7 +127,7 @@ QUANTISED = (
 XNNPACK = Pipeline(
     "xnnpack",
     (
-        Together("normalise", (*NORMAL_FORM, SinkViewBelowLinear())),
+        Together("normalise", (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside())),
         *QUANTISED,
         Together("fold-weights", FOLD_WEIGHTS),
         RecogniseAttention(),
