@@ -8,13 +8,15 @@ say nothing inside a program whose tensors are all row-major and are given as No
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, cast
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.backends.executorch.builder import MethodBuilder
+from stepwell.backends.executorch.kernel_dtypes import REFUSED
 from stepwell.backends.executorch.runner import scalar_type
 from stepwell.backends.executorch.signatures import KernelSignature, kernel_for
 from stepwell.dialects.aten.op import SchemaOp
@@ -48,7 +50,32 @@ def kernel_limit(op: SchemaOp) -> str | None:
     """Why the kernel of an op's class cannot run this op, or None. Found by running it."""
     if op.name in _SPLITS and not all(is_static(result.type) for result in op.results):
         return "its kernel does not resize its outputs, so their shapes must be static"
+    signature = kernel_of(type(op))
+    refused = REFUSED.get(signature.kernel) if signature is not None else None
+    if refused is None:
+        return None
+    given = signature_text(_elements(op.operands), _elements(op.results))
+    for verdict, texts in refused.items():
+        if given in texts.split(", "):
+            return f"its kernel {_TRIED[verdict]} element types {given}"
     return None
+
+
+_TRIED = {
+    "fails": "does not take",
+    "aborts": "ends the process for",
+    "differs": "computes something else for",
+}
+"""What came of running it, in words."""
+
+
+def signature_text(inputs: Iterable[Attribute], outputs: Iterable[Attribute]) -> str:
+    """`f32+i64 -> f32`: the element types that go in, and those that come out, each once."""
+    return " -> ".join("+".join(sorted({str(e) for e in side})) for side in (inputs, outputs))
+
+
+def _elements(values: Iterable[SSAValue]) -> list[Attribute]:
+    return [element(value.type) for value in values if isinstance(value.type, TensorType)]
 
 
 _SPLITS = frozenset(

@@ -1,0 +1,75 @@
+"""Element types that kernels refuse are known before the program runs, and are what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import export
+
+import stepwell
+from stepwell.backends.executorch.generate_kernel_dtypes import probes, verdicts
+from stepwell.backends.executorch.kernel_calls import kernel_limit
+from stepwell.backends.executorch.kernel_dtypes import PROBED, REFUSED
+from stepwell.backends.executorch.kernels import QUANTIZED, RUNTIME
+from stepwell.ir.diagnostics import UnsupportedError
+
+
+def test_most_kernels_are_probed_and_every_refusal_is_of_a_kernel() -> None:
+    assert len(PROBED) > 180
+    assert REFUSED.keys() <= PROBED <= {*RUNTIME, *QUANTIZED}
+
+
+def test_a_sample_of_the_table_is_what_the_runtime_says() -> None:
+    every = probes()
+    refused = [i for i, probe in enumerate(every) if probe.kernel in REFUSED]
+    chosen = sorted({*range(0, len(every), 97), *refused[::3]})
+    told = {i: (text, verdict) for i, text, verdict in verdicts(chosen)}
+    assert len(told) > 20
+    for index, (text, verdict) in told.items():
+        stated = REFUSED.get(every[index].kernel, {})
+        known = next((v for v, texts in stated.items() if text in texts.split(", ")), "runs")
+        assert verdict == known, (every[index], text)
+
+
+class LogSoftmax(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.log_softmax(x, -1)
+
+
+class Logit(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.logit(x)
+
+
+@pytest.mark.parametrize(
+    ("module", "x"),
+    [
+        (LogSoftmax(), torch.randn(2, 3, dtype=torch.float64)),
+        (Logit(), torch.rand(2, 3, dtype=torch.float16) * 0.8 + 0.1),
+    ],
+    ids=["log_softmax f64", "logit f16"],
+)
+def test_a_type_that_a_kernel_refuses_is_decomposed_or_refused_before_it_runs(
+    module: nn.Module, x: torch.Tensor
+) -> None:
+    exported = export(module, (x,))
+    lowered = stepwell.lower(exported, "xnnpack")
+    try:
+        data = lowered.to_pte()
+    except UnsupportedError as error:
+        assert "element types" in str(error)
+        return
+    assert data
+    (found,) = lowered.run(x)
+    torch.testing.assert_close(found, module(x), rtol=2e-3, atol=2e-3)
+
+
+def test_the_type_that_runs_is_not_refused() -> None:
+    program = stepwell.from_exported_program(export(LogSoftmax(), (torch.randn(2, 3),)))
+    lowered: Any = stepwell.lower(program, "xnnpack")
+    for op in lowered.program.module.walk():
+        if op.name.startswith("aten."):
+            assert kernel_limit(op) is None
