@@ -201,6 +201,15 @@ CASES: dict[str, Case] = {
         ("%x: f32[6, 3]", "%y = aten.slice.Tensor(%x, 0, 0, 6, 2) : (f32[6, 3]) -> f32[3, 3]"),
         "SLICE has no step",
     ),
+    "rows from a row of run time": (
+        LowerSlice(),
+        (
+            "%x: f32[s0, 3], %v: f32[s0 + 4, 3]",
+            SIZE,
+            '%y = aten.slice.Tensor(%v, 0, %n) : (f32[s0 + 4, 3], !stepwell.int<"s0">) -> f32[4, 3]',
+        ),
+        "the start is known only at run time",
+    ),
     "rows of two types": (
         LowerConcat(),
         (

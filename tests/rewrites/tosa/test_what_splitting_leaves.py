@@ -183,6 +183,7 @@ GATHER = "%y = tosa.gather %v, %{} : (f32[1, 5, 2], i64[1, 3]) -> f32[1, 3, 2]"
 SELECT = "%{} = tosa.select %c, %{}, %{} : (i1[1, 3], i64[1, 3], i64[1, 3]) -> i64[1, 3]"
 ADD = "%w = tosa.add %i, %k : (i64[1, 3], i64[1, 1]) -> i64[1, 3]"
 FIVE = '%k = stepwell.weight <"k"> "constant" : i64[1, 1]'
+AGAIN = "%u = tosa.add %s, %k : (i64[1, 3], i64[1, 1]) -> i64[1, 3]"
 OTHER = '%w = stepwell.weight <"o"> "constant" : i64[1, 3]'
 
 
@@ -193,7 +194,7 @@ OTHER = '%w = stepwell.weight <"o"> "constant" : i64[1, 3]'
         ((FIVE, ADD, SELECT.format("s", "w", "i"), GATHER.format("s")), (-5, 4)),
         ((FIVE, ADD, SELECT.format("y", "w", "i")), None),
         ((OTHER, SELECT.format("s", "w", "i"), GATHER.format("s")), None),
-        ((FIVE, ADD, SELECT.format("s", "w", "i"), SELECT.format("t", "w", "s"), GATHER.format("t")), None),
+        ((FIVE, ADD, SELECT.format("s", "w", "i"), AGAIN, SELECT.format("t", "u", "s"), GATHER.format("t")), None),
         (("%y = tosa.abs %i : (i64[1, 3]) -> i64[1, 3]",), None),
         ((GATHER.replace("[1, 5, 2]", "[1, s0, 2]").format("i"),), None),
     ],
@@ -215,3 +216,12 @@ def test_what_is_computed_from_a_wide_integer_is_no_further_problem(
     with pytest.raises(UnsupportedError, match="does more than name rows") as raised:
         NarrowIndices().apply(program, History())
     assert len(raised.value.problems) == 1
+
+
+def test_an_index_that_only_names_rows_is_narrowed(programs: Any, written: Any) -> None:
+    program, (index, values) = programs(
+        written("%i: i64[1, 3], %v: f32[1, 5, 2]", GATHER.format("i"))
+    )
+    before = program.run(index, values)
+    assert NarrowIndices().apply(program, History()) == 1
+    assert program.run(index.int(), values)[0].equal(before[0])
