@@ -28,6 +28,8 @@ class Program:
 
     module: ModuleOp
     weights: WeightStore = field(default_factory=WeightStore)
+    samples: dict[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
+    """Example inputs by method, `(args, kwargs)`, where the source had them; text has none."""
 
     @property
     def level(self) -> str:
@@ -56,7 +58,7 @@ class Program:
 
     def clone(self) -> Self:
         """A copy of the IR over an overlay of the same weights; no tensor is copied."""
-        return type(self)(self.module.clone(), self.weights.child())
+        return type(self)(self.module.clone(), self.weights.child(), dict(self.samples))
 
     def verify(self) -> None:
         """Raise `VerificationError` with every problem of structure, types, level or signature."""

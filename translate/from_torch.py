@@ -48,4 +48,5 @@ def from_exported_program(
             raise UnsupportedError(shared.problems)
         module = ModuleOp(methods)
     set_level(module, _LEVEL)
-    return Program(module, shared.weights)
+    samples = {n: p.example_inputs for n, p in programs.items() if p.example_inputs is not None}
+    return Program(module, shared.weights, samples)

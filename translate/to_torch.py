@@ -65,7 +65,8 @@ def to_exported_program(program: Program, method: str = "forward") -> ExportedPr
         )
     func = program.method(method)
     signature = get_signature(func)
-    return _Method(func, signature, program.weights).export()
+    samples = program.samples.get(func.sym_name.data)
+    return _Method(func, signature, program.weights, samples).export()
 
 
 @dataclass
@@ -73,6 +74,7 @@ class _Method:
     func: FuncOp
     signature: Signature
     weights: WeightStore
+    samples: Any = None
     inputs: list[InputSpec] = field(default_factory=list[InputSpec])
     state_dict: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
     constants: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
@@ -134,7 +136,7 @@ class _Method:
             self.state_dict,
             self._ranges(),
             [ModuleCallEntry("", self._call_signature())],
-            None,
+            self.samples,
             dict[str, Any](self.constants),
             verifiers=[TrainingIRVerifier],
         )

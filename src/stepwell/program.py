@@ -37,7 +37,11 @@ class Program(IRProgram):
     @classmethod
     def of(cls, program: IRProgram) -> Program:
         """The same module and weights as a front-door program."""
-        return program if isinstance(program, cls) else cls(program.module, program.weights)
+        return (
+            program
+            if isinstance(program, cls)
+            else cls(program.module, program.weights, program.samples)
+        )
 
     def to_exported_program(self, method: str = "forward") -> ExportedProgram:
         """A torch program again, from the aten level.

@@ -43,3 +43,17 @@ def test_a_custom_operator_that_writes_to_its_argument_is_refused_by_name_and_li
 def test_an_operator_of_several_lists_is_refused_in_words(name: str) -> None:
     with pytest.raises(StepwellError, match="several lists of tensors"):
         op_class(name)
+
+
+def test_example_inputs_come_back_where_the_source_had_them() -> None:
+    class Scaled(torch.nn.Module):
+        def forward(self, x: torch.Tensor, *, by: torch.Tensor) -> torch.Tensor:
+            return x * by
+
+    x, by = torch.randn(2, 3), torch.ones(3)
+    exported = torch.export.export(Scaled(), (x,), {"by": by})
+    program = stepwell.from_exported_program(exported)
+    args, kwargs = program.clone().to_exported_program().example_inputs
+    assert args[0] is x and kwargs["by"] is by
+    text_alone = stepwell.parse(str(program), program.weights)
+    assert text_alone.to_exported_program().example_inputs is None

@@ -69,6 +69,7 @@ class PinSymbolicSizes(Pass):
         if problems := list(_out_of_range(pins, found)):
             raise StepwellError(problems)
         if pins:
+            program.samples.clear()  # They may be of another size.
             for func in program.methods.values():
                 _Pinning(func, pins).apply()
         return len(pins)
