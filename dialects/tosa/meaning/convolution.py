@@ -15,6 +15,7 @@ from torch import Tensor
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.meaning.block_scaled import values_of
 from stepwell.dialects.tosa.meaning.values import (
     BlockScaled,
@@ -48,6 +49,13 @@ def _common(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     return x.to(dtype), weight.to(dtype)
 
 
+def _with_bias(sums: Tensor, bias: Tensor, op: TosaOp) -> Tensor:
+    """Halves are rounded before the bias is added and again behind it."""
+    if not is_integer(result_element(op)):
+        sums = wide(narrow(sums, op))
+    return narrow(sums + wide(bias).to(sums.dtype), op).contiguous()
+
+
 @interprets(t.Conv2dOp)
 def _conv2d(op: t.Conv2dOp, args: Args, ctx: Interpreter) -> Args:
     x, weight, bias, input_zp, weight_zp = args
@@ -61,7 +69,7 @@ def _conv2d(op: t.Conv2dOp, args: Args, ctx: Interpreter) -> Args:
         top, bottom, left, right = pad
         image = F.pad(image, (left, right, top, bottom))
         y = F.conv2d(image, kernel, None, stride, 0, dilation)
-    return (narrow(y.permute(0, 2, 3, 1) + wide(bias).to(y.dtype), op).contiguous(),)
+    return (_with_bias(y.permute(0, 2, 3, 1), bias, op),)
 
 
 @interprets(t.DepthwiseConv2dOp)
@@ -79,7 +87,7 @@ def _depthwise(op: t.DepthwiseConv2dOp, args: Args, ctx: Interpreter) -> Args:
         top, bottom, left, right = pad
         image = F.pad(image, (left, right, top, bottom))
         y = F.conv2d(image, kernel, None, stride, 0, dilation, channels)
-    return (narrow(y.permute(0, 2, 3, 1) + wide(bias).to(y.dtype), op).contiguous(),)
+    return (_with_bias(y.permute(0, 2, 3, 1), bias, op),)
 
 
 @interprets(t.Conv3dOp)
@@ -91,7 +99,7 @@ def _conv3d(op: t.Conv3dOp, args: Args, ctx: Interpreter) -> Args:
     front, back, top, bottom, left, right = ints(op.pad)
     image = F.pad(image, (left, right, top, bottom, front, back))
     y = F.conv3d(image, kernel, None, ints(op.stride), 0, ints(op.dilation))
-    return (narrow(y.permute(0, 2, 3, 4, 1) + wide(bias).to(y.dtype), op).contiguous(),)
+    return (_with_bias(y.permute(0, 2, 3, 4, 1), bias, op),)
 
 
 @interprets(t.TransposeConv2dOp)
@@ -103,7 +111,12 @@ def _transpose_conv2d(op: t.TransposeConv2dOp, args: Args, ctx: Interpreter) -> 
     y = F.conv_transpose2d(image, kernel, None, ints(op.stride))
     top, bottom, left, right = ints(op.out_pad)
     y = F.pad(y, (left, right, top, bottom)).permute(0, 2, 3, 1)
-    return (narrow(y + wide(bias).to(y.dtype), op).contiguous(),)
+    return (_with_bias(y, bias, op),)
+
+
+def _sum_dtype(op: TosaOp) -> torch.dtype:
+    """Sums of floats are rounded to the result's type at every step."""
+    return torch_dtype(result_element(op))
 
 
 @interprets(t.MatMulOp)
@@ -111,7 +124,7 @@ def _matmul(op: t.MatMulOp, args: Args, ctx: Interpreter) -> Args:
     a, b, a_zp, b_zp = args
     left, right = _common(_centred(a, a_zp, op.a), _centred(b, b_zp, op.b))
     if left.dtype == torch.float32:
-        return (narrow(sequential.product(left, right), op),)
+        return (sequential.product(left, right, _sum_dtype(op)),)
     return (narrow(torch.matmul(left, right), op),)
 
 
@@ -123,5 +136,5 @@ def _matmul_t(op: t.MatMulTOp, args: Args, ctx: Interpreter) -> Args:
         return (matmul_t_of_types(left, right, torch_dtype(result_element(op))),)
     left, right = _common(_centred(a, a_zp, op.a), _centred(b, b_zp, op.b))
     if left.dtype == torch.float32:
-        return (narrow(sequential.product(left, right.transpose(1, 2)), op),)
+        return (sequential.product(left, right.transpose(1, 2), _sum_dtype(op)),)
     return (narrow(torch.matmul(left, right.transpose(1, 2)), op),)

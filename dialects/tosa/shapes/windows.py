@@ -214,8 +214,24 @@ def _product(op: TosaOp, transposed: bool) -> Sequence[Expected]:
     return [((batch, rows, columns), None)]
 
 
+_PRODUCTS: dict[Attribute, tuple[Attribute, ...]] = {
+    i8: (i32,),
+    i16: (i48,),
+    f32: (f32,),
+    f16: (f16, f32),
+    bf16: (f32,),
+    f8e4m3: (f16, f32),
+    f8e5m2: (f16, f32),
+}
+"""The element types that sums of products may have (specification, MATMUL)."""
+
+
 @shaped(t.MatMulOp)
 def _matmul(op: t.MatMulOp) -> Sequence[Expected]:
+    held, result = element_of(op.a), element_of(op.results[0])
+    allowed = _PRODUCTS.get(held)
+    need(allowed is not None, f"there is no product of {held}")
+    need(result in (allowed or ()), f"a product of {held} is not {result}")
     return _product(op, False)
 
 

@@ -15,6 +15,8 @@ from stepwell.translate.rewrites.tosa.lower_elementwise import (
     LowerWhere,
     SpellOutElementwise,
 )
+from stepwell.translate.rewrites.tosa.lower_fold import LowerFold
+from stepwell.translate.rewrites.tosa.lower_function import LowerFunction
 from stepwell.translate.rewrites.tosa.lower_indices import LowerArgmax, LowerGather, LowerScatter
 from stepwell.translate.rewrites.tosa.lower_layout import (
     LowerConcat,
@@ -29,6 +31,7 @@ from stepwell.translate.rewrites.tosa.lower_mxfp import (
     LowerMxLinear,
     LowerMxQuantize,
 )
+from stepwell.translate.rewrites.tosa.lower_power import LowerPower
 from stepwell.translate.rewrites.tosa.lower_products import (
     LowerBmm,
     LowerConvolution,
@@ -49,8 +52,15 @@ from stepwell.translate.rewrites.tosa.sink_transpose_through_reshape import (
 )
 from stepwell.translate.rewrites.tosa.split_gelu import SplitGelu
 from stepwell.translate.rewrites.tosa.split_layer_norm import SplitLayerNorm
+from stepwell.translate.rewrites.tosa.widen_halves import WidenHalves
+from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 
-SPLIT: tuple[Rewrite[Any], ...] = (SplitLayerNorm(), SplitGelu())
+SPLIT: tuple[Rewrite[Any], ...] = (
+    WidenHalves(),
+    SplitLayerNorm(),
+    DecomposeGroupNorm(),
+    SplitGelu(),
+)
 """Norms and activations written as arithmetic whose constants can join a layer's weights."""
 
 TO_TOSA: tuple[Rewrite[Any], ...] = (
@@ -69,6 +79,9 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     LowerWhere(),
     LowerElementwise(),
     SpellOutElementwise(),
+    LowerPower(),
+    LowerFunction(),
+    LowerFold(),
     LowerReshape(),
     LowerPermute(),
     LowerSlice(),

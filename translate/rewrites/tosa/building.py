@@ -19,6 +19,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import bf16, f16, f32, i1, i8, i32, torch_dtype
 from stepwell.ir.rewriting import Rewriter
@@ -46,6 +47,12 @@ def tosa_reshape(weight: torch.Tensor, *, shape: Sequence[int]) -> torch.Tensor:
 def tosa_permute(weight: torch.Tensor, *, order: Sequence[int]) -> torch.Tensor:
     """The axes in another order."""
     return weight.permute(list(order))
+
+
+@recipe("tosa_single")
+def tosa_single(weight: torch.Tensor) -> torch.Tensor:
+    """The same numbers in f32."""
+    return weight.float()
 
 
 def shape_of(value: SSAValue) -> tuple[Size, ...]:
@@ -138,7 +145,7 @@ class Builder:
             return value
         before = value.owner
         if isinstance(before, t.TransposeOp):
-            earlier = before.perms.get_values()
+            earlier = ints(before.perms)
             if [earlier[axis] for axis in order] == list(range(len(order))):
                 return before.input
         key = weight_key(value)
@@ -181,11 +188,23 @@ class Builder:
         shape[axis] = 1
         return self.op(cls, [value], shape, element(value.type), axis=IntegerAttr(axis, i32))
 
-    def matmul(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        """`[B, M, K]` by `[B, K, N]`."""
+    def matmul(self, a: SSAValue, b: SSAValue, bias: SSAValue | None = None) -> SSAValue:
+        """`[B, M, K]` by `[B, K, N]`; the sums of halves are f32, rounded once with the bias."""
         shape = [*shape_of(a)[:2], shape_of(b)[2]]
         held = element(a.type)
-        return self.op(t.MatMulOp, [a, b, self.zero(held), self.zero(held)], shape, held)
+        y = self.op(t.MatMulOp, [a, b, self.zero(held), self.zero(held)], shape, accumulator(held))
+        if bias is not None:
+            y = self.binary(t.AddOp, y, self.single(bias))
+        return y if held == f32 else self.op(t.CastOp, [y], shape, held)
+
+    def single(self, value: SSAValue) -> SSAValue:
+        """The value in f32; a constant at compile time."""
+        if element(value.type) == f32:
+            return value
+        key = weight_key(value)
+        if key is not None:
+            return self.weight(self.rw.weights.derive("tosa_single", [key]))
+        return self.op(t.CastOp, [value], shape_of(value), f32)
 
     def conv2d(
         self,

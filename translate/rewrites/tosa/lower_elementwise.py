@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import copysign, frexp, isinf
 from typing import ClassVar
 
+import torch
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -25,7 +27,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.ir.dtypes import i1, i32, i64
+from stepwell.ir.dtypes import f16, i1, i32, i64, torch_dtype
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import (
@@ -56,7 +58,6 @@ BINARY: dict[type[Operation], type[TosaOp]] = {
     aten.AddTensor: t.AddOp,
     aten.SubTensor: t.SubOp,
     aten.MulTensor: t.MulOp,
-    aten.PowTensorTensor: t.PowOp,
     aten.MaximumDefault: t.MaximumOp,
     aten.MinimumDefault: t.MinimumOp,
     aten.LogicalAndDefault: t.LogicalAndOp,
@@ -83,7 +84,6 @@ SCALAR: dict[type[Operation], type[TosaOp]] = {
     aten.AddScalar: t.AddOp,
     aten.SubScalar: t.SubOp,
     aten.MulScalar: t.MulOp,
-    aten.PowTensorScalar: t.PowOp,
     aten.EqScalar: t.EqualOp,
     aten.GtScalar: t.GreaterOp,
     aten.GeScalar: t.GreaterEqualOp,
@@ -157,10 +157,6 @@ def operator_of(op: SchemaOp) -> type[TosaOp]:
     raise AssertionError(op.name)
 
 
-def _sqrt(x: SSAValue, b: Builder) -> SSAValue:
-    return b.scalar(t.PowOp, x, 0.5)
-
-
 def _negate(x: SSAValue, b: Builder) -> SSAValue:
     held = element(x.type)
     return b.op(t.NegateOp, [x, b.zero(held), b.zero(held)], shape_of(x), held)
@@ -172,7 +168,6 @@ def _hardswish(x: SSAValue, b: Builder) -> SSAValue:
 
 
 _SPELLED: dict[type[Operation], Callable[[SSAValue, Builder], SSAValue]] = {
-    aten.SqrtDefault: _sqrt,
     aten.NegDefault: _negate,
     aten.HardswishDefault: _hardswish,
 }
@@ -240,8 +235,28 @@ class LowerDivision(LowerToTosa):
         """A product."""
         x = op.operands[0]
         if isinstance(op, aten.DivScalar):
-            return b.scalar(t.MulOp, x, 1.0 / float(op.arg("other")))
-        return b.binary(t.MulOp, x, b.unary(t.ReciprocalOp, op.operands[1]))
+            for factor in inverse(
+                float(op.arg("other")), torch.finfo(torch_dtype(element(x.type)))
+            ):
+                x = b.scalar(t.MulOp, x, factor)
+            return x
+        divisor = op.operands[1]
+        if isinstance(divisor.owner, t.ReciprocalOp):
+            return b.binary(t.MulOp, x, divisor.owner.input)
+        if element(x.type) == f16:  # 1 / x of a half below 2 ** -16 is no half
+            y = b.binary(t.MulOp, b.single(x), b.unary(t.ReciprocalOp, b.single(divisor)))
+            return b.op(t.CastOp, [y], shape_of(y), f16)
+        return b.binary(t.MulOp, x, b.unary(t.ReciprocalOp, divisor))
+
+
+def inverse(number: float, info: torch.finfo) -> tuple[float, ...]:
+    """Factors whose product is 1 / number: one, or two where it is no normal number of the type."""
+    if number == 0:
+        return (copysign(float("inf"), number),)
+    if isinf(number) or info.tiny <= abs(1 / number) <= info.max:
+        return (1 / number,)
+    share, exponent = frexp(number)
+    return 1 / share * 2.0 ** -(exponent // 2), 2.0 ** -(exponent - exponent // 2)
 
 
 def clamp(x: SSAValue, low: float, high: float, b: Builder) -> SSAValue:

@@ -205,10 +205,10 @@ def _expanded(value: SSAValue, shape: Sequence[Size], b: Builder) -> SSAValue:
 
 @dataclass(frozen=True)
 class LowerArgmax(LowerToTosa):
-    """`argmax` to ARGMAX; over all elements, of the flat tensor."""
+    """`argmax` and `argmin` to ARGMAX; over all elements, of the flat tensor."""
 
     name: ClassVar[str] = "lower-argmax-to-tosa"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ArgmaxDefault,)
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ArgmaxDefault, aten.ArgminDefault)
     bound: ClassVar[Bound] = EXACT
     takes_symbols: ClassVar[bool] = True
 
@@ -217,8 +217,11 @@ class LowerArgmax(LowerToTosa):
         return needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
-        """One ARGMAX."""
+        """One ARGMAX, of the negative for the smallest."""
         x, axis = op.operands[0], op.arg("dim")
+        if isinstance(op, aten.ArgminDefault):
+            zero = b.zero(element(x.type))
+            x = b.op(t.NegateOp, [x, zero, zero], shape_of(x), element(x.type))
         if axis is None:
             x, axis = b.reshape(x, (elements(shape_of(x)),)), 0
         held = shape_of(x)

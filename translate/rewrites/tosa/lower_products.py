@@ -95,9 +95,7 @@ class LowerLinear(LowerToTosa):
             x, batch = b.reshape(x, (1, rows[0] * rows[1], depth)), rows
         else:
             batch = None
-        y = b.matmul(x, matrix)
-        if bias is not None:
-            y = b.binary(t.AddOp, y, b.reshape(bias, (1, 1, out)))
+        y = b.matmul(x, matrix, None if bias is None else b.reshape(bias, (1, 1, out)))
         assert batch is None or elements(batch[:2]) == shape_of(y)[1]
         return b.reshape(y, result)
 

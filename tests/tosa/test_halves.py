@@ -1,0 +1,105 @@
+"""fp16 and bf16: the interpreter has the reference model's bits, both are as near as torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import stepwell
+from stepwell.backends.tosa.emit import to_tosa
+from stepwell.backends.tosa.reference_model import run_reference_model
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.diagnostics import VerificationError
+from stepwell.ir.dtypes import bf16, f16, f32
+from stepwell.ir.types import tensor
+
+from .graphs import bits, program_of_op
+
+TOSA_OPT = Path(sys.executable).with_name("tosa-opt")
+HALVES = {
+    torch.float16: ("tosa-1.0+fp", "profiles=pro_fp", 2**-10),
+    torch.bfloat16: ("tosa-1.0+fp+bf16", "profiles=pro_fp extensions=bf16", 2**-7),
+}
+
+
+class Statistics(nn.Module):
+    """Sums, variances and powers, of which torch rounds the result alone."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.sum(1), x.mean(1), x.var(1), x.square(), x.pow(4), x / x.abs().sqrt()
+
+
+def encoder() -> nn.Module:
+    return nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, activation="gelu")
+
+
+def convolutions() -> nn.Module:
+    first = [nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.Hardswish()]
+    middle = [nn.Conv2d(16, 16, 3, padding=1, groups=16), nn.GroupNorm(4, 16), nn.Mish()]
+    return nn.Sequential(*first, *middle, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 5))
+
+
+def norms() -> nn.Module:
+    return nn.Sequential(nn.LayerNorm(300), nn.RMSNorm(300), nn.Softmax(-1), nn.Hardsigmoid())
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], list[int]]] = {
+    "encoder": (encoder, [1, 9, 32]),
+    "convolutions": (convolutions, [1, 3, 17, 17]),
+    "norms": (norms, [3, 300]),
+    "statistics": (Statistics, [3, 300]),
+}
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=["fp16", "bf16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_of_halves_has_the_reference_models_bits_and_torchs_accuracy(
+    name: str, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    target, options, ulp = HALVES[dtype]
+    make, shape = MODELS[name]
+    torch.manual_seed(0)
+    model, x = make().to(dtype).eval(), (torch.randn(shape) * 3 + 1).to(dtype)
+    lowered = stepwell.lower(torch.export.export(model, (x,)), target)
+    found, run, eager = lowered.run(x), lowered.program.run(x), model(x)
+    eager = eager if isinstance(eager, tuple) else (eager,)
+    exact = model.double()(x.double())
+    exact = exact if isinstance(exact, tuple) else (exact,)
+    for ours, own, torchs, value in zip(found, run, eager, exact, strict=True):
+        assert torch.equal(bits(ours), bits(own))
+        scale = value.abs().max()
+        # Two ulp of the largest result beyond what torch itself is off by.
+        allowed = (torchs.double() - value).abs().max() + 2 * ulp * scale
+        assert (ours.double() - value).abs().max() <= allowed
+    path = tmp_path / "model.mlir"
+    path.write_text(lowered.to_mlir())
+    passes = (
+        f"tosa-attach-target{{specification_version=1.0 {options}}},"
+        "tosa-validate{strict-op-spec-alignment}"
+    )
+    command = [TOSA_OPT, f"--pass-pipeline=builtin.module({passes})", path, "-o", "/dev/null"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("result", [f16, f32], ids=["fp16 sums", "fp32 sums"])
+def test_a_product_of_fp16_is_rounded_to_its_result_at_every_step(result) -> None:
+    a, b, zero = torch.randn(2, 7, 197).half(), torch.randn(2, 197, 9).half(), torch.zeros(1).half()
+    inputs = [a, b, zero, zero]
+    held = [tensor(x.shape, f16) for x in inputs]
+    program = program_of_op(t.MatMulOp, held, [tensor([2, 7, 9], result)])
+    (expected,) = run_reference_model(to_tosa(program), inputs)
+    assert torch.equal(bits(program.run(*inputs)[0]), bits(expected))
+
+
+def test_a_product_of_bf16_in_bf16_is_refused_before_the_reference_model() -> None:
+    held = [tensor(s, bf16) for s in ([1, 2, 3], [1, 3, 2], [1], [1])]
+    program = program_of_op(t.MatMulOp, held, [tensor([1, 2, 2], bf16)])
+    with pytest.raises(VerificationError, match="a product of bf16 is not bf16"):
+        program.verify()

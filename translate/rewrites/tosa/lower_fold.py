@@ -1,0 +1,118 @@
+"""Reductions that are no sum or extreme: truth values, products, norms, sums of exponentials.
+
+Before:
+    func.func @forward(%x: tensor<2x4xi1>) -> tensor<2xi1> {
+      %y = aten.any.dim(%x, 1) : (tensor<2x4xi1>) -> tensor<2xi1>
+      func.return %y : tensor<2xi1>
+    }
+After:
+    func.func @forward(%x: tensor<2x4xi1>) -> tensor<2xi1> {
+      %0 = tosa.reduce_any %x {axis = 1 : i32} : (tensor<2x4xi1>) -> tensor<2x1xi1>
+      %1 = tosa.const_shape {values = dense<2> : tensor<1xindex>} : () -> !tosa.shape<1>
+      %y = tosa.reshape %0, %1 : (tensor<2x1xi1>, !tosa.shape<1>) -> tensor<2xi1>
+      func.return %y : tensor<2xi1>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.dtypes import i1, torch_dtype
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, shape_of
+from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
+from stepwell.translate.rewrites.tosa.lower_power import root
+from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
+
+_LOGICAL: dict[type[Operation], type[TosaOp]] = {
+    aten.AnyDim: t.ReduceAnyOp,
+    aten.AnyDims: t.ReduceAnyOp,
+    aten.AnyDefault: t.ReduceAnyOp,
+    aten.AllDim: t.ReduceAllOp,
+    aten.AllDims: t.ReduceAllOp,
+    aten.AllDefault: t.ReduceAllOp,
+}
+_PRODUCTS = (aten.ProdDimInt, aten.ProdDefault)
+_NORMS: dict[float, type[TosaOp]] = {
+    1.0: t.ReduceSumOp,
+    2.0: t.ReduceSumOp,
+    float("inf"): t.ReduceMaxOp,
+    float("-inf"): t.ReduceMinOp,
+}
+
+
+@dataclass(frozen=True)
+class LowerFold(LowerToTosa):
+    """`any`, `all`, `prod`, `logsumexp` and `linalg_vector_norm`."""
+
+    name: ClassVar[str] = "lower-fold-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        *_LOGICAL,
+        *_PRODUCTS,
+        aten.LogsumexpDefault,
+        aten.LinalgVectorNormDefault,
+    )
+    takes_symbols: ClassVar[bool] = True
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Truth values for `any` and `all`, floats for the rest; norms of four orders."""
+        held = element(op.operands[0].type)
+        if type(op) in _LOGICAL:
+            return None if held == i1 else Refusal(f"{op.name} of {held}: compare with 0 first")
+        if isinstance(op, aten.LinalgVectorNormDefault) and float(op.arg("ord")) not in _NORMS:
+            return Refusal(f"a norm of order {op.arg('ord')}")
+        if held not in FLOATS or element(op.results[0].type) != held:
+            return Refusal(f"{op.name} from {held} to {element(op.results[0].type)}")
+        return None
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """One REDUCE an axis with what surrounds it, then a reshape if axes go."""
+        x = op.operands[0]
+        axes = axes_of(op)
+        match op:
+            case aten.LogsumexpDefault():
+                y = _logsumexp(x, axes, b)
+            case aten.LinalgVectorNormDefault():
+                y = _norm(x, float(op.arg("ord")), axes, b)
+            case _:
+                y = _reduce(_LOGICAL.get(type(op), t.ReduceProductOp), x, axes, b)
+        return b.reshape(y, shape_of(op.results[0]))
+
+
+def axes_of(op: SchemaOp) -> list[int]:
+    """The axes that go, from first to last; all of them if none is named."""
+    rank = len(shape_of(op.operands[0]))
+    named = op.arg("dim") if "dim" in op.SCHEMA.by_name else None
+    listed = [named] if isinstance(named, int) else list(named or range(rank))
+    return sorted(axis % max(rank, 1) for axis in listed) if rank else []
+
+
+def _reduce(cls: type[TosaOp], x: SSAValue, axes: list[int], b: Builder) -> SSAValue:
+    for axis in axes:
+        x = b.reduce(cls, x, axis)
+    return x
+
+
+def _norm(x: SSAValue, order: float, axes: list[int], b: Builder) -> SSAValue:
+    """Roots of sums of squares; an overflowing square is inf where torch's norm is."""
+    if order == 2:
+        return root(_reduce(t.ReduceSumOp, b.binary(t.MulOp, x, x), axes, b), b)
+    return _reduce(_NORMS[order], b.unary(t.AbsOp, x), axes, b)
+
+
+def _logsumexp(x: SSAValue, axes: list[int], b: Builder) -> SSAValue:
+    """Log Σ exp(x - m) + m, with the largest element m kept finite: inf - inf would be NaN."""
+    info = torch.finfo(torch_dtype(element(x.type)))
+    most = clamp(_reduce(t.ReduceMaxOp, x, axes, b), info.min, info.max, b)
+    powers = b.unary(t.ExpOp, b.binary(t.SubOp, x, most))
+    return b.binary(t.AddOp, b.unary(t.LogOp, _reduce(t.ReduceSumOp, powers, axes, b)), most)

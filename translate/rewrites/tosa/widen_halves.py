@@ -1,0 +1,117 @@
+"""Compute in f32 what TOSA would round at every step in half precision.
+
+torch computes each operator on halves in f32 and rounds its result once. TOSA's sums of fp16 are fp16
+at every step (3000 ones add up to 2048), and a norm or an activation spelled out in operators
+rounds after each of them. So these ops stand between two casts, as torch has them.
+
+Before:
+    func.func @forward(%x: tensor<2x4xf16>) -> tensor<2x4xf16> {
+      %y = aten._softmax.default(%x, 1, false) : (tensor<2x4xf16>) -> tensor<2x4xf16>
+      func.return %y : tensor<2x4xf16>
+    }
+After:
+    func.func @forward(%x: tensor<2x4xf16>) -> tensor<2x4xf16> {
+      %0 = aten._to_copy.default(%x, dtype=f32) : (tensor<2x4xf16>) -> tensor<2x4xf32>
+      %1 = aten._softmax.default(%0, 1, false) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %y = aten._to_copy.default(%1, dtype=f16) : (tensor<2x4xf32>) -> tensor<2x4xf16>
+      func.return %y : tensor<2x4xf16>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import bf16, f16, f32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, with_element
+from stepwell.translate.rewrites.aten.building import emit
+from stepwell.translate.rewrites.aten.lerp_to_products import LerpToProducts
+from stepwell.translate.rewrites.aten.softplus_to_log import SoftplusToLog
+from stepwell.translate.rewrites.aten.split_elu_scale import SplitEluScale
+from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
+from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean
+
+HALVES: tuple[Attribute, ...] = (f16, bf16)
+
+
+@dataclass(frozen=True)
+class Halves:
+    """An op on halves of one type."""
+
+    op: SchemaOp
+    held: Attribute
+
+
+@dataclass(frozen=True)
+class WidenHalves(Rewrite[Halves]):
+    """Norms, softmax, sums, gelu, … of fp16 and bf16, in f32 between casts."""
+
+    name: ClassVar[str] = "widen-halves-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.LayerNormDefault,
+        aten.GroupNormDefault,
+        aten.RmsNormDefault,
+        aten._SoftmaxDefault,
+        aten._LogSoftmaxDefault,
+        aten.LogsumexpDefault,
+        aten.LinalgVectorNormDefault,
+        aten.SumDimIntList,
+        aten.MeanDim,
+        aten.ProdDimInt,
+        aten.GeluDefault,
+        aten.HardsigmoidDefault,
+        aten.SquareDefault,
+        *LerpToProducts.anchors,
+        *SoftplusToLog.anchors,
+        *SplitEluScale.anchors,
+        *VarianceToMeans.anchors,
+    )
+    bound: ClassVar[Bound] = Bound(2**-8, 2**-8, "a result next to the middle of two halves")
+
+    def match(self, op: SchemaOp, program: Program) -> Halves | None:
+        """Tensors of one type of halves throughout; the mean of an image is a pool, with f32 sums."""
+        types = [value.type for value in (*op.operands, *op.results)]
+        held = element(op.results[0].type) if isinstance(op.results[0].type, TensorType) else None
+        if held not in HALVES:
+            return None
+        if any(not isinstance(type_, TensorType) or element(type_) != held for type_ in types):
+            return None
+        if isinstance(op, aten.MeanDim):
+            shape = dims(op.operands[0].type)
+            axes = sorted(axis % len(shape) for axis in op.arg("dim") or range(len(shape)))
+            if all(isinstance(n, int) for n in shape[1:]) and is_image_mean(shape, axes):  # pyright: ignore
+                return None
+        return Halves(op, held)
+
+    def build(self, match: Halves, rw: Rewriter) -> None:
+        """The op between casts."""
+        op = match.op
+        new = type(op).create(
+            operands=[_widened(rw, value) for value in op.operands],
+            result_types=[with_element(result.type, f32) for result in op.results],
+            properties=dict(op.properties),
+            attributes=dict(op.attributes),
+        )
+        results = rw.insert(new).results
+        rw.replace(op, [_converted(rw, value, match.held) for value in results])
+
+
+def _widened(rw: Rewriter, value: SSAValue) -> SSAValue:
+    key = weight_key(value)
+    if key is not None:
+        return rw.weight(rw.weights.derive("tosa_single", [key]))
+    return _converted(rw, value, f32)
+
+
+def _converted(rw: Rewriter, value: SSAValue, held: Attribute) -> SSAValue:
+    wide = [with_element(value.type, held)]
+    return emit(rw, aten._ToCopyDefault.make(value, dtype=held, result_types=wide))
