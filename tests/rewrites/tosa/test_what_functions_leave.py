@@ -1,0 +1,96 @@
+"""What the lowerings of powers, folds and functions to TOSA leave alone, each with its reason."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.tosa.lower_fold import LowerFold
+from stepwell.translate.rewrites.tosa.lower_function import LowerFunction
+from stepwell.translate.rewrites.tosa.lower_power import LowerPower
+
+SIZE = '%n = aten.sym_size.int(%x, 0) : (f32[s0, 3]) -> !stepwell.int<"s0">'
+ROWS = '(f32[s0, 3], !stepwell.int<"s0">)'
+
+CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
+    "a power of two types": (
+        LowerPower(),
+        (
+            "%x: f32[3], %z: f16[3]",
+            "%y = aten.pow.Tensor_Tensor(%x, %z) : (f32[3], f16[3]) -> f32[3]",
+        ),
+        "the element types differ",
+    ),
+    "an exponent that is a size": (
+        LowerPower(),
+        ("%x: f32[s0, 3]", SIZE, f"%y = aten.pow.Tensor_Scalar(%x, %n) : {ROWS} -> f32[s0, 3]"),
+        "no finite number",
+    ),
+    "an infinite exponent": (
+        LowerPower(),
+        ("%x: f32[3]", "%y = aten.pow.Tensor_Scalar(%x, inf) : (f32[3]) -> f32[3]"),
+        "no finite number",
+    ),
+    "ones of run time": (
+        LowerPower(),
+        ("%x: f32[s0, 3]", "%y = aten.pow.Tensor_Scalar(%x, 0) : (f32[s0, 3]) -> f32[s0, 3]"),
+        "a shape known only at run time",
+    ),
+    "a large exponent": (
+        LowerPower(),
+        ("%x: f32[3]", "%y = aten.pow.Tensor_Scalar(%x, 65) : (f32[3]) -> f32[3]"),
+        "is beyond 64",
+    ),
+    "a base that is a size": (
+        LowerPower(),
+        (
+            "%x: f32[s0, 3]",
+            SIZE,
+            '%y = aten.pow.Scalar(%n, %x) : (f32[s0, 3], !stepwell.int<"s0">) -> f32[s0, 3]',
+        ),
+        "the base is no number above 0",
+    ),
+    "a negative base": (
+        LowerPower(),
+        ("%x: f32[3]", "%y = aten.pow.Scalar(-2, %x) : (f32[3]) -> f32[3]"),
+        "the base is no number above 0",
+    ),
+    "a base of one": (
+        LowerPower(),
+        ("%x: f32[3]", "%y = aten.pow.Scalar(1, %x) : (f32[3]) -> f32[3]"),
+        "or it is 1",
+    ),
+    "any of floats": (
+        LowerFold(),
+        ("%x: f32[2, 3]", "%y = aten.any.dim(%x, 1) : (f32[2, 3]) -> i1[2]"),
+        "compare with 0 first",
+    ),
+    "a norm of order 3": (
+        LowerFold(),
+        (
+            "%x: f32[2, 3]",
+            "%y = aten.linalg_vector_norm.default(%x, 3, [1]) : (f32[2, 3]) -> f32[2]",
+        ),
+        "a norm of order 3",
+    ),
+    "a product of integers": (
+        LowerFold(),
+        ("%x: i64[2, 3]", "%y = aten.prod.dim_int(%x, 1) : (i64[2, 3]) -> i64[2]"),
+        "from i64 to i64",
+    ),
+    "a product in another type": (
+        LowerFold(),
+        ("%x: f16[2, 3]", "%y = aten.prod.dim_int(%x, 1, dtype=f32) : (f16[2, 3]) -> f32[2]"),
+        "from f16 to f32",
+    ),
+    "a slope that is a size": (
+        LowerFunction(),
+        ("%x: f32[s0, 3]", SIZE, f"%y = aten.leaky_relu.default(%x, %n) : {ROWS} -> f32[s0, 3]"),
+        "negative_slope is known only at run time",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_has_no_form_for_every_number_is_left(refused: Any, written: Any, name: str) -> None:
+    rewrite, lines, reason = CASES[name]
+    refused(written(*lines), rewrite, reason)
