@@ -72,7 +72,7 @@ def _same_type(op: TosaOp) -> Sequence[Expected]:
 
 def _one_element(op: TosaOp) -> None:
     a, b = element_of(op.operands[0]), element_of(op.operands[1])
-    need(a == b, f"the operands are {a} and {b}")
+    need(a == b, "the operands are {} and {}", a, b)
 
 
 @shaped(*_BINARY)
@@ -153,12 +153,12 @@ def _rescale(op: t.RescaleOp) -> Sequence[Expected]:
     taken, given = bool(op.input_unsigned.value.data), bool(op.output_unsigned.value.data)
     need(not (scale32 and source == i48), "int48 has no 32-bit multiplier")
     multiplier = i32 if scale32 else i16
-    need(element_of(op.multiplier) == multiplier, f"the multiplier is not {multiplier}")
+    need(element_of(op.multiplier) == multiplier, "the multiplier is not {}", multiplier)
     need(element_of(op.shift) == i8, "the shift is not i8")
     need(op.rounding_mode.data != "DOUBLE_ROUND" or scale32, "double rounding needs 32-bit scales")
     need(not (taken and given), "both input and output are unsigned")
     wide = source in (i32, i48) or target in (i32, i48)
-    need(not (wide and (taken or given)), f"unsigned values from {source} to {target}")
+    need(not (wide and (taken or given)), "unsigned values from {} to {}", source, target)
     shape = shape_of(op.input)
     channels = 1
     if per_channel:

@@ -150,10 +150,10 @@ def _number(value: SSAValue) -> int | None:
     return int(tensor_of_dense(owner.values, torch.int64).reshape(-1)[0])
 
 
-def need(condition: bool, fact: str) -> None:
-    """Raise unless something holds."""
+def need(condition: bool, fact: str, *values: object) -> None:
+    """Raise unless something holds; `values` go into the fact's braces only then."""
     if not condition:
-        raise StepwellError(fact)
+        raise StepwellError(fact.format(*values) if values else fact)
 
 
 def same(a: Dim, b: Dim) -> bool:

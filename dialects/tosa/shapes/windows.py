@@ -60,10 +60,10 @@ _WEIGHTS: dict[Attribute, tuple[Attribute, ...]] = {
 
 def _accumulates(op: TosaOp, allowed: Sequence[Attribute] | None) -> None:
     held = element_of(op.operands[0])
-    need(allowed is not None, f"{op.name} has no form on {held}")
+    need(allowed is not None, "{} has no form on {}", op.name, held)
     accumulator = op.properties["acc_type"]
     fits = allowed is not None and accumulator in allowed
-    need(fits, f"an accumulator of {accumulator} for {held}")
+    need(fits, "an accumulator of {} for {}", accumulator, held)
 
 
 def _zero_points(op: TosaOp) -> None:
@@ -71,7 +71,8 @@ def _zero_points(op: TosaOp) -> None:
     mixes = isinstance(op, t.Conv2dOp) and not isinstance(image, IntegerType)
     if not mixes and not isinstance(image, BlockScaledType):
         _accumulates(op, _ACCUMULATORS.get(image))
-        need(weight in _WEIGHTS.get(image, (image,)), f"a weight of {weight} for {image}")
+        taken = _WEIGHTS.get(image, (image,))
+        need(weight in taken, "a weight of {} for {}", weight, image)
     pairs = (("input", op.operands[0], op.operands[3]), ("weight", op.operands[1], op.operands[4]))
     for what, value, zero in pairs:
         held = element_of(value)
@@ -84,7 +85,7 @@ def _bias(op: TosaOp, channels: Dim) -> None:
     (size,) = ranked(op.operands[2], 1, "the bias")
     need(size == 1 or same(size, channels), f"{size} of bias for {channels} channels")
     held, result = element_of(op.operands[2]), element_of(op.results[0])
-    need(held == result, f"the bias is {held}, the result {result}")
+    need(held == result, "the bias is {}, the result {}", held, result)
 
 
 def _spatial(op: TosaOp, image: Sequence[Dim], kernel: Sequence[Dim]) -> tuple[Dim, ...]:

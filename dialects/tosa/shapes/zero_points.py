@@ -33,12 +33,13 @@ def need_zero_point(
     (size,) = ranked(value, 1, f"the {what} zero point")
     need(isinstance(size, str) or size == 1, f"{size} {what} zero points")
     found = element_of(value)
-    need(found == held, f"the {what} zero point is {found}, the {what} {held}")
+    need(found == held, "the {0} zero point is {1}, the {0} {2}", what, found, held)
     number = constant_number(value)
     if number is None:
         return
     if not allowed:
-        need(number == 0, f"the {what} zero point of {held} must be 0, it is {number:g}")
+        fact = "the {} zero point of {} must be 0, it is {:g}"
+        need(number == 0, fact, what, held, number)
     elif unsigned and held == i16:
         fits = number in (0, 32768, -32768)
         need(fits, f"the {what} zero point of an unsigned i16 is {number:g}")
