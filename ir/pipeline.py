@@ -12,6 +12,7 @@ from xdsl.ir import Operation
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Step, anchors_of, step_name
+from stepwell.ir.walking import walk
 
 Observer = Callable[[Step, Program, int], None]
 
@@ -99,7 +100,7 @@ class Pipeline:
 
 
 def _census(program: Program) -> Counter[type[Operation]]:
-    return Counter(map(type, program.module.walk()))
+    return Counter(map(type, walk(program.module)))
 
 
 def _instances(steps: tuple[Step | type[Step], ...]) -> tuple[Step, ...]:

@@ -21,6 +21,7 @@ from xdsl.traits import IsolatedFromAbove, Pure
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 from stepwell.ir.program import Program
+from stepwell.ir.walking import walk
 from stepwell.ir.weights import WeightStore
 
 VISITS_PER_OP = 64
@@ -374,7 +375,7 @@ def run_rewrites(
             waiting.add(op)
             work.append(op)
 
-    work.extend(op for op in program.module.walk() if candidates_of(op) or is_dead(op))
+    work.extend(op for op in walk(program.module) if candidates_of(op) or is_dead(op))
     waiting.update(work)
     while work:
         op = work.popleft()

@@ -30,6 +30,7 @@ from stepwell.ir.levels import find_level, known_levels, level_of
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import check_encoding
 from stepwell.ir.verdicts import Key, is_sound, remember_sound, verdict_key
+from stepwell.ir.walking import walk
 from stepwell.ir.weights import WeightStore
 
 
@@ -58,7 +59,7 @@ def find_problems(module: ModuleOp, weights: WeightStore | None = None) -> Itera
             yield from _signature_problems(top)
     structural = False
     unsettled: list[tuple[Operation, Key | None]] = []
-    for op in module.walk():
+    for op in walk(module):
         key = verdict_key(op)
         if not is_sound(key):
             unsettled.append((op, key))

@@ -99,6 +99,8 @@ class _Names:
     """Names unique within one region."""
 
     taken: set[str] = field(default_factory=set[str])
+    following: dict[str, int] = field(default_factory=dict[str, int])
+    """The number to try next behind a name that is taken."""
     of: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
 
     def give(self, value: SSAValue, wish: str) -> str:
@@ -107,10 +109,11 @@ class _Names:
 
     def unused(self, wish: str) -> str:
         stem = re.sub(r"[^\w.\-/#]", "_", wish) or "value"
-        name, number = stem, 1
+        name, number = stem, self.following.get(stem, 1)
         while name in self.taken:
             name, number = f"{stem}_{number}", number + 1
         self.taken.add(name)
+        self.following[stem] = number
         return name
 
 
