@@ -255,10 +255,17 @@ class WeightStore:
 
 def dense_bytes(tensor: torch.Tensor) -> bytes:
     """The elements of a tensor in row-major order, as they lie in memory (little endian)."""
+    return bytes(dense_view(tensor))
+
+
+def dense_view(tensor: torch.Tensor) -> memoryview:
+    """`dense_bytes` without a copy, if the elements lie so already."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+    held: Any = flat.view(torch.uint8).numpy() if flat.numel() else b""
+    return memoryview(held)
 
 
 def _digest(tensor: torch.Tensor) -> str:
-    header = f"{tensor.dtype}{list(tensor.shape)}".encode()
-    return hashlib.sha256(header + dense_bytes(tensor)).hexdigest()
+    digest = hashlib.sha256(f"{tensor.dtype}{list(tensor.shape)}".encode())
+    digest.update(dense_view(tensor))
+    return digest.hexdigest()

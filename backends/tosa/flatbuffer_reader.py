@@ -34,6 +34,7 @@ def read_graph(data: bytes | memoryview) -> Graph:
 
 @cache
 def tosa_schema() -> Schema:
+    """The declarations of the `tosa.fbs` that tosa-tools ships."""
     return parse_schema(schema_path().read_text())
 
 

@@ -24,8 +24,8 @@ from stepwell.backends.executorch.bounds import upper_bound
 from stepwell.backends.executorch.container import Data, NamedData
 from stepwell.backends.executorch.emit import DelegatePayload
 from stepwell.backends.flatbuffer import Record, read_root
-from stepwell.backends.xnnpack.events import event_nodes
 from stepwell.backends.flatbuffer_writer import write_root
+from stepwell.backends.xnnpack.events import event_nodes
 from stepwell.backends.xnnpack.nodes import input_names, output_names, to_fields
 from stepwell.backends.xnnpack.schema import (
     ALIGNMENT,
@@ -53,7 +53,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError, describe_op, quoted
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import dims, element
-from stepwell.ir.weights import WeightStore, dense_bytes
+from stepwell.ir.weights import WeightStore, dense_bytes, dense_view
 
 BACKEND = "XnnpackBackend"
 _INPUT, _OUTPUT = 1, 2
@@ -272,7 +272,7 @@ class _Emitter:
         if datatype(type_) in ("qcint4", "qbint4"):
             name, data = name + ".int4", dense_bytes(pack_int4(tensor))
         else:
-            data = _bytes_of(tensor)
+            data = dense_view(tensor)
         return self._value(type_, buffer=self._buffer(name, data))
 
     def _buffer(self, key: str, data: Data) -> int:
@@ -288,12 +288,6 @@ class _Emitter:
             self.constants.append({"offset": NAMED, "size": len(data), "named_key": key})
             self.named_data[key] = NamedData(data, ALIGNMENT)
         return index
-
-
-def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    """The elements in row-major order, without a copy if they lie so already."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return memoryview(cast(Any, flat.view(torch.uint8).numpy()))
 
 
 def _is_cast(op: Operation) -> bool:
