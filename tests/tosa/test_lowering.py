@@ -88,3 +88,13 @@ def test_a_flatbuffer_of_a_model_reads_back_to_the_same_operators() -> None:
 def test_a_target_that_does_not_exist_is_refused(name: str, complaint: str) -> None:
     with pytest.raises(stepwell.StepwellError, match=complaint):
         lowered_model(nn.ReLU(), (torch.randn(2, 3),), name)
+
+
+@pytest.mark.parametrize("given", [torch.channels_last, torch.contiguous_format])
+def test_an_image_means_the_same_however_it_lies_in_memory(given: torch.memory_format) -> None:
+    """TOSA's tensors have no strides: a flatbuffer takes and gives the elements by their indices."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
+    image = torch.randn(1, 3, 6, 5)
+    lowered = lowered_model(model, (image.to(memory_format=torch.channels_last),))
+    (found,) = lowered.run(image.to(memory_format=given))
+    torch.testing.assert_close(found, model(image), check_stride=False)
