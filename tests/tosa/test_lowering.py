@@ -92,7 +92,7 @@ def test_a_target_that_does_not_exist_is_refused(name: str, complaint: str) -> N
 
 @pytest.mark.parametrize("given", [torch.channels_last, torch.contiguous_format])
 def test_an_image_means_the_same_however_it_lies_in_memory(given: torch.memory_format) -> None:
-    """TOSA's tensors have no strides: a flatbuffer takes and gives the elements by their indices."""
+    """A flatbuffer has no strides: it takes and gives elements by their indices."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
     image = torch.randn(1, 3, 6, 5)
     lowered = lowered_model(model, (image.to(memory_format=torch.channels_last),))
