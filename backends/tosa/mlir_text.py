@@ -2,11 +2,16 @@
 
 Nothing of ours is left in it: constants stand in the text (their bytes in hexadecimal), symbolic
 sizes are `?`.  Operators print in MLIR's generic form, which versions of the tools agree on.
+
+Constants of MX models print as tosa-opt prints them: codes of fp8, fp6 and fp4 are a byte each,
+those of mxint8 strings, and a constant of a block-scaled type has its scales in its type:
+`dense<tensor<1x32x!tosa.block_scaled<…, {0.5}>> : [[0x3 : f4E2M1FN, …]]>`.
 """
 
 from __future__ import annotations
 
 from io import StringIO
+from math import isnan
 
 import torch
 from xdsl.dialects.builtin import (
@@ -22,6 +27,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from stepwell.dialects.tosa.attributes import BlockScaledType
+from stepwell.dialects.tosa.codes import e8m0, mxint8, payload_of_element
 from stepwell.dialects.tosa.constants import dense
 from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
@@ -33,24 +39,23 @@ from stepwell.ir.weights import WeightStore, dense_bytes
 
 
 @irdl_attr_definition
-class HexElements(BuiltinAttribute, Data[tuple[str, str]]):
-    """`dense<"0x3F80…"> : tensor<4xf32>`: elements by their bytes. Printed, never parsed."""
+class WrittenElements(BuiltinAttribute, Data[str]):
+    """Elements in the words of upstream tools, `dense<"0x3F…"> : tensor<4xf32>`. Never parsed."""
 
-    name = "stepwell.hex_elements"
+    name = "stepwell.written_elements"
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[str, str]:
+    def parse_parameter(cls, parser: AttrParser) -> str:
         """It stands only in text for other tools."""
-        parser.raise_error("elements in hexadecimal are read as builtin dense elements")
+        parser.raise_error("elements written for other tools are read as builtin dense elements")
 
     def print_parameter(self, printer: Printer) -> None:
         """As `print_builtin`."""
         self.print_builtin(printer)
 
     def print_builtin(self, printer: Printer) -> None:
-        """The builtin form."""
-        digits, type_ = self.data
-        printer.print_string(f'dense<"0x{digits}"> : {type_}')
+        """The text."""
+        printer.print_string(self.data)
 
 
 def to_mlir(program: Program, method: str = "forward") -> str:
@@ -58,7 +63,7 @@ def to_mlir(program: Program, method: str = "forward") -> str:
 
     Raises:
         StepwellError: the program is not at level `tosa`.
-        UnsupportedError: it has mutable buffers, or constants of a block-scaled type.
+        UnsupportedError: it has mutable buffers, or block-scaled weights with an inf or NaN.
     """
     if program.level != "tosa":
         raise StepwellError(
@@ -117,15 +122,13 @@ def _write_out(op: WeightOp | ConstOp, weights: WeightStore) -> None:
     type_ = op.results[0].type
     assert isinstance(type_, TensorType)
     element: Attribute = type_.element_type
-    if isinstance(element, BlockScaledType):
-        raise UnsupportedError(
-            "tosa.const: a constant of a block-scaled type has no text that the tools read",
-            describe_op(op),
-        )
     held = weights.get(key.data if isinstance(key, WeightAttr) else str(key))
-    new = ConstOp.create(
-        properties={"values": _elements(held, element, str(type_))}, result_types=[type_]
-    )
+    if isinstance(element, BlockScaledType):
+        assert isinstance(op, ConstOp) and op.scales is not None
+        values = _block_scaled(held, weights.get(op.scales.data), element, op)
+    else:
+        values = _elements(held, element, str(type_))
+    new = ConstOp.create(properties={"values": values}, result_types=[type_])
     block = op.parent
     assert block is not None
     block.insert_op_before(new, op)
@@ -134,10 +137,50 @@ def _write_out(op: WeightOp | ConstOp, weights: WeightStore) -> None:
     op.erase()
 
 
+STRING = '"0x{:X}"'
+"""How tosa-opt writes a code of mxint8."""
+
+
 def _elements(
     values: torch.Tensor, element: Attribute, type_: str
-) -> HexElements | DenseIntOrFPElementsAttr:
-    bits = element.width.data if isinstance(element, IntegerType) else 8
-    if element == i1 or bits % 8 or not has_torch_dtype(element) or values.numel() == 1:
-        return dense(values, element)
-    return HexElements((dense_bytes(values).hex().upper(), type_))
+) -> WrittenElements | DenseIntOrFPElementsAttr:
+    if element == mxint8:
+        return WrittenElements(f"dense<{_nested(values, STRING)}> : {type_}")
+    if payload_of_element(element) is None and element != e8m0:
+        bits = element.width.data if isinstance(element, IntegerType) else 8
+        if element == i1 or bits % 8 or not has_torch_dtype(element) or values.numel() == 1:
+            return dense(values, element)
+    return WrittenElements(f'dense<"0x{dense_bytes(values).hex().upper()}"> : {type_}')
+
+
+def _block_scaled(
+    codes: torch.Tensor, scales: torch.Tensor, element: BlockScaledType, op: ConstOp
+) -> WrittenElements:
+    """A constant of a block-scaled type: codes in nested lists, scales in the type.
+
+    A scale is a power of two and prints exactly; there is no number for the scale NaN.
+    """
+    numbers = scales.to(torch.float32).reshape(-1).tolist()
+    if any(isnan(number) for number in numbers):
+        raise UnsupportedError(
+            "tosa.const: a block of the weight holds an inf or a NaN, so that its scale is NaN, "
+            "which tosa-opt reads from text as 2^-127",
+            describe_op(op),
+            'write the flatbuffer, or give to_mxfp(..., form="operators"), whose scales are a '
+            "tensor",
+        )
+    held = ", ".join(map(repr, numbers))
+    shape = "x".join(map(str, codes.shape))
+    inner = str(element).removesuffix(">")
+    if element.payload == mxint8:
+        listed = _nested(codes.view(torch.int8), "{} : i8")
+    else:
+        listed = _nested(codes.view(torch.uint8), f"0x{{:X}} : {element.payload}")
+    return WrittenElements(f"dense<tensor<{shape}x{inner}, {{{held}}}>> : {listed}>")
+
+
+def _nested(codes: torch.Tensor, form: str) -> str:
+    """A tensor as nested lists in brackets, each number in a form."""
+    if codes.dim() == 1:
+        return f"[{', '.join(map(form.format, codes.tolist()))}]"
+    return f"[{', '.join(_nested(row, form) for row in codes)}]"
