@@ -23,6 +23,7 @@ Recipe = Callable[..., torch.Tensor]
 _RECIPES: dict[str, Recipe] = {}
 _DERIVED_TYPES: dict[tuple[str, tuple[AnyTensor, ...], str], AnyTensor] = {}
 _R = TypeVar("_R", bound=Recipe)
+_BLOCK = 1 << 16
 
 
 def recipe(name: str) -> Callable[[_R], _R]:
@@ -251,6 +252,16 @@ class WeightStore:
 
         shape = [d for d in dims(entry.type) if isinstance(d, int)]
         return torch.empty(shape, dtype=torch_dtype(element(entry.type)), device="meta")
+
+
+def blocks_of_rows(tensor: torch.Tensor) -> Iterator[slice]:
+    """Slices of the first axis, for recipes whose f64 temporaries had better stay in the cache.
+
+    A block has some 64 Ki elements; a meta tensor is one block.
+    """
+    rows = tensor.shape[0]
+    step = rows if tensor.is_meta else 1 + _BLOCK * rows // max(tensor.numel(), 1)
+    return (slice(begin, begin + step) for begin in range(0, max(rows, 1), max(step, 1)))
 
 
 def dense_bytes(tensor: torch.Tensor) -> bytes:

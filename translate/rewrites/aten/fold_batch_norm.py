@@ -39,7 +39,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
-from stepwell.ir.weights import recipe
+from stepwell.ir.weights import blocks_of_rows, recipe
 from stepwell.translate.rewrites.aten.building import emit, emit_as
 from stepwell.translate.rewrites.aten.recipes import derive
 
@@ -85,7 +85,11 @@ def scale_output_channels(
         grouped = kernel.double().unflatten(0, (transposed_groups, -1))
         spread = scale.reshape(transposed_groups, 1, -1, *(1,) * (kernel.dim() - 2))
         return (grouped * spread).flatten(0, 1).to(kernel.dtype)
-    return (kernel.double() * scale.reshape(-1, *(1,) * (kernel.dim() - 1))).to(kernel.dtype)
+    spread = scale.reshape(-1, *(1,) * (kernel.dim() - 1))
+    scaled = torch.empty_like(kernel)
+    for rows in blocks_of_rows(kernel):
+        scaled[rows] = kernel[rows].double() * spread[rows]
+    return scaled
 
 
 def _scale(held: dict[str, torch.Tensor], epsilon: float) -> torch.Tensor:

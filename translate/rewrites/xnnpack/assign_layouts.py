@@ -186,21 +186,35 @@ def _edges(part: list[Operation], orders: dict[Operation, Order]) -> Iterator[Ed
         order = _order_of(value, part, orders, inside)
         maker = _place_of_maker(value, order, inside)
         cost = _cost(value, order)
+        readers = dict.fromkeys(_readers(value, order, orders, inside))
+        alone = next(iter(readers)) if len(readers) == 1 else None
+        if alone is not None and not alone[1]:  # Nobody to share a transpose with.
+            reader = alone[0]
+            if reader is not maker:
+                yield reader, maker, cost
+                yield maker, reader, cost
+            continue
         wanted, kept = ("read turned", value), ("read as it is", value)
         yield wanted, maker, cost
         yield maker, kept, cost
-        for use in value.uses:
-            turning = use.operation
-            if isinstance(turning, xnnpack.StaticTranspose) and (
-                inverse(turning.ints("perm")) != order
-            ):
-                continue  # It stays one transpose whatever it reads.
-            reader = _place_of_reader(use.operation, use.index, orders, inside)
+        for reader, third in readers:
             yield kept, reader, INFINITE
-            if reader is use.operation and _reads(use.operation, use.index, orders) != order:
-                yield reader, AS_IS, cost  # Wants a third order: a transpose of its own.
+            if third:
+                yield reader, AS_IS, cost  # A transpose of its own.
             else:
                 yield reader, wanted, INFINITE
+
+
+def _readers(
+    value: SSAValue, order: Order, orders: dict[Operation, Order], inside: set[Any]
+) -> Iterator[tuple[Any, bool]]:
+    """The nodes of the cut graph that read a value, and whether in a third order if turned."""
+    for use in value.uses:
+        op = use.operation
+        if isinstance(op, xnnpack.StaticTranspose) and inverse(op.ints("perm")) != order:
+            continue  # It stays one transpose whatever it reads.
+        reader = _place_of_reader(op, use.index, orders, inside)
+        yield reader, reader is op and _reads(op, use.index, orders) != order
 
 
 def _order_of(

@@ -35,7 +35,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
-from stepwell.ir.weights import recipe
+from stepwell.ir.weights import blocks_of_rows, recipe
 from stepwell.translate.rewrites.aten.building import constant_along_last_axis, emit_as
 
 
@@ -50,7 +50,8 @@ def shift_through_linear(
     weight: torch.Tensor, shift: torch.Tensor, *rest: torch.Tensor
 ) -> torch.Tensor:
     """`W·b + c`: what a shift of the input adds to the output; summed in f64."""
-    moved = weight.double() @ shift.reshape(-1).expand(weight.shape[-1]).double()
+    given = shift.reshape(-1).expand(weight.shape[-1]).double()
+    moved = torch.cat([weight[rows].double() @ given for rows in blocks_of_rows(weight)])
     for bias in rest:
         moved = moved + bias.double()
     return moved.to(weight.dtype)
