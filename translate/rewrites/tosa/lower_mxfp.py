@@ -2,8 +2,11 @@
 
 The form `operators` becomes `cast_to_block_scaled` and `matmul_t_block_scaled` (or
 `conv2d_block_scaled`); `types` becomes `cast`, `matmul_t` and `conv2d` on block-scaled types, which
-may mix payloads; `types-bf16` lets `matmul_t` add up in bf16.  An activation that several layers read is cast once
-(`share-common-subexpressions` sees to it).
+may mix payloads; `types-bf16` lets `matmul_t` add up in bf16.  An activation that several layers
+read is cast once (`share-common-subexpressions` sees to it).
+
+A product has no bias, so that one is an ADD of its own, unless it is zeros. CONV2D_BLOCK_SCALED has
+one, but takes rank 4, no mxint8, and an extension of its own.
 
 Before:
     func.func @forward(%x: tensor<1x2x32xf32>, %y: tensor<1x3x32xf32>) -> tensor<1x2x3xf32> {
@@ -137,9 +140,18 @@ class LowerMxLinear(LowerToTosa):
             zero = b.zero(f32)
             y = b.op(t.MatMulTOp, [left, right, zero, zero], result, summed)
         bias = op.operand("bias") if is_linear else None
-        if bias is not None:
+        if bias is not None and not is_zero(bias, b):
             y = b.binary(t.AddOp, y, b.reshape(_held_as(bias, summed, b), (1, 1, columns)))
         return b.reshape(_held_as(y, held, b), shape_of(op.results[0]))
+
+
+def is_zero(bias: SSAValue, b: Builder) -> bool:
+    """Whether a bias is known to be zeros: adding them changes no bit, for sums start at +0."""
+    key = weight_key(bias)
+    if key is None:
+        return False
+    held = b.rw.weights.get(key)
+    return not held.is_meta and not bool(held.any())
 
 
 def payloads_of(op: SchemaOp) -> tuple[str, str]:
