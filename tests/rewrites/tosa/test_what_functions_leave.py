@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.rewrites.tosa.lower_curve import LowerCurve
 from stepwell.translate.rewrites.tosa.lower_fold import LowerFold
 from stepwell.translate.rewrites.tosa.lower_function import LowerFunction
 from stepwell.translate.rewrites.tosa.lower_power import LowerPower
@@ -81,6 +82,14 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         LowerFold(),
         ("%x: f16[2, 3]", "%y = aten.prod.dim_int(%x, 1, dtype=f32) : (f16[2, 3]) -> f32[2]"),
         "from f16 to f32",
+    ),
+    "an angle of two types": (
+        LowerCurve(),
+        (
+            "%x: f32[3], %z: f16[3]",
+            "%y = aten.atan2.default(%x, %z) : (f32[3], f16[3]) -> f32[3]",
+        ),
+        "the element types differ",
     ),
     "a slope that is a size": (
         LowerFunction(),

@@ -7,6 +7,7 @@ from typing import Any
 from stepwell.ir.rewriting import Rewrite
 from stepwell.translate.rewrites.tosa.hoist_reshape_over_slice import HoistReshapeOverSlice
 from stepwell.translate.rewrites.tosa.lower_cast import LowerCast
+from stepwell.translate.rewrites.tosa.lower_curve import LowerCurve
 from stepwell.translate.rewrites.tosa.lower_elementwise import (
     LowerClamp,
     LowerDivision,
@@ -81,6 +82,7 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     SpellOutElementwise(),
     LowerPower(),
     LowerFunction(),
+    LowerCurve(),
     LowerFold(),
     LowerReshape(),
     LowerPermute(),

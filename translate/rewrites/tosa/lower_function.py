@@ -28,70 +28,48 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.dtypes import i1, torch_dtype
+from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.choices import at_least, equal, greater, select
 from stepwell.translate.rewrites.tosa.lower_power import narrowed
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, is_number, needs_floats
 
 Form = Callable[[SchemaOp, SSAValue, Builder], SSAValue]
 
 
-def _compare(cls: type[t.GreaterOp | t.GreaterEqualOp | t.EqualOp]) -> Callable[..., SSAValue]:
-    """A comparison with numbers or values on either side."""
-
-    def compare(a: SSAValue | float, other: SSAValue | float, b: Builder) -> SSAValue:
-        like = a if isinstance(a, SSAValue) else other
-        assert isinstance(like, SSAValue)
-        left, right = (x if isinstance(x, SSAValue) else b.splat(x, like) for x in (a, other))
-        return b.binary(cls, left, right, i1)
-
-    return compare
-
-
-_greater, _at_least, _equal = map(_compare, (t.GreaterOp, t.GreaterEqualOp, t.EqualOp))
-
-
-def _select(
-    condition: SSAValue, a: SSAValue | float, other: SSAValue | float, like: SSAValue, b: Builder
-) -> SSAValue:
-    """One of two values or numbers, element by element of `like`."""
-    sides = [x if isinstance(x, SSAValue) else b.splat(x, like) for x in (a, other)]
-    return b.op(t.SelectOp, [condition, *sides], shape_of(like), element(like.type))
-
-
 def _leaky_relu(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
     slope = float(op.arg("negative_slope"))
     scaled = b.scalar(t.MulOp, x, slope)
     if slope == 0:  # the maximum of inf and inf · 0 would be NaN
-        return _select(_greater(x, 0.0, b), x, scaled, x, b)
+        return select(greater(x, 0.0, b), x, scaled, x, b)
     return b.binary(t.MaximumOp if slope <= 1 else t.MinimumOp, x, scaled)
 
 
 def _elu(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
     power = b.unary(t.ExpOp, x)
     curve = b.scalar(t.MulOp, b.scalar(t.SubOp, power, 1.0), float(op.arg("alpha")))
-    return _select(_greater(x, 0.0, b), x, curve, x, b)
+    return select(greater(x, 0.0, b), x, curve, x, b)
 
 
 def _threshold(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
-    below = _at_least(float(op.arg("threshold")), x, b)
-    return _select(below, float(op.arg("value")), x, x, b)
+    below = at_least(float(op.arg("threshold")), x, b)
+    return select(below, float(op.arg("value")), x, x, b)
 
 
 def _hardshrink(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
-    small = _at_least(float(op.arg("lambd")), b.unary(t.AbsOp, x), b)
-    return _select(small, 0.0, x, x, b)
+    small = at_least(float(op.arg("lambd")), b.unary(t.AbsOp, x), b)
+    return select(small, 0.0, x, x, b)
 
 
 def _sign(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
-    negative = _select(_greater(0.0, x, b), -1.0, 0.0, x, b)
-    return _select(_greater(x, 0.0, b), 1.0, negative, x, b)
+    negative = select(greater(0.0, x, b), -1.0, 0.0, x, b)
+    return select(greater(x, 0.0, b), 1.0, negative, x, b)
 
 
 def _trunc(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
-    return _select(_greater(0.0, x, b), b.unary(t.CeilOp, x), b.unary(t.FloorOp, x), x, b)
+    return select(greater(0.0, x, b), b.unary(t.CeilOp, x), b.unary(t.FloorOp, x), x, b)
 
 
 def _frac(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
@@ -103,10 +81,10 @@ def _round(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
     whole = 1 / torch.finfo(torch_dtype(element(x.type))).eps
     size = b.unary(t.AbsOp, x)
     rounded = b.scalar(t.SubOp, b.scalar(t.AddOp, size, whole), whole)
-    size = _select(_greater(whole, size, b), rounded, size, x, b)
+    size = select(greater(whole, size, b), rounded, size, x, b)
     zero = b.zero(element(x.type))
     minus = b.op(t.NegateOp, [size, zero, zero], shape_of(x), element(x.type))
-    return _select(_greater(0.0, x, b), minus, size, x, b)
+    return select(greater(0.0, x, b), minus, size, x, b)
 
 
 def _logarithm(base: float) -> Form:
@@ -118,8 +96,8 @@ def _log1p(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
     u = b.scalar(t.AddOp, x, 1.0)
     y = b.unary(t.LogOp, u)
     share = b.binary(t.MulOp, x, b.unary(t.ReciprocalOp, b.scalar(t.SubOp, u, 1.0)))
-    near = _select(_equal(u, 1.0, b), x, b.binary(t.MulOp, y, share), x, b)
-    return _select(_greater(x, 1.0, b), y, near, x, b)
+    near = select(equal(u, 1.0, b), x, b.binary(t.MulOp, y, share), x, b)
+    return select(greater(x, 1.0, b), y, near, x, b)
 
 
 def _expm1(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
@@ -127,8 +105,8 @@ def _expm1(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
     u = b.unary(t.ExpOp, x)
     y = b.scalar(t.SubOp, u, 1.0)
     share = b.binary(t.MulOp, x, b.unary(t.ReciprocalOp, b.unary(t.LogOp, u)))
-    near = _select(_equal(u, 1.0, b), x, b.binary(t.MulOp, y, share), x, b)
-    return _select(_greater(1.0, b.unary(t.AbsOp, x), b), near, y, x, b)
+    near = select(equal(u, 1.0, b), x, b.binary(t.MulOp, y, share), x, b)
+    return select(greater(1.0, b.unary(t.AbsOp, x), b), near, y, x, b)
 
 
 def _exp2(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
@@ -141,24 +119,24 @@ def _tan(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
 
 
 def _isnan(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
-    return b.unary(t.LogicalNotOp, _equal(x, x, b))
+    return b.unary(t.LogicalNotOp, equal(x, x, b))
 
 
 def _isinf(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
-    return _equal(b.unary(t.AbsOp, x), float("inf"), b)
+    return equal(b.unary(t.AbsOp, x), float("inf"), b)
 
 
 def _isfinite(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
-    return _greater(float("inf"), b.unary(t.AbsOp, x), b)
+    return greater(float("inf"), b.unary(t.AbsOp, x), b)
 
 
 def _nan_to_num(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
     info = torch.finfo(torch_dtype(element(x.type)))
     ends = (("posinf", float("inf"), info.max), ("neginf", float("-inf"), info.min))
-    y = _select(_equal(x, x, b), x, float(op.arg("nan") or 0), x, b)
+    y = select(equal(x, x, b), x, float(op.arg("nan") or 0), x, b)
     for name, infinity, most in ends:
         given = op.arg(name)
-        y = _select(_equal(x, infinity, b), most if given is None else float(given), y, x, b)
+        y = select(equal(x, infinity, b), most if given is None else float(given), y, x, b)
     return y
 
 
