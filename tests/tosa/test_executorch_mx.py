@@ -36,7 +36,7 @@ def test_a_model_that_executorch_converted_runs_on_the_reference_model(payload: 
     exported = torch.export.export(model, (x,))
     text = str(stepwell.from_exported_program(exported))
     assert "tosa_mxfp.linear.default" in text and "tosa_mxfp.conv2d.default" in text
-    low = stepwell.lower(exported, "tosa-1.1+fp+mxfp")
+    low = stepwell.lower(exported, "tosa-1.1+fp+mxfp+mxfp_conv")
     (found,) = low.run(x)
     assert torch.equal(bits(found), bits(low.program.run(x)[0]))
     # Eager ExecuTorch casts activations with RCEIL: another scale for some blocks.

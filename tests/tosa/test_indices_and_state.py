@@ -23,7 +23,7 @@ class _Function(nn.Module):
         return self.function(*inputs)
 
 
-def lowered(function: Callable[..., Tensor], *inputs: Tensor, target: str = "tosa-1.0+fp"):
+def lowered(function: Callable[..., Tensor], *inputs: Tensor, target: str = "tosa-1.0+fp+int"):
     return stepwell.lower(export(_Function(function), inputs), target)
 
 
@@ -115,7 +115,7 @@ def test_a_language_model_takes_token_numbers() -> None:
 def test_a_cache_is_variables_that_calls_keep() -> None:
     model, _ = llama_4layers()
     steps = [(torch.tensor([[token]]), torch.tensor([at])) for at, token in enumerate((7, 3, 11))]
-    graph = stepwell.lower(export(model.eval(), steps[0]), "tosa-1.1+fp+variable")
+    graph = stepwell.lower(export(model.eval(), steps[0]), "tosa-1.1+fp+int+variable")
     data = graph.to_tosa()
     assert len([op for op in graph.program.module.walk() if op.name == "stepwell.update"]) == 8
     for tokens, positions in steps:

@@ -78,7 +78,7 @@ def test_tosa_opts_flatbuffer_of_our_text_computes_what_ours_does(tmp_path: Path
 
 def test_a_program_with_buffers_has_no_text_and_says_why() -> None:
     model, inputs = llama_4layers()
-    lowered = stepwell.lower(export(model.eval(), inputs), "tosa-1.1+fp+variable")
+    lowered = stepwell.lower(export(model.eval(), inputs), "tosa-1.1+fp+int+variable")
     with pytest.raises(stepwell.StepwellError, match="kept between calls"):
         lowered.to_mlir()
 

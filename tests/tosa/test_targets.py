@@ -56,7 +56,7 @@ def test_a_profile_takes_what_tosa_opt_takes(name: str, tmp_path: Path) -> None:
         ("cond_if", "tosa-1.1+fp+int+bf16", "controlflow"),
         ("cast_to_block_scaled", "tosa-1.1+fp+bf16", "mxfp"),
         ("add_shape", "tosa-1.1+fp", "shape"),
-        ("rescale", "tosa-1.1+fp+int16", "profile int"),
+        ("rescale", "tosa-1.1+fp", "profile int"),
         ("matmul_t_block", "tosa-1.1+fp+shape", "mxfp"),
     ],
 )

@@ -25,7 +25,7 @@ from stepwell.dialects.tosa.shapes.zero_points import (
     constant_numbers,
     need_zero_point,
 )
-from stepwell.ir.dtypes import i1, i8, i16, i32, i64
+from stepwell.ir.dtypes import i1, i8, i16, i32
 
 _SAME_TYPE = (
     t.AbsOp,
@@ -231,7 +231,7 @@ def _slice_shape(op: t.SliceShapeOp) -> Sequence[Expected]:
     rank = op.input.type.rank.data  # pyright: ignore
     for name, value in (("start", op.start), ("size", op.size)):
         held = element_of(value)
-        need(held in (i32, i64), f"the {name} is {held}, not i32 or i64")
+        need(held == i32, f"the {name} is {held}, not i32")
     start, size = constant_number(op.start), constant_number(op.size)
     if start is not None:
         need(start >= 0, f"the start is {start}")

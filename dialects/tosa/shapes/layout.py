@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.attributes import BlockScaledType
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.codes import i48
 from stepwell.dialects.tosa.meaning.values import element_of, ints
 from stepwell.dialects.tosa.shapes.rules import (
     Expected,
@@ -21,7 +23,7 @@ from stepwell.dialects.tosa.shapes.rules import (
     sizes_of,
 )
 from stepwell.dialects.tosa.shapes.zero_points import constant_number
-from stepwell.ir.dtypes import bf16, f16, f32, i8, i32, i64
+from stepwell.ir.dtypes import i8, i16, i32, i64
 from stepwell.ir.types import Dim
 
 
@@ -227,10 +229,14 @@ def _resize(op: t.ResizeOp) -> Sequence[Expected]:
         need(span // down + 1 > 0, "the result would be empty")
         found.append(span // down + 1)
     source, target = element_of(op.input), element_of(op.output)
-    if op.mode.data == "BILINEAR" and source == i8:
-        need(target == i32, "a bilinear resize of i8 gives i32")
-    elif source in (f16, bf16, f32) or (op.mode.data != "BILINEAR" and source == i8):
-        need(target == source, f"a resize of {source} gives {target}")
+    bilinear = op.mode.data == "BILINEAR"
+    need(
+        not (bilinear and isinstance(source, BlockScaledType)),
+        "block-scaled values have no bilinear resize",
+    )
+    wider: dict[Attribute, Attribute] = {i8: i32, i16: i48}
+    due = wider.get(source, source) if bilinear else source
+    need(target == due, "a {} resize of {} gives {}, not {}", op.mode.data, source, due, target)
     return [((n, *found, channels), None)]
 
 

@@ -14,6 +14,7 @@ from stepwell.dialects.tosa.attributes import ShapeType
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.constants import shape_value as constant_shape
 from stepwell.dialects.tosa.constants import tensor_of_dense
+from stepwell.dialects.tosa.forms import has_form, no_form
 from stepwell.dialects.tosa.meaning.shapes import BINARY, UNARY
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.dialects.tosa.structural import ConstOp
@@ -39,6 +40,8 @@ def shaped(*classes: type[TosaOp]) -> Callable[[_F], _F]:
         def inference(op: Operation) -> Sequence[Attribute]:
             assert isinstance(op, TosaOp)
             expected = rule(op)
+            if not has_form(op):
+                raise StepwellError(no_form(op))
             if len(expected) != len(op.results):
                 raise StepwellError(f"{len(op.results)} results where {len(expected)} are due")
             return [

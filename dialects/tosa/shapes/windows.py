@@ -44,8 +44,8 @@ _ACCUMULATORS: dict[Attribute, tuple[Attribute, ...]] = {
     f16: (f16, f32),
     bf16: (f32,),
     f32: (f32,),
-    f8e4m3: (f16,),
-    f8e5m2: (f16,),
+    f8e4m3: (f16, f32),
+    f8e5m2: (f16, f32),
 }
 """Accumulators of convolutions by the image's element type; averages of i16 have i32."""
 

@@ -37,3 +37,16 @@ def test_a_target_without_the_payload_names_what_it_needs(refused: Any) -> None:
 def test_two_payloads_have_no_operators(refused: Any) -> None:
     mixed = text("fp8e4m3", "fp4e2m1", "types")
     refused(mixed, ChooseMxForm(frozenset(("mxfp",))), "needs block-scaled types")
+
+
+def test_a_convolution_needs_an_extension_of_its_own(apply: Any, refused: Any) -> None:
+    x, w, y = "tensor<1x32x4x4xf32>", "tensor<8x32x1x1xf32>", "tensor<1x8x4x4xf32>"
+    text = f"""func.func @forward(%x: {x}, %w: {w}) -> {y} {{
+  %y = stepwell_mx.conv2d.default(%x, %w, none, [1, 1], [0, 0], [1, 1], 1, "fp8e4m3", "fp8e4m3", "operators") : ({x}, {w}) -> {y}
+  func.return %y : {y}
+}}
+"""
+    kinds = frozenset(("mx_common", "mx_fp8e4m3"))
+    assert '"types"' in apply(text, ChooseMxForm(kinds | {"mxfp"})).text
+    refused(text, ChooseMxForm(frozenset(("mxfp",))), "needs +mxfp+mxfp_conv")
+    refused(text, ChooseMxForm(kinds | {"mxfp", "mxfp_conv"}))

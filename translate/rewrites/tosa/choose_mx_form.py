@@ -1,6 +1,6 @@
 """Give MX products the form that the target has.
 
-Separate data and scales (`mxfp`) are added up block by block, block-scaled types (`mx_common` and
+Separate data and scales (`mxfp`, of convolutions `mxfp_conv` too) are added up block by block, block-scaled types (`mx_common` and
 `mx_fp8e4m3`, …) over the whole axis.  A product keeps its form where the target has it; otherwise
 it takes the other one, and its last bits may change.
 
@@ -32,6 +32,9 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.choose_mxfp import MxConv2dOp, MxLinearOp, MxMatmulOp
+
+_OPERATORS_NEED = (frozenset(("mxfp",)), frozenset(("mxfp", "mxfp_conv")))
+"""Of operators on separate data and scales: products, convolutions."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class ChooseMxForm(Rewrite[OtherForm]):
 
     def _has(self, form: str, op: SchemaOp) -> bool:
         if form == OPERATORS:
-            return "mxfp" in self.extensions
+            return _OPERATORS_NEED[isinstance(op, MxConv2dOp)] <= self.extensions
         return {"mx_common", *(MX_EXTENSIONS[name] for name in _payloads(op))} <= self.extensions
 
     def build(self, match: OtherForm, rw: Rewriter) -> None:
@@ -86,5 +89,5 @@ def _payloads(op: SchemaOp) -> tuple[str, str]:
 def needed(op: SchemaOp) -> str:
     """The extensions that a product's own form needs: `+mx_common+mx_fp8e4m3`."""
     if op.arg("form") == OPERATORS:
-        return "+mxfp"
+        return "+" + "+".join(sorted(_OPERATORS_NEED[isinstance(op, MxConv2dOp)]))
     return "+" + "+".join(["mx_common", *sorted({MX_EXTENSIONS[p] for p in _payloads(op)})])
