@@ -6,7 +6,7 @@ from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
-from stepwell.ir.rewriting import Together
+from stepwell.ir.rewriting import Step, Together
 from stepwell.translate.rewrites.aten import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.aten.fold_bias_into_linear import FoldBiasIntoLinear
@@ -36,6 +36,7 @@ from stepwell.translate.rewrites.tosa.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.tosa.lower_control import BringWeightsInside, LowerControl
 from stepwell.translate.rewrites.tosa.lower_int8 import INT8
+from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise
 from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices
 from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
 from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
@@ -253,10 +254,31 @@ TOSA_INTEGERS = (
 """What a target of the integer profile alone runs: the program must be quantised."""
 
 
+TOSA_MIXED = (
+    Together("normalise", (*NORMAL_FORM, BringWeightsInside())),
+    TYPE_QUANTIZATION,
+    ShareCommonSubexpressions(),
+    Together("lower-int8", (*INT8, CancelCasts())),
+    Together(
+        "lower-casts",
+        (FoldDequantisedConstant(), LowerQuantise(), LowerDequantise(), CancelCasts()),
+    ),
+    *TOSA,
+)
+"""What a target of both profiles runs: quantised layers in integers, all others in floats."""
+
+
+BY_PROFILES: dict[frozenset[str], tuple[Step, ...]] = {
+    frozenset(("fp",)): TOSA,
+    frozenset(("int",)): TOSA_INTEGERS,
+    frozenset(("fp", "int")): TOSA_MIXED,
+}
+
+
 def tosa_pipeline(target: str) -> Pipeline:
     """The steps for a target such as `tosa-1.1+fp`; an unknown one is an error."""
     found = parse_target(target)
-    steps = TOSA if "fp" in found.profiles else TOSA_INTEGERS
+    steps = BY_PROFILES[found.profiles]
     block_scaled = (AdoptExecutorchMx(), ChooseMxForm(found.extensions))
     finish = (RemoveDeadCode(), NarrowIndices(target), FinishTosa(target), RemoveDeadCode())
     return Pipeline(target, (*block_scaled, *steps, *finish))

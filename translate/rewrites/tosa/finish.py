@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from stepwell.dialects.quant import DequantizeCast, StorageCast
+from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.dialects.tosa.targets import parse_target
+from stepwell.dialects.tosa.targets import PROFILES, TosaTarget, parse_target
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, node_name, op_name
 from stepwell.ir.levels import COMMON, set_level
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
+from stepwell.translate.rewrites.quant import TypeDequantize, TypeQuantize
 
 TARGET = "tosa.target"
+TYPED = (*TypeQuantize.anchors, *TypeDequantize.anchors)
+"""The ops that give or take quantised values."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class FinishTosa(Pass):
         left = [op for method in program.methods.values() for op in not_lowered(method)]
         if left:
             causes = [op for op in left if not isinstance(op, StorageCast)] or left
-            raise UnsupportedError([_problem(op, history) for op in causes])
+            target = parse_target(self.target)
+            raise UnsupportedError([_problem(op, history, target) for op in causes])
         illegal = list(parse_target(self.target).problems(program.module))
         if illegal:
             raise UnsupportedError(illegal)
@@ -52,14 +56,24 @@ def not_lowered(method: FuncOp) -> Iterator[Operation]:
             yield op
 
 
-def _problem(op: Operation, history: History) -> Problem:
+def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
     name, node = op_name(op), node_name(op.location)
-    if isinstance(op, DequantizeCast):
-        users = sorted({op_name(use.operation) for use in op.result.uses})
+    both = replace(target, profiles=frozenset(PROFILES)).name
+    if isinstance(op, TYPED) and "int" not in target.profiles:
         return Problem(
-            f"{name}: its value is used as a float by {', '.join(users)}",
+            f"{name}: quantised values need the profile int", describe_op(op), f"lower to {both}"
+        )
+    if isinstance(op, DequantizeCast | QuantizeCast) and "fp" not in target.profiles:
+        users = sorted({op_name(use.operation) for use in op.result.uses})
+        fact = f"its value is used as a float by {', '.join(users)}"
+        if isinstance(op, QuantizeCast):
+            maker = op.input.owner
+            made = f"by {op_name(maker)}" if isinstance(maker, Operation) else "outside"
+            fact = f"it quantises a float that is computed {made}"
+        return Problem(
+            f"{name}: {fact}",
             describe_op(op),
-            "quantise what these give, or leave the op to a target of floats",
+            f"quantise the layers around it, or lower to {both}, which leaves them in floats",
         )
     reasons = [
         record.reason

@@ -1,0 +1,163 @@
+"""Borders between integers and floats in one graph: quantising and dequantising as operators.
+
+What `LowerInt8` leaves in floats stands between casts; they are torch's to the bit.  A float is
+multiplied by the reciprocal of the scale, CAST rounds it to the nearest integer, ties to even, and
+saturates.  A zero point is added to the integer, not to the float before it is rounded, where an odd
+one would turn ties around: CAST gives 16 bits, which hold the sum, and RESCALE by one saturates.
+
+Before:
+    func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %q = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+      %y = quant.dcast %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
+      func.return %y : tensor<4xf32>
+    }
+After:
+    func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = stepwell.weight <"constant#e1d7141d4124"> "constant" : tensor<1xf32>
+      %1 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
+      %2 = tosa.mul %x, %0, %1 : (tensor<4xf32>, tensor<1xf32>, tensor<1xi8>) -> tensor<4xf32>
+      %3 = tosa.cast %2 : (tensor<4xf32>) -> tensor<4xi16>
+      %4 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
+      %5 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
+      %6 = stepwell.weight <"constant#52da3bd4ec82"> "constant" : tensor<1xi16>
+      %7 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
+      %8 = tosa.rescale %3, %4, %5, %6, %7 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4xi16>, tensor<1xi32>, tensor<1xi8>, tensor<1xi16>, tensor<1xi8>) -> tensor<4xi8>
+      %9 = tosa.cast %8 : (tensor<4xi8>) -> tensor<4xf32>
+      %10 = stepwell.weight <"constant#a663703caa25"> "constant" : tensor<1xf32>
+      %11 = tosa.sub %9, %10 : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>
+      %12 = stepwell.weight <"constant#fe389ab82742"> "constant" : tensor<1xf32>
+      %13 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
+      %y = tosa.mul %11, %12, %13 : (tensor<4xf32>, tensor<1xf32>, tensor<1xi8>) -> tensor<4xf32>
+      func.return %y : tensor<4xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.quant import (
+    DequantizeCast,
+    Quantization,
+    QuantizeCast,
+    StorageCast,
+    quantization,
+)
+from stepwell.dialects.quant.ops import block_values
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.dtypes import f32, i8, i16
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, shape_of
+from stepwell.translate.rewrites.tosa.integers import WIDTHS, rescale, stored
+from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
+from stepwell.translate.rewrites.tosa.lowering import unfit
+
+
+@dataclass(frozen=True)
+class Border:
+    """A cast between reals and stored integers of 8 or 16 bits, and what the integers mean."""
+
+    op: QuantizeCast | DequantizeCast
+    held: Quantization
+
+
+@dataclass(frozen=True)
+class LowerQuantise(Rewrite[Border]):
+    """`quant.qcast` to MUL and CAST, and a RESCALE that adds the zero point."""
+
+    name: ClassVar[str] = "lower-quantise-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
+    bound: ClassVar[Bound] = EXACT
+
+    def match(self, op: QuantizeCast, program: Program) -> Border | Refusal | None:
+        """Guards: `not_a_border`, and a zero point that RESCALE can add."""
+        held = quantization(op.result.type)
+        assert held is not None
+        refusal = not_a_border(op.input, held)
+        if refusal is not None:
+            return refusal
+        if any(held.zero_points) and held.bits != 8:
+            return Refusal("RESCALE adds zero points to 8 bits alone")
+        if len(set(held.zero_points)) > 1:
+            return Refusal("RESCALE adds one zero point, not one for each index of an axis")
+        return Border(op, held)
+
+    def build(self, match: Border, rw: Rewriter) -> None:
+        """Scale, round, add the zero point, clamp to a range that is not all of the type's."""
+        b, held = Builder(rw), match.held
+        zero, width = held.zero_points[0], WIDTHS[held.bits]
+        scaled = multiplied(b.single(match.op.input), held, [1 / scale for scale in held.scales], b)
+        value = b.op(t.CastOp, [scaled], shape_of(scaled), i16 if zero else width)
+        if zero:
+            value = rescale(value, [1.0], i8, 0, zero, b)
+        if (held.low, held.high) != held.default_range:
+            value = clamp(value, held.low, held.high, b)
+        rw.replace(match.op, rw.insert(StorageCast(value, match.op.result.type)).results)
+
+
+@dataclass(frozen=True)
+class LowerDequantise(Rewrite[Border]):
+    """`quant.dcast` to CAST, SUB of the zero points and MUL."""
+
+    name: ClassVar[str] = "lower-dequantise-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (DequantizeCast,)
+    bound: ClassVar[Bound] = EXACT
+
+    def match(self, op: DequantizeCast, program: Program) -> Border | Refusal | None:
+        """Guards: `not_a_border`."""
+        held = quantization(op.input.type)
+        assert held is not None
+        return not_a_border(op.result, held) or Border(op, held)
+
+    def build(self, match: Border, rw: Rewriter) -> None:
+        """Sums of 17 bits are exact in f32; the product rounds once, as torch's."""
+        b, held = Builder(rw), match.held
+        integers = stored(match.op.input, b)
+        value = b.op(t.CastOp, [integers], shape_of(integers), f32)
+        if any(held.zero_points):
+            zeros = spread(held, held.zero_points, value, b)
+            value = b.binary(t.SubOp, value, zeros)
+        value = multiplied(value, held, held.scales, b)
+        if held.expressed != f32:
+            value = b.op(t.CastOp, [value], shape_of(value), held.expressed)
+        rw.replace(match.op, [value])
+
+
+def not_a_border(real: SSAValue, held: Quantization) -> Refusal | None:
+    """Why TOSA has no such reals, or no such integers."""
+    refusal = unfit(real, symbols=True)
+    if refusal is not None:
+        return refusal
+    if element(real.type) not in FLOATS:
+        return Refusal(f"it stands for {element(real.type)}, which TOSA's MUL does not take")
+    if not held.signed:
+        return Refusal(f"TOSA has no ui{held.bits}: quantise to signed integers")
+    if held.bits not in WIDTHS:
+        return Refusal(f"activations of {held.bits} bits; TOSA's layers take 8 or 16")
+    return None
+
+
+def spread(
+    held: Quantization, numbers: Sequence[float | int], like: SSAValue, b: Builder
+) -> SSAValue:
+    """A number for the tensor or for each block, in f32, of a shape that broadcasts to `like`."""
+    rank = len(shape_of(like))
+    if held.is_per_tensor:
+        return b.number(numbers[0], rank, f32)
+    return b.constant(block_values(held, numbers, [1] * rank, torch.float32))
+
+
+def multiplied(
+    value: SSAValue, held: Quantization, factors: Sequence[float], b: Builder
+) -> SSAValue:
+    """The product with a factor for the tensor or for each block; with one alone, nothing."""
+    if set(factors) == {1.0}:
+        return value
+    return b.binary(t.MulOp, value, spread(held, factors, value, b))
