@@ -39,6 +39,7 @@ from stepwell.translate.rewrites.tosa.lower_int8 import INT8
 from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise
 from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices
 from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
+from stepwell.translate.rewrites.xnnpack import MERGES
 from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
@@ -46,6 +47,7 @@ from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLa
 from stepwell.translate.rewrites.xnnpack.expand_log_softmax import ExpandLogSoftmax
 from stepwell.translate.rewrites.xnnpack.expand_tanh_gelu import ExpandTanhGelu
 from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import FoldAffineIntoLinear
+from stepwell.translate.rewrites.xnnpack.fold_affine_through_layout import FoldAffineThroughLayout
 from stepwell.translate.rewrites.xnnpack.limit_by_mask import LimitByMask
 from stepwell.translate.rewrites.xnnpack.lower_clamp import FuseClamp, LowerClamp
 from stepwell.translate.rewrites.xnnpack.lower_convolution import LowerConvolution
@@ -77,7 +79,6 @@ from stepwell.translate.rewrites.xnnpack.lower_reduction import LowerReduction
 from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
 from stepwell.translate.rewrites.xnnpack.lower_softmax import LowerSoftmax
 from stepwell.translate.rewrites.xnnpack.merge_linears import MergeLinears
-from stepwell.translate.rewrites.xnnpack.merge_transposes import MERGES
 from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToWhatIsRead
 from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
 from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinear
@@ -157,6 +158,7 @@ XNNPACK = Pipeline(
                 HoistSliceOverLayout(),
                 SplitLinear(),
                 FoldAffineIntoLinear(),
+                FoldAffineThroughLayout(),
                 HoistScaleOverLayout(),
                 FoldScaleIntoLinear(),
                 FoldBiasIntoLinear(),

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from stepwell.translate.rewrites.documentation import module_of
+from stepwell.translate.rewrites.xnnpack import MERGES
 from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.axis_orders import reshaped_order
-from stepwell.translate.rewrites.xnnpack.merge_transposes import MERGES
 
 LAST, FIRST = "tensor<1x6x5x8xf32>", "tensor<1x8x6x5xf32>"
 BACK, TO = (0, 3, 1, 2), (0, 2, 3, 1)

@@ -4,11 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.merge_transposes import (
-    DropAveragedAxes,
-    HoistReshapeOverLinear,
-    MergeReshapes,
-)
+from stepwell.translate.rewrites.xnnpack.hoist_reshape_over_linear import HoistReshapeOverLinear
+from stepwell.translate.rewrites.xnnpack.merge_transposes import DropAveragedAxes, MergeReshapes
 
 SYMBOLIC = 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
 
@@ -83,6 +80,52 @@ def test_a_layer_of_rows_that_were_not_reshaped_stays(refused: Any, method: Any)
     refused(
         method("%x: tensor<6x4xf32>", *lines, gives="tensor<2x3x3xf32>"), HoistReshapeOverLinear()
     )
+
+
+def chain(method: Any, *nodes: str, rows: str = "6x4", after: str = "3x2x4") -> str:
+    """Square layers and other nodes in a row, a reshape before and one behind."""
+    x, flat, y = "tensor<2x3x4xf32>", f"tensor<{rows}xf32>", f"tensor<{after}xf32>"
+    lines = [reshape("x", "v0", x, flat, rows.replace("x", ", "))]
+    for number, node in enumerate(nodes):
+        linear = node == "fully_connected"
+        given = f"%v{number}, %w" if linear else f"%v{number}"
+        kinds = f"({flat}, tensor<4x4xf32>)" if linear else f"({flat})"
+        lines.append(f"%v{number + 1} = xnnpack.{node}({given}) : {kinds} -> {flat}")
+    lines.append(reshape(f"v{len(nodes)}", "y", flat, y, after.replace("x", ", ")))
+    weight = '%w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>'
+    return method(f"%x: {x}", weight, *lines, gives=y)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 40])
+def test_chains_of_any_length_are_passed(length: int, apply: Any, method: Any):
+    nodes = ("fully_connected", "gelu", "softmax") * length
+    done = apply(chain(method, *nodes), HoistReshapeOverLinear(), MergeReshapes())
+    assert done.ops() == ["xnnpack.static_reshape", *(f"xnnpack.{node}" for node in nodes)]
+
+
+def test_rows_quantised_at_run_time_are_rows_in_any_shape(apply: Any, method: Any):
+    x, flat, y = "tensor<2x3x4xf32>", "tensor<6x4x{}>", "tensor<3x2x5xf32>"
+    weight = "!quant.uniform<i8<-127:127>:f32:0, {0.5, 0.25, 0.5, 0.125, 1.0}>"
+    rows, made = "!xnnpack.dynamic_int8<1>", "tensor<6x5xf32>"
+    lines = (
+        '%i = stepwell.weight <"w"> "parameter" : tensor<5x4xi8>',
+        f"%w = quant.scast %i : tensor<5x4xi8> to tensor<5x4x{weight}>",
+        reshape("x", "a", x, flat.format("f32"), "6, 4"),
+        f"%q = xnnpack.convert(%a) : ({flat.format('f32')}) -> {flat.format(rows)}",
+        f"%b = xnnpack.fully_connected(%q, %w) : ({flat.format(rows)}, tensor<5x4x{weight}>) -> {made}",
+        reshape("b", "y", made, y, "3, 2, 5"),
+    )
+    done = apply(method(f"%x: {x}", *lines, gives=y), HoistReshapeOverLinear(), MergeReshapes())
+    assert done.ops().count("xnnpack.static_reshape") == 1
+
+
+def test_a_chain_read_in_its_middle_stays(refused: Any, method: Any):
+    text = chain(method, "fully_connected", "gelu", "fully_connected", after="6x1x4")
+    flat = "tensor<6x4xf32>"
+    more = reshape("v2", "z", flat, "tensor<6x1x4xf32>", "6, 1, 4")
+    both = "%s = xnnpack.add(%y, %z) : (tensor<6x1x4xf32>, tensor<6x1x4xf32>) -> tensor<6x1x4xf32>"
+    text = text.replace("func.return %y", f"{more}\n  {both}\n  func.return %s")
+    refused(text, HoistReshapeOverLinear())
 
 
 def test_a_reshape_behind_another_node_stays(refused: Any, method: Any):

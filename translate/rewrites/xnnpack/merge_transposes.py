@@ -19,7 +19,7 @@ After:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -30,7 +30,7 @@ from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.dialects.xnnpack.elementwise import Binary, Unary
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Rewrite, Rewriter
-from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
 
 CONCATENATES = (
@@ -150,49 +150,6 @@ def reshaped(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
 
 
 @dataclass(frozen=True)
-class ReshapedRows:
-    """A reshape of a linear layer's result that keeps its rows, whose input is a reshape too."""
-
-    op: XnnpackOp
-    layer: xnnpack.FullyConnected
-
-
-@dataclass(frozen=True)
-class HoistReshapeOverLinear(Rewrite[ReshapedRows]):
-    """`reshape(linear(reshape(x)))` to `linear(reshape(x))`: rows are rows in any shape."""
-
-    name: ClassVar[str] = "hoist-reshape-over-linear"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (xnnpack.StaticReshape,)
-
-    def match(self, op: XnnpackOp, program: Program) -> ReshapedRows | None:
-        """Guards: nothing else reads the layer, its input is a reshape, the last axis stays."""
-        layer = op.operands[0].owner
-        if not isinstance(layer, xnnpack.FullyConnected):
-            return None
-        if not isinstance(layer.input.owner, xnnpack.StaticReshape) or not is_static(
-            layer.input.type
-        ):
-            return None
-        before, after = dims(layer.result.type), dims(op.output.type)
-        if not after or before[-1] != after[-1] or len(tuple(layer.result.uses)) > 1:
-            return None
-        return ReshapedRows(op, layer)
-
-    def build(self, match: ReshapedRows, rw: Rewriter) -> None:
-        """The rows in their later shape, then the layer."""
-        layer, result = match.layer, match.op.output.type
-        shape = [*dims(result)[:-1], dims(layer.input.type)[-1]]
-        rows = reshaped(rw, layer.input, tensor(shape, element(layer.input.type)))
-        new = type(layer).create(
-            operands=[rows, *layer.operands[1:]],
-            result_types=[result],
-            properties=dict(layer.properties),
-            attributes=dict(layer.attributes),
-        )
-        rw.replace(match.op, [rw.insert(new).results[0]])
-
-
-@dataclass(frozen=True)
 class ReshapedMeans:
     """A reshape that takes away the two axes an average over planes left as one."""
 
@@ -227,12 +184,3 @@ class DropAveragedAxes(Rewrite[ReshapedMeans]):
             attributes=dict(match.pool.attributes),
         )
         rw.replace(match.op, [rw.insert(new).results[0]])
-
-
-MERGES: tuple[Rewrite[Any], ...] = (
-    MergeTransposes(),
-    MergeReshapes(),
-    HoistReshapeOverLinear(),
-    DropAveragedAxes(),
-)
-"""For `Together("merge-transposes", MERGES)`, behind `AssignLayouts`."""
