@@ -81,6 +81,7 @@ def _look_through(place: Path) -> str:
                 if entry.filename.endswith(".json")
             }
             names = [entry.filename.partition("/")[2] for entry in entries]
+            _refuse_names([entry.filename for entry in entries], place)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
         raise ParseFailure(f"no .pt2 archive: {error}", place.name) from None
     models = [n.removeprefix("models/").removesuffix(".json") for n in texts if n[:7] == "models/"]
@@ -100,6 +101,19 @@ def _look_through(place: Path) -> str:
     if problems:
         raise ParseFailure(problems[:20])
     return models[0]
+
+
+def _refuse_names(names: list[str], place: Path) -> None:
+    """Of two entries of one name, torch might read the one that was not looked at."""
+    seen: set[str] = set()
+    for name in names:
+        inner = name.partition("/")[2].casefold()
+        if inner and inner in seen:
+            raise ParseFailure(f"the archive has {quoted(name)} twice", place.name)
+        seen.add(inner)
+        parts = re.split(r"[/\\]", name)
+        if name.startswith(("/", "\\")) or ".." in parts or "\0" in name:
+            raise ParseFailure(f"{quoted(name)} is no name of an archive's entry", place.name)
 
 
 def _dangers(content: Any) -> Iterator[str]:

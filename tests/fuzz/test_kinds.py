@@ -124,3 +124,10 @@ def test_int8_survives_xnnpack_in_many_programs(drawn: Any) -> None:
 @given(layered())
 def test_int8_survives_cortex_m_in_many_programs(drawn: Any) -> None:
     integers_survive(drawn[0], drawn[1], "cortex-m55")
+
+
+@pytest.mark.slow
+@many
+@given(layered())
+def test_int8_survives_tosa_in_many_programs(drawn: Any) -> None:
+    integers_survive(drawn[0], drawn[1], "tosa-1.0+int")

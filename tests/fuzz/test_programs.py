@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, event, given, note, settings
 
 import stepwell
 from stepwell.checking.compare import differs
@@ -65,10 +65,12 @@ def meaning_survives_xnnpack(drawn: Drawn) -> None:
 def meaning_survives_tosa(drawn: Drawn, *, engine: bool) -> None:
     program, expected = imported(drawn)
     try:
-        lowered = stepwell.lower(program, "tosa-1.0+fp")
+        lowered = stepwell.lower(program, "tosa-1.1+fp+int")
     except stepwell.StepwellError as error:
         assert all(problem.fact for problem in error.problems)
+        event("refused")
         return
+    event("lowered")
     agree(lowered.program.run(*drawn.inputs), expected, KERNELS)
     if engine:
         agree(lowered.run(*drawn.inputs), expected, KERNELS)
