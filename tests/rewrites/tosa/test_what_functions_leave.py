@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.rewrites.tosa.lower_cumsum import LowerCumsum
 from stepwell.translate.rewrites.tosa.lower_curve import LowerCurve
+from stepwell.translate.rewrites.tosa.lower_elementwise import LowerOfNumbers
 from stepwell.translate.rewrites.tosa.lower_fold import LowerFold
 from stepwell.translate.rewrites.tosa.lower_function import LowerFunction
 from stepwell.translate.rewrites.tosa.lower_power import LowerPower
+from stepwell.translate.rewrites.tosa.lower_remainder import LowerRemainder
 
 SIZE = '%n = aten.sym_size.int(%x, 0) : (f32[s0, 3]) -> !stepwell.int<"s0">'
 ROWS = '(f32[s0, 3], !stepwell.int<"s0">)'
@@ -90,6 +93,62 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "%y = aten.atan2.default(%x, %z) : (f32[3], f16[3]) -> f32[3]",
         ),
         "the element types differ",
+    ),
+    "a running sum in another type": (
+        LowerCumsum(),
+        ("%x: f16[3]", "%y = aten.cumsum.default(%x, 0, dtype=f32) : (f16[3]) -> f32[3]"),
+        "a running sum from f16 to f32",
+    ),
+    "a running sum of integers": (
+        LowerCumsum(),
+        ("%x: i64[3]", "%y = aten.cumsum.default(%x, 0) : (i64[3]) -> i64[3]"),
+        "a running sum from i64 to i64",
+    ),
+    "a running sum of one number": (
+        LowerCumsum(),
+        ("%x: f32[]", "%y = aten.cumsum.default(%x, 0) : (f32[]) -> f32[]"),
+        "of a single number",
+    ),
+    "a divisor that is a tensor": (
+        LowerRemainder(),
+        (
+            "%x: f32[3], %z: f32[3]",
+            "%y = aten.fmod.Tensor(%x, %z) : (f32[3], f32[3]) -> f32[3]",
+        ),
+        "known only at run time",
+    ),
+    "a divisor that is a size": (
+        LowerRemainder(),
+        ("%x: f32[s0, 3]", SIZE, f"%y = aten.remainder.Scalar(%x, %n) : {ROWS} -> f32[s0, 3]"),
+        "known only at run time",
+    ),
+    "a divisor that is no power of two": (
+        LowerRemainder(),
+        ("%x: f32[3]", "%y = aten.remainder.Scalar(%x, 3.0) : (f32[3]) -> f32[3]"),
+        "is no power of two",
+    ),
+    "a divisor next to the smallest": (
+        LowerRemainder(),
+        (
+            "%x: f32[3]",
+            f"%y = aten.fmod.Scalar(%x, {2.0**-61!r}) : (f32[3]) -> f32[3]",
+        ),
+        "is no power of two",
+    ),
+    "the rest of integers": (
+        LowerRemainder(),
+        ("%x: i32[3]", "%y = aten.remainder.Scalar(%x, 2) : (i32[3]) -> i32[3]"),
+        "has no TOSA operator",
+    ),
+    "the larger of two types": (
+        LowerOfNumbers(),
+        ("%x: f32[3], %z: f16[3]", "%y = aten.fmax.default(%x, %z) : (f32[3], f16[3]) -> f32[3]"),
+        "element types differ",
+    ),
+    "the larger of integers": (
+        LowerOfNumbers(),
+        ("%x: i32[3], %z: i32[3]", "%y = aten.fmin.default(%x, %z) : (i32[3], i32[3]) -> i32[3]"),
+        "has no TOSA operator",
     ),
     "a slope that is a size": (
         LowerFunction(),

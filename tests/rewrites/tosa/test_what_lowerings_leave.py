@@ -248,14 +248,14 @@ CASES: dict[str, Case] = {
         ),
         "different batches",
     ),
-    "a volume": (
+    "a transposed volume": (
         LowerConvolution(),
         (
             "%x: f32[1, 2, 3, 3, 3], %w: f32[2, 2, 1, 1, 1]",
-            "%y = aten.convolution.default(%x, %w, none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1) : "
+            "%y = aten.convolution.default(%x, %w, none, [1, 1, 1], [0, 0, 0], [1, 1, 1], true, [0, 0, 0], 1) : "
             "(f32[1, 2, 3, 3, 3], f32[2, 2, 1, 1, 1]) -> f32[1, 2, 3, 3, 3]",
         ),
-        "3 spatial axes",
+        "no transposed convolution of three axes",
     ),
     "an image of run time": (
         LowerConvolution(),
@@ -265,15 +265,6 @@ CASES: dict[str, Case] = {
             "(f32[1, 2, s0, 3], f32[2, 2, 1, 1]) -> f32[1, 2, s0, 3]",
         ),
         "an image of size",
-    ),
-    "transposed groups": (
-        LowerConvolution(),
-        (
-            "%x: f32[1, 2, 3, 3], %w: f32[2, 1, 1, 1]",
-            "%y = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], true, [0, 0], 2) : "
-            "(f32[1, 2, 3, 3], f32[2, 1, 1, 1]) -> f32[1, 2, 3, 3]",
-        ),
-        "has no groups",
     ),
     "transposed and dilated": (
         LowerConvolution(),
@@ -321,22 +312,6 @@ CASES: dict[str, Case] = {
             "%y = aten.avg_pool2d.default(%x, [2, 2], [2, 2], [0, 0], false, true, 3) : (f32[1, 2, 4, 4]) -> f32[1, 2, 2, 2]",
         ),
         "the number of elements",
-    ),
-    "counted padding": (
-        LowerPooling(),
-        (
-            "%x: f32[1, 2, 4, 4]",
-            "%y = aten.avg_pool2d.default(%x, [2, 2], [2, 2], [1, 1]) : (f32[1, 2, 4, 4]) -> f32[1, 2, 3, 3]",
-        ),
-        "does not count the padding",
-    ),
-    "rows no window reads": (
-        LowerPooling(),
-        (
-            "%x: f32[1, 2, 8, 8]",
-            "%y = aten.max_pool2d.default(%x, [3, 3], [2, 2]) : (f32[1, 2, 8, 8]) -> f32[1, 2, 3, 3]",
-        ),
-        "belong to no window",
     ),
 }
 
@@ -442,6 +417,24 @@ INT8: dict[str, Case] = {
             "1, 2, 3, 3",
         ),
         "has no dilation",
+    ),
+    "counted padding": (
+        LowerInt8Pool(),
+        computed(
+            "%z = aten.avg_pool2d.default(%xr, [2, 2], [2, 2], [1, 1]) : (f32[1, 2, 4, 4]) -> f32[1, 2, 3, 3]",
+            "1, 2, 4, 4",
+            "1, 2, 3, 3",
+        ),
+        "does not count the padding",
+    ),
+    "rows no window reads": (
+        LowerInt8Pool(),
+        computed(
+            "%z = aten.max_pool2d.default(%xr, [3, 3], [2, 2]) : (f32[1, 2, 8, 8]) -> f32[1, 2, 3, 3]",
+            "1, 2, 8, 8",
+            "1, 2, 3, 3",
+        ),
+        "belong to no window",
     ),
     "a bound of run time": (
         LowerInt8Clamp(),

@@ -7,12 +7,14 @@ from typing import Any
 from stepwell.ir.rewriting import Rewrite
 from stepwell.translate.rewrites.tosa.hoist_reshape_over_slice import HoistReshapeOverSlice
 from stepwell.translate.rewrites.tosa.lower_cast import LowerCast
+from stepwell.translate.rewrites.tosa.lower_cumsum import LowerCumsum
 from stepwell.translate.rewrites.tosa.lower_curve import LowerCurve
 from stepwell.translate.rewrites.tosa.lower_elementwise import (
     LowerClamp,
     LowerDivision,
     LowerElementwise,
     LowerGelu,
+    LowerOfNumbers,
     LowerWhere,
     SpellOutElementwise,
 )
@@ -22,6 +24,7 @@ from stepwell.translate.rewrites.tosa.lower_indices import LowerArgmax, LowerGat
 from stepwell.translate.rewrites.tosa.lower_layout import (
     LowerConcat,
     LowerExpand,
+    LowerFlip,
     LowerPad,
     LowerPermute,
     LowerReshape,
@@ -43,6 +46,7 @@ from stepwell.translate.rewrites.tosa.lower_reductions import (
     LowerReduction,
     LowerSoftmax,
 )
+from stepwell.translate.rewrites.tosa.lower_remainder import LowerRemainder
 from stepwell.translate.rewrites.tosa.merge_layout import MergeReshapes, MergeTransposes
 from stepwell.translate.rewrites.tosa.remove_mx_recast import RemoveMxRecast
 from stepwell.translate.rewrites.tosa.simplify_transpose import SimplifyTranspose
@@ -83,6 +87,9 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     LowerPower(),
     LowerFunction(),
     LowerCurve(),
+    LowerCumsum(),
+    LowerRemainder(),
+    LowerOfNumbers(),
     LowerFold(),
     LowerReshape(),
     LowerPermute(),
@@ -90,6 +97,7 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     LowerConcat(),
     LowerExpand(),
     LowerPad(),
+    LowerFlip(),
     LowerGather(),
     LowerScatter(),
     LowerArgmax(),

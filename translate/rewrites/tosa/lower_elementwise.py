@@ -25,7 +25,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.attributes import NanModeAttr
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.dtypes import f16, i1, i32, i64, torch_dtype
 from stepwell.ir.rewriting import Refusal
@@ -321,3 +323,32 @@ class LowerWhere(LowerToTosa):
         rank = len(shape_of(result))
         operands = [b.of_rank(value, rank) for value in op.operands]
         return b.op(t.SelectOp, operands, shape_of(result), element(result.type))
+
+
+NUMBERS: dict[type[Operation], type[TosaOp]] = {
+    op_class("aten.fmax.default"): t.MaximumOp,
+    op_class("aten.fmin.default"): t.MinimumOp,
+}
+
+
+@dataclass(frozen=True)
+class LowerOfNumbers(LowerToTosa):
+    """`fmax` and `fmin`: a number wins over a NaN."""
+
+    name: ClassVar[str] = "lower-of-numbers-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = tuple(NUMBERS)
+    takes_symbols: ClassVar[bool] = True
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Floats of one type."""
+        if element(op.operands[0].type) != element(op.operands[1].type):
+            return Refusal("the operands' element types differ")
+        return needs_floats(op)
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """MAXIMUM or MINIMUM that ignores NaN."""
+        shape = shape_of(op.results[0])
+        operands = [b.of_rank(value, len(shape)) for value in op.operands]
+        held = element(op.results[0].type)
+        ignore = NanModeAttr("IGNORE")
+        return b.op(NUMBERS[type(op)], operands, shape, held, nan_mode=ignore)

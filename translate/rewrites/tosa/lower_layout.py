@@ -155,3 +155,21 @@ class LowerPad(LowerToTosa):
         held = element(x.type)
         value = b.constant(torch.full([1], op.arg("value"), dtype=torch_dtype(held)))
         return b.op(t.PadOp, [x, b.sizes(flat), value], shape, held)
+
+
+@dataclass(frozen=True)
+class LowerFlip(LowerToTosa):
+    """`flip` to one REVERSE an axis."""
+
+    name: ClassVar[str] = "lower-flip-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.FlipDefault,)
+    takes_symbols: ClassVar[bool] = True
+    bound: ClassVar[Bound] = EXACT
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """The axes, one after the other."""
+        y = op.operands[0]
+        shape = shape_of(y)
+        for axis in sorted(dim % len(shape) for dim in op.arg("dims")):
+            y = b.op(t.ReverseOp, [y], shape, element(y.type), axis=IntegerAttr(axis, i32))
+        return y

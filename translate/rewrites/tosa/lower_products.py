@@ -34,6 +34,7 @@ from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats, needs_known
+from stepwell.translate.rewrites.tosa.volumes import convolved_volume, narrow
 
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
@@ -121,7 +122,7 @@ def _no_bias(x: SSAValue, b: Builder) -> SSAValue:
 
 @dataclass(frozen=True)
 class LowerConvolution(LowerToTosa):
-    """`convolution` of an image to CONV2D, DEPTHWISE_CONV2D or TRANSPOSE_CONV2D, in NHWC.
+    """`convolution` to CONV2D, DEPTHWISE_CONV2D, CONV3D or TRANSPOSE_CONV2D, channels last.
 
     A one-dimensional one is an image of height 1; groups that are not depthwise are several
     convolutions of slices, concatenated.
@@ -132,19 +133,16 @@ class LowerConvolution(LowerToTosa):
     takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Floats, one or two spatial axes, transposed ones without groups or dilation."""
+        """Floats, one to three axes; transposed ones without dilation, and no volumes."""
         spatial = len(shape_of(op.operands[0])) - 2
-        if spatial not in (1, 2):
-            return Refusal(f"{spatial} spatial axes")
+        if spatial == 3 and op.arg("transposed"):
+            return Refusal("TOSA has no transposed convolution of three axes")
         known = range(1, spatial + 2)
         refusal = needs_known(op.operands[0], known, "an image of size")
         if refusal is not None:
             return refusal
-        if op.arg("transposed"):
-            if op.arg("groups") != 1:
-                return Refusal("TRANSPOSE_CONV2D has no groups")
-            if any(d != 1 for d in op.arg("dilation")):
-                return Refusal("TRANSPOSE_CONV2D has no dilation")
+        if op.arg("transposed") and any(d != 1 for d in op.arg("dilation")):
+            return Refusal("TRANSPOSE_CONV2D has no dilation")
         return needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
@@ -154,6 +152,8 @@ class LowerConvolution(LowerToTosa):
             list(op.arg(name)) for name in ("stride", "padding", "dilation")
         )
         extra = list(op.arg("output_padding"))
+        if len(shape_of(x)) == 5:
+            return convolved_volume(op, bias if bias is not None else _no_bias(x, b), b)
         if len(shape_of(x)) == 3:
             x = b.reshape(x, (*shape_of(x)[:2], 1, shape_of(x)[2]))
             weight = b.reshape(weight, (*shape_of(weight)[:2], 1, shape_of(weight)[2]))
@@ -162,7 +162,20 @@ class LowerConvolution(LowerToTosa):
         image = b.transpose(x, TO_NHWC)
         bias = bias if bias is not None else _no_bias(x, b)
         if op.arg("transposed"):
-            y = _transposed(image, weight, bias, stride, padding, extra, b)
+            count = op.arg("groups")
+            parts = [
+                _transposed(
+                    _part(image, 3, group, count, b),
+                    _part(weight, 0, group, count, b),
+                    _part(bias, 0, group, count, b) if shape_of(bias)[0] > 1 else bias,
+                    stride,
+                    padding,
+                    extra,
+                    b,
+                )
+                for group in range(count)
+            ]
+            y = parts[0] if count == 1 else _joined(parts, b)
         else:
             geometry = _Geometry(stride, padding, dilation)
             y = _grouped(image, weight, bias, op.arg("groups"), geometry, b)
@@ -272,6 +285,8 @@ def _cropped(image: SSAValue, bottom: int, right: int, b: Builder) -> tuple[SSAV
 
 def _part(value: SSAValue, axis: int, index: int, count: int, b: Builder) -> SSAValue:
     """One of `count` equal slices."""
+    if count == 1:
+        return value
     shape = list(shape_of(value))
     shape[axis] //= count
     start = [0] * len(shape)
@@ -286,6 +301,13 @@ def _part(value: SSAValue, axis: int, index: int, count: int, b: Builder) -> SSA
     return b.op(t.SliceOp, operands, shape, element(value.type))
 
 
+def _joined(parts: Sequence[SSAValue], b: Builder) -> SSAValue:
+    """The channels of groups, one after the other."""
+    *size, each = shape_of(parts[0])
+    held = element(parts[0].type)
+    return b.op(t.ConcatOp, parts, (*size, each * len(parts)), held, axis=IntegerAttr(3, i32))
+
+
 def _transposed(
     image: SSAValue,
     weight: SSAValue,
@@ -298,13 +320,22 @@ def _transposed(
     n, height, width, _ = shape_of(image)
     _, out, kernel_h, kernel_w = shape_of(weight)
     kernel = b.transpose(weight, (1, 2, 3, 0))
-    pads = [-padding[0], extra[0] - padding[0], -padding[1], extra[1] - padding[1]]
+    wanted = [-padding[0], extra[0] - padding[0], -padding[1], extra[1] - padding[1]]
+    # Less than the kernel may be taken away; the rest is cut off behind.
+    pads = [
+        max(pad, 1 - size)
+        for pad, size in zip(wanted, [kernel_h] * 2 + [kernel_w] * 2, strict=True)
+    ]
     rows = (height - 1) * stride[0] + kernel_h + pads[0] + pads[1]
     columns = (width - 1) * stride[1] + kernel_w + pads[2] + pads[3]
-    return b.conv2d(
+    y = b.conv2d(
         t.TransposeConv2dOp,
         (image, kernel, bias),
         (n, rows, columns, out),
         out_pad=pads,
         stride=stride,
     )
+    for axis, size in ((1, rows), (2, columns)):
+        before, behind = (pads[i] - wanted[i] for i in (2 * axis - 2, 2 * axis - 1))
+        y = narrow(y, axis, before, size - before - behind, b)
+    return y

@@ -42,6 +42,7 @@ from stepwell.translate.rewrites.tosa.building import (
 from stepwell.translate.rewrites.tosa.lower_products import TO_NCHW, TO_NHWC
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats, needs_known
 from stepwell.translate.rewrites.tosa.sizes import Size
+from stepwell.translate.rewrites.tosa.volumes import narrow
 
 LARGEST_KERNEL = 8192
 """MAX_KERNEL of TOSA's level 8K."""
@@ -156,17 +157,27 @@ class LowerPooling(LowerToTosa):
     takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Windows that TOSA's pools have, floats."""
-        found = pool_window(op)
-        return found if isinstance(found, Refusal) else needs_floats(op)
+        """Windows that TOSA's pools have, after a pad or a cut of the image; floats."""
+        return not_pooled(op) or needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
-        """One pool between transposes."""
+        """One pool between transposes, after what TOSA's pools cannot do themselves."""
         cls = t.MaxPool2dOp if isinstance(op, aten.MaxPool2dDefault) else t.AvgPool2dOp
         stride = _pair(op.arg("stride") or op.arg("kernel_size"))
         size = shape_of(op.results[0])[2:]
-        kernel = _pair(op.arg("kernel_size"))
-        return _pool(op.operands[0], cls, kernel, stride, _padding(op), size, b)
+        kernel, pad, image = _pair(op.arg("kernel_size")), list(_padding(op)), op.operands[0]
+        if counts_padding(op):
+            held, before = shape_of(image), _pair(op.arg("padding"))
+            shape = (*held[:2], *(held[i + 2] + 2 * before[i] for i in range(2)))
+            pads = b.sizes([0] * 4 + [before[0]] * 2 + [before[1]] * 2)
+            kind = element(image.type)
+            image = b.op(t.PadOp, [image, pads, b.zero(kind)], shape, kind)
+            pad = [0, pad[1] - before[0], 0, pad[3] - before[1]]
+        for axis, behind in ((2, pad[1]), (3, pad[3])):
+            if behind < 0:
+                image = narrow(image, axis, 0, shape_of(image)[axis] + behind, b)
+        pad = [max(one, 0) for one in pad]
+        return _pool(image, cls, kernel, stride, pad, size, b)
 
 
 def _pair(values: Sequence[int]) -> list[int]:
@@ -186,8 +197,14 @@ Window = tuple[Sequence[int], Sequence[int], Sequence[int]]
 """Kernel, stride, and pad as top, bottom, left, right."""
 
 
-def pool_window(op: SchemaOp) -> Window | Refusal:
-    """The window of a pool, or why TOSA has none: dilation, averages that count the padding."""
+def counts_padding(op: SchemaOp) -> bool:
+    """Whether the zeros around an image count in its averages, as TOSA's never do."""
+    is_average = isinstance(op, aten.AvgPool2dDefault)
+    return is_average and op.arg("count_include_pad") and any(_pair(op.arg("padding")))
+
+
+def not_pooled(op: SchemaOp) -> Refusal | None:
+    """Why TOSA has no such pool, whatever is padded and cut off before."""
     if len(shape_of(op.operands[0])) != 4:
         return Refusal("an unbatched image")
     refusal = needs_known(op.operands[0], (1, 2, 3), "a plane of size")
@@ -198,7 +215,15 @@ def pool_window(op: SchemaOp) -> Window | Refusal:
             return Refusal("MAX_POOL2D has no dilation")
     elif op.arg("divisor_override") is not None:
         return Refusal("AVG_POOL2D divides by the number of elements")
-    elif op.arg("count_include_pad") and any(_pair(op.arg("padding"))):
+    return None
+
+
+def pool_window(op: SchemaOp) -> Window | Refusal:
+    """The window of a pool that TOSA's pools have as it is, or why they have not."""
+    refusal = not_pooled(op)
+    if refusal is not None:
+        return refusal
+    if counts_padding(op):
         return Refusal("AVG_POOL2D does not count the padding")
     kernel, pad = _pair(op.arg("kernel_size")), _padding(op)
     if min(pad) < 0:

@@ -1,0 +1,77 @@
+"""Running sums: the value is added to itself 1, 2, 4, … places further on.
+
+A product with a triangle of ones would have fewer operators, but 0 · inf in it is NaN. Here an inf or
+a NaN reaches only what comes behind it, and a sum of n rounds log2(n) times.
+
+Before:
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %y = aten.cumsum.default(%x, 1) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
+After:
+    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %0 = tosa.const_shape {values = dense<0> : tensor<2xindex>} : () -> !tosa.shape<2>
+      %1 = tosa.const_shape {values = dense<2> : tensor<2xindex>} : () -> !tosa.shape<2>
+      %2 = tosa.slice %x, %0, %1 : (tensor<2x3xf32>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<2x2xf32>
+      %3 = tosa.const_shape {values = dense<[0, 0, 1, 0]> : tensor<4xindex>} : () -> !tosa.shape<4>
+      %4 = stepwell.weight <"constant#6713ae799666"> "constant" : tensor<1xf32>
+      %5 = tosa.pad %2, %3, %4 : (tensor<2x2xf32>, !tosa.shape<4>, tensor<1xf32>) -> tensor<2x3xf32>
+      %6 = tosa.add %x, %5 : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+      %7 = tosa.const_shape {values = dense<0> : tensor<2xindex>} : () -> !tosa.shape<2>
+      %8 = tosa.const_shape {values = dense<[2, 1]> : tensor<2xindex>} : () -> !tosa.shape<2>
+      %9 = tosa.slice %6, %7, %8 : (tensor<2x3xf32>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<2x1xf32>
+      %10 = tosa.const_shape {values = dense<[0, 0, 2, 0]> : tensor<4xindex>} : () -> !tosa.shape<4>
+      %11 = stepwell.weight <"constant#6713ae799666"> "constant" : tensor<1xf32>
+      %12 = tosa.pad %9, %10, %11 : (tensor<2x1xf32>, !tosa.shape<4>, tensor<1xf32>) -> tensor<2x3xf32>
+      %y = tosa.add %6, %12 : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.dtypes import f32
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, shape_of
+from stepwell.translate.rewrites.tosa.lower_power import narrowed
+from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
+from stepwell.translate.rewrites.tosa.volumes import narrow
+
+
+@dataclass(frozen=True)
+class LowerCumsum(LowerToTosa):
+    """`cumsum` of floats, in f32."""
+
+    name: ClassVar[str] = "lower-cumsum-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.CumsumDefault,)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Floats of one type, at least one axis."""
+        held, given = element(op.operands[0].type), element(op.results[0].type)
+        if held not in FLOATS or held != given:
+            return Refusal(f"a running sum from {held} to {given}")
+        if not shape_of(op.operands[0]):
+            return Refusal("a running sum of a single number")
+        return None
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """A SLICE, a PAD with -0, which changes no number, and an ADD each time."""
+        y = b.single(op.operands[0])
+        shape = shape_of(y)
+        axis, step = op.arg("dim") % len(shape), 1
+        while step < shape[axis]:
+            kept = narrow(y, axis, 0, shape[axis] - step, b)
+            pads = [step if i == 2 * axis else 0 for i in range(2 * len(shape))]
+            operands = [kept, b.sizes(pads), b.number(-0.0, 1, f32)]
+            y = b.binary(t.AddOp, y, b.op(t.PadOp, operands, shape, f32))
+            step *= 2
+        return narrowed(y, op.operands[0], b)

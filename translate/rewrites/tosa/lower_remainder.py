@@ -1,0 +1,102 @@
+"""`fmod` and `remainder` by a power of two, exactly.
+
+x - trunc(x / b) · b has no rounding then. By another divisor the quotient rounds, and next to a
+multiple of it the result would be off by the whole divisor: that is refused.
+
+Before:
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+      %y = aten.fmod.Scalar(%x, 2.0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>
+    }
+After:
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+      %0 = stepwell.weight <"constant#de8e1752464f"> "constant" : tensor<1x1xf32>
+      %1 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
+      %2 = tosa.mul %x, %0, %1 : (tensor<2x4xf32>, tensor<1x1xf32>, tensor<1xi8>) -> tensor<2x4xf32>
+      %3 = stepwell.weight <"constant#8ad8c8b97325"> "constant" : tensor<1x1xf32>
+      %4 = tosa.greater %3, %x : (tensor<1x1xf32>, tensor<2x4xf32>) -> tensor<2x4xi1>
+      %5 = tosa.ceil %2 : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %6 = tosa.floor %2 : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %7 = tosa.select %4, %5, %6 : (tensor<2x4xi1>, tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %8 = stepwell.weight <"constant#d54fb1673a1d"> "constant" : tensor<1x1xf32>
+      %9 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
+      %10 = tosa.mul %7, %8, %9 : (tensor<2x4xf32>, tensor<1x1xf32>, tensor<1xi8>) -> tensor<2x4xf32>
+      %11 = tosa.sub %x, %10 : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %12 = tosa.sub %x, %x : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %13 = tosa.abs %x : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %14 = stepwell.weight <"constant#93accfbb1206"> "constant" : tensor<1x1xf32>
+      %15 = tosa.greater %14, %13 : (tensor<1x1xf32>, tensor<2x4xf32>) -> tensor<2x4xi1>
+      %16 = tosa.select %15, %11, %12 : (tensor<2x4xi1>, tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %17 = stepwell.weight <"constant#8ad8c8b97325"> "constant" : tensor<1x1xf32>
+      %18 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
+      %19 = tosa.mul %x, %17, %18 : (tensor<2x4xf32>, tensor<1x1xf32>, tensor<1xi8>) -> tensor<2x4xf32>
+      %20 = stepwell.weight <"constant#8ad8c8b97325"> "constant" : tensor<1x1xf32>
+      %21 = tosa.equal %16, %20 : (tensor<2x4xf32>, tensor<1x1xf32>) -> tensor<2x4xi1>
+      %y = tosa.select %21, %19, %16 : (tensor<2x4xi1>, tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import frexp
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.rewriting import EXACT, Bound, Refusal
+from stepwell.translate.rewrites.tosa.building import Builder
+from stepwell.translate.rewrites.tosa.choices import equal, greater, select
+from stepwell.translate.rewrites.tosa.lower_power import narrowed
+from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, is_number, needs_floats
+
+LARGEST_EXPONENT = 60
+"""Divisors are 2 ** -60 to 2 ** 60, so that nothing near them overflows."""
+
+
+@dataclass(frozen=True)
+class LowerRemainder(LowerToTosa):
+    """`fmod` and `remainder`, whose result has the sign of the divisor."""
+
+    name: ClassVar[str] = "lower-remainder-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.FmodScalar,
+        aten.FmodTensor,
+        aten.RemainderScalar,
+        aten.RemainderTensor,
+    )
+    bound: ClassVar[Bound] = EXACT
+    takes_symbols: ClassVar[bool] = True
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Floats, by a power of two."""
+        if isinstance(op, aten.FmodTensor | aten.RemainderTensor) or not is_number(op.arg("other")):
+            return Refusal("the divisor is known only at run time: its quotient rounds")
+        share, exponent = frexp(float(op.arg("other")))
+        if abs(share) != 0.5 or abs(exponent - 1) > LARGEST_EXPONENT:
+            return Refusal(f"the divisor {op.arg('other')} is no power of two: its quotient rounds")
+        return needs_floats(op)
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """What is left of x, then for `remainder` a divisor more where the signs differ."""
+        x = b.single(op.operands[0])
+        divisor = float(op.arg("other"))
+        size = abs(divisor)
+        quotient = b.scalar(t.MulOp, x, 1 / size)
+        is_below = greater(0.0, x, b)
+        whole = select(is_below, b.unary(t.CeilOp, quotient), b.unary(t.FloorOp, quotient), x, b)
+        left = b.binary(t.SubOp, x, b.scalar(t.MulOp, whole, size))
+        # A larger number is a multiple; its quotient may be inf. inf - inf is the NaN of inf.
+        nothing = b.binary(t.SubOp, x, x)
+        left = select(greater(2.0**24 * size, b.unary(t.AbsOp, x), b), left, nothing, x, b)
+        if isinstance(op, aten.FmodScalar):
+            zero = b.scalar(t.MulOp, x, 0.0)
+            left = select(equal(left, 0.0, b), zero, left, x, b)
+        else:
+            differs = greater(0.0, left, b) if divisor > 0 else greater(left, 0.0, b)
+            left = select(differs, b.scalar(t.AddOp, left, divisor), left, x, b)
+        return narrowed(left, op.operands[0], b)
