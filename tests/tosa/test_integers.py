@@ -86,6 +86,24 @@ def test_a_product_of_two_computed_values(bits: int) -> None:
     assert units_apart(_Product(), (torch.randn(2, 3, 8), torch.randn(2, 8, 5)), bits) <= 1
 
 
+class _Gate(nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return x * y
+
+
+@pytest.mark.parametrize(("bits", "rescales"), [(8, 3), (16, 1)])
+def test_a_product_without_zero_points_takes_the_integers_as_they_are(
+    bits: int, rescales: int
+) -> None:
+    torch.manual_seed(0)
+    inputs = (torch.rand(1, 4, 3, 3) + 1, torch.randn(1, 4, 1, 1))
+    assert units_apart(_Gate(), inputs, bits) <= 1
+    target = "tosa-1.0+int" + "+int16" * (bits == 16)
+    lowered = stepwell.lower(quantised(_Gate(), inputs, bits), target)
+    names = [op.name for op in lowered.program.method().body.block.ops]
+    assert names.count("tosa.rescale") == rescales and names.count("tosa.mul") == 1
+
+
 def test_16_bits_need_the_extension() -> None:
     exported = quantised(*small_conv_net(), 16)
     with pytest.raises(stepwell.StepwellError, match="extension int16"):

@@ -228,7 +228,10 @@ class LowerInt8Add(LowerInt8):
 
 @dataclass(frozen=True)
 class LowerInt8Mul(LowerInt8):
-    """`mul`: both operands in int32 without zero points, the product, and one RESCALE."""
+    """`mul`: both operands in int32 without zero points, the product, and one RESCALE.
+
+    MUL takes integers of 8 and 16 bits as they are where neither has a zero point.
+    """
 
     name: ClassVar[str] = "lower-int8-mul"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MulTensor,)
@@ -236,11 +239,15 @@ class LowerInt8Mul(LowerInt8):
 
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """At most 2^30 for 16-bit operands."""
-        first, second = (
-            rescale(stored(x.value, b), [1.0], i32, x.held.zero_point, 0, b) for x in match.inputs
-        )
+        first, second = (stored(x.value, b) for x in match.inputs)
+        if any(x.held.zero_point for x in match.inputs):
+            zeros = [x.held.zero_point for x in match.inputs]
+            first, second = (
+                rescale(value, [1.0], i32, zero, 0, b)
+                for value, zero in zip((first, second), zeros, strict=True)
+            )
         factor = match.inputs[0].held.scale * match.inputs[1].held.scale / use.held.scale
-        product = b.binary(t.MulOp, first, second)
+        product = b.binary(t.MulOp, first, second, i32)
         return rescale(product, [factor], match.held, 0, use.held.zero_point, b)
 
 
