@@ -74,7 +74,7 @@ class LowerRemainder(LowerToTosa):
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats, by a power of two."""
-        if isinstance(op, aten.FmodTensor | aten.RemainderTensor) or not is_number(op.arg("other")):
+        if not is_number(op.arg("other")):
             return Refusal("the divisor is known only at run time: its quotient rounds")
         share, exponent = frexp(float(op.arg("other")))
         if abs(share) != 0.5 or abs(exponent - 1) > LARGEST_EXPONENT:
