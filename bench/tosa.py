@@ -52,8 +52,9 @@ class Row:
 
 def rows() -> list[Row]:
     from deit import deit_tiny
-    from mobilenet import mobilenet_v2
-    from resnet import resnet18
+    from mobilenet import mobilenet_v2, mobilenet_v3_small
+    from resnet import resnet8, resnet18
+    from tiny import ds_cnn, mlp
 
     def exported(make: Callable[[], tuple[Any, Any]]) -> Callable[[], ExportedProgram]:
         def run() -> ExportedProgram:
@@ -62,8 +63,8 @@ def rows() -> list[Row]:
 
         return run
 
-    def int8() -> ExportedProgram:
-        return arm_int8(*mobilenet_v2())
+    def int8(make: Callable[[], tuple[Any, Any]]) -> Callable[[], ExportedProgram]:
+        return lambda: arm_int8(*make())
 
     def stock_mx() -> ExportedProgram:
         from executorch.backends.arm.ao_ext import MXFPOpConfig, to_mxfp
@@ -89,7 +90,11 @@ def rows() -> list[Row]:
         ),
         Row("ResNet18 fp32", exported(resnet18), "tosa-1.1+fp", "TOSA-1.0+FP"),
         Row("MobileNetV2 fp32", exported(mobilenet_v2), "tosa-1.1+fp", "TOSA-1.0+FP"),
-        Row("MobileNetV2 int8", int8, "tosa-1.0+int", "TOSA-1.0+INT", quantised=True),
+        Row("MobileNetV2 int8", int8(mobilenet_v2), "tosa-1.0+int", "TOSA-1.0+INT", quantised=True),
+        *(
+            Row(f"{make.__name__} int8", int8(make), "tosa-1.0+int", "TOSA-1.0+INT", quantised=True)
+            for make in (mlp, ds_cnn, resnet8, mobilenet_v3_small)
+        ),
         *(
             Row(f"{make.__name__} fp32", exported(make), "tosa-1.1+fp", "TOSA-1.0+FP")
             for make in others()

@@ -19,7 +19,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "doubles": (
         LowerQuantise(),
         ("%x: tensor<3xf64>", f"%y = quant.qcast %x : tensor<3xf64> to {OF_DOUBLES}"),
-        "f64",
+        "TOSA has no element type f64",
     ),
     "unsigned integers": (
         LowerQuantise(),

@@ -53,8 +53,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import f32, i8, i16
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, shape_of
+from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import WIDTHS, rescale, stored
 from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
 from stepwell.translate.rewrites.tosa.lowering import unfit
@@ -135,8 +134,6 @@ def not_a_border(real: SSAValue, held: Quantization) -> Refusal | None:
     refusal = unfit(real, symbols=True)
     if refusal is not None:
         return refusal
-    if element(real.type) not in FLOATS:
-        return Refusal(f"it stands for {element(real.type)}, which TOSA's MUL does not take")
     if not held.signed:
         return Refusal(f"TOSA has no ui{held.bits}: quantise to signed integers")
     if held.bits not in WIDTHS:
