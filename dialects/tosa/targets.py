@@ -26,7 +26,7 @@ from stepwell.dialects.tosa.forms import (
     signature_of,
     spelled,
 )
-from stepwell.dialects.tosa.meaning.values import ints
+from stepwell.dialects.tosa.limits import limits
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
 from stepwell.ir.types import dims, is_static
@@ -55,9 +55,6 @@ EXTENSIONS: dict[str, tuple[str, str | None]] = {
     "shape": ("1.1", None),
 }
 """Extensions with the version that brought them and the profile that they extend, if only one."""
-
-LARGEST_KERNEL, LARGEST_STRIDE, LARGEST_SCALE = 8192, 8192, 256
-"""Limits of level 8K."""
 
 _BLOCK_SCALED = (
     t.CastToBlockScaledOp,
@@ -223,25 +220,6 @@ def serves_block_scaling(op: Operation) -> bool:
         return False
     users = [use.operation for use in op.results[0].uses]
     return bool(users) and all(isinstance(user, _BLOCK_SCALED) for user in users)
-
-
-def limits(op: Operation) -> str | None:
-    """Why an operator exceeds level 8K, or None."""
-    for value in op.results:
-        if isinstance(value.type, TensorType) and len(dims(value.type)) > 6:
-            return f"rank {len(dims(value.type))} is above 6"
-    for name, most in (("kernel", LARGEST_KERNEL), ("stride", LARGEST_STRIDE)):
-        attribute = op.properties.get(name)
-        if attribute is not None and max(ints(attribute)) > most:
-            return f"{name} {ints(attribute)} is above {most}"
-    if isinstance(op, t.Conv2dOp | t.DepthwiseConv2dOp | t.Conv3dOp):
-        shape = dims(op.weight.type)
-        spatial = shape[:2] if isinstance(op, t.DepthwiseConv2dOp) else shape[1:-1]
-        dilation = ints(op.dilation)
-        for size, step in zip(spatial, dilation, strict=True):
-            if isinstance(size, int) and size * step > LARGEST_KERNEL:
-                return f"a kernel of {size} with dilation {step} is above {LARGEST_KERNEL}"
-    return None
 
 
 def parse_target(name: str) -> TosaTarget:
