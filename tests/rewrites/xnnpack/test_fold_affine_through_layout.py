@@ -42,6 +42,14 @@ def test_scale_and_shift_pass_a_permute_into_all_layers(apply: Any, method: Any)
     assert done.ops() == ["aten.permute.default", *layers, "aten.add.Tensor"]
 
 
+def test_rows_read_as_they_are_and_moved_lose_the_scale_together(apply: Any, method: Any) -> None:
+    direct = f"%j = aten.linear.default(%s, %w) : ({X}, tensor<3x4xf32>) -> {Y}"
+    turned = f"%t = aten.permute.default(%j, [1, 0, 2]) : ({Y}) -> {GIVES}"
+    lines = (permute("s", "p"), linear("p", "k"), direct, turned, both("t", "k"))
+    text = method(f"%x: {X}", WEIGHT, SCALE, SCALED, *lines, gives=GIVES)
+    assert "aten.mul.Tensor" not in apply(text, FoldAffineThroughLayout()).ops()
+
+
 def test_a_product_read_without_the_shift_stays_and_the_shift_goes(apply: Any, method: Any) -> None:
     lines = (
         permute("t", "p"),

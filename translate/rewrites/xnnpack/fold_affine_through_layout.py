@@ -3,7 +3,7 @@
 Windows of Swin are cut, and shifted, between a layer norm and the projections that read it. Views,
 permutes, slices and concatenations that leave the channels last and whole move rows, and each row
 is scaled and shifted alike: the constants pass through, as `FoldAffineIntoLinear` takes them where
-nothing stands between. Every reader must end in a linear layer, or nothing is saved.
+nothing stands between. Every reader, moved or not, must end in a linear layer, or nothing is saved.
 
 Before:
     func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<3x2x5xf32> {
@@ -70,8 +70,6 @@ class FoldAffineThroughLayout(Rewrite[AffineBehindLayout]):
         value = op.operands[0]
         while moves_whole_rows(value.owner):
             value = cast(SchemaOp, value.owner).operands[0]
-        if value is op.operands[0]:
-            return None
         source, scale, shift = constants_of(value)
         if source is value:
             return None
@@ -83,7 +81,7 @@ class FoldAffineThroughLayout(Rewrite[AffineBehindLayout]):
                 reader = use.operation
                 if isinstance(reader, aten.LinearDefault) and use.index == 0:
                     linears[reader] = None
-                elif not moves_whole_rows(reader) or reader.parent is not op.parent:
+                elif not moves_whole_rows(reader):
                     return Refusal(f"{reader.name} reads the scaled value too: nothing is saved")
                 elif reader.results[0] not in moved:
                     moved[reader.results[0]] = None
