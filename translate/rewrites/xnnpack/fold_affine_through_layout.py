@@ -100,12 +100,12 @@ class FoldAffineThroughLayout(Rewrite[AffineBehindLayout]):
 
     def build(self, match: AffineBehindLayout, rw: Rewriter) -> None:
         """The movements on the source, then the layers with derived weights."""
-        held = {match.affine.results[0]: match.source}
-        waiting = set(match.movements)
-        op = match.affine
+        held: dict[SSAValue, SSAValue] = {match.affine.results[0]: match.source}
+        waiting: set[Operation] = set(match.movements)
+        op: Operation | None = match.affine
         while waiting:  # In the order of the block: a concatenation comes behind its parts.
             op = op.next_op
-            assert op is not None
+            assert op is not None, "what reads an op stands behind it"
             if op in waiting:
                 waiting.remove(op)
                 copied = op.clone()
