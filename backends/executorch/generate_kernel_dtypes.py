@@ -4,8 +4,7 @@
 
 Each kernel is called on the real runtime, for every element type and for pairs of them where it
 takes two tensors, with a program of one op; PyTorch says what it should compute. Probes run in a
-child process, because some kernels abort: what kills it is refused like what fails. Kernels of
-`quantized_decomposed` are not probed: lowering takes their ops into delegates or int8 operators.
+child process, because some kernels abort: what kills it is refused like what fails.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,6 +31,12 @@ from stepwell.backends.executorch.builder import ContainerBuilder
 from stepwell.backends.executorch.container import KernelCall
 from stepwell.backends.executorch.emit import MethodEmitter
 from stepwell.backends.executorch.kernel_calls import signature_text
+from stepwell.backends.executorch.kernel_samples import (
+    QUANTISED,
+    QUANTISED_LIBRARY,
+    SAMPLES,
+    UNPROBED,
+)
 from stepwell.backends.executorch.kernels import RUNTIME
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.backends.executorch.signatures import out_variant
@@ -48,97 +53,6 @@ DTYPES = (
 
 MIXED = torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.bool
 """Types that are tried in pairs."""
-
-Make = Callable[..., torch.Tensor]
-"""A tensor of the probed type: `make(2, 3)`."""
-
-_INDEX = torch.tensor([[1, 0, 1]])
-_MASK = torch.tensor([[True, False, True], [False, True, True]])
-_POOL: tuple[Any, ...] = ([2, 2], [2, 2], [0, 0])
-_CONV: tuple[Any, ...] = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
-
-
-SAMPLES: dict[str, Callable[[Make, tuple[torch.dtype, ...]], tuple[Any, ...]]] = {
-    "_adaptive_avg_pool2d": lambda t, _: (t(1, 2, 4, 4), [2, 2]),
-    "_cdist_forward": lambda t, _: (t(2, 3), t(4, 3), 2.0, None),
-    "_log_softmax": lambda t, _: (t(2, 3), 1, False),
-    "_native_batch_norm_legit.no_stats": lambda t, _: (t(2, 3, 4), t(3), t(3), True, 0.1, 1e-5),
-    "_native_batch_norm_legit_no_training": lambda t, _: (
-        t(2, 3, 4), t(3), t(3), t(3), t(3), 0.1, 1e-5,
-    ),
-    "_softmax": lambda t, _: (t(2, 3), 1, False),
-    "_upsample_bilinear2d_aa": lambda t, _: (t(1, 2, 4, 4), [8, 8], False),
-    "addmm": lambda t, _: (t(2, 4), t(2, 3), t(3, 4)),
-    "as_strided_copy": lambda t, _: (t(2, 3), [3, 2], [1, 3]),
-    "amax": lambda t, _: (t(2, 3), [1]),
-    "amin": lambda t, _: (t(2, 3), [1]),
-    "any.dim": lambda t, _: (t(2, 3), 1),
-    "avg_pool2d": lambda t, _: (t(1, 2, 4, 4), *_POOL),
-    "bmm": lambda t, _: (t(2, 3, 4), t(2, 4, 3)),
-    "cat": lambda t, _: ([t(2, 3), t(1, 3)], 0),
-    "constant_pad_nd": lambda t, _: (t(2, 3), [1, 1]),
-    "convolution": lambda t, _: (t(1, 2, 4, 4), t(3, 2, 2, 2), t(3), *_CONV),
-    "cumsum": lambda t, _: (t(2, 3), 1),
-    "diagonal_copy": lambda t, _: (t(3, 3),),
-    "embedding": lambda t, _: (t(4, 3), _INDEX),
-    "expand_copy": lambda t, _: (t(1, 3), [2, 3]),
-    "flip": lambda t, _: (t(2, 3), [1]),
-    "gather": lambda t, _: (t(2, 3), 0, _INDEX),
-    "glu": lambda t, _: (t(2, 4), 1),
-    "grid_sampler_2d": lambda t, _: (t(1, 2, 4, 4), t(1, 3, 3, 2), 0, 0, False),
-    "index.Tensor": lambda t, _: (t(2, 3), [None, torch.tensor([2, 0])]),
-    "index_put": lambda t, _: (t(2, 3), [torch.tensor([1])], t(1, 3)),
-    "index_select": lambda t, _: (t(2, 3), 1, torch.tensor([2, 0])),
-    "linear": lambda t, _: (t(2, 3), t(4, 3), t(4)),
-    "masked_fill.Scalar": lambda t, _: (t(2, 3), _MASK, 1),
-    "masked_scatter": lambda t, _: (t(2, 3), _MASK, t(2, 3)),
-    "masked_select": lambda t, _: (t(2, 3), _MASK),
-    "max_pool2d_with_indices": lambda t, _: (t(1, 2, 4, 4), *_POOL),
-    "mean.dim": lambda t, _: (t(2, 3), [1]),
-    "mm": lambda t, _: (t(2, 3), t(3, 4)),
-    "narrow_copy": lambda t, _: (t(2, 3), 1, 0, 2),
-    "native_group_norm": lambda t, _: (t(2, 4, 3), t(4), t(4), 2, 4, 3, 2, 1e-5),
-    "native_layer_norm": lambda t, _: (t(2, 3), [3], t(3), t(3), 1e-5),
-    "permute_copy": lambda t, _: (t(2, 3), [1, 0]),
-    "pixel_shuffle": lambda t, _: (t(1, 4, 2, 2), 2),
-    "pixel_unshuffle": lambda t, _: (t(1, 1, 4, 4), 2),
-    "reflection_pad1d": lambda t, _: (t(2, 3, 4), [1, 1]),
-    "reflection_pad2d": lambda t, _: (t(2, 3, 4), [1, 1, 1, 1]),
-    "reflection_pad3d": lambda t, _: (t(2, 3, 4, 4), [1, 1, 1, 1, 1, 1]),
-    "repeat": lambda t, _: (t(2, 3), [2, 1]),
-    "replication_pad1d": lambda t, _: (t(2, 3, 4), [1, 1]),
-    "replication_pad2d": lambda t, _: (t(2, 3, 4), [1, 1, 1, 1]),
-    "replication_pad3d": lambda t, _: (t(2, 3, 4, 4), [1, 1, 1, 1, 1, 1]),
-    "roll": lambda t, _: (t(2, 3), [1], [1]),
-    "scatter.src": lambda t, _: (t(2, 3), 0, _INDEX, t(1, 3)),
-    "scatter.value": lambda t, _: (t(2, 3), 0, _INDEX, 1),
-    "scatter_add": lambda t, _: (t(2, 3), 0, _INDEX, t(1, 3)),
-    "select_copy.int": lambda t, _: (t(2, 3), 1, 0),
-    "select_scatter": lambda t, _: (t(2, 3), t(2), 1, 0),
-    "slice_copy.Tensor": lambda t, _: (t(2, 3), 1, 0, 2),
-    "slice_scatter": lambda t, _: (t(2, 3), t(2, 2), 1, 0, 2),
-    "split_copy.Tensor": lambda t, _: (t(2, 4), 2, 1),
-    "split_with_sizes_copy": lambda t, _: (t(2, 4), [1, 3], 1),
-    "stack": lambda t, _: ([t(2, 3), t(2, 3)], 0),
-    "t_copy": lambda t, _: (t(2, 3),),
-    "topk": lambda t, _: (t(2, 4), 2),
-    "transpose_copy.int": lambda t, _: (t(2, 3), 0, 1),
-    "unbind_copy.int": lambda t, _: (t(2, 3),),
-    "unfold_copy": lambda t, _: (t(2, 4), 1, 2, 1),
-    "upsample_bilinear2d.vec": lambda t, _: (t(1, 2, 4, 4), [8, 8], False, None),
-    "upsample_nearest2d.vec": lambda t, _: (t(1, 2, 4, 4), [8, 8], None),
-    "var.correction": lambda t, _: (t(2, 3), [1]),
-    "where.self": lambda t, _: (_MASK, t(2, 3), t(2, 3)),
-}  # fmt: skip
-"""Arguments by operator where its schema alone does not say which to give."""
-
-UNPROBED = {
-    "native_dropout": "random", "rand": "random", "randn": "random", "empty": "no values",
-    "_empty_dim_order": "no values", "_fft_c2r": "complex", "_fft_r2c": "complex",
-    "_conj_physical": "complex", "view_as_real_copy": "complex",
-    "convolution_backward": "no forward program", "repeat_interleave": "counts, not data",
-    "max_pool2d_with_indices_backward": "no forward program",
-}  # fmt: skip
 
 _NUMBERS: dict[str, Any] = {
     "Scalar": 2, "int": 0, "SymInt": 0, "float": 1.0, "bool": False,
@@ -164,6 +78,9 @@ class Probe:
 
         schema = self.overload._schema
         name = schema.name.partition("::")[2]
+        if schema.name.startswith(QUANTISED_LIBRARY):
+            given = list(QUANTISED[_spelled(schema)][1](make, self.dtypes))
+            return given, given.pop() if isinstance(given[-1], dict) else {}
         for key in (f"{name}.{schema.overload_name}", name):
             if key in SAMPLES:
                 return list(SAMPLES[key](make, self.dtypes)), {}
@@ -201,18 +118,24 @@ def _values(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     return torch.randint(1, 4, shape, dtype=dtype)
 
 
+def _spelled(schema: Any) -> str:
+    name, overload = schema.name.partition("::")[2], schema.overload_name
+    return f"{name}.{overload}" if overload else name
+
+
 @cache
 def overloads() -> dict[str, Any]:
     """Kernel → the functional operator it is probed with."""
     found: dict[str, Any] = {}
+    importlib.import_module("torch.ao.quantization.fx._decomposed")
     for qualified in sorted(torch._C._dispatch_get_all_op_names()):  # pyright: ignore
         namespace, _, rest = qualified.partition("::")
-        if namespace != "aten":
+        if namespace != "aten" and rest not in QUANTISED:
             continue
         name, _, overload = rest.partition(".")
         signature = out_variant(f"{namespace}.{name}.{overload or 'default'}")
         if signature is None or name in UNPROBED or signature.schema.operator != name:
-            continue
+            continue  # Of some the signature found is another operator's.
         if signature.outputs:
             packet = getattr(getattr(torch.ops, namespace), name)
             found[signature.kernel] = getattr(packet, overload or "default")
@@ -225,6 +148,10 @@ def probes() -> list[Probe]:
     for kernel, overload in sorted(overloads().items()):
         tensors = [a for a in overload._schema.arguments if str(a.type) == "Tensor"]
         name = overload._schema.name.partition("::")[2]
+        if overload._schema.name.startswith(QUANTISED_LIBRARY):
+            types = QUANTISED[_spelled(overload._schema)][0]
+            found += [Probe(overload, kernel, dtypes) for dtypes in itertools.product(*types)]
+            continue
         pairs = len(tensors) == 2 and not any(key.split(".")[0] == name for key in SAMPLES)
         found += [Probe(overload, kernel, (dtype,)) for dtype in DTYPES]
         if pairs:
@@ -347,6 +274,7 @@ def _probe_here() -> None:
     """Probe what standard input lists; each run of probes is a fork, whose death is a verdict."""
     every, left = probes(), list(json.loads(sys.stdin.read()))
     importlib.import_module("executorch.runtime")
+    importlib.import_module("executorch.kernels.quantized")
     x = torch.ones(2, 3)
     first = Probe(torch.ops.aten.abs.default, "aten::abs.out", (torch.float32,))
     _program(Call(first, [x], {}, [x], [x]))  # Imports, once for all forks.

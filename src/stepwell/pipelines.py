@@ -86,6 +86,7 @@ from stepwell.translate.rewrites.xnnpack.prelu_channels_last import PreluChannel
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages
 from stepwell.translate.rewrites.xnnpack.widen_halves import WidenHalves, WidenScalarOfHalves
+from stepwell.translate.rewrites.xnnpack.widen_quantised_cast import WidenQuantisedCast
 
 TO_XNNPACK = (
     LowerLinear(),
@@ -121,7 +122,9 @@ QUANTISED = (
             CancelCasts(),
         ),
     ),
-    Together("lower-casts", (FoldDequantisedConstant(), LowerQuantisedCast())),
+    Together(
+        "lower-casts", (FoldDequantisedConstant(), LowerQuantisedCast(), WidenQuantisedCast())
+    ),
     Together("untype-quantisation", (UntypeQuantisation(), CancelCasts())),
 )
 """Ops between casts take the integers where a kernel does; then the casts that are left."""

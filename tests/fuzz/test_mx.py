@@ -69,7 +69,11 @@ def random_model(seed: int, form: str) -> tuple[nn.Module, torch.Tensor, set[str
 def test_a_random_mx_model_equals_the_reference_model(seed: int, form: str) -> None:
     torch.manual_seed(seed)
     model, x, used = random_model(seed, form)
-    needed = ["mxfp", "mxfp_conv"] if form == "operators" else ["mx_common", *(MX_EXTENSIONS[p] for p in used)]
+    needed = (
+        ["mxfp", "mxfp_conv"]
+        if form == "operators"
+        else ["mx_common", *(MX_EXTENSIONS[p] for p in used)]
+    )
     low = stepwell.lower(torch.export.export(model, (x,)), "+".join(["tosa-1.1+fp", *needed]))
     (found,), (expected,) = low.program.run(x), low.run(x)
     torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)

@@ -14,6 +14,7 @@ from stepwell.translate.rewrites.xnnpack.lower_quantised_elementwise import (
     LowerQuantisedElementwise,
 )
 from stepwell.translate.rewrites.xnnpack.lower_quantised_movement import LowerQuantisedMovement
+from stepwell.translate.rewrites.xnnpack.widen_quantised_cast import WidenQuantisedCast
 
 INT8, OTHER = "!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<i8:f32, 0.25>"
 UINT8, PART = "!quant.uniform<u8:f32, 0.5:3>", "!quant.uniform<i8<-100:127>:f32, 0.5:3>"
@@ -173,6 +174,7 @@ CASTS: dict[str, tuple[Rewrite[Any], str, str, str]] = {
     "a part of int8 by a node": (LowerQuantisedCast(), PART, "qcast", "all of int8"),
     "groups by an operator": (UntypeQuantisation(), GROUPS, "dcast", "groups of an axis"),
     "halves by an operator": (UntypeQuantisation(), HALVES, "dcast", "float32 values"),
+    "floats as halves": (WidenQuantisedCast(), INT8, "qcast", ""),
     "an argument ahead of time": (FoldDequantisedConstant(), INT8, "dcast", ""),
 }  # fmt: skip
 
