@@ -45,6 +45,7 @@ from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreRes
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
 from stepwell.translate.rewrites.xnnpack.expand_log_softmax import ExpandLogSoftmax
+from stepwell.translate.rewrites.xnnpack.expand_power import ExpandPower
 from stepwell.translate.rewrites.xnnpack.expand_tanh_gelu import ExpandTanhGelu
 from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import FoldAffineIntoLinear
 from stepwell.translate.rewrites.xnnpack.fold_affine_through_layout import FoldAffineThroughLayout
@@ -146,6 +147,7 @@ XNNPACK = Pipeline(
                 DecomposeGroupNorm(),
                 ExpandTanhGelu(),
                 ExpandLogSoftmax(),
+                ExpandPower(),
                 LimitByMask(),
                 PreluChannelsLast(),
                 VolumesToImages(),
