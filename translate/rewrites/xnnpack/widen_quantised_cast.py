@@ -67,7 +67,8 @@ class WidenQuantisedCast(Rewrite[HalfCast]):
     ) -> HalfCast | Refusal | None:
         """Guard: the type expresses halves."""
         held = quantization(op.result.type if isinstance(op, QuantizeCast) else op.input.type)
-        if held is None or held.expressed not in (f16, bf16):
+        assert held is not None
+        if held.expressed not in (f16, bf16):
             return None
         return HalfCast(op, held)
 
