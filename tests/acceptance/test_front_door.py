@@ -165,3 +165,14 @@ def test_an_artefact_takes_inputs_nested_as_the_model_does() -> None:
         torch.testing.assert_close(found[0], wanted)
     with pytest.raises(stepwell.StepwellError, match="2 inputs given, 3 needed"):
         lowered.run(x, y)
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "stepwell", "show", "nowhere.pte"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
