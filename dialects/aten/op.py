@@ -120,7 +120,12 @@ class SchemaOp(Verifies, CallOp):
     def arg(self, name: str) -> Any:
         """One argument, with its default where it was omitted; lists of fixed size expanded."""
         argument = self.SCHEMA.by_name[name]
-        if not argument.type.is_tensor and not self._has_dynamic():
+        if argument.type.is_tensor:
+            values = self._group(argument)
+            if argument.type.is_list:
+                return self._tensor_list(argument, values)
+            return values[0] if values else self._default(argument)
+        if not self._has_dynamic():
             attr = self.properties.get(name)
             if attr is None:
                 return self._default(argument)
@@ -132,8 +137,21 @@ class SchemaOp(Verifies, CallOp):
 
     def operand(self, name: str) -> SSAValue | None:
         """A tensor argument as an SSA value, None where it was omitted or None."""
+        argument = self.SCHEMA.by_name.get(name)
+        if argument is None:
+            return None
+        if argument.type.is_tensor:
+            values = () if argument.type.is_list else self._group(argument)
+            return values[0] if values else None
         value = self.present().get(name)
         return value if isinstance(value, SSAValue) else None
+
+    def _group(self, argument: Argument) -> Sequence[SSAValue]:
+        """The operands of one tensor argument."""
+        sizes = self.group_sizes()
+        at = _group_numbers(type(self))[argument.name]
+        offset = sum(sizes[:at])
+        return self.operands[offset : offset + sizes[at]]
 
     def _has_dynamic(self) -> bool:
         return self.SCHEMA.takes_runtime_scalars and self.group_sizes()[-1] > 0
@@ -292,6 +310,12 @@ class SchemaOp(Verifies, CallOp):
             raise VerifyException(
                 f"{self.name}: {needed} arguments are run-time values, {have} operands give them"
             )
+
+
+@cache
+def _group_numbers(cls: type[SchemaOp]) -> dict[str, int]:
+    """Which group of operands holds each tensor argument."""
+    return {a.name: number for number, a in enumerate(cls.SCHEMA.tensor_arguments)}
 
 
 @cache

@@ -77,7 +77,7 @@ def scale_output_channels(
     """A kernel with every output channel times its scale.
 
     Args:
-        kernel: [out, in / groups, …], or [in, out / groups, …] if transposed.
+        kernel: [out, in / groups, …], or [in, out / groups, …] if transposed; strides as they are.
         transposed_groups: the groups of a transposed convolution, 0 for any other layer.
     """
     scale = _scale(dict(zip(given, statistics, strict=True)), epsilon)
@@ -86,7 +86,7 @@ def scale_output_channels(
         spread = scale.reshape(transposed_groups, 1, -1, *(1,) * (kernel.dim() - 2))
         return (grouped * spread).flatten(0, 1).to(kernel.dtype)
     spread = scale.reshape(-1, *(1,) * (kernel.dim() - 1))
-    scaled = torch.empty_like(kernel)
+    scaled = kernel.new_empty(kernel.shape)
     for rows in blocks_of_rows(kernel):
         scaled[rows] = kernel[rows].double() * spread[rows]
     return scaled
