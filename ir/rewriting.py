@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import IsolatedFromAbove, Pure
 
@@ -285,6 +286,10 @@ class Rewrite(ABC, Generic[M]):
         return run_rewrites(program, (self,), history)
 
 
+Converted = Callable[[Any], Any] | None
+"""What becomes of a value at the border of a method, if anything."""
+
+
 class Pass(ABC):
     """A step that looks at the whole program."""
 
@@ -294,6 +299,14 @@ class Pass(ABC):
     @abstractmethod
     def apply(self, program: Program, history: History) -> int:
         """Change the program in place; returns how many changes were made."""
+
+    def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
+        """How callers of a method must convert its inputs and outputs once the pass has run.
+
+        One entry for each input and for each output, asked for before the pass runs; None where
+        nothing changes.  A pass that moves the border between program and caller says so here.
+        """
+        return (), ()
 
 
 Step = Rewrite[Any] | Pass

@@ -29,13 +29,12 @@ from stepwell.translate.rewrites.quant import (
     TypeDequantize,
     TypeQuantize,
 )
-from stepwell.translate.rewrites.tosa import LAYOUT, SPLIT, TO_TOSA
+from stepwell.translate.rewrites.tosa import FEWER_INTEGERS, INTEGERS, LAYOUT, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.adopt_executorch_mx import AdoptExecutorchMx
 from stepwell.translate.rewrites.tosa.choose_mx_form import ChooseMxForm
 from stepwell.translate.rewrites.tosa.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.tosa.lower_control import BringWeightsInside, LowerControl
-from stepwell.translate.rewrites.tosa.lower_int8 import INT8
 from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise
 from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices
 from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
@@ -251,11 +250,11 @@ TOSA_INTEGERS = (
     TYPE_QUANTIZATION,
     ShareCommonSubexpressions(),
     StripBoundary(),
-    Together("lower-int8", (*INT8, CancelCasts())),
+    Together("lower-int8", (*INTEGERS, CancelCasts())),
     Together("arrange", (*NOOPS, *SHAPES)),
     Together("lower", TO_TOSA),
     ShareCommonSubexpressions(),
-    Together("layout", LAYOUT),
+    Together("layout", (*LAYOUT, *FEWER_INTEGERS)),
     ShareCommonSubexpressions(),
 )
 """What a target of the integer profile alone runs: the program must be quantised."""
@@ -265,11 +264,12 @@ TOSA_MIXED = (
     Together("normalise", (*NORMAL_FORM, BringWeightsInside())),
     TYPE_QUANTIZATION,
     ShareCommonSubexpressions(),
-    Together("lower-int8", (*INT8, CancelCasts())),
+    Together("lower-int8", (*INTEGERS, CancelCasts())),
     Together(
         "lower-casts",
         (FoldDequantisedConstant(), LowerQuantise(), LowerDequantise(), CancelCasts()),
     ),
+    Together("fewer-integers", FEWER_INTEGERS),
     *TOSA,
 )
 """What a target of both profiles runs: quantised layers in integers, all others in floats."""

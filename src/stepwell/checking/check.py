@@ -20,13 +20,22 @@ from stepwell.checking.recording import NotRecorded, Recording, record, recorded
 from stepwell.checking.reference import check_reference
 from stepwell.checking.result import CheckResult, Finding, StepVerdict
 from stepwell.checking.rounding import rounds_floats
-from stepwell.checking.samples import make_samples
+from stepwell.checking.samples import Sample, make_samples
 from stepwell.checking.watching import Watcher, describe_bound, total_bound
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program as IRProgram
-from stepwell.ir.rewriting import Bound, History, Rewrite, Step, Together, step_name
+from stepwell.ir.rewriting import (
+    Bound,
+    Converted,
+    History,
+    Pass,
+    Rewrite,
+    Step,
+    Together,
+    step_name,
+)
 from stepwell.program import Program, from_exported_program
 from stepwell.targets import Target, find_target
 from stepwell.translate.mxfp_accuracy import mx_accuracy
@@ -36,6 +45,9 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 """Called with (what is being checked, its number, how many there are)."""
+
+Crossing = tuple[Sequence[Converted], Sequence[Converted]]
+"""How a step converts each input and each output of a method, if it does."""
 
 MEMORY = 1 << 30
 """Bytes of intermediate values that a check keeps, for looking at single applications."""
@@ -172,6 +184,10 @@ class _Check:
         """Apply one step and compare."""
         name = step_name(step)
         watcher = Watcher(self.program, self.history, self.recordings, name)
+        crossings = {
+            method: step.crossing(func) if isinstance(step, Pass) else ((), ())
+            for method, func in self.program.methods.items()
+        }
         self.history.watch = watcher
         applied = step.apply(self.program, self.history)
         self.history.watch = None
@@ -187,8 +203,8 @@ class _Check:
         is_jumpy = not bound.exact and rounds_floats(self.program)
         is_covered = watcher.compared > 0 and not watcher.not_compared
         follow = (bound.is_local and watcher.trusted) or (is_jumpy and is_covered)
-        wanted, not_followed = self._wanted(follow)
-        after, failures = self._again(name)
+        wanted, not_followed = self._wanted(follow, crossings)
+        after, failures = self._again(name, crossings)
         findings = list(watcher.findings) + failures
         largest = watcher.largest
         compared = 0
@@ -221,7 +237,9 @@ class _Check:
         self.findings += findings
         self.recordings = {method: list(runs.values()) for method, runs in after.items()}
 
-    def _wanted(self, follow: bool) -> tuple[dict[int, dict[str, Any]], int]:
+    def _wanted(
+        self, follow: bool, crossings: Mapping[str, Crossing]
+    ) -> tuple[dict[int, dict[str, Any]], int]:
         """What each recording (by identity) must show after a step; how many cannot tell.
 
         A unit of an inner value becomes any number of them at the outputs, and so does a last bit
@@ -233,16 +251,23 @@ class _Check:
         for method, befores in self.recordings.items():
             for before in befores:
                 try:
-                    wanted[id(before)] = (
+                    seen = (
                         before.followed(self.program.method(method))
                         if follow
                         else before.observed()
                     )
                 except NotRecorded:
                     unknown += 1
+                    continue
+                for index, convert in enumerate(crossings[method][1]):
+                    if convert is not None:
+                        seen[f"output {index}"] = convert(seen[f"output {index}"])
+                wanted[id(before)] = seen
         return wanted, unknown
 
-    def _again(self, step: str) -> tuple[dict[str, dict[str, Recording]], list[Finding]]:
+    def _again(
+        self, step: str, crossings: Mapping[str, Crossing]
+    ) -> tuple[dict[str, dict[str, Recording]], list[Finding]]:
         """Record every sample anew; a sample that fails now is a finding."""
         left = self.memory
         after: dict[str, dict[str, Recording]] = {}
@@ -251,7 +276,7 @@ class _Check:
             func = self.program.method(name)
             after[name] = {}
             for before in befores:
-                kept, sample = bool(before.values), before.sample
+                kept, sample = bool(before.values), _converted(before.sample, crossings[name][0])
                 try:
                     recording = record(func, self.program.weights, sample)
                 except StepwellError as error:
@@ -288,6 +313,14 @@ class _Check:
         self.verdicts += verdicts
         self.findings += findings
         self.skipped += skipped
+
+
+def _converted(sample: Sample, how: Sequence[Converted]) -> Sample:
+    """The sample as callers give it to a method whose border moved."""
+    if not any(how):
+        return sample
+    pairs = zip(sample.inputs, how, strict=True)
+    return replace(sample, inputs=tuple(v if f is None else f(v) for v, f in pairs))
 
 
 def _locate(

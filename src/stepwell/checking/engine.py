@@ -24,7 +24,8 @@ FLOAT_KERNELS = Bound(1e-4, 1e-6, "the engine's float kernels reassociate and ap
 
 def engine_bound(target: Target) -> Bound:
     """How far the engine may stand from the interpreter: integer engines not at all."""
-    return EXACT if target.name.startswith("cortex-m") else FLOAT_KERNELS
+    of_integers = target.name.startswith("tosa") and "+fp" not in target.name
+    return EXACT if of_integers or target.name.startswith("cortex-m") else FLOAT_KERNELS
 
 
 def _with_roundings(bound: Bound, program: Program, method: str, recording: Recording) -> Bound:

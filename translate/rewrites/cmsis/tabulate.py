@@ -2,7 +2,8 @@
 
 Activations (sigmoid, gelu, hardswish, …), arithmetic with a scalar (`x * 0.5`, `1 - x`), chains of
 both, and a change of scale and zero point alone: the ops themselves are evaluated on all 256 stored
-values, so that the table holds what the float graph computes, bit for bit.
+values, so that the table holds what the float graph computes, bit for bit.  Numbers may stand in the
+graph as reals or as quantised constants of one element.
 
 Before:
     builtin.module {
@@ -29,6 +30,7 @@ After:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -39,7 +41,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.cmsis.ops import QuantizedActivation
-from stepwell.dialects.quant import DequantizeCast, QuantizeCast
+from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
@@ -163,6 +165,20 @@ class Tabulate(Rewrite[Chain]):
 
 def chain_of(cast: QuantizeCast) -> Chain | None:
     """The ops from a quantised value to a quantisation, or None if there are two sources."""
+    found = followed(cast, is_one_element)
+    if found is None or len(found[1]) != 1:
+        return None
+    ops, sources = found
+    return Chain(cast, next(iter(sources)), ops)
+
+
+def followed(
+    cast: QuantizeCast, is_constant: Callable[[SSAValue], bool]
+) -> tuple[tuple[Operation, ...], frozenset[SSAValue]] | None:
+    """The elementwise ops in front of a quantisation, in order, and the quantised values they read.
+
+    None if there are other ops in front of it, or constants that `is_constant` does not take.
+    """
     order: list[Operation] = []
     sources: set[SSAValue] = set()
     seen: set[Operation] = set()
@@ -176,12 +192,12 @@ def chain_of(cast: QuantizeCast) -> Chain | None:
         seen.add(owner)
         if len(seen) > MOST_OPS:
             return False
-        if isinstance(owner, DequantizeCast):
+        if isinstance(owner, DequantizeCast) and not is_constant(owner.input):
             sources.add(owner.input)
         elif isinstance(owner, WeightOp):
-            if any(size != 1 for size in dims(value.type)):
+            if not is_constant(value):
                 return False
-        elif isinstance(owner, FUNCTIONS):
+        elif isinstance(owner, (*FUNCTIONS, DequantizeCast, StorageCast)):
             if not all(isinstance(v.type, TensorType) and visit(v) for v in owner.operands):
                 return False
         else:
@@ -189,9 +205,18 @@ def chain_of(cast: QuantizeCast) -> Chain | None:
         order.append(owner)
         return True
 
-    if not visit(cast.input) or len(sources) != 1:
-        return None
-    return Chain(cast, sources.pop(), tuple(order))
+    return (tuple(order), frozenset(sources)) if visit(cast.input) else None
+
+
+def is_stored(value: SSAValue) -> bool:
+    """Whether a value is a constant, real or quantised."""
+    maker = value.owner.input.owner if isinstance(value.owner, StorageCast) else value.owner
+    return isinstance(maker, WeightOp)
+
+
+def is_one_element(value: SSAValue) -> bool:
+    """Whether a value is a constant of one element, real or quantised."""
+    return is_stored(value) and all(size == 1 for size in dims(value.type))
 
 
 def table_of(chain: Chain, program: Program) -> torch.Tensor:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.ir.rewriting import Rewrite
+from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
+from stepwell.translate.rewrites.tosa.fold_quantised_constant import FoldQuantisedConstant
+from stepwell.translate.rewrites.tosa.hoist_rescale_over_maximum import HoistRescaleOverMaximum
 from stepwell.translate.rewrites.tosa.hoist_reshape_over_slice import HoistReshapeOverSlice
 from stepwell.translate.rewrites.tosa.lower_cast import LowerCast
 from stepwell.translate.rewrites.tosa.lower_cumsum import LowerCumsum
@@ -21,6 +24,8 @@ from stepwell.translate.rewrites.tosa.lower_elementwise import (
 from stepwell.translate.rewrites.tosa.lower_fold import LowerFold
 from stepwell.translate.rewrites.tosa.lower_function import LowerFunction
 from stepwell.translate.rewrites.tosa.lower_indices import LowerArgmax, LowerGather, LowerScatter
+from stepwell.translate.rewrites.tosa.lower_int8 import INT8
+from stepwell.translate.rewrites.tosa.lower_int8_reduction import LowerInt8Reduction
 from stepwell.translate.rewrites.tosa.lower_layout import (
     LowerConcat,
     LowerExpand,
@@ -116,3 +121,9 @@ LAYOUT: tuple[Rewrite[Any], ...] = (
     RemoveMxRecast(),
 )
 """What cancels the transposes between NCHW and NHWC."""
+
+INTEGERS: tuple[Rewrite[Any], ...] = (FoldQuantisedConstant(), *INT8, LowerInt8Reduction())
+"""Quantised layers as integers."""
+
+FEWER_INTEGERS: tuple[Rewrite[Any], ...] = (ComposeByteFunctions(), HoistRescaleOverMaximum())
+"""The same integers by fewer operators."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
-from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
@@ -18,10 +18,13 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import RoundingModeAttr
 from stepwell.dialects.tosa.codes import i48
 from stepwell.dialects.tosa.constants import const
+from stepwell.dialects.tosa.meaning.quantised import apply_scale_32
+from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i1, i8, i16, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.cmsis.quantized import (
     Activation,
     Bias,
@@ -44,7 +47,7 @@ WIDTHS = {8: i8, 16: i16}
 """Element types of activations."""
 
 SINGLE_ROUND = RoundingModeAttr("SINGLE_ROUND")
-IN_UNITS = Bound(absolute=1.0, reason="fixed-point scales round once, half up, in units")
+IN_UNITS = Bound(units=1, reason="integers are summed and rounded once, half up")
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,26 @@ def is_representable(scale: float) -> bool:
     return int(fixed_point([scale])[1]) >= 2
 
 
+@recipe("tosa_rescale")
+def tosa_rescale(
+    weight: torch.Tensor,
+    *,
+    multipliers: Sequence[int],
+    shifts: Sequence[int],
+    zero_points: Sequence[int],
+    bits: int,
+) -> torch.Tensor:
+    """What RESCALE makes of a constant: signed integers of `bits` bits."""
+    dtype = {8: torch.int8, 16: torch.int16, 32: torch.int32}[bits]
+    if weight.is_meta:
+        return torch.empty_like(weight, dtype=dtype)
+    value = weight.to(torch.int64) - zero_points[0]
+    multiplier, shift = torch.tensor(multipliers), torch.tensor(shifts)
+    limits = torch.iinfo(dtype)
+    made = apply_scale_32(value, multiplier, shift, False) + zero_points[1]
+    return made.clamp(limits.min, limits.max).to(dtype)
+
+
 def rescale(
     value: SSAValue,
     scales: Sequence[float],
@@ -178,10 +201,20 @@ def rescale(
     output_zp: int,
     b: Builder,
 ) -> SSAValue:
-    """RESCALE by one factor, or one for each element of the last axis."""
+    """RESCALE by one factor, or one for each element of the last axis; of a constant, its result."""
     source = element(value.type)
     wide = source != i48
     multipliers, shifts = fixed_point(scales, 31 if wide else 15)
+    key = weight_key(value)
+    if key is not None and wide:
+        assert isinstance(target, IntegerType)
+        numbers: dict[str, Any] = {
+            "multipliers": multipliers.tolist(),
+            "shifts": shifts.tolist(),
+            "zero_points": [input_zp, output_zp],
+            "bits": target.width.data,
+        }
+        return b.weight(b.rw.weights.derive("tosa_rescale", [key], **numbers))
     operands = [
         value,
         b.constant(multipliers.to(torch.int32 if wide else torch.int16)),

@@ -67,7 +67,7 @@ from stepwell.translate.rewrites.cmsis.quantized import (
     narrowed,
     not_signed,
 )
-from stepwell.translate.rewrites.cmsis.tabulate import Chain, Tabulate, table_of
+from stepwell.translate.rewrites.cmsis.tabulate import Chain, Tabulate, is_one_element, table_of
 from stepwell.translate.rewrites.tosa.building import Builder, elements, i64s, shape_of
 from stepwell.translate.rewrites.tosa.integers import (
     IN_UNITS,
@@ -208,7 +208,7 @@ class LowerInt8Add(LowerInt8):
         """A plain sum of operands of one rank."""
         if op.arg("alpha") != 1:
             return Refusal(f"alpha is {op.arg('alpha')}")
-        return None
+        return of_one_value(op)
 
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """Twice the larger scale leaves room for the sum."""
@@ -237,6 +237,10 @@ class LowerInt8Mul(LowerInt8):
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MulTensor,)
     activations: ClassVar[int] = 2
 
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """A product of two values."""
+        return of_one_value(op)
+
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """At most 2^30 for 16-bit operands."""
         first, second = (stored(x.value, b) for x in match.inputs)
@@ -249,6 +253,16 @@ class LowerInt8Mul(LowerInt8):
         factor = match.inputs[0].held.scale * match.inputs[1].held.scale / use.held.scale
         product = b.binary(t.MulOp, first, second, i32)
         return rescale(product, [factor], match.held, 0, use.held.zero_point, b)
+
+
+def of_one_value(op: SchemaOp) -> Refusal | None:
+    """Whether an op of 8-bit values reads one alone, beside constants of one element."""
+    read = {value.owner.input for value in op.operands if isinstance(value.owner, DequantizeCast)}
+    read = {value for value in read if not is_one_element(value)}
+    shapes = [shape_of(value) for value in read]
+    if width(op.operands[0]) == 8 and shapes == [shape_of(op.results[0])]:
+        return Refusal("a function of one value is a TABLE")
+    return None
 
 
 @dataclass(frozen=True)
@@ -348,19 +362,19 @@ class LowerInt8Clamp(LowerInt8):
         """The clamp in the result's integers: quantising is monotone."""
         bounds = clamp_bounds(match.op)
         assert bounds is not None
-        value = requantised(match.inputs[0], use.held, b)
+        x = match.inputs[0]
+        value = requantised(stored(x.value, b), x.held, use.held, b)
         low, high = narrowed(use.held, (bounds,))
         held = (use.held.low, use.held.high)
         return value if (low, high) == held else clamp(value, low, high, b)
 
 
-def requantised(x: Activation, held: Quantization, b: Builder) -> SSAValue:
-    """The integers of a value at another scale."""
-    value = stored(x.value, b)
-    if (x.held.scale, x.held.zero_point) == (held.scale, held.zero_point):
+def requantised(value: SSAValue, given: Quantization, held: Quantization, b: Builder) -> SSAValue:
+    """Stored integers at another scale."""
+    if (given.scale, given.zero_point) == (held.scale, held.zero_point):
         return value
-    target, factor = WIDTHS[held.bits], x.held.scale / held.scale
-    return rescale(value, [factor], target, x.held.zero_point, held.zero_point, b)
+    target, factor = WIDTHS[held.bits], given.scale / held.scale
+    return rescale(value, [factor], target, given.zero_point, held.zero_point, b)
 
 
 @dataclass(frozen=True)
@@ -397,7 +411,8 @@ class LowerInt8Requantise(Rewrite[Requantised]):
     def build(self, match: Requantised, rw: Rewriter) -> None:
         """One RESCALE."""
         b = Builder(rw)
-        value = requantised(match.value, match.held, b)
+        given = match.value
+        value = requantised(stored(given.value, b), given.held, match.held, b)
         rw.replace(match.cast, rw.insert(StorageCast(value, match.cast.result.type)).results)
 
 

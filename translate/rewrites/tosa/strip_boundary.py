@@ -6,7 +6,9 @@ scales stand in the function's attributes `tosa.input_quantization`, `tosa.outpu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, FunctionType, StringAttr
@@ -14,9 +16,10 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
+from stepwell.dialects.quant.ops import quantize
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass
+from stepwell.ir.rewriting import Converted, History, Pass
 from stepwell.ir.types import with_element
 
 
@@ -30,22 +33,45 @@ class StripBoundary(Pass):
         """The number of inputs and outputs changed."""
         return sum(_strip(method) for method in program.methods.values())
 
+    def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
+        """Quantise what was quantised first, and what was dequantised last."""
+        types = (quantised_inputs(func), quantised_outputs(func))
+        taken, given = ([_quantiser(typed) for typed in side] for side in types)
+        return taken, given
+
+
+def quantised_inputs(func: FuncOp) -> list[Attribute | None]:
+    """The type of each input that is only quantised, to that one type."""
+    found: list[Attribute | None] = []
+    for argument in func.body.block.args:
+        users = [use.operation for use in argument.uses]
+        kinds = {user.results[0].type for user in users if isinstance(user, QuantizeCast)}
+        alone = len(kinds) == 1 and all(isinstance(user, QuantizeCast) for user in users)
+        found.append(kinds.pop() if alone else None)
+    return found
+
+
+def quantised_outputs(func: FuncOp) -> list[Attribute | None]:
+    """The type of each output that was dequantised last."""
+    last = func.body.block.last_op
+    assert isinstance(last, ReturnOp)
+    makers = [value.owner for value in last.operands]
+    return [maker.input.type if isinstance(maker, DequantizeCast) else None for maker in makers]
+
+
+def _quantiser(typed: Attribute | None) -> Converted:
+    held = quantization(typed) if typed is not None else None
+    return partial(quantize, held=held) if held is not None else None
+
 
 def _strip(method: FuncOp) -> int:
     block = method.body.block
-    taken: list[str] = []
-    given: list[str] = []
-    changed = 0
-    for argument in list(block.args):
-        users = [use.operation for use in argument.uses]
-        kinds = {user.results[0].type for user in users if isinstance(user, QuantizeCast)}
-        if not users or len(kinds) != 1 or not all(isinstance(u, QuantizeCast) for u in users):
-            taken.append("")
+    taken, given = quantised_inputs(method), quantised_outputs(method)
+    for argument, typed in zip(block.args, taken, strict=True):
+        held = quantization(typed) if typed is not None else None
+        if typed is None or held is None:
             continue
-        (typed,) = kinds
-        taken.append(_described(typed))
-        held = quantization(typed)
-        assert held is not None
+        users = [use.operation for use in argument.uses]
         argument._type = with_element(typed, storage_element(held))  # pyright: ignore
         cast = StorageCast(argument, typed)
         assert block.first_op is not None
@@ -54,24 +80,18 @@ def _strip(method: FuncOp) -> int:
             user.results[0].replace_all_uses_with(cast.results[0])
             user.detach()
             user.erase()
-        changed += 1
     last = block.last_op
     assert isinstance(last, ReturnOp)
     for index, value in enumerate(last.operands):
-        owner = value.owner
-        if not isinstance(owner, DequantizeCast):
-            given.append("")
-            continue
-        typed = owner.input.type
-        given.append(_described(typed))
-        last.operands[index] = _integers(owner.input, last)
-        changed += 1
+        if isinstance(value.owner, DequantizeCast):
+            last.operands[index] = _integers(value.owner.input, last)
     types = ([a.type for a in block.args], [v.type for v in last.operands])
     method.properties["function_type"] = FunctionType.from_lists(*types)
+    changed = sum(typed is not None for typed in (*taken, *given))
     if changed:
-        for name, texts in (("input", taken), ("output", given)):
-            held_ = ArrayAttr([StringAttr(text) for text in texts])
-            method.attributes[f"tosa.{name}_quantization"] = held_
+        for name, side in (("input", taken), ("output", given)):
+            texts = [StringAttr("" if typed is None else _described(typed)) for typed in side]
+            method.attributes[f"tosa.{name}_quantization"] = ArrayAttr(texts)
     return changed
 
 

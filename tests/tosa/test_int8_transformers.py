@@ -1,0 +1,96 @@
+"""Transformers as ExecuTorch's TOSA quantiser takes them apart become graphs of integers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.nn import functional
+
+import stepwell
+
+sys.path.insert(0, str(Path(__file__).parent))
+from arm_quantised import parameters, quantised, stored
+
+
+class Block(nn.Module):
+    """A class token, positions, and one pre-norm block: images of rows `[1, 4, 8]` to `[1, 8]`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(1, 1, 8))
+        self.positions = nn.Parameter(torch.randn(1, 5, 8))
+        self.norm = nn.LayerNorm(8)
+        self.qkv = nn.Linear(8, 24)
+        self.out = nn.Linear(8, 8)
+        self.expand = nn.Linear(8, 16)
+        self.contract = nn.Linear(16, 8)
+
+    def attend(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).reshape(1, 5, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        y = torch.softmax(q @ k.transpose(-1, -2) * 0.5, -1) @ v
+        return self.out(y.transpose(1, 2).reshape(1, 5, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.cat([self.token, x], 1) + self.positions
+        x = x + self.attend(self.norm(x))
+        return (x + self.contract(functional.gelu(self.expand(x))))[:, 0]
+
+
+@cache
+def block() -> tuple[ExportedProgram, tuple[Tensor, ...], stepwell.Lowered]:
+    torch.manual_seed(0)
+    inputs = (torch.randn(1, 4, 8),)
+    exported = quantised(Block(), inputs, 8)
+    return exported, inputs, stepwell.lower(exported, "tosa-1.0+int")
+
+
+def operators(lowered: stepwell.Lowered) -> Counter[str]:
+    ops = lowered.program.method().body.block.ops
+    return Counter(op.name.removeprefix("tosa.") for op in ops if "const" not in op.name)
+
+
+def test_a_block_is_integers_alone_and_equal_on_the_reference_model() -> None:
+    exported, inputs, lowered = block()
+    (taken,), (given,) = parameters(lowered, "input"), parameters(lowered, "output")
+    for x in (*inputs, torch.randn(1, 4, 8)):
+        integers = stored(x, *taken, 8)
+        (found,) = lowered.run(integers)
+        assert torch.equal(found, lowered.program.run(integers)[0])
+        expected = torch.round(exported.module()(x) / given[0]) + given[1]
+        assert (found - expected).abs().max() <= 2
+
+
+def test_functions_of_one_value_and_their_chains_are_tables() -> None:
+    """The norm's mean and its variance to reciprocal root, attention's exponential and reciprocal
+    sum and scale, gelu."""
+    counts = operators(block()[2])
+    assert counts["table"] == 7
+    assert (counts["mul"], counts["reduce_sum"], counts["reduce_max"]) == (3, 3, 1)
+
+
+def test_each_rewrite_moves_each_result_by_one_step_at_most() -> None:
+    exported, inputs, _ = block()
+    result = stepwell.check(exported, "tosa-1.0+int", inputs=inputs)
+    assert result.ok, str(result)
+
+
+def test_vela_compiles_it(tmp_path: Path) -> None:
+    (tmp_path / "model.tosa").write_bytes(block()[2].to_tosa())
+    vela = Path(sys.executable).with_name("vela")
+    options = ["--accelerator-config", "ethos-u85-256", "--output-format", "raw"]
+    done = subprocess.run(
+        [vela, "model.tosa", *options, "--output-dir", "out"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "CPU operators = 0 " in done.stdout

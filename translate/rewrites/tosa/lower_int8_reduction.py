@@ -1,0 +1,103 @@
+"""Sums, means, maxima and minima of integers to REDUCE operators.
+
+A sum runs over int32 without the zero point, and one RESCALE takes it to the result's scale, over
+the number of elements for a mean: it rounds once.  Maxima and minima are those of the stored
+integers, for quantising is monotone; a RESCALE follows where the scale changes.
+
+Before:
+    func.func @forward(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>> {
+      %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
+      %s = aten.sum.dim_IntList(%a, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+      %y = quant.qcast %s : tensor<2x1xf32> to tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
+      func.return %y : tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
+    }
+After:
+    func.func @forward(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>> {
+      %0 = quant.scast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xi8>
+      %1 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
+      %2 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
+      %3 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
+      %4 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
+      %5 = tosa.rescale %0, %1, %2, %3, %4 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
+      %6 = tosa.reduce_sum %5 {axis = 1 : i32} : (tensor<2x4xi32>) -> tensor<2x1xi32>
+      %7 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
+      %8 = stepwell.weight <"constant#ad240b33d0fa"> "constant" : tensor<1xi8>
+      %9 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
+      %10 = stepwell.weight <"constant#6d7c621fee7e"> "constant" : tensor<1xi8>
+      %11 = tosa.rescale %6, %7, %8, %9, %10 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x1xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x1xi8>
+      %y = quant.scast %11 : tensor<2x1xi8> to tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
+      func.return %y : tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.dtypes import i32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal
+from stepwell.translate.rewrites.cmsis.quantized import Use
+from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.integers import (
+    LowerInt8,
+    Quantised,
+    rescale,
+    stored,
+    width,
+)
+from stepwell.translate.rewrites.tosa.lower_int8 import requantised
+from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean
+
+EXTREMA: dict[type[Operation], type[TosaOp]] = {
+    aten.AmaxDefault: t.ReduceMaxOp,
+    aten.AminDefault: t.ReduceMinOp,
+}
+
+
+@dataclass(frozen=True)
+class LowerInt8Reduction(LowerInt8):
+    """`sum`, `mean`, `amax`, `amin` over any axes; means of images are `LowerInt8Pool`'s."""
+
+    name: ClassVar[str] = "lower-int8-reduction"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.SumDimIntList, aten.MeanDim, *EXTREMA)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Sums that int32 holds whatever the values are."""
+        shape, axes = shape_of(op.operands[0]), axes_of(op)
+        if isinstance(op, aten.MeanDim) and is_image_mean(shape, axes):
+            return Refusal("the mean of images is a pool")
+        count = prod(shape[axis] for axis in axes)
+        if type(op) not in EXTREMA and count << width(op.operands[0]) > 1 << 31:
+            return Refusal(f"a sum over {count} elements can pass int32")
+        return None
+
+    def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
+        """One REDUCE an axis, between RESCALEs for a sum."""
+        op, x, axes = match.op, match.inputs[0], axes_of(match.op)
+        if type(op) in EXTREMA:
+            value = stored(x.value, b)
+            for axis in axes:
+                value = b.reduce(EXTREMA[type(op)], value, axis)
+            return requantised(value, x.held, use.held, b)
+        value = rescale(stored(x.value, b), [1.0], i32, x.held.zero_point, 0, b)
+        for axis in axes:
+            value = b.reduce(t.ReduceSumOp, value, axis)
+        count = prod(shape_of(x.value)[axis] for axis in axes)
+        factor = x.held.scale / use.held.scale / (count if isinstance(op, aten.MeanDim) else 1)
+        return rescale(value, [factor], match.held, 0, use.held.zero_point, b)
+
+
+def axes_of(op: SchemaOp) -> Sequence[int]:
+    """The axes of a normalised reduction, which keeps them."""
+    rank = len(shape_of(op.operands[0]))
+    return sorted(axis % rank for axis in op.arg("dim") or range(rank))
