@@ -83,6 +83,16 @@ def has_torch_dtype(element: Attribute) -> bool:
     return element in _TO_TORCH
 
 
+def dtype_name(element: Attribute) -> str:
+    """The name torch gives an element type (`float32`, `uint8`); one it lacks is named likewise."""
+    if element in _TO_TORCH:
+        return str(_TO_TORCH[element]).removeprefix("torch.")
+    if isinstance(element, IntegerType):
+        sign = "u" if element.signedness.data == Signedness.UNSIGNED else ""
+        return f"{sign}int{element.width.data}"
+    return str(element)
+
+
 def is_float(element: Attribute) -> bool:
     """f16, bf16, f32, f64 or a reduced-precision float."""
     return has_torch_dtype(element) and torch_dtype(element).is_floating_point

@@ -104,7 +104,7 @@ class DecomposeForKernels(Rewrite[Decomposition]):
         for value in (*op.operands, *op.results):
             type_ = value.type
             if isinstance(type_, TensorType) and not has_torch_dtype(element(type_)):
-                return Refusal(f"it takes or gives {type_}, which PyTorch has not")
+                return Refusal(f"it takes or gives {type_}, which PyTorch does not have")
         if not all(isinstance(result.type, TensorType) for result in op.results):
             return Refusal("it gives a number known only at run time")
         template = _template(op)

@@ -103,7 +103,9 @@ class Quantization:
         """Why these numbers are no quantisation, or None."""
         least, most = self.default_range
         if self.bits not in STORAGE_BITS:
-            return f"storage of {self.bits} bits; it may have {', '.join(map(str, STORAGE_BITS))}"
+            return (
+                f"the storage has {self.bits} bits; it may have {', '.join(map(str, STORAGE_BITS))}"
+            )
         if not least <= self.low < self.high <= most:
             return f"the storage range {self.low}:{self.high} does not lie in {least}:{most}"
         if len(self.scales) != len(self.zero_points) or not self.scales:
@@ -122,7 +124,7 @@ class Quantization:
         """Why a tensor of this shape cannot be quantised so, or None."""
         for (axis, block), count in zip(self.blocks, self.grid, strict=True):
             if axis >= len(shape):
-                return f"quantised along axis {axis} of a tensor of rank {len(shape)}"
+                return f"its axis {axis} is not one of a tensor of rank {len(shape)}"
             size = shape[axis]
             if isinstance(size, int) and size != block * count:
                 return f"axis {axis} has {size} elements, its quantisation {block * count}"

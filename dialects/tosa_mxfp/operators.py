@@ -56,11 +56,11 @@ def form_refused(
     if form not in FORMS:
         return f"there is no form {form!r}: forms are {', '.join(FORMS)}"
     if form == OPERATORS and payload != weight_payload:
-        return f"{payload} by {weight_payload} needs block-scaled types: form={TYPES!r}"
+        return f"{payload} by {weight_payload} needs block-scaled types, form={TYPES!r}"
     if form == OPERATORS and convolution and payload == "mxint8":
-        return f"CONV2D_BLOCK_SCALED has no mxint8: it needs block-scaled types, form={TYPES!r}"
+        return f"CONV2D_BLOCK_SCALED has no mxint8, which needs block-scaled types, form={TYPES!r}"
     if form == TYPES_BF16 and (convolution or dtype != torch.bfloat16):
-        return f"{TYPES_BF16} is a form of bfloat16 matrix products"
+        return f"the form {TYPES_BF16!r} is for matrix products of bfloat16"
     return None
 
 

@@ -112,7 +112,7 @@ def quantization_problem(held: Quantization, what: str) -> str | None:
         size = group_size(held)
         assert size is not None
         if size % 32:
-            return f"groups of {size}; XNNPACK takes multiples of 32"
+            return f"its groups have {size} elements; XNNPACK takes multiples of 32"
         if any(not is_bfloat16(scale) for scale in held.scales):
             return "a group's scale is not a bfloat16 number, which is how XNNPACK keeps it"
     return None

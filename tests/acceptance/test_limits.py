@@ -49,12 +49,12 @@ def summed(x: torch.Tensor) -> torch.Tensor:
 
 Case = tuple[Callable[..., Any], tuple[int, ...], str, str, int]
 CASES: dict[str, Case] = {
-    "rank 7": (far, (128,), "aten.permute.default", "rank 7 is above XNNPACK's 6", 2),
+    "rank 7": (far, (128,), "aten.permute.default", "rank 7 is above XNNPACK's limit of 6", 2),
     "nothing but rank 7": (doubled, (1, 2, 1, 2, 1, 2, 1), "aten.mul.Tensor", "rank 7", 0),
     "no elements": (empty, (2, 4), "aten.cat.default", "a dimension is 0", 2),
     "nothing but no elements": (doubled, (0, 4), "aten.mul.Tensor", "is 0", 0),
     "no node": (summed, (2, 6), "aten.cumsum.default", "", 2),
-    "doubles": (lambda x: x.double() * 2, (3,), "aten.mul.Tensor", "not f64", 0),
+    "doubles": (lambda x: x.double() * 2, (3,), "aten.mul.Tensor", "not float64", 0),
 }
 """Function, shape, what stays outside, why, and how many delegates there are at most."""
 

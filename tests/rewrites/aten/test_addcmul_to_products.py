@@ -33,4 +33,6 @@ def test_a_factor_known_only_at_run_time_is_refused(refused: Any, method_of_n: A
     held = "tensor<2x3xf32>"
     types = f'({held}, {held}, {held}, !stepwell.int<"n">) -> {held}'
     call = f"%y = aten.addcmul.default(%x, %x, %x, value=%n) : {types}"
-    refused(method_of_n(f"%x: {held}", call, gives=held), AddcmulToProducts(), "plain number")
+    refused(
+        method_of_n(f"%x: {held}", call, gives=held), AddcmulToProducts(), "known only at run time"
+    )

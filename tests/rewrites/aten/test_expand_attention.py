@@ -43,7 +43,7 @@ NEAR_MISSES = {
     "dropout": (T, T, "none, 1.0", "eval mode"),
     "a causal mask of any length": (LATE_LENGTH, LATE_LENGTH, "none, 0.0, true", "is_causal"),
     "any number of heads": (LATE_HEADS, LATE_HEADS, "enable_gqa=true", "number of heads"),
-    "groups of any length": (LATE_LENGTH, "tensor<1x2x4x8xf32>", "enable_gqa=true", "length"),
+    "groups of any length": (LATE_LENGTH, "tensor<1x2x4x8xf32>", "enable_gqa=true", "queries"),
     "a scale of any head size": (LATE_DEPTH, LATE_DEPTH, "none", "head size"),
     "a scale of run time": (T, T, "scale=%s", "run time"),
 }

@@ -92,5 +92,5 @@ def test_halves_have_other_largest_numbers(refused: Any, method: Any) -> None:
             gives="tensor<1x2xf16>",
         ),
         GuardSoftmaxInFloats(),
-        "f32",
+        "float32",
     )

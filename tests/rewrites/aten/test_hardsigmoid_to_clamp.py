@@ -25,5 +25,5 @@ def test_half_precision_is_refused(refused: Any, method: Any):
             gives="tensor<2x3xf16>",
         ),
         HardsigmoidToClamp(),
-        "f32",
+        "float32",
     )

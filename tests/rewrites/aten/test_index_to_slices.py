@@ -16,7 +16,7 @@ def test_scattered_indices_stay_a_gather(refused: Any, method: Any):
             gives="tensor<6xf32>",
         ),
         IndexToSlices(),
-        "sequences",
+        "form 6 runs",
     )
 
 
@@ -48,7 +48,7 @@ LATE = 'tensor<?x6xf32, #stepwell.shape<["n", 6]>>'
 NEAR_MISSES = {
     "two indices": ("tensor<6x6xf32>", "%i, %i", "6xi64", "tensor<6xf32>", ""),
     "a symbolic axis": (LATE, "none, %i", "6xi64", LATE, "symbolic"),
-    "a matrix": ("tensor<6xf32>", "%i", "2x3xi64", "tensor<2x3xf32>", "no vector"),
+    "a matrix": ("tensor<6xf32>", "%i", "2x3xi64", "tensor<2x3xf32>", "not a vector"),
     "a mask": ("tensor<3xf32>", "%i", "3xi1", 'tensor<?xf32, #stepwell.shape<["u0"]>>', "a mask"),
 }
 

@@ -28,7 +28,7 @@ def test_it_starts_from_the_nearer_end(weight: float, apply: Any, method: Any):
 
 
 def test_half_precision_is_refused(refused: Any, method: Any):
-    refused(lerp(0.25, method, "f16"), LerpToProducts(), "f32")
+    refused(lerp(0.25, method, "f16"), LerpToProducts(), "float32")
 
 
 def test_a_weight_known_only_at_run_time_is_refused(refused: Any, method_of_n: Any):

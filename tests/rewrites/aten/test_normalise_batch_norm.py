@@ -49,4 +49,4 @@ def test_saved_statistics_that_are_used_keep_the_op(refused: Any, method: Any):
         f"%a, %y, %b = aten._native_batch_norm_legit_no_training.default(%x, none, none, %m, %q, 0.1, 1.0e-5) : ({given}) -> (tensor<2x3x4xf32>, tensor<0xf32>, tensor<0xf32>)",
         gives="tensor<0xf32>",
     )
-    refused(text, NormaliseBatchNorm(), "saved")
+    refused(text, NormaliseBatchNorm(), "saves")

@@ -24,7 +24,7 @@ def test_an_element_before_the_last_of_a_symbolic_axis_is_refused(refused: Any, 
             gives="tensor<3xf32>",
         ),
         NormaliseSlice(),
-        "axis of size s0",
+        "the symbolic size s0",
     )
 
 

@@ -13,7 +13,7 @@ def test_reflection_is_refused(refused: Any, method: Any):
             gives="tensor<1x5xf32>",
         ),
         PadToConstantPad(),
-        "repeats elements",
+        "mode is reflect",
     )
 
 

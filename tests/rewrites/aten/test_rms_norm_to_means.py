@@ -13,7 +13,7 @@ def test_half_precision_is_refused(refused: Any, method: Any):
             gives="tensor<2x3xf16>",
         ),
         RmsNormToMeans(),
-        "f32",
+        "float32",
     )
 
 

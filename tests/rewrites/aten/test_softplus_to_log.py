@@ -37,5 +37,5 @@ def test_half_precision_is_refused(refused: Any, method: Any):
             gives="tensor<2x3xf16>",
         ),
         SoftplusToLog(),
-        "f32",
+        "float32",
     )

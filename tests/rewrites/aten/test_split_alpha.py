@@ -24,7 +24,7 @@ def test_operands_of_two_dtypes_are_refused(refused: Any, method: Any):
             gives="tensor<2x3xf32>",
         ),
         SplitAlpha(),
-        "promote",
+        "several dtypes",
     )
 
 

@@ -88,4 +88,4 @@ def test_a_clamp_behind_an_int16_division_has_no_table(refused: Any, method: Any
         out="0.01",
         storage="i16",
     )
-    refused(text, LowerArithmetic(), "tables, which would clamp, are int8")
+    refused(text, LowerArithmetic(), "the tables that clamp hold int8")

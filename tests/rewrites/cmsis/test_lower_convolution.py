@@ -116,7 +116,7 @@ def test_three_dimensions_are_refused(refused: Any, method: Any, words: Any):
         rest=rest,
         bias='%b = stepwell.weight <"b"> "parameter" : tensor<3xf32>',
     )
-    refused(text, LowerConvolution(), "one or two dimensions are convolved")
+    refused(text, LowerConvolution(), "convolve one or two dimensions")
 
 
 def test_a_scale_for_each_input_channel_is_refused(refused: Any, method: Any, words: Any):

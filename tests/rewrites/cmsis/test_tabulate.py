@@ -99,9 +99,9 @@ def test_a_result_of_another_shape_is_left(refused: Any, method: Any, words: Any
 
 def test_an_int16_result_is_refused(refused: Any, method: Any, words: Any):
     text = chain(words, method, TANH, storage=("i8", "i16"))
-    refused(text, Tabulate(), "its result is quantised to i16")
+    refused(text, Tabulate(), "its result is quantised to int16")
 
 
 def test_an_int16_source_is_refused(refused: Any, method: Any, words: Any):
     text = chain(words, method, TANH, storage=("i16", "i8"))
-    refused(text, Tabulate(), "what it is a function of is quantised to i16")
+    refused(text, Tabulate(), "what it is a function of is quantised to int16")

@@ -39,8 +39,8 @@ def reasons(
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        ({"block": 16}, "blocks of 16"),
-        ({"word": "f3"}, "no MX payload"),
+        ({"block": 16}, "blocks have 16 elements"),
+        ({"word": "f3"}, "not an MX payload"),
         ({"computed": True}, "computed at run time"),
         ({"scaled": True}, "computed at run time"),
     ],

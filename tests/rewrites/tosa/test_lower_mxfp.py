@@ -38,7 +38,7 @@ def convolution(
 
 
 def test_a_layer_of_doubles_is_refused(refused: Any) -> None:
-    refused(linear("f64"), LowerMxLinear(), "TOSA has no element type f64")
+    refused(linear("f64"), LowerMxLinear(), "TOSA has no element type float64")
 
 
 def test_sums_in_bf16_of_other_floats_are_refused(programs: Any) -> None:
@@ -75,7 +75,7 @@ def test_rounding_of_doubles_is_refused(refused: Any) -> None:
   func.return %y : {x}
 }}
 """
-    refused(text, LowerMxQuantize(), "TOSA has no element type f64")
+    refused(text, LowerMxQuantize(), "TOSA has no element type float64")
 
 
 def matched(programs: Any, text: str, rewrite: Any) -> Any:
@@ -86,8 +86,8 @@ def matched(programs: Any, text: str, rewrite: Any) -> Any:
 
 
 def test_integers_are_refused(programs: Any) -> None:
-    assert "no MX product of i32" in matched(programs, linear("i32"), LowerMxLinear()).reason
-    assert "no MX convolution of i32" in matched(
+    assert "no MX product of int32" in matched(programs, linear("i32"), LowerMxLinear()).reason
+    assert "no MX convolution of int32" in matched(
         programs, convolution(held="i32"), LowerMxConv2d()
     ).reason  # fmt: skip
     x = "tensor<2x32xi32>"
@@ -96,12 +96,12 @@ def test_integers_are_refused(programs: Any) -> None:
   func.return %y : {x}
 }}
 """
-    assert "MX casts take no i32" in matched(programs, text, LowerMxQuantize()).reason
+    assert "no MX cast of int32" in matched(programs, text, LowerMxQuantize()).reason
 
 
 def test_operands_of_two_types_are_refused(programs: Any) -> None:
     text = linear().replace("tensor<3x64xf32>", "tensor<3x64xf16>")
-    assert "no MX product of f32 by f16" in matched(programs, text, LowerMxLinear()).reason
+    assert "no MX product of float32 by float16" in matched(programs, text, LowerMxLinear()).reason
 
 
 def test_a_convolution_of_unknown_form_is_refused(programs: Any) -> None:

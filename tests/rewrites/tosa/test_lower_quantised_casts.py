@@ -19,22 +19,22 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "doubles": (
         LowerQuantise(),
         ("%x: tensor<3xf64>", f"%y = quant.qcast %x : tensor<3xf64> to {OF_DOUBLES}"),
-        "TOSA has no element type f64",
+        "TOSA has no element type float64",
     ),
     "unsigned integers": (
         LowerQuantise(),
         ("%x: f32[3]", "%y = quant.qcast %x : f32[3] to tensor<3x!quant.uniform<u8:f32, 0.5>>"),
-        "TOSA has no ui8",
+        "TOSA has no uint8",
     ),
     "integers of 32 bits": (
         LowerQuantise(),
         ("%x: f32[3]", "%y = quant.qcast %x : f32[3] to i32<0.5>[3]"),
-        "activations of 32 bits",
+        "activations are int32",
     ),
     "a zero point of 16 bits": (
         LowerQuantise(),
         ("%x: f32[3]", "%y = quant.qcast %x : f32[3] to i16<0.5:3>[3]"),
-        "zero points to 8 bits alone",
+        "zero points for 8-bit integers only",
     ),
     "zero points along an axis": (
         LowerQuantise(),
@@ -47,7 +47,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "%x: tensor<3x!quant.uniform<u8:f32, 0.5>>",
             "%y = quant.dcast %x : tensor<3x!quant.uniform<u8:f32, 0.5>> to f32[3]",
         ),
-        "TOSA has no ui8",
+        "TOSA has no uint8",
     ),
 }
 

@@ -22,22 +22,22 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "%x: f32[3], %z: f16[3]",
             "%y = aten.pow.Tensor_Tensor(%x, %z) : (f32[3], f16[3]) -> f32[3]",
         ),
-        "the element types differ",
+        "operands and result have several dtypes",
     ),
     "an exponent that is a size": (
         LowerPower(),
         ("%x: f32[s0, 3]", SIZE, f"%y = aten.pow.Tensor_Scalar(%x, %n) : {ROWS} -> f32[s0, 3]"),
-        "no finite number",
+        "the exponent is not finite",
     ),
     "an infinite exponent": (
         LowerPower(),
         ("%x: f32[3]", "%y = aten.pow.Tensor_Scalar(%x, inf) : (f32[3]) -> f32[3]"),
-        "no finite number",
+        "the exponent is not finite",
     ),
     "ones of run time": (
         LowerPower(),
         ("%x: f32[s0, 3]", "%y = aten.pow.Tensor_Scalar(%x, 0) : (f32[s0, 3]) -> f32[s0, 3]"),
-        "a shape known only at run time",
+        "the shape is symbolic",
     ),
     "a large exponent": (
         LowerPower(),
@@ -51,12 +51,12 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             SIZE,
             '%y = aten.pow.Scalar(%n, %x) : (f32[s0, 3], !stepwell.int<"s0">) -> f32[s0, 3]',
         ),
-        "the base is no number above 0",
+        "the base is not a finite number above 0",
     ),
     "a negative base": (
         LowerPower(),
         ("%x: f32[3]", "%y = aten.pow.Scalar(-2, %x) : (f32[3]) -> f32[3]"),
-        "the base is no number above 0",
+        "the base is not a finite number above 0",
     ),
     "a base of one": (
         LowerPower(),
@@ -66,7 +66,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "any of floats": (
         LowerFold(),
         ("%x: f32[2, 3]", "%y = aten.any.dim(%x, 1) : (f32[2, 3]) -> i1[2]"),
-        "compare with 0 first",
+        "compare it with 0 first",
     ),
     "a norm of order 3": (
         LowerFold(),
@@ -74,17 +74,17 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "%x: f32[2, 3]",
             "%y = aten.linalg_vector_norm.default(%x, 3, [1]) : (f32[2, 3]) -> f32[2]",
         ),
-        "a norm of order 3",
+        "the order of the norm is 3",
     ),
     "a product of integers": (
         LowerFold(),
         ("%x: i64[2, 3]", "%y = aten.prod.dim_int(%x, 1) : (i64[2, 3]) -> i64[2]"),
-        "from i64 to i64",
+        "reduces int64 to int64",
     ),
     "a product in another type": (
         LowerFold(),
         ("%x: f16[2, 3]", "%y = aten.prod.dim_int(%x, 1, dtype=f32) : (f16[2, 3]) -> f32[2]"),
-        "from f16 to f32",
+        "reduces float16 to float32",
     ),
     "an angle of two types": (
         LowerCurve(),
@@ -92,22 +92,22 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "%x: f32[3], %z: f16[3]",
             "%y = aten.atan2.default(%x, %z) : (f32[3], f16[3]) -> f32[3]",
         ),
-        "the element types differ",
+        "operands and result have several dtypes",
     ),
     "a running sum in another type": (
         LowerCumsum(),
         ("%x: f16[3]", "%y = aten.cumsum.default(%x, 0, dtype=f32) : (f16[3]) -> f32[3]"),
-        "a running sum from f16 to f32",
+        "it sums float16 to float32",
     ),
     "a running sum of integers": (
         LowerCumsum(),
         ("%x: i64[3]", "%y = aten.cumsum.default(%x, 0) : (i64[3]) -> i64[3]"),
-        "a running sum from i64 to i64",
+        "it sums int64 to int64",
     ),
     "a running sum of one number": (
         LowerCumsum(),
         ("%x: f32[]", "%y = aten.cumsum.default(%x, 0) : (f32[]) -> f32[]"),
-        "of a single number",
+        "a scalar, which has no axis",
     ),
     "a divisor that is a tensor": (
         LowerRemainder(),
@@ -138,17 +138,17 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "the rest of integers": (
         LowerRemainder(),
         ("%x: i32[3]", "%y = aten.remainder.Scalar(%x, 2) : (i32[3]) -> i32[3]"),
-        "has no TOSA operator",
+        "TOSA has no operator",
     ),
     "the larger of two types": (
         LowerOfNumbers(),
         ("%x: f32[3], %z: f16[3]", "%y = aten.fmax.default(%x, %z) : (f32[3], f16[3]) -> f32[3]"),
-        "element types differ",
+        "several dtypes",
     ),
     "the larger of integers": (
         LowerOfNumbers(),
         ("%x: i32[3], %z: i32[3]", "%y = aten.fmin.default(%x, %z) : (i32[3], i32[3]) -> i32[3]"),
-        "has no TOSA operator",
+        "TOSA has no operator",
     ),
     "a slope that is a size": (
         LowerFunction(),

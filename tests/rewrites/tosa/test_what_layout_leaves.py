@@ -115,7 +115,7 @@ CASES: dict[str, Case] = {
     "a slice of what lies as it does": (
         HoistReshapeOverSlice(),
         ("%x: f32[4, 2]", *cut("c", "x", "0, 0", "4, 2", "2, 2"), *reshape("y", "c", "2, 2", "4")),
-        "no reshape or transpose",
+        "not a reshape or transpose",
     ),
     "a scalar": (
         HoistReshapeOverSlice(),
@@ -177,7 +177,7 @@ CASES: dict[str, Case] = {
             f"%b = tosa.cast %a : (f32[1, 2, 32]) -> {BLOCKS.format('1x2')}",
             f"%y = tosa.cast %b : ({BLOCKS.format('1x2')}) -> f32[1, 2, 32]",
         ),
-        "blocks run along the last axis",
+        "its blocks run along the last axis",
     ),
     "reshapes from two shapes": (
         SinkReshape(),
@@ -281,7 +281,7 @@ CASES: dict[str, Case] = {
             f"%b = tosa.cast %a : (f32[2, 32]) -> {BLOCKS.format('2')}",
             f"%y = tosa.cast %b : ({BLOCKS.format('2')}) -> f32[2, 32]",
         ),
-        "blocks run along the last axis",
+        "its blocks run along the last axis",
     ),
     "two slices of a transpose": (
         SinkTranspose(),
@@ -292,7 +292,7 @@ CASES: dict[str, Case] = {
             *cut("c", "a", "2, 0", "4, 2", "2, 2"),
             total("b", "c", "2, 2", "2, 2", "2, 2"),
         ),
-        "serves them all",
+        "other ops read the transpose",
     ),
     "two orders": (
         SinkTranspose(),
@@ -383,7 +383,7 @@ CASES: dict[str, Case] = {
             transpose("a", "x", "0, 2, 1, 3", "1, 3, 4, 8", "1, 4, 3, 8"),
             *reshape("y", "a", "1, 4, 3, 8", "4, 24"),
         ),
-        "what it reads is no reshape",
+        "what it reads is not a reshape",
     ),
     "no reshape behind": (
         SimplifyTranspose(),
@@ -393,7 +393,7 @@ CASES: dict[str, Case] = {
             transpose("b", "a", "0, 2, 1, 3", "1, 3, 4, 8", "1, 4, 3, 8"),
             exp("y", "b", "1, 4, 3, 8"),
         ),
-        "a reader is no reshape",
+        "one of its readers is not a reshape",
     ),
 }
 
@@ -432,4 +432,4 @@ def test_a_rescale_per_channel_keeps_its_channels(
     program, _ = programs(text)
     op = next(op for op in program.method().walk() if op.name == "tosa.rescale")
     found: Any = rewrite.match(op, program)
-    assert "the channels on the last axis" in found.reason
+    assert "must be the last axis" in found.reason

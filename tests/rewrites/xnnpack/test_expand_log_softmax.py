@@ -18,4 +18,4 @@ def test_what_a_softmax_rounds_to_zero_has_a_logarithm_on_the_runtime() -> None:
 def test_halves_are_left(refused: Any, method: Any) -> None:
     whole = "tensor<2x3xf16>"
     line = f"%y = aten._log_softmax.default(%x, 1, false) : ({whole}) -> {whole}"
-    refused(method(f"%x: {whole}", line, gives=whole), ExpandLogSoftmax(), "f32")
+    refused(method(f"%x: {whole}", line, gives=whole), ExpandLogSoftmax(), "float32")

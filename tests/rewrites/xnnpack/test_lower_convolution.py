@@ -66,6 +66,6 @@ def test_a_transposed_convolution_is_of_float32(
     rest = "[2, 2], [0, 0], [1, 1], true, [0, 0], 2"
     text = method(f"%x: {x}", weight, convolved(x, w, y, rest), gives=y)
     if element == "f16":
-        refused(text, LowerConvolution(), "transposed convolution of halves")
+        refused(text, LowerConvolution(), "transposed convolution in float16")
     else:
         assert "xnnpack.deconvolution_2d" in apply(text, LowerConvolution()).ops()

@@ -15,7 +15,7 @@ def test_an_axis_of_one_needs_no_pooling(apply: Any, method: Any) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "held", "reason"),
-    [("2x4", "i32", "f32 or f16"), ('?x4xf32, #stepwell.shape<["n", 4]>', "", "symbolic")],
+    [("2x4", "i32", "float32 or float16"), ('?x4xf32, #stepwell.shape<["n", 4]>', "", "symbolic")],
 )
 def test_what_no_pooling_takes_is_left(
     shape: str, held: str, reason: str, refused: Any, method: Any

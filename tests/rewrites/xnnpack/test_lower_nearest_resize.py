@@ -49,7 +49,7 @@ def test_an_image_of_symbolic_size_is_refused(refused: Any, method: Any):
 
 
 def test_integers_are_refused(refused: Any, method: Any):
-    refused(resized("[8, 10]", "8x10", method, element="ui8"), LowerNearestResize(), "ui8")
+    refused(resized("[8, 10]", "8x10", method, element="ui8"), LowerNearestResize(), "uint8")
 
 
 def test_torch_itself_says_whether_pixels_repeat_evenly():

@@ -23,10 +23,10 @@ NEAR_MISSES = {
     "an adaptive pool of nothing": (
         "adaptive_avg_pool2d.default(%x, [6, 6])", "6x6", "one element",
     ),
-    "uneven rows": ("adaptive_avg_pool2d.default(%x, [4, 3])", "4x3", "differ in size"),
-    "uneven columns": ("adaptive_avg_pool2d.default(%x, [3, 4])", "3x4", "differ in size"),
+    "uneven rows": ("adaptive_avg_pool2d.default(%x, [4, 3])", "4x3", "windows of several sizes"),
+    "uneven columns": ("adaptive_avg_pool2d.default(%x, [3, 4])", "3x4", "windows of several sizes"),
     "another divisor": (
-        AVERAGE.format(padding=[0, 0], divisor=3), "3x3", "another divisor",
+        AVERAGE.format(padding=[0, 0], divisor=3), "3x3", "divisor_override",
     ),
     "a divisor at the edge": (
         AVERAGE.format(padding=[1, 1], divisor=4), "4x4", "hang over the edge",
@@ -59,7 +59,7 @@ def test_an_image_without_a_batch_is_refused(refused: Any, method: Any):
     text = pooled(
         "max_pool2d.default(%x, [2, 2])", "tensor<3x3x3xf32>", method, "tensor<3x6x6xf32>"
     )
-    refused(text, LowerPooling(), "no batch of images")
+    refused(text, LowerPooling(), "not a batch of images")
 
 
 def test_an_image_of_symbolic_width_is_refused(refused: Any, method: Any):

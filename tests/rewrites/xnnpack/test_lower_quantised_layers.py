@@ -79,15 +79,15 @@ BIAS = '%b = stepwell.weight <"b"> "parameter" : tensor<3xf32>'
 NEAR_MISSES: dict[str, tuple[dict[str, str], str]] = {
     "a float input": ({"value": "f"}, "is not quantised"),
     "a float weight": ({"weight": "g"}, "is not quantised"),
-    "an input of int16": ({"source": "!quant.uniform<i16:f32, 0.5>"}, "computes no"),
-    "a result of int16": ({"made": "!quant.uniform<i16:f32, 0.5>"}, "computes no"),
+    "an input of int16": ({"source": "!quant.uniform<i16:f32, 0.5>"}, "no static int8 kernel"),
+    "a result of int16": ({"made": "!quant.uniform<i16:f32, 0.5>"}, "no static int8 kernel"),
     "unsigned values": (
         {"source": "!quant.uniform<u8:f32, 0.5:3>", "made": "!quant.uniform<u8:f32, 0.25>"},
         "signed weights need qint8",
     ),
     "a result in a part of int8": (
         {"made": "!quant.uniform<i8<-100:127>:f32, 0.25>"},
-        "XNNPACK uses all of int8",
+        "XNNPACK uses the whole range",
     ),
     "an unsigned weight": (
         {"held": "!quant.uniform<u8:f32, 0.125>", "storage": "ui8"},

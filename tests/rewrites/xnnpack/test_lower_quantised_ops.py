@@ -56,10 +56,10 @@ IMAGE = {"sizes": "1x2x6x6", "becomes": "1x2x3x3"}
 ELEMENTWISE: dict[str, tuple[str, dict[str, str], str]] = {
     "a float operand": ("add.Tensor(%a, %f)", {}, "an operand is not quantised"),
     "a sum times alpha": ("add.Tensor(%a, %b, alpha=2)", {}, "alpha is 2"),
-    "int16": (ADD, {"one": "!quant.uniform<i16:f32, 0.5>"}, "computes no"),
-    "a result in a part of int8": (ADD, {"made": PART}, "all of int8"),
+    "int16": (ADD, {"one": "!quant.uniform<i16:f32, 0.5>"}, "no static int8"),
+    "a result in a part of int8": (ADD, {"made": PART}, "the whole range"),
     "signed and unsigned": (ADD, {"one": UINT8}, "int8 and uint8"),
-    "constants": ("add.Tensor(%c, %c)", {}, "fold it"),
+    "constants": ("add.Tensor(%c, %c)", {}, "one that is computed"),
     "a scale far above the result's": (
         ADD, {"made": "!quant.uniform<i8:f32, 0.001>"}, "2⁻¹⁰ to 2⁸",
     ),
@@ -70,7 +70,7 @@ ELEMENTWISE: dict[str, tuple[str, dict[str, str], str]] = {
     "a clamp of int16": (
         CLAMP,
         {"one": "!quant.uniform<i16:f32, 0.5>", "made": "!quant.uniform<i16:f32, 0.5>"},
-        "computes no",
+        "no static int8",
     ),
     "a clamp of a float": ("hardtanh.default(%f, -0.5, 2.0)", {}, ""),
     "an op without a kernel": ("erf.default(%a)", {}, ""),
@@ -81,7 +81,7 @@ ELEMENTWISE: dict[str, tuple[str, dict[str, str], str]] = {
     "pooling of int16": (
         "max_pool2d.default(%a, [2, 2])",
         {**IMAGE, "one": "!quant.uniform<i16:f32, 0.5>", "made": "!quant.uniform<i16:f32, 0.5>"},
-        "computes no",
+        "no static int8",
     ),
     "averages of windows": ("avg_pool2d.default(%a, [2, 2])", IMAGE, "windows of floats only"),
     "pooling to another scale": (
@@ -119,7 +119,7 @@ MOVES: dict[str, tuple[str, dict[str, str], str]] = {
         "cat.default([%a, %b])", {"becomes": "4x4", "other": OTHER}, "the scale changes",
     ),
     "a part of int8": (
-        "view.default(%a, [8])", {"becomes": "8", "one": PART, "made": PART}, "all of int8",
+        "view.default(%a, [8])", {"becomes": "8", "one": PART, "made": PART}, "the whole range",
     ),
     "a slice with a step": (
         "slice.Tensor(%a, 1, 0, 4, 2)", {"becomes": "2x2"}, "step 1",
@@ -167,11 +167,11 @@ def casts(method: Any, held: str, kind: str, real: str = "f32") -> str:
 GROUPS = "!quant.uniform<i8:f32:{0:1, 1:2}, {{1.0, 2.0}, {1.0, 2.0}}>"
 HALVES = "!quant.uniform<i8:f16, 0.5>"
 CASTS: dict[str, tuple[Rewrite[Any], str, str, str]] = {
-    "int16 by a node": (LowerQuantisedCast(), "!quant.uniform<i16:f32, 0.5>", "dcast", "computes no"),
+    "int16 by a node": (LowerQuantisedCast(), "!quant.uniform<i16:f32, 0.5>", "dcast", "no static int8"),
     "channels by a node": (
-        LowerQuantisedCast(), "!quant.uniform<i8:f32:0, {0.5, 0.25}>", "dcast", "computes no",
+        LowerQuantisedCast(), "!quant.uniform<i8:f32:0, {0.5, 0.25}>", "dcast", "no static int8",
     ),
-    "a part of int8 by a node": (LowerQuantisedCast(), PART, "qcast", "all of int8"),
+    "a part of int8 by a node": (LowerQuantisedCast(), PART, "qcast", "the whole range"),
     "groups by an operator": (UntypeQuantisation(), GROUPS, "dcast", "groups of an axis"),
     "halves by an operator": (UntypeQuantisation(), HALVES, "dcast", "float32 values"),
     "floats as halves": (WidenQuantisedCast(), INT8, "qcast", ""),

@@ -40,7 +40,7 @@ NEAR_MISSES: dict[str, tuple[dict[str, Any], str]] = {
             "x": 'tensor<?x4x4x3xf32, #stepwell.shape<["s0", 4, 4, 3]>>',
             "y": 'tensor<?x2x2x5xf32, #stepwell.shape<["s0", 2, 2, 5]>>',
         },
-        "not all known",
+        "is symbolic",
     ),
 }  # fmt: skip
 

@@ -42,4 +42,4 @@ def test_doubles_are_refused(refused: Any, method: Any):
         f"{weight}\n{prelu('2x4x3xf64', '4xf64')}",
         gives="tensor<2x4x3xf64>",
     )
-    refused(text, PreluChannelsLast(), "f32 or f16")
+    refused(text, PreluChannelsLast(), "float32 or float16")

@@ -31,7 +31,7 @@ OF_FLOATS = (
 def test_doubles_stay_where_they_are(name: str, refused: Any):
     module = module_of(f"xnnpack.{name}")
     before, _ = examples_of(module)[0]
-    refused(before.replace("xf32>", "xf64>"), rewrites_of(module)[0](), "f64")
+    refused(before.replace("xf32>", "xf64>"), rewrites_of(module)[0](), "float64")
 
 
 def unary(type_: str, method: Any) -> str:
@@ -44,7 +44,7 @@ def unary(type_: str, method: Any) -> str:
         ("tensor<1x1x1x1x1x1x4xf32>", "rank 7"),
         ("tensor<2x0xf32>", "a dimension is 0"),
         ("tensor<?x4xf32>", "not known"),
-        ("tensor<2x4xi32>", "not i32"),
+        ("tensor<2x4xi32>", "not int32"),
     ],
 )
 def test_a_tensor_that_no_node_holds_stays(type_: str, reason: str, refused: Any, method: Any):

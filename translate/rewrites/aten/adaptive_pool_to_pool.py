@@ -65,9 +65,11 @@ class AdaptivePoolToPool(Respell):
             if not isinstance(before, int) or not isinstance(after, int):
                 return Refusal("the spatial axes are symbolic")
             if after == 0 or before % after:
-                return Refusal(f"{before} elements to {after}: windows of several lengths")
+                return Refusal(f"{before} elements become {after}, in windows of several lengths")
             windows.append(before // after)
         if space != 2:
-            return Refusal(f"a pool over {space} axes to more than one element")
+            return Refusal(
+                f"it pools over {space} axes to more than one element; its forms have two"
+            )
         form = aten.MaxPool2dDefault if is_max else aten.AvgPool2dDefault
         return Respelled(op, form, {"self": value, "kernel_size": windows, "stride": windows})

@@ -50,9 +50,9 @@ class AddcmulToProducts(Rewrite[AddedProduct]):
         """All tensors have one dtype and the factor is a number."""
         value = op.arg("value")
         if isinstance(value, SSAValue | complex):
-            return Refusal("value is not a plain number")
+            return Refusal("value is complex, or known only at run time")
         if any(element(v.type) != element(op.results[0].type) for v in op.operands):
-            return Refusal("the tensors have several dtypes")
+            return Refusal("the operands have several dtypes")
         form = aten.MulTensor if isinstance(op, aten.AddcmulDefault) else aten.DivTensor
         return AddedProduct(op, form, value)
 

@@ -47,7 +47,7 @@ class ClampToExtrema(Rewrite[Clamped]):
     def match(self, op: SchemaOp, program: Program) -> Clamped | Refusal | None:
         """All tensors have one element type, so that no step promotes."""
         if any(element(value.type) != element(op.results[0].type) for value in op.operands):
-            return Refusal("a bound promotes the tensor")
+            return Refusal("a bound promotes the tensor to another dtype")
         return Clamped(op, op.operand("min"), op.operand("max"))
 
     def build(self, match: Clamped, rw: Rewriter) -> None:

@@ -62,7 +62,7 @@ class ClipToClamp(Respell):
             )
             return Respelled(op, form, {"self": value, "other": op.operands[1]})
         if not same_type(value, op.results[0]):
-            return Refusal("the bounds promote the tensor")
+            return Refusal("a bound promotes the tensor to another dtype")
         if isinstance(op, aten.ThresholdDefault) and (op.arg("threshold"), op.arg("value")) != (
             0,
             0,

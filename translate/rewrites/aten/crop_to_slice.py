@@ -55,14 +55,14 @@ class CropToSlice(Rewrite[Crop]):
             return None
         shape = static_dims(op.operands[0])
         if shape is None:
-            return Refusal("a symbolic axis is cropped")
+            return Refusal("the cropped shape is symbolic")
         kept = [(0, size) for size in shape]
         for index in range(len(amounts) // 2):
             before, after = amounts[2 * index : 2 * index + 2]
             at = len(shape) - 1 - index
             kept[at] = (max(0, -before), shape[at] + min(0, after))
         if any(start >= stop for start, stop in kept):
-            return Refusal("nothing is left of an axis, or nothing was there")
+            return Refusal("the cropped tensor is empty")
         return Crop(op, tuple(kept), tuple(max(0, amount) for amount in amounts))
 
     def build(self, match: Crop, rw: Rewriter) -> None:

@@ -63,11 +63,11 @@ class EinsumToBmm(Rewrite[Contraction]):
         terms, arrow, result = equation.partition("->")
         letters = terms.split(",")
         if len(letters) != 2:
-            return Refusal(f"einsum of {len(op.operands)} tensors")
+            return Refusal(f"the equation multiplies {len(letters)} tensors, bmm two")
         if "." in equation or not arrow:
-            return Refusal("an ellipsis or an implied result")
+            return Refusal("the equation has an ellipsis, or leaves its result implied")
         if any(len(set(part)) != len(part) for part in (*letters, result)):
-            return Refusal("a letter that repeats is a diagonal")
+            return Refusal("a letter repeats in one term, which takes a diagonal")
         shapes = [static_dims(value) for value in op.operands]
         if any(shape is None for shape in shapes):
             return Refusal("the shapes are symbolic")

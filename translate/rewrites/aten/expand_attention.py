@@ -33,7 +33,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import i1, torch_dtype
+from stepwell.ir.dtypes import dtype_name, i1
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element, is_static, tensor, with_element
@@ -116,22 +116,19 @@ class ExpandAttention(Rewrite[WholeAttention]):
 
     def _mask(self, op: SchemaOp, scores: list[Dim], rw: Rewriter) -> SSAValue | None:
         held = element(op.operands[0].type)
-        dtype = torch_dtype(held)
+        dtype = dtype_name(held)
         if op.arg("is_causal"):
             rows, columns = scores[-2:]
             assert isinstance(rows, int) and isinstance(columns, int)
             below = torch.ones(rows, columns, dtype=torch.bool).tril()
-            return rw.constant(
-                additive_mask(below, dtype=str(dtype).removeprefix("torch.")), "causal"
-            )
+            return rw.constant(additive_mask(below, dtype=dtype), "causal")
         mask = op.operand("attn_mask")
         if mask is None or element(mask.type) != i1:
             return mask
         picking, source = picked_rows(mask)
         key = weight_key(source)
         assert key is not None, "unopened_rows found a constant behind the mask"
-        name = str(dtype).removeprefix("torch.")
-        value = rw.weight(rw.weights.derive("additive_mask", [key], dtype=name))
+        value = rw.weight(rw.weights.derive("additive_mask", [key], dtype=dtype))
         for pick in reversed(picking):
             again = pick.clone()
             again.operands[0] = value
@@ -163,7 +160,7 @@ def causal_needs_shape(op: SchemaOp) -> Refusal | None:
     """A causal mask is a constant, so its shape must be known."""
     q, k = op.operands[0].type, op.operands[1].type
     if op.arg("is_causal") and not (is_static(q) and is_static(k)):
-        return Refusal("is_causal with a symbolic length: the mask is no constant")
+        return Refusal("is_causal is set and a length is symbolic, so that the mask is no constant")
     return None
 
 
@@ -173,9 +170,9 @@ def query_group(op: SchemaOp) -> int | Refusal:
         return 1
     q, k = dims(op.operands[0].type), dims(op.operands[1].type)
     if not (isinstance(q[-3], int) and isinstance(k[-3], int)):
-        return Refusal("grouped-query attention with a symbolic number of heads")
+        return Refusal("enable_gqa is set and the number of heads is symbolic")
     if not isinstance(q[-2], int):
-        return Refusal("grouped-query attention with a symbolic length")
+        return Refusal("enable_gqa is set and the number of queries is symbolic")
     return q[-3] // k[-3]
 
 

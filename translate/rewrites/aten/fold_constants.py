@@ -34,7 +34,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import element_bytes, has_torch_dtype, torch_dtype
+from stepwell.ir.dtypes import dtype_name, element_bytes, has_torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter, is_pure
 from stepwell.ir.types import dims, element, is_static
@@ -129,7 +129,7 @@ def fill_call(op: SchemaOp) -> dict[str, Any] | None:
     if isinstance(number, SSAValue | complex):
         return None
     result = op.results[0].type
-    dtype = str(torch_dtype(element(result))).removeprefix("torch.")
+    dtype = dtype_name(element(result))
     shape = [d for d in dims(result) if isinstance(d, int)]
     arguments = {"size": shape, "fill_value": number, "dtype": {"dtype": dtype}}
     return {"op": "aten.full.default", "arguments": arguments}

@@ -60,7 +60,7 @@ class GuardSoftmaxInFloats(Rewrite[Guarded]):
         if found is None:
             return None
         if element(found.scores.type) != f32:
-            return Refusal("the numbers of the guard are those of f32")
+            return Refusal("the constants of the guard are those of float32")
         return found
 
     def build(self, match: Guarded, rw: Rewriter) -> None:

@@ -49,7 +49,7 @@ class HardsigmoidToClamp(Rewrite[Hardsigmoid]):
     def match(self, op: SchemaOp, program: Program) -> Hardsigmoid | Refusal | None:
         """Half precision is computed in f32 by torch, with one rounding at the end."""
         if element(op.operands[0].type) not in (f32, f64):
-            return Refusal("torch computes the hardsigmoid of this dtype in f32")
+            return Refusal("torch computes the hardsigmoid of this dtype in float32")
         if used_as_hardswish(op):
             return None
         return Hardsigmoid(op)

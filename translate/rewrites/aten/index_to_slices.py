@@ -59,13 +59,15 @@ class IndexToSlices(Rewrite[Selected]):
         if index is None or (key := weight_key(index)) is None:
             return None
         if held is None or len(dims(index.type)) != 1:
-            return Refusal("the shape is symbolic, or the indices are no vector")
+            return Refusal("the shape is symbolic, or the indices are not a vector")
         numbers = program.weights.get(key)
         if numbers.dtype.itemsize == 1:
-            return Refusal("a mask selects, not indices")
+            return Refusal("a mask selects the elements, not indices")
         runs = runs_of([axis(int(n), held[at]) for n in numbers.tolist()])
         if not 0 < len(runs) <= self.most_runs:
-            return Refusal(f"the indices run in {len(runs)} sequences: a gather is less")
+            return Refusal(
+                f"the indices form {len(runs)} runs: a gather costs less than that many slices"
+            )
         return Selected(op, at, tuple(runs))
 
     def build(self, match: Selected, rw: Rewriter) -> None:

@@ -55,7 +55,7 @@ class LerpToProducts(Rewrite[Lerp]):
         if isinstance(weight, SSAValue):
             return Refusal("the weight is known only at run time")
         if element(op.operands[0].type) != f32:
-            return Refusal("the bound is stated for f32")
+            return Refusal("the error bound of this rewrite holds for float32 only")
         return Lerp(op, float(weight))
 
     def build(self, match: Lerp, rw: Rewriter) -> None:

@@ -30,7 +30,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.dtypes import i1, torch_dtype
+from stepwell.ir.dtypes import dtype_name, i1, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
@@ -75,7 +75,7 @@ class LiftConstantScalar(Rewrite[LiftedScalar]):
                 return refusal
         is_scale = self.protect_attention and isinstance(op, aten.MulScalar | aten.DivScalar)
         if is_scale and scales_attention(op):
-            return Refusal("scales an attention: left to the attention recogniser")
+            return Refusal("it scales an attention: recognise-attention takes the scale")
         return LiftedScalar(
             op, _TENSOR_FORM[type(op)], op.operands[0], number, isinstance(op, aten.RsubScalar)
         )
@@ -119,7 +119,9 @@ def promotes(op: SchemaOp) -> Refusal | None:
     """The result keeps the tensor's dtype: a float scalar promotes an integer tensor."""
     given, result = element(op.operands[0].type), element(op.results[0].type)
     if given != result:
-        return Refusal(f"the scalar promotes {given} to {result}; cast the tensor explicitly")
+        return Refusal(
+            f"the scalar promotes {dtype_name(given)} to {dtype_name(result)}; cast the tensor first"
+        )
     if given == i1:
         return Refusal("bool tensors have no arithmetic")
     return None
@@ -131,15 +133,18 @@ def rounds(op: SchemaOp) -> Refusal | None:
     torch computes half-precision ops with the scalar in f32; a constant tensor would be rounded
     first. f32 tensors take the scalar rounded to f32, which is what the constant holds.
     """
-    dtype = torch_dtype(element(op.operands[0].type))
+    held = element(op.operands[0].type)
+    dtype = torch_dtype(held)
     if dtype in (torch.float32, torch.float64):
         return None
     number = op.arg("other")
     if dtype.is_floating_point:
         if torch.tensor(number, dtype=dtype).item() != torch.tensor(number).float().item():
-            return Refusal(f"{number!r} is not exact in {dtype}, torch multiplies in f32")
+            return Refusal(
+                f"{number!r} is not exact in {dtype_name(held)}, torch multiplies in float32"
+            )
         return None
     bounds = torch.iinfo(dtype)
     if not bounds.min <= number <= bounds.max:
-        return Refusal(f"{number!r} does not fit {dtype}")
+        return Refusal(f"{number!r} does not fit {dtype_name(held)}")
     return None

@@ -46,7 +46,7 @@ class NormaliseBatchNorm(Respell):
             if op.arg("use_input_stats"):
                 return None
         elif any(saved.uses for saved in op.results[1:]):
-            return Refusal("the saved mean or deviation is used: training needs them")
+            return Refusal("the mean or deviation that it saves for training is used")
         if "training" in op.SCHEMA.by_name and op.arg("training"):
             return Refusal(
                 "exported in training mode: it normalises by the batch; call model.eval()"

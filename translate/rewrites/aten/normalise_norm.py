@@ -47,7 +47,7 @@ class NormaliseNorm(Respell):
     def match(self, op: SchemaOp, program: Program) -> Respelled | Refusal | None:
         """The statistics are the tensor's own and nobody else reads them."""
         if any(statistic.uses for statistic in op.results[1:]):
-            return Refusal("the mean or deviation is used: training needs them")
+            return Refusal("the mean or deviation that it saves for training is used")
         affine = {"input": op.operands[0], "weight": op.arg("weight"), "bias": op.arg("bias")}
         affine["eps"] = op.arg("eps")
         if isinstance(op, aten.NativeLayerNormDefault):

@@ -89,7 +89,9 @@ class NormaliseSlice(Rewrite[Sliced]):
             return Refusal("the index is known only at run time")
         if index < 0 and isinstance(size, str):
             if index != -1:
-                return Refusal(f"index {index} of an axis of size {size}")
+                return Refusal(
+                    f"index {index} counts from the end of an axis of the symbolic size {size}"
+                )
             start, stop = -1, TO_THE_END
         else:
             start = index + size if index < 0 and isinstance(size, int) else index
@@ -107,7 +109,9 @@ class NormaliseSlice(Rewrite[Sliced]):
             if isinstance(start, SSAValue) or isinstance(op.arg("length"), SSAValue):
                 return Refusal("the bounds are known only at run time")
             if start < 0 and not isinstance(size, int):
-                return Refusal(f"a narrow from {start} of an axis of size {size}")
+                return Refusal(
+                    f"the start {start} counts from the end of an axis of the symbolic size {size}"
+                )
             start = start + size if start < 0 and isinstance(size, int) else start
             return Sliced(op, at, start, start + op.arg("length"), 1, length)
         start, stop, step = op.arg("start"), op.arg("end"), op.arg("step")

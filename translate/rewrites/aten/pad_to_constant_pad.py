@@ -47,7 +47,7 @@ class PadToConstantPad(Rewrite[Padded]):
         value = 0
         if isinstance(op, aten.PadDefault):
             if op.arg("mode") != "constant":
-                return Refusal(f"padding mode {op.arg('mode')} repeats elements of the tensor")
+                return Refusal(f"its padding mode is {op.arg('mode')}, not constant")
             if op.arg("value") is not None:
                 value = op.arg("value")
         elif "value" in op.properties:

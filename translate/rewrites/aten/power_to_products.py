@@ -61,7 +61,7 @@ class PowerToProducts(Rewrite[Power]):
     def match(self, op: SchemaOp, program: Program) -> Power | Refusal | None:
         """An f32 or f64 tensor and one of six exponents."""
         if element(op.results[0].type) != element(op.operands[0].type):
-            return Refusal("the exponent promotes the tensor")
+            return Refusal("the exponent promotes the tensor to another dtype")
         exponent = 2 if isinstance(op, aten.SquareDefault) else op.arg("exponent")
         if not isinstance(exponent, int | float) or float(exponent) not in _FORMS:
             return None

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from stepwell.dialects.aten.interpretation import flat_results, plan_of, torch_object
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
-from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.weights import recipe
 
@@ -72,7 +72,7 @@ def _encode(value: Any, sources: Sequence[SSAValue]) -> Any:
     if isinstance(value, list):
         return [_encode(item, sources) for item in cast(list[Any], value)]
     if isinstance(value, Attribute):
-        return {DTYPE: str(torch_dtype(value)).removeprefix("torch.")}
+        return {DTYPE: dtype_name(value)}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError

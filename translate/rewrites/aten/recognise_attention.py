@@ -158,7 +158,9 @@ def scores_of(value: SSAValue) -> Scores | Refusal | None:
                 return Refusal("what is added to the scores is no mask")
             value, mask = owner.operands[side.index(True)], owner.operands[side.index(False)]
             if not masks(mask, value, owner.results[0]):
-                return Refusal("what is added to the scores is no mask: it changes their type")
+                return Refusal(
+                    "what is added to the scores changes their dtype, so that it is no mask"
+                )
         elif isinstance(owner, aten.ViewDefault) and splits_leading(owner):
             value = owner.operands[0]
         else:

@@ -72,7 +72,7 @@ def loses_negative_zero(op: SchemaOp, zero: float) -> Refusal | None:
     if isinstance(alpha, SSAValue):
         return Refusal("alpha is known only at run time")
     if not isfinite(alpha):
-        return Refusal(f"alpha is {alpha}, and 0 times that is no number")
+        return Refusal(f"alpha is {alpha}, and 0 times that is NaN")
     sign = copysign(1.0, float(zero)) * copysign(1.0, float(alpha))
     added = sign if isinstance(op, aten.AddScalar) else -sign
     return Refusal("−0.0 + 0.0 is 0.0, not −0.0") if added > 0 else None

@@ -167,7 +167,7 @@ def may_be_empty(
     """
     owner = scores.owner
     if not isinstance(owner, SchemaOp):
-        return Refusal("the scores are an input, which may hold a row of −∞")
+        return Refusal("the scores are an input, which may hold a row of −inf")
     if owner.name in PRODUCTS or isinstance(owner, aten.LinearDefault):
         return None
     if owner.name in SCALES:
@@ -210,7 +210,7 @@ def masked_scores(op: SchemaOp, program: Program) -> tuple[SSAValue, torch.Tenso
                 return plain, program.weights.get(key) == -inf
         return Refusal("a mask known only at run time is added to the scores")
     if not isinstance(op, MASKED):
-        return Refusal(f"the scores come from {op.name}, which may give a row of −∞")
+        return Refusal(f"the scores come from {op.name}, which may give a row of −inf")
     fills = isinstance(op, aten.MaskedFillScalar)
     key = weight_key(op.arg("mask" if fills else "condition"))
     if key is None:

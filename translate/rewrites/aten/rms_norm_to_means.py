@@ -59,10 +59,10 @@ class RmsNormToMeans(Rewrite[RootMeanSquare]):
     def match(self, op: SchemaOp, program: Program) -> RootMeanSquare | Refusal | None:
         """f32 or f64, and nobody reads the reciprocal root."""
         if any(root.uses for root in op.results[1:]):
-            return Refusal("the reciprocal root is used: training needs it")
+            return Refusal("the reciprocal root that it saves for training is used")
         dtype = element(op.operands[0].type)
         if dtype not in (f32, f64):
-            return Refusal("torch normalises half precision in f32")
+            return Refusal("torch normalises this dtype in float32")
         epsilon = op.arg("eps")
         if epsilon is None:
             epsilon = torch.finfo(torch_dtype(dtype)).eps

@@ -61,7 +61,7 @@ class RollToCat(Rewrite[Rolled]):
     def match(self, op: SchemaOp, program: Program) -> Rolled | Refusal | None:
         """Sizes and shifts are numbers."""
         if isinstance(op, aten.FlipDefault):
-            return Refusal("flip has no form in slices that is less than a gather")
+            return Refusal("a flip written in slices would cost more than a gather")
         shape = static_dims(op.operands[0])
         shifts, at = op.arg("shifts"), op.arg("dims")
         if shape is None:

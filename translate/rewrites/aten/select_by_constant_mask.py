@@ -30,7 +30,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import is_float, torch_dtype
+from stepwell.ir.dtypes import dtype_name, is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
@@ -87,7 +87,9 @@ class SelectByConstantMask(Rewrite[Chosen]):
             if bool((held == keep).all()):
                 if isinstance(value, SSAValue) and same_type(value, op.results[0]):
                     return Chosen(op, value, None, key, keep)
-                return Refusal("the side that is always chosen is broadcast or cast")
+                return Refusal(
+                    "the side that is always chosen is a number, or is broadcast or cast"
+                )
         if not self.hides_no_nan:
             return Refusal("a NaN that the mask hides would be seen in arithmetic")
         for keep, value in sides.items():
@@ -97,7 +99,7 @@ class SelectByConstantMask(Rewrite[Chosen]):
                     return Refusal("the kept side is broadcast or cast")
                 form = aten.MinimumDefault if fill == -inf else aten.MaximumDefault
                 return Chosen(op, value, form, key, keep)
-        return Refusal("neither side is an infinity: no arithmetic is exact")
+        return Refusal("neither side is an infinity, so that no arithmetic is exact")
 
     def build(self, match: Chosen, rw: Rewriter) -> None:
         """Write nothing, or the minimum or maximum with the derived limits."""
@@ -106,7 +108,7 @@ class SelectByConstantMask(Rewrite[Chosen]):
             rw.replace(match.op, [match.value])
             return
         limit = -inf if match.form is aten.MinimumDefault else inf
-        dtype = str(torch_dtype(element(result.type))).removeprefix("torch.")
+        dtype = dtype_name(element(result.type))
         limits = derive(
             rw, "limit-by-mask", [match.mask], keep=match.keep, limit=limit, dtype=dtype
         )

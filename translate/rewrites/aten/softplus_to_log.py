@@ -64,7 +64,7 @@ class SoftplusToLog(Rewrite[Softplus]):
     def match(self, op: SchemaOp, program: Program) -> Softplus | Refusal | None:
         """f32, and for softplus the usual beta and threshold."""
         if element(op.operands[0].type) != f32:
-            return Refusal("the bound is stated for f32")
+            return Refusal("the error bound of this rewrite holds for float32 only")
         if isinstance(op, aten.SoftplusDefault):
             if op.arg("beta") != 1:
                 return Refusal(f"beta is {op.arg('beta')}, not 1")

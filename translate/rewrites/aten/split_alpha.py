@@ -61,13 +61,13 @@ class SplitAlpha(Rewrite[Scaled]):
         """The factor is a number; sums without one are in normal form."""
         alpha = op.arg("alpha")
         if isinstance(alpha, SSAValue | complex):
-            return Refusal("alpha is not a plain number")
+            return Refusal("alpha is complex, or known only at run time")
         is_reversed = isinstance(op, aten.RsubTensor)
         if not is_reversed and "alpha" not in op.properties:
             return None
         x, y = op.operands[0], op.operands[1]
         if alpha != 1 and (element(x.type) != element(y.type) or element(x.type) == i1):
-            return Refusal("the operands promote each other, and so does alpha")
+            return Refusal("the operands have several dtypes, and alpha is not 1")
         form = aten.AddTensor if isinstance(op, aten.AddTensor) else aten.SubTensor
         first, second = (y, x) if is_reversed else (x, y)
         return Scaled(op, form, first, second, alpha)

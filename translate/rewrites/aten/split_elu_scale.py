@@ -60,7 +60,7 @@ class SplitEluScale(Rewrite[ScaledElu]):
     def match(self, op: SchemaOp, program: Program) -> ScaledElu | Refusal | None:
         """f32, numbers known now, a scale to take out, none inside that torch leaves out outside."""
         if element(op.operands[0].type) != f32:
-            return Refusal("the bound is stated for f32")
+            return Refusal("the error bound of this rewrite holds for float32 only")
         if isinstance(op, aten.SeluDefault):
             return ScaledElu(op, 1.0, SELU_ALPHA, SELU_SCALE)
         names = [name for name in ("alpha", "scale", "input_scale") if name in op.SCHEMA.by_name]

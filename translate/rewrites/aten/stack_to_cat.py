@@ -68,7 +68,7 @@ class StackToCat(Rewrite[Joined]):
         """The parts have one dtype; a cat in normal form is left alone."""
         result = op.results[0]
         if any(element(v.type) != element(result.type) for v in op.operands):
-            return Refusal("the parts have several dtypes: cast them first")
+            return Refusal("the operands have several dtypes; cast them first")
         found = self._parts(op)
         is_cat = isinstance(op, aten.CatDefault)
         if is_cat and len(found.parts) == 1 and same_type(found.parts[0], result):

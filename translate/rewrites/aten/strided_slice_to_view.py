@@ -69,7 +69,7 @@ class StridedSliceToView(Rewrite[StridedSlice]):
         start = max(start + size, 0) if start < 0 else start
         stop = size if stop is None else min(stop + size if stop < 0 else stop, size)
         if start >= stop:
-            return Refusal("nothing is taken")
+            return Refusal("the slice takes nothing")
         return StridedSlice(op, at, start, step, -(-(stop - start) // step), shape)
 
     def build(self, match: StridedSlice, rw: Rewriter) -> None:

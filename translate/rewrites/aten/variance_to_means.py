@@ -69,7 +69,7 @@ class VarianceToMeans(Rewrite[Variance]):
         """Guards: a float, axes of static size with more elements than the correction."""
         value, names = op.operands[0], op.SCHEMA.by_name
         if element(value.type) not in (f32, f64):
-            return Refusal("torch accumulates this dtype in f32")
+            return Refusal("torch accumulates this dtype in float32")
         held = dims(value.type)
         listed = op.arg("dim") if "dim" in names else None
         over = axes(listed, len(held)) if listed else tuple(range(len(held)))

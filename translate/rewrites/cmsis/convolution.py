@@ -60,7 +60,9 @@ def geometry(op: SchemaOp) -> Geometry | Refusal | None:
         return Refusal("its shape is known only at run time, and the operator resizes nothing")
     spatial = len(dims(op.operands[1].type)) - 2
     if spatial not in (1, 2):
-        return Refusal(f"its input is {op.operands[0].type}; one or two dimensions are convolved")
+        return Refusal(
+            f"its input is {op.operands[0].type}; the kernels convolve one or two dimensions"
+        )
     is_flat = spatial == 1
     given, weight, made = (
         _four(cast("tuple[int, ...]", dims(value.type)), is_flat)

@@ -124,7 +124,7 @@ class LowerArithmetic(Rewrite[Arithmetic]):
         match = Arithmetic(op, first, second, uses)
         for use in uses:
             if bits == 16 and (use.low, use.high) != (use.held.low, use.held.high):
-                return Refusal("a clamp follows; tables, which would clamp, are int8")
+                return Refusal("a clamp follows it; the tables that clamp hold int8")
             if found := _factor_refusal(match, use):
                 return found
         return match

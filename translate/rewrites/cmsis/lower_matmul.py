@@ -96,7 +96,7 @@ class LowerMatmul(Rewrite[Matmul]):
             return Refusal("its shape is known only at run time, and the operator resizes nothing")
         a, b = dims(lhs.type), dims(rhs.type)
         if len(a) < 2 or len(b) < 2 or a[:-2] != b[:-2]:
-            return Refusal(f"{list(a)} times {list(b)}: the kernel broadcasts no batch")
+            return Refusal(f"it multiplies {list(a)} by {list(b)}; the kernel broadcasts no batch")
         if cast(int, a[-1]) > SAFE_INNER:
             return Refusal(f"a dot product of {a[-1]} can overflow int32")
         left, right = activation(lhs), activation(rhs)

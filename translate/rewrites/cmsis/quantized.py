@@ -21,6 +21,7 @@ from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import Quantization, quantization
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import op_name
+from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import AnyTensor
@@ -86,7 +87,7 @@ def not_signed(held: Quantization, bits: int) -> str | None:
     if not held.is_per_tensor:
         return "along an axis; activations have one scale"
     if held.bits != bits or not held.signed:
-        return f"to {'i' if held.signed else 'u'}{held.bits}; the library's kernel takes i{bits}"
+        return f"to {dtype_name(held.storage)}, not int{bits}"
     return None
 
 
@@ -187,7 +188,7 @@ def stored_weight(value: SSAValue | None) -> Weight | Refusal:
     held = quantization(maker.input.type)
     assert held is not None
     if held.bits != 8 or not held.signed:
-        return Refusal(f"its weight is {'i' if held.signed else 'u'}{held.bits}, not i8")
+        return Refusal(f"its weight is {dtype_name(held.storage)}, not int8")
     if held.sub_channel:
         return Refusal("its weight has a scale for each block; the kernel takes one for each row")
     return Weight(key, held)
@@ -277,7 +278,9 @@ def shift_refusal(found: Sequence[Multiplier]) -> Refusal | None:
     """Why a factor is beyond what `arm_nn_requantize` can shift by, or None."""
     for scale in found:
         if not -31 <= scale.shift <= 30:
-            return Refusal(f"a factor of {scale.real:g} needs a shift of {scale.shift}")
+            return Refusal(
+                f"a factor of {scale.real:g} needs a shift of {scale.shift}, outside -31 … 30"
+            )
     return None
 
 

@@ -91,11 +91,11 @@ class AdoptExecutorchMx(Rewrite[Adopted]):
     def match(self, op: SchemaOp, program: Program) -> Adopted | Refusal | None:
         """Guards: blocks of 32, a payload we know, weights known at compile time."""
         if op.arg("block_size") != BLOCK:
-            return Refusal(f"blocks of {op.arg('block_size')}: TOSA has blocks of {BLOCK}")
+            return Refusal(f"its blocks have {op.arg('block_size')} elements, TOSA's {BLOCK}")
         word = op.arg("weight_payload_dtype")
         payload = payload_of(word, torch_dtype(element(op.operands[1].type)))
         if payload is None:
-            return Refusal(f"{word!r} is no MX payload")
+            return Refusal(f"{word!r} is not an MX payload")
         codes, scales = weight_key(op.operands[1]), weight_key(op.operands[2])
         if codes is None or scales is None:
             return Refusal("the weight is computed at run time")

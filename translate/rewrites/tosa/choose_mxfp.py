@@ -28,7 +28,7 @@ from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.tosa_mxfp import operators
 from stepwell.dialects.tosa_mxfp.operators import OPERATORS, form_refused
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.dtypes import dtype_name, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static
@@ -69,7 +69,9 @@ class ChooseMx(Rewrite[Chosen]):
             return None
         held = [element(value.type) for value in op.operands]
         if held[0] not in FLOATS or held[1] != held[0]:
-            return Refusal(f"no MX product of {held[0]} by {held[1]}")
+            return Refusal(
+                f"TOSA has no MX product of {dtype_name(held[0])} by {dtype_name(held[1])}"
+            )
         if not all(is_static(value.type) for value in (*op.operands, *op.results)):
             return Refusal("the shape is symbolic")
         refused = form_refused(
@@ -147,9 +149,9 @@ class ChooseMxConv2d(ChooseMx):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Guards: two axes, not transposed, more than a channel a group, a known weight."""
         if len(op.arg("stride")) != 2:
-            return Refusal("MX convolutions have two axes")
+            return Refusal("TOSA's MX convolutions have two spatial axes")
         if op.arg("transposed"):
-            return Refusal("there is no transposed MX convolution")
+            return Refusal("TOSA has no transposed MX convolution")
         if is_depthwise(dims(op.operands[1].type)):
             return Refusal("a block of a depthwise convolution would hold one channel and 31 zeros")
         if weight_key(op.operands[1]) is None:

@@ -71,7 +71,7 @@ class HoistReshapeOverSlice(Rewrite[HoistedReshape]):
         if start is None or size[1:] != held[1:]:
             return Refusal("the slice is not of the leading axis alone")
         if not isinstance(cut.input1.owner, t.TransposeOp | t.ReshapeOp):
-            return Refusal("the source is no reshape or transpose")
+            return Refusal("what is sliced is not a reshape or transpose")
         if not result:
             return Refusal("the result is a scalar")
         row, unit = prod(result[1:]), prod(held[1:])

@@ -92,7 +92,7 @@ class LowerInt8(Rewrite[Quantised]):
         if isinstance(uses, Refusal):
             return uses
         if bits == 16 and any(x.held.zero_point for x in (*inputs, *uses_of(uses))):
-            return Refusal("16-bit integers have no zero point in TOSA")
+            return Refusal("TOSA takes zero points for 8-bit integers only")
         tensors = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
         if not all(is_static(v.type) for v in tensors):
             return Refusal("the shape is symbolic")

@@ -28,7 +28,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.dtypes import i1
+from stepwell.ir.dtypes import dtype_name, i1
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, shape_of
@@ -57,7 +57,7 @@ class LowerCast(LowerToTosa):
             held = element(value.type)
             signed = isinstance(held, IntegerType) and held.signedness.data.name == "SIGNLESS"
             if held not in FLOATS and not signed:
-                return Refusal(f"a cast from or to {held}")
+                return Refusal(f"TOSA has no cast from or to {dtype_name(held)}")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

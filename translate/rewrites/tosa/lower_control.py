@@ -126,7 +126,9 @@ class LowerControl(Rewrite[Lowerable]):
         """Tensors only."""
         values = (*op.operands, *op.results)
         other = next((v for v in values if not isinstance(v.type, TensorType)), None)
-        return Lowerable(op) if other is None else Refusal(f"{other.type} is no tensor")
+        if other is not None:
+            return Refusal(f"it takes or gives {other.type}, which is not a tensor")
+        return Lowerable(op)
 
     def build(self, match: Lowerable, rw: Rewriter) -> None:
         """The same regions, ended by TOSA's terminator."""

@@ -38,7 +38,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.dtypes import f32
+from stepwell.ir.dtypes import dtype_name, f32
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, shape_of
@@ -58,9 +58,11 @@ class LowerCumsum(LowerToTosa):
         """Floats of one type, at least one axis."""
         held, given = element(op.operands[0].type), element(op.results[0].type)
         if held not in FLOATS or held != given:
-            return Refusal(f"a running sum from {held} to {given}")
+            return Refusal(
+                f"it sums {dtype_name(held)} to {dtype_name(given)}; both must be one float type"
+            )
         if not shape_of(op.operands[0]):
-            return Refusal("a running sum of a single number")
+            return Refusal("the operand is a scalar, which has no axis")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

@@ -266,7 +266,7 @@ class LowerCurve(LowerToTosa):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats of one type."""
         if len({element(value.type) for value in (*op.operands, *op.results)}) > 1:
-            return Refusal("the element types differ")
+            return Refusal("operands and result have several dtypes")
         return needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

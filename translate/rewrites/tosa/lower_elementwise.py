@@ -29,7 +29,7 @@ from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import NanModeAttr
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.ir.dtypes import f16, i1, i32, i64, torch_dtype
+from stepwell.ir.dtypes import dtype_name, f16, i1, i32, i64, torch_dtype
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import (
@@ -113,22 +113,22 @@ class LowerElementwise(LowerToTosa):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """One element type throughout, numbers known, no scaled addition."""
         if "alpha" in op.SCHEMA.by_name and op.arg("alpha") != 1:
-            return Refusal(f"alpha is {op.arg('alpha')}")
+            return Refusal(f"alpha is {op.arg('alpha')}, not 1")
         if type(op) in SCALAR:
             number = op.SCHEMA.arguments[1].name
             if not is_number(op.arg(number)):
                 return Refusal(f"{number} is known only at run time")
         held = {element(value.type) for value in op.operands}
         if len(held) > 1:
-            return Refusal("the operands' element types differ")
+            return Refusal("the operands have several dtypes")
         cls = operator_of(op)
         if (held == {i1}) != (cls in _LOGICAL):
-            return Refusal(f"{cls.name} has no form on {', '.join(map(str, held))}")
+            return Refusal(f"{cls.name} does not take {', '.join(map(dtype_name, held))}")
         if any(isinstance(one, IntegerType) and one != i1 for one in held):
             if not held <= {i32, i64} or cls not in _ON_INTEGERS:
-                return Refusal(f"{cls.name} has no form on {', '.join(map(str, held))}")
+                return Refusal(f"{cls.name} does not take {', '.join(map(dtype_name, held))}")
             if cls not in _COMPARISONS and element(op.results[0].type) not in held:
-                return Refusal("integers and a float: the result is no integer")
+                return Refusal("its operands are integers, its result is not")
             if type(op) in SCALAR and not float(op.arg(op.SCHEMA.arguments[1].name)).is_integer():
                 return Refusal("integers are compared with a fraction")
         return None
@@ -314,7 +314,7 @@ class LowerWhere(LowerToTosa):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """One element type for both choices."""
         if element(op.operands[1].type) != element(op.operands[2].type):
-            return Refusal("the choices' element types differ")
+            return Refusal("the operands have several dtypes")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
@@ -342,7 +342,7 @@ class LowerOfNumbers(LowerToTosa):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats of one type."""
         if element(op.operands[0].type) != element(op.operands[1].type):
-            return Refusal("the operands' element types differ")
+            return Refusal("the operands have several dtypes")
         return needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

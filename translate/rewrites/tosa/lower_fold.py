@@ -26,7 +26,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.ir.dtypes import i1, torch_dtype
+from stepwell.ir.dtypes import dtype_name, i1, torch_dtype
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, shape_of
@@ -66,13 +66,19 @@ class LowerFold(LowerToTosa):
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Truth values for `any` and `all`, floats for the rest; norms of four orders."""
-        held = element(op.operands[0].type)
+        held, given = element(op.operands[0].type), element(op.results[0].type)
         if type(op) in _LOGICAL:
-            return None if held == i1 else Refusal(f"{op.name} of {held}: compare with 0 first")
+            if held == i1:
+                return None
+            return Refusal(f"{op.name} takes {dtype_name(held)}; compare it with 0 first")
         if isinstance(op, aten.LinalgVectorNormDefault) and float(op.arg("ord")) not in _NORMS:
-            return Refusal(f"a norm of order {op.arg('ord')}")
-        if held not in FLOATS or element(op.results[0].type) != held:
-            return Refusal(f"{op.name} from {held} to {element(op.results[0].type)}")
+            return Refusal(
+                f"the order of the norm is {op.arg('ord')}, which has no sum or maximum of its own"
+            )
+        if held not in FLOATS or given != held:
+            return Refusal(
+                f"it reduces {dtype_name(held)} to {dtype_name(given)}; both must be one float type"
+            )
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

@@ -35,7 +35,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import i1, i32, i64
+from stepwell.ir.dtypes import dtype_name, i1, i32, i64
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
@@ -84,7 +84,7 @@ def indexed_rows(op: SchemaOp) -> Rows | Refusal:
     for index in found.indices:
         if element(index.type) not in INDICES:
             return Refusal(
-                f"indices of type {element(index.type)}: how many they name is not known"
+                f"the indices are {dtype_name(element(index.type))}: how many they name is not known"
             )
     axes = range(found.first, found.behind)
     return needs_known(op.operands[0], axes, "an indexed axis of size") or found
@@ -171,7 +171,7 @@ class LowerScatter(LowerToTosa):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """As for a gather; nothing is added to what stands there."""
         if op.arg("accumulate"):
-            return Refusal("SCATTER replaces, it does not add")
+            return Refusal("accumulate is set; SCATTER replaces, it does not add")
         found = indexed_rows(op)
         return found if isinstance(found, Refusal) else None
 

@@ -142,9 +142,9 @@ class LowerInt8Convolution(LowerInt8):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """An image, not transposed; dense or depthwise."""
         if op.arg("transposed") or len(shape_of(op.operands[0])) != 4:
-            return Refusal("a transposed or one-dimensional convolution")
+            return Refusal("the convolution is transposed, or its input is not a batch of images")
         if op.arg("groups") != 1 and shape_of(op.operands[1])[1] != 1:
-            return Refusal("a grouped convolution that is not depthwise")
+            return Refusal("the convolution has groups and is not depthwise")
         return None
 
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
@@ -207,7 +207,7 @@ class LowerInt8Add(LowerInt8):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """A plain sum of operands of one rank."""
         if op.arg("alpha") != 1:
-            return Refusal(f"alpha is {op.arg('alpha')}")
+            return Refusal(f"alpha is {op.arg('alpha')}, not 1")
         return of_one_value(op)
 
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
@@ -299,7 +299,13 @@ class LowerInt8Pool(LowerInt8):
         if isinstance(op, aten.MeanDim):
             shape = shape_of(op.operands[0])
             axes = sorted(axis % len(shape) for axis in op.arg("dim") or range(len(shape)))
-            return None if is_image_mean(shape, axes) else Refusal("a mean that is no pool")
+            return (
+                None
+                if is_image_mean(shape, axes)
+                else Refusal(
+                    "the mean is not over the height and width of images that a pool holds"
+                )
+            )
         found = pool_window(op)
         return found if isinstance(found, Refusal) else None
 

@@ -72,7 +72,7 @@ class LowerSlice(LowerToTosa):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Numbers, step 1."""
         if op.arg("step") != 1:
-            return Refusal(f"SLICE has no step, this one is {op.arg('step')}")
+            return Refusal(f"the step is {op.arg('step')}; SLICE has none")
         if not isinstance(op.arg("start") or 0, int):
             return Refusal("the start is known only at run time")
         return needs_known(op.operands[0], [op.arg("dim")], "the sliced axis of size")
@@ -100,7 +100,7 @@ class LowerConcat(LowerToTosa):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """One element type."""
         if len({element(value.type) for value in op.operands}) > 1:
-            return Refusal("the operands' element types differ")
+            return Refusal("the operands have several dtypes")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
@@ -142,7 +142,7 @@ class LowerPad(LowerToTosa):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Numbers that are not negative."""
         if any(not isinstance(n, int) or n < 0 for n in op.arg("pad")):
-            return Refusal("a pad is negative or known only at run time")
+            return Refusal("the padding is negative, or known only at run time")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

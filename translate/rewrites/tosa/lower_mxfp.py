@@ -47,7 +47,7 @@ from stepwell.dialects.tosa_mxfp.operators import (
 )
 from stepwell.dialects.tosa_mxfp.payloads import BLOCK, PAYLOADS, payload_named
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import f16, f32, i32, torch_dtype
+from stepwell.ir.dtypes import dtype_name, f16, f32, i32, torch_dtype
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element, tensor
 from stepwell.ir.weights import recipe
@@ -109,7 +109,9 @@ class LowerMxLinear(LowerToTosa):
         x, other = op.operands[:2]
         held = element(x.type)
         if held not in FLOATS or element(other.type) != held:
-            return Refusal(f"no MX product of {held} by {element(other.type)}")
+            return Refusal(
+                f"TOSA has no MX product of {dtype_name(held)} by {dtype_name(element(other.type))}"
+            )
         refused = form_refused(op.arg("form"), *payloads_of(op), torch_dtype(held))
         return Refusal(refused) if refused is not None else None
 
@@ -238,7 +240,7 @@ class LowerMxQuantize(LowerToTosa):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats."""
         held = element(op.operands[0].type)
-        return None if held in FLOATS else Refusal(f"MX casts take no {held}")
+        return None if held in FLOATS else Refusal(f"TOSA has no MX cast of {dtype_name(held)}")
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """The values of whole blocks, of which the padding is cut off again."""
@@ -263,7 +265,7 @@ class LowerMxConv2d(LowerToTosa):
         """A form that TOSA has, a weight known at compile time."""
         held = element(op.operands[0].type)
         if held not in FLOATS:
-            return Refusal(f"no MX convolution of {held}")
+            return Refusal(f"TOSA has no MX convolution of {dtype_name(held)}")
         refused = form_refused(op.arg("form"), *payloads_of(op), torch_dtype(held), True)
         if refused is not None:
             return Refusal(refused)

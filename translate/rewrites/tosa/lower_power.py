@@ -67,19 +67,19 @@ class LowerPower(LowerToTosa):
         tensors = (v for v in (*op.operands, *op.results) if not is_scalar(v))
         held = {element(value.type) for value in tensors}
         if len(held) > 1:
-            return Refusal("the element types differ")
+            return Refusal("operands and result have several dtypes")
         if isinstance(op, aten.PowTensorScalar):
             exponent = op.arg("exponent")
             if not is_number(exponent) or not isfinite(exponent):
-                return Refusal("the exponent is no finite number known at compile time")
+                return Refusal("the exponent is not finite, or known only at run time")
             if exponent == 0 and not is_known(shape_of(op.operands[0])):
-                return Refusal("the ones of x ** 0 have a shape known only at run time")
+                return Refusal("the exponent is 0 and the shape is symbolic")
             if is_whole(exponent) and abs(exponent) > LARGEST_EXPONENT:
                 return Refusal(f"the exponent {exponent} is beyond {LARGEST_EXPONENT}")
         if isinstance(op, aten.PowScalar):
             base = op.arg("self")
             if not is_number(base) or not 0 < base < float("inf") or base == 1:
-                return Refusal("the base is no number above 0, or it is 1")
+                return Refusal("the base is not a finite number above 0, or it is 1")
         return needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

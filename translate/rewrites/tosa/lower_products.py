@@ -51,7 +51,7 @@ class LowerBmm(LowerToTosa):
         """Floats only, one batch on both sides."""
         left, right = shape_of(op.operands[0]), shape_of(op.operands[1])
         if len(left) < 2 or left[:-2] != right[:-2] or len(left) != len(right):
-            return Refusal(f"a product of {len(left)} by {len(right)} axes of different batches")
+            return Refusal(f"the batches {list(left[:-2])} and {list(right[:-2])} differ")
         return needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
@@ -142,7 +142,7 @@ class LowerConvolution(LowerToTosa):
         if refusal is not None:
             return refusal
         if op.arg("transposed") and any(d != 1 for d in op.arg("dilation")):
-            return Refusal("TRANSPOSE_CONV2D has no dilation")
+            return Refusal("dilation is not 1; TRANSPOSE_CONV2D has none")
         return needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

@@ -50,7 +50,7 @@ from stepwell.dialects.quant import (
 )
 from stepwell.dialects.quant.ops import block_values
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.dtypes import f32, i8, i16
+from stepwell.ir.dtypes import dtype_name, f32, i8, i16
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
@@ -83,9 +83,9 @@ class LowerQuantise(Rewrite[Border]):
         if refusal is not None:
             return refusal
         if any(held.zero_points) and held.bits != 8:
-            return Refusal("RESCALE adds zero points to 8 bits alone")
+            return Refusal("RESCALE takes zero points for 8-bit integers only")
         if len(set(held.zero_points)) > 1:
-            return Refusal("RESCALE adds one zero point, not one for each index of an axis")
+            return Refusal("RESCALE takes one zero point, not one for each index of an axis")
         return Border(op, held)
 
     def build(self, match: Border, rw: Rewriter) -> None:
@@ -135,9 +135,11 @@ def not_a_border(real: SSAValue, held: Quantization) -> Refusal | None:
     if refusal is not None:
         return refusal
     if not held.signed:
-        return Refusal(f"TOSA has no ui{held.bits}: quantise to signed integers")
+        return Refusal(f"TOSA has no {dtype_name(held.storage)}; quantise to signed integers")
     if held.bits not in WIDTHS:
-        return Refusal(f"activations of {held.bits} bits; TOSA's layers take 8 or 16")
+        return Refusal(
+            f"its activations are {dtype_name(held.storage)}; TOSA's layers take int8 or int16"
+        )
     return None
 
 

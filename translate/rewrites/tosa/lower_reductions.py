@@ -206,15 +206,15 @@ def counts_padding(op: SchemaOp) -> bool:
 def not_pooled(op: SchemaOp) -> Refusal | None:
     """Why TOSA has no such pool, whatever is padded and cut off before."""
     if len(shape_of(op.operands[0])) != 4:
-        return Refusal("an unbatched image")
+        return Refusal("the input is not a batch of images")
     refusal = needs_known(op.operands[0], (1, 2, 3), "a plane of size")
     if refusal is not None:
         return refusal
     if isinstance(op, aten.MaxPool2dDefault):
         if any(d != 1 for d in _pair(op.arg("dilation"))):
-            return Refusal("MAX_POOL2D has no dilation")
+            return Refusal("dilation is not 1; MAX_POOL2D has none")
     elif op.arg("divisor_override") is not None:
-        return Refusal("AVG_POOL2D divides by the number of elements")
+        return Refusal("divisor_override is set; AVG_POOL2D divides by the number of elements")
     return None
 
 
@@ -224,7 +224,7 @@ def pool_window(op: SchemaOp) -> Window | Refusal:
     if refusal is not None:
         return refusal
     if counts_padding(op):
-        return Refusal("AVG_POOL2D does not count the padding")
+        return Refusal("the padding counts; AVG_POOL2D does not count it")
     kernel, pad = _pair(op.arg("kernel_size")), _padding(op)
     if min(pad) < 0:
         return Refusal("rows or columns at the end belong to no window")

@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.codes import code_of_element
+from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import IntType, dims, element, is_static
@@ -75,10 +76,10 @@ def unfit(value: SSAValue, symbols: bool = False) -> Refusal | None:
     """Why TOSA has no such tensor."""
     type_ = value.type
     if not isinstance(type_, TensorType):
-        return Refusal(f"{type_} is no tensor: the size is known only at run time")
+        return Refusal(f"it takes or gives {type_}, a number known only at run time")
     held: Attribute = element(type_)
     if code_of_element(held) is None:
-        return Refusal(f"TOSA has no element type {held}")
+        return Refusal(f"TOSA has no element type {dtype_name(held)}")
     if not is_static(type_):
         if not symbols:
             return Refusal(f"the shape {list(dims(type_))} is symbolic")
@@ -86,7 +87,7 @@ def unfit(value: SSAValue, symbols: bool = False) -> Refusal | None:
         if reason is not None:
             return Refusal(reason)
     if len(dims(type_)) > LARGEST_RANK:
-        return Refusal(f"rank {len(dims(type_))} is above {LARGEST_RANK}")
+        return Refusal(f"rank {len(dims(type_))} is above TOSA's limit of {LARGEST_RANK}")
     if 0 in dims(type_):
         return Refusal("TOSA has no empty tensors")
     return None
@@ -95,7 +96,11 @@ def unfit(value: SSAValue, symbols: bool = False) -> Refusal | None:
 def needs_floats(op: SchemaOp) -> Refusal | None:
     """The operators used for this op compute on floats only."""
     held = element(op.operands[0].type)
-    return None if held in FLOATS else Refusal(f"{op.name} on {held} has no TOSA operator")
+    return (
+        None
+        if held in FLOATS
+        else Refusal(f"TOSA has no operator for {op.name} on {dtype_name(held)}")
+    )
 
 
 def needs_known(value: SSAValue, axes: Sequence[int], what: str) -> Refusal | None:

@@ -69,9 +69,9 @@ class SimplifyTranspose(Rewrite[Simplified]):
         if len(shape) == len(held):
             return None
         if not takes_reshape(op.input):
-            return Refusal("what it reads is no reshape")
+            return Refusal("what it reads is not a reshape")
         if not all(isinstance(use.operation, t.ReshapeOp) for use in op.output.uses):
-            return Refusal("a reader is no reshape")
+            return Refusal("one of its readers is not a reshape")
         return Simplified(op, shape, order)
 
     def build(self, match: Simplified, rw: Rewriter) -> None:

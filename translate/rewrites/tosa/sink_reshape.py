@@ -75,7 +75,7 @@ class SinkReshape(Rewrite[Sunk]):
         if not is_spelled(*data, op.results[0], *(reshape.input1 for reshape in reshapes)):
             return Refusal("a shape is not known")
         if is_block_scaled(op):
-            return Refusal("blocks run along the last axis")
+            return Refusal("its blocks run along the last axis")
         first = reshapes[0]
         added = axes_added(shape_of(first.input1), shape_of(first.output))
         found = self._unit_axes(op, data, added) if added else None
@@ -101,7 +101,7 @@ class SinkReshape(Rewrite[Sunk]):
                 return Refusal("a constant varies along an axis that the reshape changes")
         per_channel = isinstance(op, t.RescaleOp) and op.per_channel.value.data
         if per_channel and source[-1:] != result[-1:]:
-            return Refusal("a rescale per channel needs the channels on the last axis")
+            return Refusal("it rescales each channel, which must be the last axis")
         return Sunk(op, (), source)
 
     def _unit_axes(

@@ -135,11 +135,11 @@ class SinkTranspose(Rewrite[Sunk]):
         if not is_spelled(*data, op.results[0]):
             return Refusal("a shape is not known")
         if is_block_scaled(op):
-            return Refusal("blocks run along the last axis")
+            return Refusal("its blocks run along the last axis")
         if isinstance(op, t.RescaleOp) and op.per_channel.value.data:
-            return Refusal("a rescale per channel needs the channels on the last axis")
+            return Refusal("it rescales each channel, which must be the last axis")
         if isinstance(op, t.SliceOp) and len(list(op.input1.uses)) > 1:
-            return Refusal("other slices read the transpose, which serves them all")
+            return Refusal("other ops read the transpose too")
         order = tuple(ints(transposes[0].perms))
         back = inverse(order)
         for value in data:

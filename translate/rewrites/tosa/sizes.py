@@ -86,9 +86,9 @@ def inexpressible(value: SSAValue) -> str | None:
         found: Any = size_of(dim)
         for symbol in found.free_symbols:
             if _source(str(symbol), value) is None:
-                return f"the size {symbol} is no dimension of an input"
+                return f"the size {symbol} is not a dimension of an input"
         if not all(_is_expressible(node) for node in sympy.preorder_traversal(found)):
-            return f"the size {dim} is no expression that shape operators compute"
+            return f"the size {dim} is not an expression that shape operators compute"
     return None
 
 

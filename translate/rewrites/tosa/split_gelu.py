@@ -56,15 +56,15 @@ class SplitGelu(Rewrite[Gelu]):
     def match(self, op: SchemaOp, program: Program) -> Gelu | Refusal | None:
         """Guards: the exact form, f32, no reader but linears."""
         if op.arg("approximate") != "none":
-            return Refusal("the tanh form has no factor to give away")
+            return Refusal("the tanh form has no factor that the layer could take")
         if element(op.results[0].type) != f32:
-            return Refusal("1 + erf loses too much in half precision")
+            return Refusal("1 + erf loses too much in float16 and bfloat16")
         users = [use.operation for use in op.results[0].uses]
         if not all(
             isinstance(user, aten.LinearDefault) and user.operands[0] is op.results[0]
             for user in users
         ):
-            return Refusal("another op than a linear layer reads it")
+            return Refusal("it is read by another op than a linear layer")
         return Gelu(op)
 
     def build(self, match: Gelu, rw: Rewriter) -> None:

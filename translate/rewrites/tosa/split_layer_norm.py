@@ -74,9 +74,9 @@ class SplitLayerNorm(Rewrite[LayerNorm]):
         if not is_known(shape) or not isinstance(shape[-1], int):
             return Refusal("the shape is symbolic")
         if element(op.operands[0].type) != f32:
-            return Refusal("the sum of squares of half precision would overflow")
+            return Refusal("a sum of squares may overflow float16, and is too coarse in bfloat16")
         if len(op.arg("normalized_shape")) != 1:
-            return Refusal("a layer norm over several axes")
+            return Refusal("the layer norm runs over several axes")
         for name in ("weight", "bias"):
             value = op.operand(name)
             if value is not None and weight_key(value) is None:

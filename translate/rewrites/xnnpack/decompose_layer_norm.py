@@ -32,7 +32,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.dtypes import f16, f32
+from stepwell.ir.dtypes import dtype_name, f16, f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
@@ -59,8 +59,9 @@ class DecomposeLayerNorm(Rewrite[LayerNorm]):
 
     def match(self, op: SchemaOp, program: Program) -> LayerNorm | Refusal | None:
         """Guards: float elements, normalised sizes known."""
-        if element(op.operands[0].type) not in (f32, f16):
-            return Refusal(f"XNNPACK normalises no {element(op.operands[0].type)}")
+        held = element(op.operands[0].type)
+        if held not in (f32, f16):
+            return Refusal(f"XNNPACK computes in float32 or float16, not {dtype_name(held)}")
         sizes = op.arg("normalized_shape")
         if not all(isinstance(size, int) for size in sizes):
             return Refusal("a normalised axis has a symbolic size")

@@ -56,7 +56,7 @@ class ExpandLogSoftmax(Rewrite[LogSoftmax]):
         """f32."""
         given = op.operands[0].type
         if element(given) != f32:
-            return Refusal("the bound is stated for f32")
+            return Refusal("the error bound of this rewrite holds for float32 only")
         return LogSoftmax(op, axis(op.arg("dim"), len(dims(given))))
 
     def build(self, match: LogSoftmax, rw: Rewriter) -> None:

@@ -70,7 +70,9 @@ class ExpandPower(Rewrite[WholePower]):
         if not float(exponent).is_integer():
             return Refusal(f"x ** {exponent} is no product: roots lose the sign of powers of -0")
         if not 1 < abs(exponent) <= LARGEST_EXPONENT:
-            return Refusal(f"the exponent {exponent} is not from 2 to {LARGEST_EXPONENT} in size")
+            return Refusal(
+                f"the size of the exponent {exponent} is not from 2 to {LARGEST_EXPONENT}"
+            )
         return WholePower(op, int(exponent))
 
     def build(self, match: WholePower, rw: Rewriter) -> None:

@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import f16, f32
+from stepwell.ir.dtypes import dtype_name, f16, f32
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import dims, element
 
@@ -30,9 +30,11 @@ def not_floats(values: Iterable[SSAValue]) -> Refusal | None:
             return Refusal("an operand is a number known only at run time")
         held = element(value.type)
         if held not in FLOATS:
-            return Refusal(f"XNNPACK computes in f32 or f16, not {held}")
+            return Refusal(f"XNNPACK computes in float32 or float16, not {dtype_name(held)}")
         if seen is not None and held != seen:
-            return Refusal(f"operands are {seen} and {held}; cast one of them")
+            return Refusal(
+                f"operands are {dtype_name(seen)} and {dtype_name(held)}; cast one of them"
+            )
         seen = held
         refusal = not_held(value)
         if refusal is not None:
@@ -44,7 +46,7 @@ def not_held(value: SSAValue) -> Refusal | None:
     """Rank at most 6, no empty dimension, every dimension known as a number or expression."""
     shape = dims(value.type)
     if len(shape) > MAX_RANK:
-        return Refusal(f"rank {len(shape)} is above XNNPACK's {MAX_RANK}")
+        return Refusal(f"rank {len(shape)} is above XNNPACK's limit of {MAX_RANK}")
     if 0 in shape:
         return Refusal("a dimension is 0, which XNNPACK cannot hold")
     if "?" in shape:

@@ -33,7 +33,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
@@ -90,7 +90,7 @@ class LimitByMask(Rewrite[Masked]):
             return None
         result = op.results[0].type
         if element(result) not in FLOATS or not_held(op.results[0]) or not is_static(result):
-            return Refusal("the result is not held by XNNPACK, or its sizes are not all known")
+            return Refusal("XNNPACK cannot hold the result, or its shape is symbolic")
         if is_where:
             sides = (True, op.arg("self")), (False, op.arg("other"))
         else:
@@ -110,7 +110,9 @@ class LimitByMask(Rewrite[Masked]):
                     return refusal
         shapes = [dims(side.type) for side in (value, other) if isinstance(side, SSAValue)]
         if torch.broadcast_shapes(*shapes, dims(program.weights.type_of(mask))) != dims(result):
-            return Refusal("the result is broadcast further")  # Another number's axes, say.
+            return Refusal(
+                "the result is broadcast further than the mask and the sides"
+            )  # Another number's axes, say.
         return Masked(op, mask, kept, value, other)
 
     def build(self, match: Masked, rw: Rewriter) -> None:
@@ -131,7 +133,7 @@ class LimitByMask(Rewrite[Masked]):
         self, rw: Rewriter, match: Masked, value: SSAValue, kept: bool, fill: float, is_upper: bool
     ) -> SSAValue:
         """The value, at most (or at least) `fill` where it is not kept."""
-        dtype = str(torch_dtype(element(value.type))).removeprefix("torch.")
+        dtype = dtype_name(element(value.type))
         free = inf if is_upper else -inf
         key = rw.weights.derive(
             "limits", [match.mask], kept=kept, free=free, fill=fill, dtype=dtype
@@ -153,7 +155,7 @@ def not_of_type(value: SSAValue, result: object) -> Refusal | None:
     """The side has the result's element type."""
     assert isinstance(result, TensorType)
     if element(value.type) != element(result):
-        return Refusal("a side is cast")
+        return Refusal("one side has another dtype than the result")
     return None
 
 

@@ -159,7 +159,23 @@ def laid_out(match: Convolution, store: WeightStore) -> str:
         key = store.derive("unsqueeze", [key], axis=2)
     if match.recipe == "filter_transposed":
         return store.derive(match.recipe, [key], groups=match.groups)
+    if match.recipe == "filter_ohwi":
+        return in_channels_last(store, key)
     return store.derive(match.recipe, [key])
+
+
+def in_channels_last(store: WeightStore, key: str) -> str:
+    """A filter as `filter_ohwi` lays it out.
+
+    One whose output channels were scaled is scaled while it is read in the new order: the same
+    numbers, written once instead of twice.
+    """
+    made = store.recipe_of(key)
+    if made is None or made[0] != "scale-output-channels" or made[2]["transposed_groups"]:
+        return store.derive("filter_ohwi", [key])
+    recipe_name, (kernel, *statistics), parameters = made
+    view = store.derive("transpose", [kernel], order=[0, 2, 3, 1])
+    return store.derive(recipe_name, [view, *statistics], **parameters)
 
 
 def fields_of(match: Convolution) -> dict[str, Any]:

@@ -85,14 +85,14 @@ class LowerElementwise(Rewrite[Elementwise]):
         if refusal is not None:
             return refusal
         if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
-            return Refusal("all operands are constants; fold it instead")
+            return Refusal("all operands are constants; XNNPACK needs one that is computed")
         if type(op) in UNARY:
             return Elementwise(op, UNARY[type(op)], (op.operands[0],))
         if type(op) in BINARY:
             return self._binary(op)
         if isinstance(op, aten.GeluDefault):
             if op.arg("approximate") != "none":
-                return Refusal("XNNPACK's gelu is the exact one; the tanh form is expanded first")
+                return Refusal("XNNPACK's gelu is the exact one, not the tanh form")
             return Elementwise(op, xnnpack.Gelu, (op.operands[0],))
         if isinstance(op, aten.EluDefault):
             if op.arg("scale") != 1 or op.arg("input_scale") != 1:
@@ -115,7 +115,7 @@ class LowerElementwise(Rewrite[Elementwise]):
 
     def _binary(self, op: SchemaOp) -> Elementwise | Refusal:
         if "alpha" in op.SCHEMA.by_name and op.arg("alpha") != 1:
-            return Refusal(f"alpha is {op.arg('alpha')}")
+            return Refusal(f"alpha is {op.arg('alpha')}, not 1")
         left, right = op.operands[0], op.operands[1]
         if left is right and isinstance(op, aten.MulTensor):
             return Elementwise(op, xnnpack.Square, (left,))

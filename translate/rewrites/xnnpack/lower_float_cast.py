@@ -52,7 +52,7 @@ class LowerFloatCast(Rewrite[FloatCast]):
         if (element(given.type), element(op.results[0].type)) not in PAIRS:
             return None
         if weight_key(given) is not None:
-            return Refusal("a constant is cast; fold it instead")
+            return Refusal("its operand is a constant; XNNPACK needs one that is computed")
         return changes_layout(op) or not_held(given) or FloatCast(op)
 
     def build(self, match: FloatCast, rw: Rewriter) -> None:

@@ -59,9 +59,9 @@ class LowerMatmul(Rewrite[Product]):
         left, right = op.operands[0], op.operands[1]
         ranks = len(dims(left.type)), len(dims(right.type))
         if min(ranks) < 2:
-            return Refusal("a vector operand; write it as a matrix of one row")
+            return Refusal("an operand is a vector; write it as a matrix of one row")
         if ranks[0] != ranks[1] and (not_static(left) or not_static(right)):
-            return Refusal("ranks differ and a dimension is symbolic")
+            return Refusal("the ranks of the operands differ and a dimension is symbolic")
         return Product(op, left, right, is_turned(right))
 
     def build(self, match: Product, rw: Rewriter) -> None:

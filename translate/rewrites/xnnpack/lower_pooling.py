@@ -65,7 +65,7 @@ class LowerPooling(Rewrite[Pooling]):
             return None
         refusal = not_for_xnnpack(op)
         if refusal is None and len(dims(op.operands[0].type)) != 4:
-            refusal = Refusal("the input is no batch of images")
+            refusal = Refusal("the input is not a batch of images")
         refusal = refusal or not_static_image(op.operands[0])
         if refusal is not None:
             return refusal
@@ -122,7 +122,9 @@ def _adaptive(op: SchemaOp) -> Pooling | Refusal:
     if (out_rows, out_columns) == (1, 1):
         return Pooling(op, xnnpack.GlobalAveragePooling2d, (("keep_dims", True),))
     if rows % out_rows or columns % out_columns:
-        return Refusal(f"{rows}×{columns} to {out_rows}×{out_columns}: windows differ in size")
+        return Refusal(
+            f"{rows}×{columns} become {out_rows}×{out_columns}, in windows of several sizes"
+        )
     window = (rows // out_rows, columns // out_columns)
     return Pooling(op, xnnpack.AveragePooling2d, (("kernel", window), ("stride", window)))
 
@@ -146,12 +148,14 @@ def _average(op: SchemaOp) -> Pooling | Refusal:
     kernel = tuple(op.arg("kernel_size"))
     padding = tuple(op.arg("padding"))
     if op.arg("divisor_override") not in (None, kernel[0] * kernel[1]):
-        return Refusal("another divisor than the window's size")
+        return Refusal("divisor_override is not the window's size, which XNNPACK divides by")
     counted = padding if op.arg("count_include_pad") else (0, 0)
     rest = (padding[0] - counted[0], padding[1] - counted[1])
     padding_of_node = edges(op, rest)
     if any(padding_of_node) and op.arg("divisor_override") is not None:
-        return Refusal("a divisor for windows that hang over the edge")
+        return Refusal(
+            "divisor_override is set and windows hang over the edge, where XNNPACK counts cells"
+        )
     return Pooling(
         op,
         xnnpack.AveragePooling2d,

@@ -106,7 +106,7 @@ class LowerQuantisedElementwise(Rewrite[OnIntegers]):
         self, op: QuantizeCast, maker: SchemaOp, low: float | None, high: float | None
     ) -> OnIntegers | Refusal:
         if "alpha" in maker.SCHEMA.by_name and maker.arg("alpha") != 1:
-            return Refusal(f"alpha is {maker.arg('alpha')}")
+            return Refusal(f"alpha is {maker.arg('alpha')}, not 1")
         sources = [quantised_source(operand) for operand in maker.operands[:2]]
         known = tuple(source for source in sources if source is not None)
         if len(known) != 2:
@@ -147,7 +147,7 @@ def not_from_integers(op: QuantizeCast, sources: Sequence[SSAValue]) -> Refusal 
     if len({datatype(value.type) for value in (op.result, *sources)}) > 1:
         return Refusal("operands and result are int8 and uint8; XNNPACK wants one of them")
     if all(constant_of(source) is not None for source in sources):
-        return Refusal("all operands are constants; fold it instead")
+        return Refusal("all operands are constants; XNNPACK needs one that is computed")
     return None
 
 

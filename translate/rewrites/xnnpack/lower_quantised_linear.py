@@ -246,4 +246,6 @@ def not_signed_alike(source: SSAValue, made: SSAValue) -> Refusal | None:
     kinds = {xnnpack.datatype(source.type), xnnpack.datatype(made.type)}
     if kinds == {"qint8"}:
         return None
-    return Refusal(f"from {' and '.join(sorted(map(str, kinds)))}: signed weights need qint8")
+    return Refusal(
+        f"input and result are {' and '.join(sorted(map(str, kinds)))}; signed weights need qint8"
+    )

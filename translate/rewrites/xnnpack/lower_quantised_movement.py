@@ -74,7 +74,9 @@ class LowerQuantisedMovement(Rewrite[MovedIntegers]):
         if not is_read_once(op.input):
             return Refusal("the moved value is read as floats too")
         if any(element(source.type) != element(op.result.type) for source in sources):
-            return Refusal("the scale changes on the way: a float movement between two casts")
+            return Refusal(
+                "the scale changes on the way, which takes a float movement between two casts"
+            )
         refusal = not_from_integers(op, sources) or unknown_sizes(move)
         if refusal is not None:
             return refusal

@@ -76,7 +76,7 @@ class LowerShape(Rewrite[Moved]):
         if refusal is not None:
             return refusal
         if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
-            return Refusal("all operands are constants; fold it instead")
+            return Refusal("all operands are constants; XNNPACK needs one that is computed")
         if isinstance(op, aten.SliceTensor) and static_bounds(op) is None:
             return Refusal("XNNPACK slices with step 1 and constant bounds")
         if isinstance(op, aten.ConstantPadNdDefault) and min(op.arg("pad"), default=0) < 0:
@@ -85,7 +85,7 @@ class LowerShape(Rewrite[Moved]):
             at = axis(op.arg("dim"), len(dims(op.results[0].type)))
             symbolic = any(isinstance(dims(operand.type)[at], str) for operand in op.operands)
             if symbolic and len(op.operands) not in CONCATENATE:
-                return Refusal("more than five parts along an axis whose size is not known")
+                return Refusal("more than five tensors are concatenated along a symbolic axis")
         return Moved(op)
 
     def build(self, match: Moved, rw: Rewriter) -> None:
@@ -113,12 +113,19 @@ def unknown_sizes(op: SchemaOp) -> Refusal | None:
     """Shapes are numbers, except where a node takes axes whole or finds one size from the others."""
     if isinstance(op, aten.PermuteDefault | aten.SliceTensor | aten.CatDefault):
         return next(
-            (Refusal("a size is not known") for v in op.results if "?" in dims(v.type)), None
+            (
+                Refusal("a dimension is not known, not even as an expression")
+                for v in op.results
+                if "?" in dims(v.type)
+            ),
+            None,
         )
     if isinstance(op, aten.ViewDefault):
         symbolic = [d for d in dims(op.results[0].type) if isinstance(d, str)]
         if len(symbolic) > 1:
-            return Refusal(f"sizes {', '.join(symbolic)} are symbolic; one can be found, not more")
+            return Refusal(
+                f"the sizes {', '.join(symbolic)} are symbolic; XNNPACK works out one, not more"
+            )
         return None
     return next((r for v in (*op.operands, *op.results) if (r := not_static(v))), None)
 

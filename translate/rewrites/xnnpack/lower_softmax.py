@@ -51,7 +51,7 @@ class LowerSoftmax(Rewrite[Softmax]):
             return refusal
         rank = len(dims(op.operands[0].type))
         if rank == 0:
-            return Refusal("a softmax of one number")
+            return Refusal("the operand is a scalar, which has no axis")
         return Softmax(op, axis(op.arg("dim"), rank))
 
     def build(self, match: Softmax, rw: Rewriter) -> None:

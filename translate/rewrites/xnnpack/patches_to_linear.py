@@ -87,7 +87,7 @@ class PatchesToLinear(Rewrite[Patches]):
             return None
         shape = dims(op.input.type)
         if not all(isinstance(size, int) for size in shape):
-            return Refusal("the image's sizes are not all known")
+            return Refusal("the shape of the image is symbolic")
         _, height, width, channels = cast(tuple[int, ...], shape)
         if height % op.window[0] or width % op.window[1]:
             return Refusal("the windows leave rows or columns of the image out")

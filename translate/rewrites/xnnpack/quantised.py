@@ -24,7 +24,7 @@ from stepwell.dialects.quant import (
 from stepwell.dialects.quant.recipes import store_parameters
 from stepwell.dialects.xnnpack.datatypes import STATIC_INT8, datatype
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import f32
+from stepwell.ir.dtypes import dtype_name, f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import element, with_element
@@ -61,7 +61,9 @@ def stored_weight(value: SSAValue) -> StoredWeight | None:
 def not_static_int8(value: SSAValue) -> Refusal | None:
     """The value is a tensor of qint8 or quint8 that XNNPACK can hold."""
     if datatype(value.type) not in STATIC_INT8:
-        return Refusal(f"XNNPACK computes no {element(value.type)} values")
+        return Refusal(
+            f"XNNPACK has no static int8 kernel for values of {dtype_name(element(value.type))}"
+        )
     return not_held(value)
 
 
@@ -70,7 +72,9 @@ def not_computed_range(value: SSAValue) -> Refusal | None:
     held = quantization(value.type)
     assert held is not None
     if (held.low, held.high) != held.default_range:
-        return Refusal(f"values stay in {held.low}:{held.high}; XNNPACK uses all of int8")
+        return Refusal(
+            f"its values stay in {held.low}:{held.high}; XNNPACK uses the whole range of the type"
+        )
     return None
 
 
