@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -281,9 +281,3 @@ class _Reader:
             return list(struct.unpack_from(f"<{length}{code}", self._data, start + 4))
         positions = range(start + 4, start + 4 + 4 * length, 4)
         return [self._value(declared.type, p, depth) for p in positions]
-
-
-def enum_name(schema: Schema, enum: str, value: int) -> str | None:
-    """The name of an enum's value, or None if it has none."""
-    names: Mapping[str, int] = schema.enums[enum][1]
-    return next((name for name, number in names.items() if number == value), None)

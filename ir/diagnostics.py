@@ -110,7 +110,7 @@ def describe_op(op: Operation) -> str | None:
 
 
 def describe_value(value: SSAValue) -> str:
-    """`%x` or `argument 2 of ^bb` or `result 0 of aten.add.Tensor`."""
+    """`%x`, `block argument 2` or `result 0 of aten.add.Tensor`."""
     if value.name_hint:
         return f"%{value.name_hint}"
     if isinstance(value, BlockArgument):

@@ -33,7 +33,7 @@ class Program:
 
     @property
     def level(self) -> str:
-        """`aten`, `xnnpack`, `cmsis`, `tosa_mxfp` or `tosa`."""
+        """`aten`, `xnnpack`, `cmsis`, `tosa` or `executorch`."""
         return level_of(self.module)
 
     @property

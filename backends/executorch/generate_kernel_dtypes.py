@@ -37,7 +37,6 @@ from stepwell.backends.executorch.kernel_samples import (
     SAMPLES,
     UNPROBED,
 )
-from stepwell.backends.executorch.kernels import RUNTIME
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.backends.executorch.signatures import out_variant
 from stepwell.dialects.aten.registry import of_overload
@@ -341,11 +340,6 @@ def generate() -> str:
         ]
         lines.append("    },")
     return "\n".join([*lines, "}"]) + "\n"
-
-
-def unprobed() -> list[str]:
-    """Kernels of tensors that no probe reaches, for the record."""
-    return sorted(RUNTIME.keys() - overloads().keys())
 
 
 if __name__ == "__main__":

@@ -51,8 +51,6 @@ class KernelSignature:
     kernel: str
     schema: Schema
     arguments: tuple[Input | Output, ...]
-    needs_quantized: bool
-    """Whether the runtime has it only after `import executorch.kernels.quantized`."""
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -115,7 +113,7 @@ def kernel_for(functional: Schema) -> KernelSignature | None:
             assert schema is not None
             arguments = _matched(functional, schema, renamed)
             if arguments is not None:
-                return KernelSignature(kernel, schema, arguments, kernel in QUANTIZED)
+                return KernelSignature(kernel, schema, arguments)
     return None
 
 

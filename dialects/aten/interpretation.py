@@ -41,13 +41,6 @@ BY_VALUE: dict[str, Callable[..., Any]] = {"aten.view.default": _view}
 """Operators that torch refuses for some strides: values here have none, so these always run."""
 
 
-STRIDELESS: dict[str, Callable[..., Any]] = {
-    "aten.view.default": torch.ops.aten.reshape.default,
-    "aten._unsafe_view.default": torch.ops.aten.reshape.default,
-}
-"""Values of the IR have shapes but no strides, so a view of any value is meaningful."""
-
-
 def torch_object(name: str) -> Any:
     """`strided`, `torch.channels_last` … → the layout or memory format of that name."""
     found = getattr(torch, name.removeprefix("torch."), None)

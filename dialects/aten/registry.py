@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Any, TypeVar
 
-from xdsl.ir import Operation
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     irdl_op_definition,
@@ -196,8 +195,3 @@ def is_pure(overload: Any) -> bool:
     tags = getattr(overload, "tags", ())
     seeded = torch.Tag.nondeterministic_seeded in tags
     return not seeded and bool(overload._schema.returns)
-
-
-def defined_ops() -> list[type[Operation]]:
-    """Every class made so far."""
-    return list(_CLASSES.values())

@@ -55,11 +55,8 @@ PAYLOAD_ELEMENTS: dict[str, Attribute] = {
 }
 """The element type of each MX payload."""
 
-SHAPE_CODE = DTYPE_CODES["SHAPE"]
-
 _ELEMENT_OF = {DTYPE_CODES[name]: element for name, element in ELEMENTS.items()}
 _CODE_OF = {element: code for code, element in _ELEMENT_OF.items()}
-_NAME_OF = {element: name for name, element in ELEMENTS.items()}
 _PAYLOAD_OF = {element: name for name, element in PAYLOAD_ELEMENTS.items()}
 _CLASSES: dict[int, type[TosaOp]] = {cls.CODE: cls for cls in (*OPERATORS, *STRUCTURAL) if cls.CODE}
 _ATTRIBUTES = {
@@ -75,11 +72,6 @@ def element_of_code(code: int) -> Attribute | None:
 def code_of_element(element: Attribute) -> int | None:
     """The DType number of an element type; None if TOSA has no such type."""
     return _CODE_OF.get(element)
-
-
-def name_of_element(element: Attribute) -> str | None:
-    """The specification's name, such as FP8E4M3."""
-    return _NAME_OF.get(element)
 
 
 def payload_of_element(element: Attribute) -> str | None:

@@ -11,7 +11,6 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     IndexType,
     IntegerType,
-    TensorType,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -19,9 +18,8 @@ from stepwell.dialects.tosa.attributes import ShapeType
 from stepwell.dialects.tosa.generated import ConstShapeOp
 from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.core import WeightOp
-from stepwell.ir.dtypes import element_type, torch_dtype
+from stepwell.ir.dtypes import element_type
 from stepwell.ir.types import AnyTensor, WeightAttr, tensor
-from stepwell.ir.weights import WeightStore
 
 INLINE = 16
 """Constants of up to this many elements are written into the text."""
@@ -76,20 +74,6 @@ def tensor_of_dense(attribute: DenseIntOrFPElementsAttr, dtype: torch.dtype) -> 
     if len(values) == 1 and count != 1:
         values = values * count
     return torch.tensor(values).to(dtype).reshape(shape)
-
-
-def constant_value(value: SSAValue, weights: WeightStore) -> torch.Tensor | None:
-    """The tensor of a CONST or weight of a type torch has; None if `value` is computed."""
-    owner = value.owner
-    if isinstance(owner, WeightOp):
-        return weights.get(owner.key.data)
-    if isinstance(owner, ConstOp):
-        if isinstance(owner.values, WeightAttr):
-            return weights.get(owner.values.data)
-        type_ = owner.output.type
-        assert isinstance(type_, TensorType)
-        return tensor_of_dense(owner.values, torch_dtype(type_.element_type))
-    return None
 
 
 def shape_value(value: SSAValue) -> tuple[int, ...] | None:

@@ -16,7 +16,6 @@ from stepwell.dialects.tosa.schema import Schema, Table, read_schema, schema_pat
 
 _CONVOLUTION = "input weight bias input_zp weight_zp -> output"
 _MATMUL = "a b a_zp b_zp -> output"
-_SHAPES = "input1 input2 -> output"
 
 OPERANDS = {
     "ARGMAX": "input -> output",

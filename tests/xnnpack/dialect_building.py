@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from xdsl.dialects.test import TestOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.backends.xnnpack.alone import Trial
 from stepwell.dialects.quant import Quantization, StorageCast, UniformQuantizedType, quantization
@@ -15,7 +15,7 @@ from stepwell.dialects.xnnpack.elementwise import Convert
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import f32
 from stepwell.ir.interpretation import Interpreter
-from stepwell.ir.types import dims, tensor, tensor_like, with_element
+from stepwell.ir.types import tensor_like, with_element
 from stepwell.ir.weights import WeightStore
 
 
@@ -113,8 +113,3 @@ def grouped(scales: torch.Tensor, size: int) -> UniformQuantizedType:
     return UniformQuantizedType(
         Quantization(4, True, -8, 7, f32, flat, (0,) * len(flat), blocks, grid, True)
     )
-
-
-def type_like(value: SSAValue, held: Attribute) -> Attribute:
-    """The value's shape with other elements."""
-    return tensor(dims(value.type), held)

@@ -21,7 +21,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.ir.core import WeightOp, weight_key
-from stepwell.ir.dtypes import bf16, f16, f32, i1, i8, i32, torch_dtype
+from stepwell.ir.dtypes import bf16, f16, f32, i8, i32, torch_dtype
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.ir.weights import WeightStore, recipe
@@ -237,11 +237,6 @@ def _one_element(number: float, rank: int, held: Attribute) -> tuple[torch.Tenso
 def elements(shape: Sequence[Size]) -> Size:
     """The number of elements of a shape."""
     return prod(shape)
-
-
-def is_boolean(value: SSAValue) -> bool:
-    """Whether a tensor holds truth values."""
-    return element(value.type) == i1
 
 
 def result_type(op_result: SSAValue) -> AnyTensor:

@@ -168,11 +168,6 @@ def fixed_point(scales: Sequence[float], bits: int = 31) -> tuple[torch.Tensor, 
     return multiplier >> excess, shift.clamp(max=62)
 
 
-def is_representable(scale: float) -> bool:
-    """Whether RESCALE's shift reaches a factor."""
-    return int(fixed_point([scale])[1]) >= 2
-
-
 @recipe("tosa_rescale")
 def tosa_rescale(
     weight: torch.Tensor,

@@ -16,7 +16,6 @@ from xdsl.ir import SSAValue
 from stepwell.dialects.quant import (
     DequantizeCast,
     Quantization,
-    QuantizeCast,
     StorageCast,
     UniformQuantizedType,
     quantization,
@@ -184,13 +183,6 @@ def per_channel(held: Quantization, axis: int, channels: int) -> Quantization:
         blocks=((axis, 1),),
         grid=(channels,),
     )
-
-
-def only_cast(value: SSAValue) -> QuantizeCast | None:
-    """The quantisation that is a value's only reader."""
-    uses = list(value.uses)
-    reader = uses[0].operation if len(uses) == 1 else None
-    return reader if isinstance(reader, QuantizeCast) else None
 
 
 def is_read_once(value: SSAValue) -> bool:

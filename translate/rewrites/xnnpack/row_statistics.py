@@ -22,15 +22,10 @@ def row_mean(rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAVal
     return weighted_rows(rw, value, None, plus)
 
 
-def row_sum(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """`sum(value, -1, keepdim)` as a linear layer; `[..., C]` to `[..., 1]`."""
-    return weighted_rows(rw, value, 1.0, None)
-
-
 def weighted_rows(
     rw: Rewriter, value: SSAValue, factor: float | None, plus: float | None
 ) -> SSAValue:
-    """The sum over the last axis times `factor` (1/C if None), plus a number."""
+    """`factor * sum(value, -1, keepdim) + plus`; a `factor` of None is 1/C."""
     held = element(value.type)
     shape = dims(value.type)
     width = shape[-1]
