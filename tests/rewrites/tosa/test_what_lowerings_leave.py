@@ -230,7 +230,7 @@ CASES: dict[str, Case] = {
     "a product of vectors": (
         LowerBmm(),
         ("%x: f32[4]", "%y = aten.matmul.default(%x, %x) : (f32[4], f32[4]) -> f32[]"),
-        "of the same batches",
+        "two of equal batches",
     ),
     "a product with a vector": (
         LowerBmm(),
@@ -238,7 +238,7 @@ CASES: dict[str, Case] = {
             "%x: f32[2, 4], %z: f32[4]",
             "%y = aten.matmul.default(%x, %z) : (f32[2, 4], f32[4]) -> f32[2]",
         ),
-        "of the same batches",
+        "two of equal batches",
     ),
     "batches that broadcast": (
         LowerBmm(),
@@ -246,7 +246,7 @@ CASES: dict[str, Case] = {
             "%x: f32[1, 2, 4], %z: f32[3, 4, 2]",
             "%y = aten.matmul.default(%x, %z) : (f32[1, 2, 4], f32[3, 4, 2]) -> f32[3, 2, 2]",
         ),
-        "of the same batches",
+        "two of equal batches",
     ),
     "a transposed volume": (
         LowerConvolution(),

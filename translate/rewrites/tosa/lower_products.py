@@ -51,7 +51,9 @@ class LowerBmm(LowerToTosa):
         """Floats only, one batch on both sides."""
         left, right = shape_of(op.operands[0]), shape_of(op.operands[1])
         if len(left) < 2 or left[:-2] != right[:-2] or len(left) != len(right):
-            return Refusal(f"the batches {list(left[:-2])} and {list(right[:-2])} differ")
+            return Refusal(
+                f"it multiplies {list(left)} by {list(right)}; MATMUL takes two of equal batches"
+            )
         return needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

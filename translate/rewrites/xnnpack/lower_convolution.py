@@ -218,5 +218,5 @@ def not_static_image(value: SSAValue) -> Refusal | None:
 def not_a_deconvolution(op: SchemaOp) -> Refusal | None:
     """A transposed convolution with a form that the node has."""
     if element(op.operands[0].type) == f16:
-        return Refusal("XNNPACK has no transposed convolution of halves")
+        return Refusal("XNNPACK has no transposed convolution in float16")
     return None
