@@ -68,6 +68,7 @@ def find_problems(module: ModuleOp, weights: WeightStore | None = None) -> Itera
                 yield problem
         if reason := level.check(op):
             yield Problem(f"{op_name(op)}: {reason}", describe_op(op), f"level {level.name!r}")
+        yield from _reader_problems(op)
     for region in module.regions:
         yield from _dominance_problems(region, set())
     if structural:
@@ -105,6 +106,19 @@ def _op_problems(op: Operation, weights: WeightStore | None) -> Iterator[Problem
             yield Problem(
                 f"{op.name}: weight {quoted(key)} is {held}, stated as {stated}", describe_op(op)
             )
+
+
+def _reader_problems(op: Operation) -> Iterator[Problem]:
+    """Readers that were made and never put into the program: they keep values alive."""
+    for result in op.results:
+        for use in result.uses:
+            if use.operation.parent is None:
+                yield Problem(
+                    f"{describe_value(result)} is read by {op_name(use.operation)}, which is in no "
+                    "block",
+                    describe_op(op),
+                    "a rewrite that makes an op inserts or erases it",
+                )
 
 
 def _type_problem(op: Operation) -> Problem | None:

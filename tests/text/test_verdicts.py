@@ -91,3 +91,11 @@ def test_a_step_whose_anchors_are_not_in_the_program_visits_nothing() -> None:
     assert [(s.applied, s.seconds) for s in nothing] == [(0, 0.0), (0, 0.0)]
     kept = sum(1 for _ in lowered.program.module.walk())
     assert lowered.report.steps[-1].ops == kept
+
+
+def test_an_op_that_reads_a_value_and_stands_nowhere_is_named() -> None:
+    program = stepwell.parse(CHAIN)
+    relu = next(op for op in program.module.walk() if isinstance(op, aten.ReluDefault))
+    aten.AbsDefault.make(relu.results[0])
+    with pytest.raises(VerificationError, match="read by aten.abs.default, which is in no block"):
+        program.verify()

@@ -128,8 +128,11 @@ class NormaliseSlice(Rewrite[Sliced]):
     def build(self, match: Sliced, rw: Rewriter) -> None:
         """Write the slice, and the view behind a selection."""
         value, result = match.op.operands[0], match.op.results[0]
-        shape = list(dims(value.type))
-        shape[match.at] = match.length
+        held = dims(value.type)
+        if match.drops and held[match.at] == 1:
+            rw.replace(match.op, [emit_as(rw, view_op(rw, value, dims(result.type)), result)])
+            return
+        shape = [*held[: match.at], match.length, *held[match.at + 1 :]]
         new = aten.SliceTensor.make(
             value,
             match.at,
@@ -138,8 +141,6 @@ class NormaliseSlice(Rewrite[Sliced]):
             match.step,
             result_types=[tensor(shape, element(value.type))],
         )
-        if not match.drops:
-            rw.replace(match.op, [emit_as(rw, new, result)])
-            return
-        kept = value if dims(value.type)[match.at] == 1 else emit(rw, new)
-        rw.replace(match.op, [emit_as(rw, view_op(rw, kept, dims(result.type)), result)])
+        if match.drops:
+            new = view_op(rw, emit(rw, new), dims(result.type))
+        rw.replace(match.op, [emit_as(rw, new, result)])
