@@ -234,3 +234,13 @@ def test_dynamic_dimensions_are_tried_at_both_ends_of_their_range() -> None:
     sizes = {sample.label: sample.inputs[0].shape[0] for sample in make_samples(func, INPUTS)}
     assert sizes["random, smallest shapes"] == 2
     assert sizes["random, largest shapes"] == 6
+
+
+def test_derived_dimensions_are_tried_at_both_ends_of_their_symbols_range() -> None:
+    half = torch.export.Dim("half", min=2, max=5)
+    inputs = (torch.randn(6, *INPUTS[0].shape[1:]),)
+    exported = torch.export.export(Model().eval(), inputs, dynamic_shapes=({0: 2 * half},))
+    func = stepwell.from_exported_program(exported).method()
+    sizes = {sample.label: sample.inputs[0].shape[0] for sample in make_samples(func, inputs)}
+    assert (sizes["random"], sizes["random, smallest shapes"]) == (6, 4)
+    assert sizes["random, largest shapes"] == 10

@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 import torch
 from dialect_building import Writer, per_channel
+from torch import nn
+from torch.nn import functional
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
+import stepwell
 import stepwell.dialects.xnnpack as xnn
 from stepwell.backends.executorch.runner import PteSession
 from stepwell.backends.xnnpack.pte import to_pte
@@ -109,3 +112,62 @@ def test_a_size_past_its_bound_is_refused() -> None:
     session = PteSession.load(to_pte(program(*NODES[0][1:])))
     with pytest.raises(InputMismatch, match="may be at most 12"):
         session.run(torch.randn(MOST + 1, 8))
+
+
+class Images(nn.Module):
+    """Every kind of convolution and pooling, a residual, and a gate of its own mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter = nn.Conv2d(3, 8, 3, 2, 1)
+        self.deep = nn.Conv2d(8, 8, 3, padding=2, dilation=2, groups=8)
+        self.gate = nn.Conv2d(8, 8, 1)
+        self.leave = nn.ConvTranspose2d(8, 4, 4, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = functional.max_pool2d(functional.silu(self.enter(x)), 3, 1, 1)
+        x = x + functional.avg_pool2d(self.deep(functional.pad(x, (1, 1, 1, 1))), 3, 1)
+        x = x * self.gate(functional.adaptive_avg_pool2d(x, 1)).sigmoid()
+        return self.leave(x)
+
+
+class Lines(nn.Module):
+    """Causal convolutions of lines with a gate, as in WaveNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv1d(6, 12, 2, dilation=2**i) for i in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            one, other = layer(functional.pad(x, (layer.dilation[0], 0))).chunk(2, 1)
+            x = x + one.tanh() * other.sigmoid()
+        return x
+
+
+HEIGHT, WIDTH = (torch.export.Dim(name, min=2, max=12) for name in ("height", "width"))
+LENGTH = torch.export.Dim("length", min=8, max=40)
+
+
+@pytest.mark.parametrize(
+    ("model", "shapes", "dynamic"),
+    [
+        (Images(), [(2, 3, 16, 12), (2, 3, 24, 24), (2, 3, 4, 22)], {2: 2 * HEIGHT, 3: 2 * WIDTH}),
+        (Lines(), [(2, 6, 16), (2, 6, 40), (2, 6, 8)], {2: LENGTH}),
+    ],
+    ids=["images", "lines"],
+)
+def test_convolutions_of_any_size_are_one_delegate(
+    model: nn.Module, shapes: list[tuple[int, ...]], dynamic: dict[int, Any]
+) -> None:
+    exported = torch.export.export(
+        model.eval(), (torch.randn(shapes[0]),), dynamic_shapes=(dynamic,)
+    )
+    lowered = stepwell.lower(exported, "xnnpack")
+    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
+    moved = [op for op in lowered.program.module.walk() if isinstance(op, xnn.StaticTranspose)]
+    assert len(moved) <= 2
+    session = PteSession.load(lowered.to_pte())
+    for shape in (*shapes, *shapes[:1]):
+        x = torch.randn(shape)
+        torch.testing.assert_close(session.run(x)[0], model(x), rtol=1e-5, atol=1e-5)

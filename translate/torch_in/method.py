@@ -262,8 +262,11 @@ def _plain_tuples(spec: pytree.TreeSpec) -> pytree.TreeSpec:
 
 
 def _ranges(exported: ExportedProgram) -> dict[str, tuple[int, int | None]]:
+    """The bounds of each symbol; those of an expression (`2*s77`) follow from its symbols'."""
     ranges: dict[str, tuple[int, int | None]] = {}
     for symbol, bounds in exported.range_constraints.items():
+        if not symbol.is_Symbol:
+            continue
         lower, upper = bounds.lower, bounds.upper
         ranges[str(symbol)] = (
             int(lower) if lower.is_Integer else 0,

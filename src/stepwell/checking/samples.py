@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from stepwell.backends.executorch.bounds import upper_bound
+from stepwell.dialects.symbols import Symbols
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.signature import Port, get_signature
@@ -234,6 +236,7 @@ def _symbols(func: FuncOp, example: Sequence[Any] | None, which: str) -> dict[st
     """A value for each symbol: the example's, or the smallest or largest its range allows."""
     ranges = dict(get_signature(func).ranges)
     found: dict[str, int] = {}
+    known = Symbols(ranges)
     for index, type_ in enumerate(func.function_type.inputs.data):
         names: list[tuple[str, int | None]] = []
         if isinstance(type_, TensorType):
@@ -246,10 +249,20 @@ def _symbols(func: FuncOp, example: Sequence[Any] | None, which: str) -> dict[st
             ]
         elif isinstance(type_, IntType):
             names = [(type_.data, None)]
-        for name, size in names:
-            if name.isidentifier():
-                low, high = ranges.get(name, (2, None))
+        for text, size in names:
+            if text == "?":
+                continue
+            expression = known.expression(text)
+            for symbol in sorted(expression.free_symbols, key=str):
+                low, high = ranges.get(str(symbol), (2, None))
                 top = low + UNBOUNDED_EXTRA if high is None else high
-                middle = size if size is not None else min(low + 1, top)
-                found[name] = {"usual": middle, "smallest": low, "largest": top}[which]
+                usual = None if size is None else _solved(expression, symbol, size)
+                middle = min(low + 1, top) if usual is None else usual
+                found[str(symbol)] = {"usual": middle, "smallest": low, "largest": top}[which]
     return found
+
+
+def _solved(expression: Any, symbol: sympy.Symbol, size: int) -> int | None:
+    """What a symbol is where its expression (`2*s77 + 1`) is `size`; None if that is open."""
+    values = sympy.solve(expression - size, symbol)
+    return next((int(value) for value in values if value.is_Integer), None)

@@ -197,6 +197,11 @@ def test_a_value_read_in_both_orders_is_transposed_once(apply: Any, method: Any)
         (("n", 4), (4, "n"), (1, 0), None),
         (("n", 4), (8,), (1, 0), None),
         ((8,), ("n", 4), (0,), None),
+        ((2, 3, "n"), (2, 3, 1, "n"), (0, 2, 1), (0, 3, 2, 1)),
+        ((6, "n"), (2, 3, "n"), (1, 0), (1, 2, 0)),
+        (("n", 6), ("n", 2, 3), (1, 0), (2, 0, 1)),
+        ((2, "n"), ("2*n",), (0, 1), None),
+        ((4, "n"), (2, "2*n"), (0, 1), None),
     ],
 )
 def test_a_reshape_carries_an_order_by_the_order_of_elements(

@@ -1,9 +1,11 @@
-"""LowerConvolution: images and lines of known size with constant filters, and nothing else."""
+"""LowerConvolution: images and lines with constant filters, and nothing else."""
 
 from typing import Any
 
 import pytest
 
+from stepwell.ir.dtypes import f32
+from stepwell.ir.types import tensor
 from stepwell.translate.rewrites.xnnpack.lower_convolution import LowerConvolution
 
 X, W, Y = "tensor<1x3x6x6xf32>", "tensor<4x3x1x1xf32>", "tensor<1x4x6x6xf32>"
@@ -23,18 +25,31 @@ def test_a_volume_is_refused(refused: Any, method: Any):
     refused(text, LowerConvolution(), "rank 5")
 
 
-def test_a_symbolic_height_is_refused(refused: Any, method: Any):
-    x = 'tensor<1x3x?x6xf32, #stepwell.shape<[1, 3, "s0", 6]>>'
-    y = 'tensor<1x4x?x6xf32, #stepwell.shape<[1, 4, "s0", 6]>>'
-    text = method(f"%x: {x}", WEIGHT, convolved(x, W, y), gives=y)
-    refused(text, LowerConvolution(), "height or width")
-
-
-def test_a_symbolic_batch_is_lowered(apply: Any, method: Any):
-    x = 'tensor<?x3x6x6xf32, #stepwell.shape<["s0", 3, 6, 6]>>'
-    y = 'tensor<?x4x6x6xf32, #stepwell.shape<["s0", 4, 6, 6]>>'
+@pytest.mark.parametrize("sizes", [("s0", 6, 6), (1, "s0", 6), ("s0", "s1", "s2")])
+def test_symbolic_sizes_are_lowered(sizes: tuple[Any, ...], apply: Any, method: Any):
+    x, y = (str(tensor((sizes[0], channels, *sizes[1:]), f32)) for channels in (3, 4))
     text = method(f"%x: {x}", WEIGHT, convolved(x, W, y), gives=y)
     assert "xnnpack.convolution_2d" in apply(text, LowerConvolution()).ops()
+
+
+LINE = "[1], [0], [1], false, [0], 1"
+
+
+def lines(sizes: tuple[Any, Any], method: Any) -> str:
+    """A pointwise convolution of lines."""
+    x, y = (str(tensor((sizes[0], channels, sizes[1]), f32)) for channels in (3, 4))
+    w = "tensor<4x3x1xf32>"
+    weight = f'%w = stepwell.weight <"w"> "parameter" : {w}'
+    return method(f"%x: {x}", weight, convolved(x, w, y, LINE), gives=y)
+
+
+@pytest.mark.parametrize("sizes", [("s0", 6), (2, "s0")])
+def test_lines_of_one_symbolic_size_are_lowered(sizes: tuple[Any, Any], apply: Any, method: Any):
+    assert "xnnpack.convolution_2d" in apply(lines(sizes, method), LowerConvolution()).ops()
+
+
+def test_lines_of_a_symbolic_batch_and_length_are_refused(refused: Any, method: Any):
+    refused(lines(("s0", "s1"), method), LowerConvolution(), "batch of lines and their length")
 
 
 def test_a_filter_computed_at_run_time_is_refused(refused: Any, method: Any):

@@ -62,10 +62,40 @@ def test_an_image_without_a_batch_is_refused(refused: Any, method: Any):
     refused(text, LowerPooling(), "not a batch of images")
 
 
-def test_an_image_of_symbolic_width_is_refused(refused: Any, method: Any):
-    x = 'tensor<2x3x6x?xf32, #stepwell.shape<[2, 3, 6, "s0"]>>'
-    text = pooled("mean.dim(%x, [2, 3], true)", "tensor<2x3x1x1xf32>", method, x)
-    refused(text, LowerPooling(), "height or width")
+WIDE = 'tensor<2x3x6x?xf32, #stepwell.shape<[2, 3, 6, "s0"]>>'
+
+
+@pytest.mark.parametrize(
+    ("line", "gives"),
+    [
+        ("mean.dim(%x, [2, 3], true)", "tensor<2x3x1x1xf32>"),
+        ("adaptive_avg_pool2d.default(%x, [1, 1])", "tensor<2x3x1x1xf32>"),
+        ("max_pool2d.default(%x, [3, 3], [1, 1], [1, 1])", WIDE),
+        ("avg_pool2d.default(%x, [3, 3], [1, 1], [1, 1])", WIDE),
+        ("upsample_bilinear2d.vec(%x, [4, 5], false, none)", "tensor<2x3x4x5xf32>"),
+    ],
+)
+def test_an_image_of_symbolic_width_is_pooled(line: str, gives: str, apply: Any, method: Any):
+    assert apply(pooled(line, gives, method, WIDE), LowerPooling()).count == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "gives", "reason"),
+    [
+        ("adaptive_avg_pool2d.default(%x, [3, 2])", "tensor<2x3x3x2xf32>", "symbolic size"),
+        ("max_pool2d.default(%x, [3, 3], [1, 1], [1, 1], [1, 1], true)", WIDE, "hang over"),
+        ("avg_pool2d.default(%x, [3, 3], [1, 1], [1, 1], true)", WIDE, "hang over"),
+    ],
+)
+def test_windows_that_follow_from_a_symbolic_size_are_refused(
+    line: str, gives: str, reason: str, refused: Any, method: Any
+):
+    refused(pooled(line, gives, method, WIDE), LowerPooling(), reason)
+
+
+def test_a_resize_to_a_symbolic_size_is_refused(refused: Any, method: Any):
+    line = "upsample_bilinear2d.vec(%x, none, false, [1.0, 1.0])"
+    refused(pooled(line, WIDE, method, WIDE), LowerPooling(), "resizes to a constant")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,14 @@ from typing import Any
 
 import pytest
 
+from stepwell.ir.dtypes import f32
+from stepwell.ir.types import tensor
 from stepwell.translate.rewrites.xnnpack.hoist_reshape_over_linear import HoistReshapeOverLinear
-from stepwell.translate.rewrites.xnnpack.merge_transposes import DropAveragedAxes, MergeReshapes
+from stepwell.translate.rewrites.xnnpack.merge_transposes import (
+    DropAveragedAxes,
+    MergeReshapes,
+    MergeTransposes,
+)
 
 SYMBOLIC = 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
 
@@ -16,14 +22,29 @@ def reshape(given: str, made: str, before: str, after: str, sizes: str) -> str:
     )
 
 
-def test_reshapes_of_symbolic_sizes_stay(refused: Any, method: Any):
+def test_reshapes_of_a_symbolic_size_are_one(apply: Any, method: Any):
     split = 'tensor<?x2x2xf32, #stepwell.shape<["s0", 2, 2]>>'
     whole = 'tensor<?x1x4xf32, #stepwell.shape<["s0", 1, 4]>>'
     lines = (
         reshape("x", "a", SYMBOLIC, split, "0, 2, 2"),
         reshape("a", "y", split, whole, "0, 1, 4"),
     )
-    refused(method(f"%x: {SYMBOLIC}", *lines, gives=whole), MergeReshapes())
+    done = apply(method(f"%x: {SYMBOLIC}", *lines, gives=whole), MergeReshapes())
+    assert done.ops() == ["xnnpack.static_reshape"]
+
+
+@pytest.mark.parametrize(
+    ("first", "kind"),
+    [("2", "static_reshape"), ("s0", "static_reshape"), ("s1", "static_transpose")],
+)
+def test_a_unit_axis_is_moved_by_a_reshape_if_at_most_one_size_is_symbolic(
+    first: str, kind: str, apply: Any, method: Any
+):
+    sizes = [2, 3] if first == "2" else ["s0", 3] if first == "s0" else ["s0", "s1"]
+    before, after = (str(tensor(d, f32)) for d in ([sizes[0], 1, sizes[1]], [1, *sizes]))
+    line = f"%y = xnnpack.static_transpose(%x, perm=[1, 0, 2]) : ({before}) -> {after}"
+    done = apply(method(f"%x: {before}", line, gives=after), MergeTransposes())
+    assert done.ops() == [f"xnnpack.{kind}"]
 
 
 def layer(

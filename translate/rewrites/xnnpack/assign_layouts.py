@@ -39,6 +39,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Event, History, Pass, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.xnnpack.axis_orders import Order, carried, carries, reads_in
+from stepwell.translate.rewrites.xnnpack.lower_shape import slice_sizes
 from stepwell.translate.rewrites.xnnpack.merge_transposes import (
     CONCATENATES,
     inverse,
@@ -326,7 +327,7 @@ def _rebuilt(op: XnnpackOp, operands: list[SSAValue], order: Order) -> Operation
     if isinstance(op, CONCATENATES):
         properties["axis"] = IntegerAttr(order[op.integer("axis", 0)], i64)
     elif isinstance(op, xnnpack.StaticReshape):
-        properties["new_shape"] = to_attribute([size for size in made if isinstance(size, int)])
+        properties["new_shape"] = to_attribute(slice_sizes(tuple(made)))
     for name in ("offsets", "sizes", "pre_paddings", "post_paddings"):
         if name in properties:
             numbers = op.ints(name)

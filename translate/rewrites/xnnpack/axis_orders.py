@@ -51,12 +51,26 @@ def carried(op: XnnpackOp, value: SSAValue, order: Order) -> Order | None:
 
 
 def source_order(op: xnnpack.StaticReshape, order: Order) -> Order | None:
-    """The order of a reshape's input that gives its result this one."""
-    found = reshaped_order(dims(op.output.type), dims(op.input.type), order)
+    """The order of a reshape's input that gives its result this one.
+
+    Axes of size one may stand anywhere: where a transpose already has them, they stay.
+    """
+    before, after = dims(op.input.type), dims(op.output.type)
+    found = reshaped_order(after, before, order)
     if found is None:
         return None
-    again = reshaped_order(dims(op.input.type), dims(op.output.type), found)
-    return found if again == order else None
+    again = reshaped_order(before, after, found)
+    if again is None or not are_alike(after, again, order):
+        return None
+    owner = op.input.owner
+    stands = owner.ints("perm") if isinstance(owner, xnnpack.StaticTranspose) else found
+    return stands if are_alike(before, stands, found) else found
+
+
+def are_alike(shape: Sequence[Dim], one: Order, other: Order) -> bool:
+    """Whether two orders of a shape differ in where axes of size one stand, if at all."""
+    first, second = ([a for a in inverse(o) if shape[a] != 1] for o in (one, other))
+    return first == second
 
 
 def reads_in(op: XnnpackOp, order: Order) -> Iterator[tuple[int, Order]]:
@@ -75,12 +89,11 @@ def reads_in(op: XnnpackOp, order: Order) -> Iterator[tuple[int, Order]]:
 
 def reshaped_order(before: Sequence[Dim], after: Sequence[Dim], order: Order) -> Order | None:
     """The order that a reshape's result has if its input has `order`; None if it has none."""
-    sizes = [size for size in before if isinstance(size, int)]
-    made = [size for size in after if isinstance(size, int)]
-    if len(sizes) != len(before) or len(made) != len(after):
+    found = aligned_axes(before, after)
+    if found is None:
         return None
-    standing = [axis for axis in inverse(order) if sizes[axis] != 1]
-    groups = {sources[0]: (sources, targets) for sources, targets in aligned_axes(sizes, made)}
+    standing = [axis for axis in inverse(order) if before[axis] != 1]
+    groups = {sources[0]: (sources, targets) for sources, targets in found}
     placed: list[int] = []
     while standing:
         group = groups.get(standing[0])
@@ -89,5 +102,5 @@ def reshaped_order(before: Sequence[Dim], after: Sequence[Dim], order: Order) ->
         placed.extend(group[1])
         del standing[: len(group[0])]
     waiting = iter(placed)
-    base = [axis if made[axis] == 1 else next(waiting) for axis in range(len(made))]
+    base = [axis if size == 1 else next(waiting) for axis, size in enumerate(after)]
     return inverse(tuple(base))

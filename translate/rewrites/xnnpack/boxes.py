@@ -130,7 +130,7 @@ def _reshaped(op: XnnpackOp, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
         return None
     assert after is not None, "a reshape of known sizes has known sizes"
     asked, made = [*whole(op.operands[0].type)], [*whole(op.output.type)]
-    for sources, targets in aligned_axes(before, after):
+    for sources, targets in aligned_axes(before, after) or ():
         cut = [axis for axis in targets if box[axis] != made[axis]]
         if not cut:
             continue
@@ -147,11 +147,12 @@ def _reshaped(op: XnnpackOp, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
 
 
 def aligned_axes(
-    before: Sequence[int], after: Sequence[int]
-) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    before: Sequence[Dim], after: Sequence[Dim]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
     """The finest groups of axes, in order, that hold the same elements on both sides of a reshape.
 
-    Axes of size one belong to none: they say nothing about the order of elements.
+    Axes of size one belong to none: they say nothing about the order of elements. None where a
+    symbolic axis is split or merged, whose parts cannot be compared.
     """
     groups: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     left = [axis for axis, size in enumerate(before) if size != 1]
@@ -162,13 +163,17 @@ def aligned_axes(
         first, second = before[left[i]], after[right[j]]
         i, j = i + 1, j + 1
         while first != second:
+            if isinstance(first, str) or isinstance(second, str):
+                return None
             if first < second:
-                sources.append(left[i])
-                first *= before[left[i]]
+                axis, size = left[i], before[left[i]]
+                sources.append(axis)
+                first = size if isinstance(size, str) else first * size
                 i += 1
             else:
-                targets.append(right[j])
-                second *= after[right[j]]
+                axis, size = right[j], after[right[j]]
+                targets.append(axis)
+                second = size if isinstance(size, str) else second * size
                 j += 1
         groups.append((tuple(sources), tuple(targets)))
     return groups

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
@@ -35,7 +35,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f16
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import Dim, dims, element
+from stepwell.ir.types import AnyTensor, Dim, dims, element, tensor
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.rewrites.xnnpack.guards import (
     not_constant,
@@ -101,7 +101,7 @@ class LowerConvolution(Rewrite[Convolution]):
         for refusal in (
             not_for_xnnpack(op),
             not_an_image(rank),
-            not_static_image(op.operands[0]),
+            not_a_known_line(op.operands[0], op.results[0]),
             not_constant(op.operands[1], "filter"),
             not_constant(op.operand("bias"), "bias"),
         ):
@@ -118,7 +118,8 @@ class LowerConvolution(Rewrite[Convolution]):
         key = laid_out(match, rw.weights)
         bias = op.operand("bias")
         operands = [value, rw.weight(key), *([bias] if bias is not None else [])]
-        new = match.node.make(*operands, **fields_of(match))
+        made = channels_last(result.type)
+        new = match.node.make(*operands, result=made, **fields_of(match))
         rw.insert(new)
         rw.replace(op, [to_nchw(rw, new.output, result.type)])
 
@@ -207,11 +208,19 @@ def not_an_image(rank: int) -> Refusal | None:
     return Refusal(f"the input has rank {rank}; XNNPACK convolves batches of images or lines")
 
 
-def not_static_image(value: SSAValue) -> Refusal | None:
-    """Channels, height and width are numbers; the batch may be symbolic."""
-    shape: tuple[Dim, ...] = dims(value.type)
-    if any(isinstance(d, str) for d in shape[1:]):
-        return Refusal("channels, height or width are symbolic")
+def channels_last(type_: Attribute) -> AnyTensor:
+    """The type `[N, H, W, C]` of images `[N, C, H, W]`, or of lines `[N, C, W]` of height one."""
+    batch, channels, *space = dims(type_)
+    height, width = space if len(space) == 2 else (1, *space)
+    return tensor([batch, height, width, channels], element(type_))
+
+
+def not_a_known_line(*values: SSAValue) -> Refusal | None:
+    """Lines become images by a reshape, and XNNPACK works out one size of its result."""
+    for value in values:
+        shape: tuple[Dim, ...] = dims(value.type)
+        if len(shape) == 3 and isinstance(shape[0], str) and isinstance(shape[2], str):
+            return Refusal("the batch of lines and their length are symbolic")
     return None
 
 

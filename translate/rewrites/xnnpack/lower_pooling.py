@@ -28,7 +28,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
-from stepwell.translate.rewrites.xnnpack.lower_convolution import not_static_image
+from stepwell.translate.rewrites.xnnpack.lower_convolution import channels_last
 from stepwell.translate.rewrites.xnnpack.lower_shape import to_nchw, to_nhwc
 
 
@@ -66,18 +66,22 @@ class LowerPooling(Rewrite[Pooling]):
         refusal = not_for_xnnpack(op)
         if refusal is None and len(dims(op.operands[0].type)) != 4:
             refusal = Refusal("the input is not a batch of images")
-        refusal = refusal or not_static_image(op.operands[0])
         if refusal is not None:
             return refusal
         if isinstance(op, aten.MeanDim):
             return Pooling(op, xnnpack.GlobalAveragePooling2d, (("keep_dims", True),))
         if isinstance(op, aten.AdaptiveAvgPool2dDefault | aten._AdaptiveAvgPool2dDefault):
             return not_of_single_elements(_adaptive(op))
-        if isinstance(op, aten.MaxPool2dDefault):
-            return not_of_single_elements(_max(op))
-        if isinstance(op, aten.AvgPool2dDefault):
-            return not_of_single_elements(_average(op))
+        if isinstance(op, aten.MaxPool2dDefault | aten.AvgPool2dDefault):
+            if op.arg("ceil_mode") and any(isinstance(d, str) for d in dims(op.operands[0].type)):
+                return Refusal("a size is symbolic; windows may hang over the edge by any amount")
+            is_max = isinstance(op, aten.MaxPool2dDefault)
+            return not_of_single_elements(_max(op) if is_max else _average(op))
         size = dims(op.results[0].type)[2:]
+        if any(isinstance(d, str) for d in size):
+            return Refusal(
+                "the resized image has a symbolic size; XNNPACK resizes to a constant one"
+            )
         corners = bool(op.arg("align_corners"))
         return Pooling(
             op, xnnpack.StaticResizeBilinear2d, (("new_size", size), ("align_corners", corners))
@@ -93,7 +97,9 @@ class LowerPooling(Rewrite[Pooling]):
                 image, pre_paddings=amounts, post_paddings=amounts, padding_value=0.0
             )
             image = rw.insert(padded).results[0]
-        new = match.node.make(image, **dict(match.fields))
+        is_global = match.node is xnnpack.GlobalAveragePooling2d
+        made = None if is_global else channels_last(op.results[0].type)
+        new = match.node.make(image, result=made, **dict(match.fields))
         rw.insert(new)
         rw.replace(op, [to_nchw(rw, new.output, op.results[0].type)])
 
@@ -117,10 +123,11 @@ def is_plane_mean(op: SchemaOp) -> bool:
 def _adaptive(op: SchemaOp) -> Pooling | Refusal:
     rows, columns = dims(op.operands[0].type)[2:]
     out_rows, out_columns = dims(op.results[0].type)[2:]
-    assert isinstance(rows, int) and isinstance(columns, int)
-    assert isinstance(out_rows, int) and isinstance(out_columns, int)
     if (out_rows, out_columns) == (1, 1):
         return Pooling(op, xnnpack.GlobalAveragePooling2d, (("keep_dims", True),))
+    if isinstance(rows, str) or isinstance(columns, str):
+        return Refusal("the image has a symbolic size, and so have its windows")
+    assert isinstance(out_rows, int) and isinstance(out_columns, int)
     if rows % out_rows or columns % out_columns:
         return Refusal(
             f"{rows}×{columns} become {out_rows}×{out_columns}, in windows of several sizes"
@@ -176,7 +183,9 @@ def edges(op: SchemaOp, padding: tuple[int, ...]) -> tuple[int, ...]:
     over: list[int] = []
     for at in (0, 1):
         size, windows = dims(op.operands[0].type)[2 + at], dims(op.results[0].type)[2 + at]
-        assert isinstance(size, int) and isinstance(windows, int)
+        if isinstance(size, str) or isinstance(windows, str):
+            over.append(0)  # Windows that hang over have been refused.
+            continue
         reach = (windows - 1) * stride[at] + dilation[at] * (kernel[at] - 1) + 1
         over.append(max(0, reach - (size + 2 * padded[at])))
     return (padding[0], padding[1] + over[1], padding[0] + over[0], padding[1])

@@ -40,11 +40,12 @@ from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.lower_convolution import (
     Convolution,
+    channels_last,
     fields_of,
     form_of,
     laid_out,
+    not_a_known_line,
     not_an_image,
-    not_static_image,
 )
 from stepwell.translate.rewrites.xnnpack.lower_quantised_linear import not_signed_alike
 from stepwell.translate.rewrites.xnnpack.lower_shape import to_nchw, to_nhwc
@@ -112,7 +113,7 @@ class LowerQuantisedConvolution(Rewrite[StaticConvolution]):
             not_computed_range(op.result),
             not_signed_alike(source, op.result),
             not_an_image(len(dims(source.type))),
-            not_static_image(source),
+            not_a_known_line(source, op.result),
             not_a_filter(weight, output_axis(convolution)),
             not_one_group(convolution, weight),
             not_a_bias(convolution.operand("bias"), source, weight, program),
@@ -137,7 +138,7 @@ class LowerQuantisedConvolution(Rewrite[StaticConvolution]):
             to_nhwc(rw, match.source),
             filter_of(rw, match.form, match.weight),
             *typed_bias(rw, match.form.op.operand("bias"), match.source, match.weight),
-            element=element(made),
+            result=channels_last(made),
             **fields_of(match.form),
             **limits(match.low, match.high),
         )
@@ -174,7 +175,7 @@ class LowerDynamicConvolution(Rewrite[DynamicConvolution]):
         for refusal in (
             not_for_xnnpack(op),
             not_an_image(len(dims(source.type))),
-            not_static_image(source),
+            not_a_known_line(source, op.results[0]),
             not_a_filter(weight, output_axis(op)),
             not_one_group(op, weight),
             not_constant(op.operand("bias"), "bias"),
@@ -206,7 +207,8 @@ class LowerDynamicConvolution(Rewrite[DynamicConvolution]):
         extra = [] if bias is None else [bias]
         shared = shared_dimensions(match.form, stored)
         value = rw.insert(xnnpack.Convert.make(image, element=DynamicInt8Type(shared))).results[0]
-        node = match.form.node.make(value, stored, *extra, element=f32, **fields_of(match.form))
+        made = channels_last(op.results[0].type)
+        node = match.form.node.make(value, stored, *extra, result=made, **fields_of(match.form))
         rw.replace(op, [to_nchw(rw, rw.insert(node).results[0], op.results[0].type)])
 
 

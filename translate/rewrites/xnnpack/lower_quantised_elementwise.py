@@ -32,7 +32,7 @@ from stepwell.dialects.xnnpack.weights import constant_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.xnnpack.lower_convolution import not_static_image
+from stepwell.translate.rewrites.xnnpack.lower_convolution import channels_last
 from stepwell.translate.rewrites.xnnpack.lower_elementwise import BINARY
 from stepwell.translate.rewrites.xnnpack.lower_pooling import LowerPooling, Pooling
 from stepwell.translate.rewrites.xnnpack.lower_shape import to_nchw, to_nhwc
@@ -96,7 +96,7 @@ class LowerQuantisedElementwise(Rewrite[OnIntegers]):
         fields = dict(match.fields)
         if match.is_image:
             image = to_nhwc(rw, match.sources[0])
-            node = match.node.make(image, element=element(made), **fields)
+            node = match.node.make(image, result=channels_last(made), **fields)
             rw.replace(match.cast, [to_nchw(rw, rw.insert(node).results[0], made)])
             return
         node = match.node.make(*match.sources, result=made, **fields)
@@ -125,7 +125,7 @@ class LowerQuantisedElementwise(Rewrite[OnIntegers]):
         form = LowerPooling().match(maker, program)
         if not isinstance(form, Pooling):
             return form
-        refusal = not_from_integers(op, (source,)) or not_static_image(source)
+        refusal = not_from_integers(op, (source,))
         if refusal is not None:
             return refusal
         if form.node is xnnpack.AveragePooling2d:

@@ -43,6 +43,8 @@ CONCATENATE: dict[int, type[XnnpackOp]] = {
     4: xnnpack.Concatenate4,
     5: xnnpack.Concatenate5,
 }
+FOLLOWING = (aten.PermuteDefault, aten.SliceTensor, aten.CatDefault, aten.ConstantPadNdDefault)
+"""Ops whose nodes find the sizes of their results from the operands' at run time."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class LowerShape(Rewrite[Moved]):
 
 def unknown_sizes(op: SchemaOp) -> Refusal | None:
     """Shapes are numbers, except where a node takes axes whole or finds one size from the others."""
-    if isinstance(op, aten.PermuteDefault | aten.SliceTensor | aten.CatDefault):
+    if isinstance(op, FOLLOWING):
         return next(
             (
                 Refusal("a dimension is not known, not even as an expression")

@@ -32,6 +32,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.xnnpack.lower_shape import slice_sizes
 
 CONCATENATES = (
     xnnpack.Concatenate2,
@@ -106,11 +107,9 @@ class MergeReshapes(Rewrite[ReshapeOfReshape]):
     anchors: ClassVar[tuple[type[Operation], ...]] = (xnnpack.StaticReshape,)
 
     def match(self, op: XnnpackOp, program: Program) -> ReshapeOfReshape | None:
-        """What stands before both, where all sizes are numbers."""
+        """What stands before both."""
         source = op.operands[0]
         inner = source.owner
-        if any(isinstance(d, str) for d in (*dims(source.type), *dims(op.output.type))):
-            return None
         if isinstance(inner, xnnpack.StaticReshape):
             return ReshapeOfReshape(op, inner.operands[0])
         return ReshapeOfReshape(op, source) if source.type == op.output.type else None
@@ -135,18 +134,21 @@ def inverse(order: Order) -> Order:
 
 
 def moves_units_only(value: SSAValue, order: Order) -> bool:
-    """Whether a permutation keeps the order of the axes that are not of size one."""
+    """Whether a permutation keeps the order of the axes that are not of size one.
+
+    It is a reshape then, which works out one symbolic size, not more.
+    """
     shape = dims(value.type)
     kept = [i for i in order if shape[i] != 1]
-    return kept == sorted(kept) and not any(isinstance(d, str) for d in shape)
+    return kept == sorted(kept) and sum(isinstance(d, str) for d in shape) <= 1
 
 
 def reshaped(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
     """A value in the shape of a type."""
     if value.type == type_:
         return value
-    sizes = [d for d in dims(type_) if isinstance(d, int)]
-    return rw.insert(xnnpack.StaticReshape.make(value, result=type_, new_shape=sizes)).results[0]
+    new = xnnpack.StaticReshape.make(value, result=type_, new_shape=slice_sizes(dims(type_)))
+    return rw.insert(new).results[0]
 
 
 @dataclass(frozen=True)
