@@ -67,6 +67,9 @@ class Bound:
 
 EXACT = Bound()
 
+Value = Callable[[SSAValue], Any]
+"""Gives the run-time value of any SSA value that stands in the program."""
+
 
 @dataclass(frozen=True)
 class Event:
@@ -272,7 +275,7 @@ class Rewrite(ABC, Generic[M]):
     def build(self, match: M, rw: Rewriter) -> None:
         """Write the replacement of a match."""
 
-    def bound_at(self, match: M, value: Callable[[SSAValue], Any]) -> Bound:
+    def bound_at(self, match: M, value: Value) -> Bound:
         """How far this application may move the value it replaces.
 
         Args:

@@ -118,6 +118,28 @@ def test_a_lowering_to_xnnpack_keeps_every_promise() -> None:
     assert sum(step.applications for step in result.steps) > 5
 
 
+class OneColour(torch.nn.Module):
+    """An instance norm, whose image of zeros cancels, and a layer on an expanded parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = torch.nn.Conv2d(1, 8, 5, padding=2)
+        self.norm = torch.nn.InstanceNorm2d(8, affine=True)
+        self.query = torch.nn.Parameter(torch.randn(1, 1, 8))
+        self.project = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        tokens = self.norm(self.stem(x)).flatten(2)
+        return self.project(self.query.expand(len(x), -1, -1)) @ tokens
+
+
+def test_numbers_that_cancel_and_constants_that_lie_otherwise_are_no_findings() -> None:
+    torch.manual_seed(0)
+    exported = torch.export.export(OneColour().eval(), (torch.randn(2, 1, 16, 16),))
+    result = check(exported, "xnnpack")
+    assert result.ok, result.findings
+
+
 def test_a_wrong_rewrite_is_found_and_named_with_its_op_line_and_values() -> None:
     own = find_target("xnnpack").pipeline
     planted = replace(own, steps=(MulToAdd(), *own.steps))

@@ -1,8 +1,9 @@
-"""Programs that round floats to integers or MX payloads: a last bit before becomes a unit after.
+"""What the last bits of floats become further down.
 
 Two float kernels agree to about 1e-6. Where a program quantises what they give, that decides the
-rounding of some elements, and the outputs of a deep network then move by far more. How far is
-measured: the program is interpreted with noise of that size in every float.
+rounding of some elements, and the outputs of a deep network then move by far more; so they do
+where nearly equal numbers cancel. How far is measured: the program is interpreted with noise of
+that size in every float.
 """
 
 from __future__ import annotations

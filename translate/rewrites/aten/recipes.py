@@ -39,6 +39,8 @@ def operator(
             and memory formats by name.
         result: which of its results.
     """
+    if "as_strided" not in op:  # Kernels may sum otherwise on other strides; runs see dense values.
+        sources = tuple(source.contiguous() for source in sources)
     cls = op_class(op)
     held: dict[str, Any] = {}
     for name, value in arguments.items():

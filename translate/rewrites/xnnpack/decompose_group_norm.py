@@ -34,13 +34,13 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import Dim, dims
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import view
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_shift
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
-from stepwell.translate.rewrites.xnnpack.row_statistics import normalise_rows
+from stepwell.translate.rewrites.xnnpack.row_statistics import ROWS, bound_of_rows, normalise_rows
 
 
 @recipe("per_channel")
@@ -64,7 +64,7 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
 
     name: ClassVar[str] = "decompose-group-norm"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.GroupNormDefault,)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums in another order")
+    bound: ClassVar[Bound] = ROWS
 
     def match(self, op: SchemaOp, program: Program) -> GroupNorm | Refusal | None:
         """Guards: float elements, a static shape (of an image), constant affine part."""
@@ -78,6 +78,14 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
             if refusal is not None:
                 return refusal
         return GroupNorm(op, shape, op.arg("num_groups"))
+
+    def bound_at(self, match: GroupNorm, value: Value) -> Bound:
+        """What the groups at hand make of sums in another order."""
+        given = value(match.op.operands[0])
+        rows = given.reshape(given.shape[0], match.groups, -1)
+        weight = match.op.operand("weight")
+        scale = None if weight is None else value(weight)
+        return bound_of_rows(rows, match.op.arg("eps"), scale)
 
     def build(self, match: GroupNorm, rw: Rewriter) -> None:
         """Rows, statistics, the shape again, scale and shift."""

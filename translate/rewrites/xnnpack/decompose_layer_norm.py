@@ -34,10 +34,10 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import dtype_name, f16, f32
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.building import emit, static_dims, view
-from stepwell.translate.rewrites.xnnpack.row_statistics import normalise_rows
+from stepwell.translate.rewrites.xnnpack.row_statistics import ROWS, bound_of_rows, normalise_rows
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class DecomposeLayerNorm(Rewrite[LayerNorm]):
 
     name: ClassVar[str] = "decompose-layer-norm"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LayerNormDefault,)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums in another order")
+    bound: ClassVar[Bound] = ROWS
 
     def match(self, op: SchemaOp, program: Program) -> LayerNorm | Refusal | None:
         """Guards: float elements, normalised sizes known."""
@@ -73,6 +73,13 @@ class DecomposeLayerNorm(Rewrite[LayerNorm]):
         if len(sizes) > 1 and static_dims(op.operands[0]) is None:
             return Refusal("several axes are normalised and a batch axis is symbolic")
         return LayerNorm(op, len(sizes), width)
+
+    def bound_at(self, match: LayerNorm, value: Value) -> Bound:
+        """What the rows at hand make of sums in another order."""
+        rows = value(match.op.operands[0]).flatten(-match.axes)
+        weight = match.op.operand("weight")
+        scale = None if weight is None else value(weight)
+        return bound_of_rows(rows, match.op.arg("eps"), scale)
 
     def build(self, match: LayerNorm, rw: Rewriter) -> None:
         """Flatten the normalised axes, normalise rows, restore, scale and shift."""

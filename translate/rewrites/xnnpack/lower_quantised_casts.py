@@ -40,7 +40,7 @@ from stepwell.dialects.quant.types import storage_element
 from stepwell.dialects.xnnpack import Convert
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import with_element
 from stepwell.translate.rewrites.xnnpack.quantised import (
     StoredWeight,
@@ -48,7 +48,7 @@ from stepwell.translate.rewrites.xnnpack.quantised import (
     not_static_int8,
     stored_weight,
 )
-from stepwell.translate.rewrites.xnnpack.quantised_bounds import Value, conversion
+from stepwell.translate.rewrites.xnnpack.quantised_bounds import conversion
 
 Cast = QuantizeCast | DequantizeCast
 _LIBRARY = "quantized_decomposed."

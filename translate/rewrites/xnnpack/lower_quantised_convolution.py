@@ -35,7 +35,7 @@ from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
 from stepwell.dialects.xnnpack.spatial import Convolution2d
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.lower_convolution import (
@@ -68,7 +68,6 @@ from stepwell.translate.rewrites.xnnpack.quantised import (
 from stepwell.translate.rewrites.xnnpack.quantised_bounds import (
     STATIC_LAYER,
     STORED_LAYER,
-    Value,
     static_layer,
     stored_layer,
 )

@@ -38,7 +38,7 @@ from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, group_size, qua
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
@@ -60,7 +60,6 @@ from stepwell.translate.rewrites.xnnpack.quantised import (
 from stepwell.translate.rewrites.xnnpack.quantised_bounds import (
     STATIC_LAYER,
     STORED_LAYER,
-    Value,
     static_layer,
     stored_layer,
 )

@@ -39,12 +39,12 @@ from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.datatypes import FLOATS, DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.spatial import Convolution2d
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.lower_shape import reshape, transpose
 from stepwell.translate.rewrites.xnnpack.quantised import is_read_once, typed_constant
-from stepwell.translate.rewrites.xnnpack.quantised_bounds import Value, finer_tokens
+from stepwell.translate.rewrites.xnnpack.quantised_bounds import finer_tokens
 
 TO_NHWC = (0, 2, 3, 1)
 PADDED_CHANNELS = 8

@@ -9,8 +9,7 @@ steps to K.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import torch
 from xdsl.ir import SSAValue
@@ -19,12 +18,9 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import Quantization, quantization
 from stepwell.dialects.xnnpack.meaning.arithmetic import DynamicTensor
 from stepwell.ir.interpretation import Interpreter, rule_for
-from stepwell.ir.rewriting import EXACT, Bound
+from stepwell.ir.rewriting import EXACT, Bound, Value
 from stepwell.ir.types import dims
 from stepwell.ir.weights import WeightStore
-
-Value = Callable[[SSAValue], Any]
-"""Gives the run-time value of an SSA value."""
 
 ROUNDED_ONCE = Bound(units=1, reason="both round one real number, by other float steps")
 """Two roundings of reals that lie less than a unit apart differ by one unit at most."""
