@@ -1,7 +1,10 @@
 """Quantised programs: PT2E's, calibrated on random data and converted, and torchao's.
 
 These callables return the ``ExportedProgram`` itself, with its quantize and dequantize nodes.
+PT2E takes seconds, so the convolutional nets are quantised once a process: copy what you change.
 """
+
+from functools import cache
 
 import torch
 from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
@@ -75,11 +78,13 @@ def small_conv_net() -> tuple[nn.Module, tuple[Tensor, ...]]:
     return randomise(SmallConvNet()), (random_input(1, 3, 16, 16),)
 
 
+@cache
 def cnn_per_tensor() -> ExportedProgram:
     """A convolutional net, one scale for each weight."""
     return quantise(*small_conv_net())
 
 
+@cache
 def cnn_per_channel() -> ExportedProgram:
     """A convolutional net, one scale for each output channel of a weight."""
     return quantise(*small_conv_net(), per_channel=True)

@@ -10,9 +10,20 @@ from pathlib import Path
 SCRIPT = """
 import hashlib, sys, torch, stepwell
 torch.manual_seed(0)
+
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = torch.nn.Linear(8, 24)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).reshape(1, -1, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
 model = torch.nn.Sequential(
     torch.nn.Conv2d(2, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Hardswish(), torch.nn.Flatten(),
-    torch.nn.Linear(64, 8), torch.nn.LayerNorm(8), torch.nn.Softmax(-1),
+    torch.nn.Linear(64, 32), torch.nn.Unflatten(1, (4, 8)), torch.nn.LayerNorm(8), Attention(),
+    torch.nn.Softmax(-1),
 ).eval()
 program = stepwell.from_exported_program(torch.export.export(model, (torch.zeros(1, 2, 6, 6),)))
 digest = lambda data: hashlib.sha256(data).hexdigest()

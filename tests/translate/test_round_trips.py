@@ -1,6 +1,7 @@
 """Torch programs go in and come back: graph, signature, values, text."""
 
 import io
+from functools import cache
 
 import pytest
 import torch
@@ -28,6 +29,10 @@ FUNCTIONAL = [
 ]
 
 
+exported_once = cache(export)
+"""For programs without state: exporting takes longer than what is tried on them."""
+
+
 def through_text(program: Program) -> Program:
     text = to_text(program.module, locations=True)
     module = parse_module(text)
@@ -37,7 +42,7 @@ def through_text(program: Program) -> Program:
 
 @pytest.mark.parametrize("name", FUNCTIONAL)
 def test_a_functional_program_comes_back_node_for_node(name: str) -> None:
-    exported, inputs = export(name)
+    exported, inputs = exported_once(name)
     program = from_exported_program(exported)
     program.verify()
     again = to_exported_program(program)
@@ -53,7 +58,7 @@ def test_a_functional_program_comes_back_node_for_node(name: str) -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONAL)
 def test_text_changes_nothing_on_the_way(name: str) -> None:
-    exported, _ = export(name)
+    exported, _ = exported_once(name)
     program = through_text(from_exported_program(exported))
     program.verify()
     again = to_exported_program(program)
@@ -63,7 +68,7 @@ def test_text_changes_nothing_on_the_way(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["control_flow:cond_model", "resnet:resnet18"])
 def test_what_comes_back_saves_loads_and_exports_again(name: str) -> None:
-    exported, inputs = export(name)
+    exported, inputs = exported_once(name)
     again = to_exported_program(from_exported_program(exported))
     file = io.BytesIO()
     torch.export.save(again, file)
@@ -112,7 +117,7 @@ def test_two_methods_share_weights_and_state() -> None:
 
 
 def test_import_copies_no_weight() -> None:
-    exported, _ = export("resnet:resnet18")
+    exported, _ = exported_once("resnet:resnet18")
     program = from_exported_program(exported)
     given = {**exported.constants, **exported.state_dict}
     held = program.weights.tensors()
