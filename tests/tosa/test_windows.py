@@ -89,8 +89,8 @@ def test_windows_sums_and_reversals_compute_what_pytorch_does() -> None:
 
 REFUSED: list[tuple[Callable[[Tensor], Any], tuple[int, ...], str]] = [
     (nn.ConvTranspose3d(2, 4, 3), VOLUME, "no transposed convolution of three axes"),
-    (nn.ConvTranspose2d(4, 6, 3, dilation=2), IMAGE, "has no dilation"),
-    (lambda x: F.max_pool2d(x, 2, 1, dilation=2), IMAGE, "has no dilation"),
+    (nn.ConvTranspose2d(4, 6, 3, dilation=2), IMAGE, "dilation is not 1"),
+    (lambda x: F.max_pool2d(x, 2, 1, dilation=2), IMAGE, "dilation is not 1"),
     (lambda x: F.avg_pool2d(x, 3, divisor_override=2), IMAGE, "the number of elements"),
     (lambda x: F.adaptive_avg_pool2d(x, 4), IMAGE, "adaptive_avg_pool2d"),
     (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), IMAGE, "bicubic2d"),
