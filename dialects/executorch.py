@@ -85,7 +85,7 @@ def _refuses(op: Operation) -> str | None:
     if isinstance(op, OpaqueDelegateOp | SchemaOp):
         return None
     if isinstance(op.parent_op(), FuncOp) and not op.name.startswith(_HELD):
-        return "a .pte holds kernels, delegates, jumps and numbers"
+        return "it is not a kernel, a delegate, a jump or a number"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all: beside their place first, then renamed."""
+"""Files: read with errors in words; written whole or not at all, beside their place first."""
 
 from __future__ import annotations
 
@@ -7,6 +7,18 @@ import tempfile
 from pathlib import Path
 
 from stepwell.ir.diagnostics import StepwellError
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        StepwellError: it does not exist or cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StepwellError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -21,7 +21,7 @@ import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, quoted
-from stepwell.ir.files import write_atomically
+from stepwell.ir.files import read_bytes, write_atomically
 from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.types import WeightAttr
 from stepwell.ir.weights import WeightStore
@@ -80,9 +80,7 @@ def load_module(path: str | os.PathLike[str]) -> tuple[ModuleOp, WeightStore]:
     """
     place = Path(path)
     try:
-        text = place.read_bytes().decode()
-    except OSError as error:
-        raise StepwellError(f"cannot read {place}: {error.strerror or error}") from None
+        text = read_bytes(place).decode()
     except UnicodeDecodeError as error:
         raise ParseFailure("the text is not UTF-8", f"{place.name}, byte {error.start}") from None
     module = parse_module(text, name=place.name)

@@ -41,12 +41,22 @@ def verify(module: ModuleOp, weights: WeightStore | None = None) -> None:
         raise VerificationError(problems)
 
 
-def find_problems(module: ModuleOp, weights: WeightStore | None = None) -> Iterator[Problem]:
-    """Every rule of its level that the module breaks."""
+def find_problems(
+    module: ModuleOp, weights: WeightStore | None = None, *, membership: bool = True
+) -> Iterator[Problem]:
+    """Every rule that the module breaks.
+
+    Args:
+        module: what to look at.
+        weights: the store that its keys name; without it they are not looked up.
+        membership: whether each op must belong to the module's level. Between the steps of a
+            lowering, ops of two levels stand side by side.
+    """
     level = find_level(level_of(module))
     if level is None:
         known = ", ".join(known_levels())
-        yield Problem(f"level {quoted(level_of(module))} is not known", None, f"one of {known}")
+        fact = f"level {quoted(level_of(module))} is not known"
+        yield Problem(fact, None, f"levels are {known}")
         return
     names: set[str] = set()
     for top in module.ops:
@@ -66,8 +76,12 @@ def find_problems(module: ModuleOp, weights: WeightStore | None = None) -> Itera
             for problem in _op_problems(op, weights):
                 structural = True
                 yield problem
-        if reason := level.check(op):
-            yield Problem(f"{op_name(op)}: {reason}", describe_op(op), f"level {level.name!r}")
+        if membership and (reason := level.check(op)):
+            yield Problem(
+                f"{op_name(op)} does not belong to level {level.name!r}: {reason}",
+                describe_op(op),
+                "lower the op, or state the level it is of",
+            )
         yield from _reader_problems(op)
     for region in module.regions:
         yield from _dominance_problems(region, set())

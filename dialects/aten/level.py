@@ -15,7 +15,7 @@ def _refuses(op: Operation) -> str | None:
     """Why an op may not stand at the aten level, or None."""
     if isinstance(op, SchemaOp) or op.name.startswith(_NEIGHBOURS):
         return None
-    return "this level holds torch's operators, run-time scalars and control flow"
+    return "it is not an operator of torch, a run-time scalar or control flow"
 
 
 ATEN_LEVEL = register_level(Level("aten", _refuses))

@@ -17,7 +17,7 @@ Tosa = Dialect("tosa", [*OPERATORS, *STRUCTURAL], [*ATTRIBUTES])
 
 
 def _refuses(op: Operation) -> str | None:
-    return None if isinstance(op, TosaOp) else "not a TOSA operator"
+    return None if isinstance(op, TosaOp) else "it is not a TOSA operator"
 
 
 TOSA_LEVEL = register_level(Level("tosa", _refuses))

@@ -11,6 +11,7 @@ import torch
 from stepwell.backends.readers import PTE_READERS
 from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.files import read_bytes
 from stepwell.program import Program
 
 __all__ = ["mx_accuracy", "random_inputs", "read_pte", "read_tosa", "run_pte", "to_mxfp"]
@@ -27,7 +28,7 @@ def read_pte(data: bytes, *, external: bytes | None = None) -> Program:
         external: the bytes of its `.ptd`, if it keeps weights there.
 
     Raises:
-        ParseFailure: the bytes are no `.pte`, or are damaged.
+        ParseFailure: the bytes are not a `.pte`, or are damaged.
         UnsupportedError: listing instructions that have no meaning as an op.
     """
     from stepwell.backends.cortex_m.read import is_cortex_m, read_program
@@ -51,14 +52,14 @@ def read_tosa(data: bytes) -> Program:
 def run_pte(data: bytes | Path, inputs: Sequence[Any], method: str = "forward") -> tuple[Any, ...]:
     """Run a `.pte` on the ExecuTorch runtime, its inputs checked against its signature.
 
-    A Cortex-M program, whose kernels this machine's runtime has not, runs in the interpreter, which
-    computes bit for bit what CMSIS-NN does.
+    A Cortex-M program, whose kernels this machine's runtime does not have, runs in the interpreter,
+    which computes bit for bit what CMSIS-NN does.
     """
     from stepwell.backends.cortex_m.read import is_cortex_m, read_program
     from stepwell.backends.executorch.read import read_container
     from stepwell.backends.executorch.runner import run_pte as run
 
-    held = data.read_bytes() if isinstance(data, Path) else data
+    held = read_bytes(data) if isinstance(data, Path) else data
     if is_cortex_m(container := read_container(bytearray(held))):
         return read_program(container).run(*inputs, method=method)
     return run(data, inputs, method)
@@ -69,14 +70,17 @@ def random_inputs(data: bytes, method: str, seed: int) -> list[Any]:
 
     Dimensions that may vary are as large as they may be.
     """
-    from stepwell.backends.executorch.container import Dynamism, TensorValue
+    from stepwell.backends.executorch.container import TensorValue
     from stepwell.backends.executorch.read import read_container
     from stepwell.backends.executorch.runner import torch_dtype
 
     container = read_container(bytearray(data))
     found = container.method(method)
     if found is None:
-        raise StepwellError(f"the .pte has no method {method!r}")
+        raise StepwellError(
+            f"there is no method {method!r}",
+            help="methods are " + ", ".join(m.name for m in container.methods),
+        )
     generator = torch.Generator().manual_seed(seed)
     inputs: list[Any] = []
     for index in found.inputs:
@@ -85,7 +89,6 @@ def random_inputs(data: bytes, method: str, seed: int) -> list[Any]:
             inputs.append(value)
             continue
         dtype = torch_dtype(value.scalar_type)
-        assert value.dynamism in Dynamism
         sizes = list(value.sizes)
         if dtype.is_floating_point:
             drawn = torch.randn(sizes, generator=generator).to(dtype)

@@ -1,4 +1,4 @@
-"""The command line: `stepwell lower | show | run | demo …`.
+"""The command line: `stepwell lower | show | explain | check | opt | run | demo`.
 
 A `StepwellError` is shown, not traced.
 """
@@ -8,16 +8,20 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from stepwell.commands import check, explain, opt, show
+from stepwell.commands import add_model, add_target, check, explain, opt, show
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import write_atomically
+from stepwell.ir.files import read_bytes, write_atomically
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code (0, or 1 after an error that was reported)."""
+    """Run a command; returns the exit code: 0, or 1 after an error that was reported.
+
+    Arguments that argparse does not take end the process with 2.
+    """
     given = list(sys.argv[1:] if argv is None else argv)
     try:
         if given[:1] == [opt.NAME]:
@@ -36,7 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="stepwell",
         description="A multi-level IR for ExecuTorch: walk a program down, and back.",
+        epilog="exit codes: 0 done, 1 an error or a difference that was reported, 2 bad arguments",
     )
+    parser.add_argument("--version", action="version", version=version("stepwell"))
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, run: Callable[[argparse.Namespace], int], help: str) -> Any:
@@ -44,18 +50,21 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(command=run)
         return command
 
-    def add_model(command: Any) -> None:
-        command.add_argument("model", help=".pt2, .mlir, or file.py:callable")
-        command.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
-
     lower = add("lower", _lower, "lower a model to a target and write the artefact")
     add_model(lower)
-    lower.add_argument("-t", "--target", default="xnnpack")
-    lower.add_argument("-o", "--output", type=Path, help="artefact to write; .h or .c: a C array")
-    lower.add_argument("--emit-ir", type=Path, help="also write the target-level IR as text")
+    add_target(lower)
+    lower.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="artefact to write; .h or .c: a C array"
+    )
+    lower.add_argument(
+        "--emit-ir", type=Path, metavar="FILE", help="also write the target-level IR as text"
+    )
     lower.add_argument("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
     lower.add_argument(
-        "--etrecord", type=Path, help="also write what ExecuTorch's Inspector needs (xnnpack)"
+        "--etrecord",
+        type=Path,
+        metavar="FILE",
+        help="also write what ExecuTorch's Inspector needs (xnnpack)",
     )
 
     show.add_arguments(add("show", show.run, "a model or an artefact as text, tables, page, graph"))
@@ -64,16 +73,27 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(opt.NAME, help=opt.HELP)
 
     run = add("run", _run, "run a .pte on the ExecuTorch runtime, on random inputs")
-    run.add_argument("artefact", type=Path)
-    run.add_argument("--method", default="forward")
-    run.add_argument("--seed", type=int, default=0)
+    run.add_argument("artefact", type=Path, help=".pte, anybody's")
+    run.add_argument("--method", default="forward", help="which method to call (forward)")
+    run.add_argument("--seed", type=int, default=0, help="of the random inputs (0)")
     run.add_argument("--profile", action="store_true", help="time each op instead")
-    run.add_argument("--etrecord", type=Path, help="of the lowering: names and source lines")
-    run.add_argument("--repeat", type=int, default=20, help="calls of --profile")
-    run.add_argument("--json", type=Path, help="write every event of --profile as JSON")
+    run.add_argument(
+        "--etrecord", type=Path, metavar="FILE", help="of the lowering: names and source lines"
+    )
+    run.add_argument("--repeat", type=int, default=20, help="calls of --profile (20)")
+    run.add_argument(
+        "--json", type=Path, metavar="FILE", help="write every event of --profile as JSON"
+    )
 
     demo = add("demo", _demo, "lower DeiT-Tiny, run it, compare with PyTorch")
-    demo.add_argument("-o", "--output", type=Path, default=Path("deit_tiny.pte"))
+    demo.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        default=Path("deit_tiny.pte"),
+        help="where the .pte goes (deit_tiny.pte)",
+    )
     return parser
 
 
@@ -110,7 +130,7 @@ def _artefact(lowered: Any, output: Path) -> bytes:
 def _run(arguments: argparse.Namespace) -> int:
     from stepwell.artefacts import random_inputs, run_pte
 
-    data = _read(arguments.artefact)
+    data = read_bytes(arguments.artefact)
     inputs = random_inputs(data, arguments.method, arguments.seed)
     if arguments.profile:
         from stepwell.profiling import profile
@@ -136,13 +156,6 @@ def _demo(arguments: argparse.Namespace) -> int:
     from stepwell.demo import demo
 
     return demo(arguments.output)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StepwellError(f"{path}: {error.strerror or error}") from None
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 
 from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, VerificationError
 from stepwell.ir.files import write_atomically
-from stepwell.ir.levels import level_of
 from stepwell.ir.storage import unpack_tensors, weights_path
 from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.verification import find_problems
@@ -58,6 +57,8 @@ class OptMain(xDSLOptMain):
     def register_all_arguments(self, arg_parser: Any) -> None:
         """The arguments of xDSL's driver, and a list of passes."""
         super().register_all_arguments(arg_parser)
+        arg_parser.prog = "stepwell opt"
+        arg_parser.description = "Run passes on the text of a program: xDSL's driver with ours."
         for action in arg_parser._actions:
             if action.dest == "passes":
                 action.help = "passes in order, with options: name{option=value}; see --list-passes"
@@ -128,9 +129,7 @@ def check_module(module: ModuleOp, whole: bool = True) -> None:
         whole: whether every op must belong to the module's level too. Between passes ops of two
             levels stand side by side.
     """
-    belongs = f"level {level_of(module)!r}"
-    found = [p for p in find_problems(module) if whole or p.help != belongs]
-    if found:
+    if found := list(find_problems(module, membership=whole)):
         raise VerificationError(found)
 
 

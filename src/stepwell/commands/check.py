@@ -8,18 +8,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from stepwell.commands import add_model, add_target
 from stepwell.ir.files import write_atomically
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("model", help=".pt2, .mlir, or file.py:callable")
-    parser.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
-    parser.add_argument("-t", "--target", default="xnnpack")
-    parser.add_argument("--seed", type=int, default=0, help="of the random samples")
+    add_model(parser)
+    add_target(parser)
+    parser.add_argument("--seed", type=int, default=0, help="of the random samples (0)")
     parser.add_argument("--no-artefact", action="store_true", help="stop before the artefact")
-    parser.add_argument("--json", type=Path, help="write the result as JSON")
-    parser.add_argument("--html", type=Path, help="write the result as a page")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,16 +6,16 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from stepwell.commands import add_model, add_target
 from stepwell.ir.files import write_atomically
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("model", help=".pt2, .mlir, or file.py:callable")
-    parser.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
-    parser.add_argument("-t", "--target", default="xnnpack")
-    parser.add_argument("--outside", action="store_true", help="only what stayed with a kernel")
-    parser.add_argument("--json", type=Path, help="write every row as JSON")
+    add_model(parser)
+    add_target(parser)
+    parser.add_argument("--outside", action="store_true", help="only what is left to kernels")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

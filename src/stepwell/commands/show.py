@@ -25,14 +25,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--locations", action="store_true", help="print node names and source lines"
     )
     parser.add_argument("--generic", action="store_true", help="MLIR's generic form")
-    parser.add_argument("--html", type=Path, help="write one page that holds everything")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="write one page that holds everything"
+    )
     parser.add_argument(
         "--profile", action="store_true", help="run it; the page shows each op's time (xnnpack)"
     )
-    parser.add_argument("--dot", type=Path, help="write Graphviz")
-    parser.add_argument("--model-explorer", type=Path, help="write JSON for Model Explorer")
-    parser.add_argument("--method", default="forward", help="for --dot")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    parser.add_argument("--dot", type=Path, metavar="FILE", help="write Graphviz")
+    parser.add_argument(
+        "--model-explorer", type=Path, metavar="FILE", help="write JSON for Model Explorer"
+    )
+    parser.add_argument("--method", default="forward", help="of --dot and --profile (forward)")
+    parser.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="of the text (auto: on a terminal)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.files import read_bytes
 from stepwell.models import Model, open_model
 from stepwell.program import Program
 
@@ -22,9 +22,6 @@ def open_source(spec: str, *, trust: bool = False) -> Model:
         return open_model(spec, trust=trust)
     from stepwell.artefacts import read_pte, read_tosa
 
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise StepwellError(f"cannot read {spec}: {error.strerror or error}") from None
+    data = read_bytes(path)
     read = read_pte if path.suffix == ".pte" else read_tosa
     return Model(path.stem, Program.of(read(data)))
