@@ -13,8 +13,8 @@ from stepwell.dialects.tosa.codes import class_of_code
 from stepwell.dialects.tosa.constants import tensor_of_dense
 from stepwell.dialects.tosa.schema import read_schema, schema_path
 from stepwell.dialects.tosa.structural import ConstOp
-from stepwell.dialects.tosa.text import parse_tosa
 from stepwell.ir.diagnostics import ParseFailure
+from stepwell.ir.text import parse_module
 
 from .graphs import conformance
 
@@ -56,13 +56,13 @@ def test_tosa_opt_prints_the_same_for_our_text_as_for_the_flatbuffer(
     source.write_bytes(conformance("positive")[name]["test.tosa"])
     read = f"builtin.module(tosa-deserialize{{tosa-flatbuffer-filename={source}}})"
     tosa_opt(f"--pass-pipeline={read}", "/dev/null", "-o", str(theirs))
-    ours.write_text(str(parse_tosa(theirs.read_text())))
+    ours.write_text(str(parse_module(theirs.read_text())))
     tosa_opt(str(ours), "-o", str(again))
     assert again.read_text() == theirs.read_text()
 
 
 def test_minus_infinity_survives_parsing() -> None:
-    module = parse_tosa(
+    module = parse_module(
         '%0 = "tosa.const"() <{values = dense<[0xFF800000, 1.0]> : tensor<2xf32>}>'
         " : () -> tensor<2xf32>"
     )
@@ -73,7 +73,7 @@ def test_minus_infinity_survives_parsing() -> None:
 
 def test_text_with_a_wrong_case_of_an_enumeration_is_a_parse_failure() -> None:
     with pytest.raises(ParseFailure, match="one of PROPAGATE, IGNORE"):
-        parse_tosa(
+        parse_module(
             "func.func @f(%x: tensor<4xf32>) {\n"
             "  %0 = tosa.argmax %x {axis = 0 : i32, nan_mode = SOMETIMES}"
             " : (tensor<4xf32>) -> tensor<i32>\n  func.return\n}"

@@ -16,9 +16,9 @@ import pytest
 from stepwell.dialects.tosa.generated import OPERATORS
 from stepwell.dialects.tosa.structural import STRUCTURAL
 from stepwell.dialects.tosa.targets import EXTENSIONS, TosaTarget, parse_target
-from stepwell.dialects.tosa.text import parse_tosa
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import set_level
+from stepwell.ir.text import parse_module
 from stepwell.ir.verification import verify
 
 from .instances import SCALED, Instance, instances
@@ -93,7 +93,7 @@ def refused_upstream(cases: Sequence[tuple[Instance, TosaTarget]], folder: Path)
 def ours(instance: Instance, target: TosaTarget) -> str | None:
     """Why we refuse an instance for a target, or None."""
     try:
-        module = parse_tosa(instance.text)
+        module = parse_module(instance.text)
         set_level(module, "tosa")
         verify(module)
     except StepwellError as error:
