@@ -25,6 +25,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
+import sympy
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -329,8 +330,9 @@ def _trace(op: SchemaOp, ranges: Ranges) -> _Template | Refusal:
     outputs = tuple(recorder.latest(leaf) for leaf in leaves)
     if len(outputs) != len(op.results):
         return Refusal(f"its decomposition gives {len(outputs)} results, not {len(op.results)}")
-    if symbols.env.guards:
-        return Refusal(f"its decomposition holds only where {symbols.env.guards[0].expr}")
+    for guard in symbols.env.guards:
+        if not is_of_more_than_one(guard.expr):
+            return Refusal(f"its decomposition holds only where {guard.expr}")
     for output, result in zip(outputs, op.results, strict=True):
         if type_of(output) != result.type:
             return Refusal(f"its decomposition gives {type_of(output)}")
@@ -345,6 +347,16 @@ def _trace(op: SchemaOp, ranges: Ranges) -> _Template | Refusal:
                 return Refusal(f"its decomposition needs the size {used.node.expr}")
         have.update(piece.types)
     return _Template(operands, tuple(recorder.pieces), outputs)
+
+
+def is_of_more_than_one(guard: Any) -> bool:
+    """Whether a guard says of a size that it is not 1, as `torch.export` assumes of every size.
+
+    Strides and broadcasting ask for it. Ranks and sizes are stated by the op's own types, and a
+    call that broadcasts a symbolic size against a number or another symbol guards their equality.
+    """
+    (size,) = guard.free_symbols if len(guard.free_symbols) == 1 else (None,)
+    return guard in (sympy.Ne(size, 1), sympy.Lt(1, size), sympy.Gt(size, 1)) if size else False
 
 
 def _dispatcher(op: SchemaOp) -> AbstractContextManager[Any]:

@@ -50,6 +50,8 @@ def kernel_limit(op: SchemaOp) -> str | None:
     """Why the kernel of an op's class cannot run this op, or None. Found by running it."""
     if op.name in _SPLITS and not all(is_static(result.type) for result in op.results):
         return "its kernel does not resize its outputs, so their shapes must be static"
+    if op.name == "aten.convolution.default" and len(dims(op.operands[0].type)) not in (3, 4):
+        return "its kernel convolves batches of lines and of images only"
     signature = kernel_of(type(op))
     refused = REFUSED.get(signature.kernel) if signature is not None else None
     if refused is None:

@@ -20,6 +20,7 @@ from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttent
 from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
 from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
 from stepwell.translate.rewrites.aten.split_linear import SplitLinear
+from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
 from stepwell.translate.rewrites.quant import (
     TYPE_QUANTIZATION,
@@ -174,7 +175,7 @@ XNNPACK = Pipeline(
         LiftConstantScalar(protect_attention=False),
         LowerMatmul(),
         Together("lower", TO_XNNPACK),
-        DecomposeForKernels(),
+        Together("decompose-for-kernels", (SplitToSlices(), DecomposeForKernels())),
         GuardSoftmaxInFloats(),
         Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, LowerMatmul(), *TO_XNNPACK)),
         WidenScalarOfHalves(),

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-from stepwell.backends.executorch.decompose import DecomposeForKernels
+from stepwell.backends.executorch.decompose import DecomposeForKernels, is_of_more_than_one
 from stepwell.backends.executorch.emit import emit
 from stepwell.backends.executorch.kernel_calls import is_reshape, kernel_of
 from stepwell.backends.executorch.runner import run_pte
@@ -124,6 +125,35 @@ def test_an_op_that_cannot_be_taken_apart_is_refused_with_the_reason() -> None:
     assert refusal.reason == "aten.sort.default has no kernel and no decomposition"
     with pytest.raises(UnsupportedError, match=r"aten.sort.default.*no kernel"):
         emit(program)
+
+
+def test_a_transposed_convolution_of_volumes_is_refused_because_its_kernel_fails() -> None:
+    program, _, _ = _program(
+        "aten.convolution.default", _x(1, 2, 2, 2, 2), _x(2, 3, 2, 2, 2), None,
+        [2, 2, 2], [0, 0, 0], [1, 1, 1], True, [0, 0, 0], 1,
+    )  # fmt: skip
+    with pytest.raises(UnsupportedError, match="convolves batches of lines and of images only"):
+        emit(program)
+
+
+_SIZE = sympy.Symbol("s0", integer=True, positive=True)
+
+
+@pytest.mark.parametrize(
+    ("guard", "allowed"),
+    [
+        (sympy.Ne(_SIZE, 1), True),
+        (sympy.Lt(1, _SIZE), True),
+        (sympy.Gt(_SIZE, 1), True),
+        (sympy.Ne(_SIZE, 3), False),
+        (sympy.Eq(_SIZE, 3), False),
+        (sympy.Ne(_SIZE, sympy.Symbol("s1")), False),
+    ],
+)
+def test_that_a_size_is_not_one_is_all_that_a_decomposition_may_assume(
+    guard: Any, allowed: bool
+) -> None:
+    assert is_of_more_than_one(guard) == allowed
 
 
 def test_equal_ops_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:

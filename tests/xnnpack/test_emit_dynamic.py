@@ -145,6 +145,21 @@ class Lines(nn.Module):
         return x
 
 
+def test_a_recurrence_of_any_batch_is_one_delegate() -> None:
+    model = nn.LSTM(6, 5, batch_first=True).eval()
+    batch = torch.export.Dim("batch", min=1, max=4)
+    exported = torch.export.export(model, (torch.randn(2, 3, 6),), dynamic_shapes=({0: batch},))
+    lowered = stepwell.lower(exported, "xnnpack")
+    assert lowered.report.delegates == 1
+    assert set(lowered.report.outside) == {"aten.sym_size.int", "aten.zeros.default"}
+    session = PteSession.load(lowered.to_pte())
+    for size in (2, 1, 4):
+        x = torch.randn(size, 3, 6)
+        y, (h, c) = model(x)
+        for found, wanted in zip(session.run(x), (y, h, c), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
 HEIGHT, WIDTH = (torch.export.Dim(name, min=2, max=12) for name in ("height", "width"))
 LENGTH = torch.export.Dim("length", min=8, max=40)
 

@@ -28,6 +28,7 @@ from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
 from stepwell.translate.rewrites.aten.hardsigmoid_to_clamp import HardsigmoidToClamp
 from stepwell.translate.rewrites.aten.index_to_slices import IndexToSlices
 from stepwell.translate.rewrites.aten.lerp_to_products import LerpToProducts
+from stepwell.translate.rewrites.aten.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.aten.matmul_to_bmm import MatmulToBmm
 from stepwell.translate.rewrites.aten.matmul_to_linear import MatmulToLinear
 from stepwell.translate.rewrites.aten.merge_clamps import MergeClamps
@@ -71,6 +72,7 @@ from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.stack_to_cat import StackToCat
 from stepwell.translate.rewrites.aten.strided_slice_to_view import StridedSliceToView
 from stepwell.translate.rewrites.aten.transpose_to_permute import TransposeToPermute
+from stepwell.translate.rewrites.aten.unit_pooling_to_slice import UnitPoolingToSlice
 from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 
 NOOPS: tuple[Rewrite[Any], ...] = (
@@ -107,6 +109,7 @@ SHAPES: tuple[Rewrite[Any], ...] = (
 """Ops that move elements."""
 
 ARITHMETIC: tuple[Rewrite[Any], ...] = (
+    LiftNumberOperand(),
     SplitAlpha(),
     DivisionToMultiplication(),
     PowerToProducts(),
@@ -138,6 +141,7 @@ LAYERS: tuple[Rewrite[Any], ...] = (
     RmsNormToMeans(),
     NormaliseBatchNorm(),
     NormalisePooling(),
+    UnitPoolingToSlice(),
     AdaptivePoolToPool(),
     NormaliseEmbedding(),
 )

@@ -1,0 +1,45 @@
+"""UnitPoolingToSlice: beyond its documented example, and what it leaves alone."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.aten.unit_pooling_to_slice import UnitPoolingToSlice
+
+X = "tensor<1x2x5x4xf32>"
+
+
+def pooled(rest: str, gives: str, method: Any, x: str = X) -> str:
+    return method(
+        f"%x: {x}", f"%y = aten.max_pool2d.default(%x, {rest}) : ({x}) -> {gives}", gives=gives
+    )
+
+
+@pytest.mark.parametrize(
+    ("rest", "size"),
+    [
+        ("[1, 1], [2, 2]", "3x2"),
+        ("[1, 1], [3, 3], [0, 0], [2, 2]", "2x2"),
+        ("[1, 1], [2, 3], [0, 0], [1, 1], true", "3x2"),
+        ("[1], [2]", "3x2"),
+    ],
+)
+def test_steps_are_those_of_the_windows(rest: str, size: str, apply: Any, method: Any):
+    done = apply(pooled(rest, f"tensor<1x2x{size}xf32>", method), UnitPoolingToSlice())
+    assert set(done.ops()) == {"aten.slice.Tensor"}
+
+
+@pytest.mark.parametrize(
+    ("rest", "size"), [("[2, 1], [2, 2]", "2x2"), ("[1, 1], [1, 1]", "5x4"), ("[1, 1]", "5x4")]
+)
+def test_other_windows_and_steps_of_one_are_left_alone(
+    rest: str, size: str, refused: Any, method: Any
+):
+    refused(pooled(rest, f"tensor<1x2x{size}xf32>", method), UnitPoolingToSlice())
+
+
+def test_a_symbolic_size_is_refused(refused: Any, method: Any):
+    x = 'tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "2*s0", 4]>>'
+    gives = 'tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "s0", 4]>>'
+    text = pooled("[1, 1], [2, 1]", gives, method, x)
+    refused(text, UnitPoolingToSlice(), "symbolic")

@@ -1,0 +1,101 @@
+"""A number that stands where an operator takes a tensor, as a constant of the operands' type.
+
+`x // 2` is exported as `aten.floor_divide.default(%x, 2)`, whose second argument is a tensor. Torch
+wraps the number, and a wrapped number promotes nothing of its kind; a constant of the other
+operands' own type means the same, and every kernel takes it.
+
+Before:
+    func.func @forward(%x: tensor<2x3xi64>) -> tensor<2x3xi64> {
+      %n = sym.constant 2 : i64 : !stepwell.int<"2">
+      %y = aten.floor_divide.default(%x, %n) : (tensor<2x3xi64>, !stepwell.int<"2">) -> tensor<2x3xi64>
+      func.return %y : tensor<2x3xi64>
+    }
+After:
+    func.func @forward(%x: tensor<2x3xi64>) -> tensor<2x3xi64> {
+      %n = stepwell.weight <"scalar#7c1d1f6ee9c3"> "constant" : tensor<1xi64>
+      %y = aten.floor_divide.default(%x, %n) : (tensor<2x3xi64>, tensor<1xi64>) -> tensor<2x3xi64>
+      func.return %y : tensor<2x3xi64>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation
+
+from stepwell.dialects import sym
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.dtypes import dtype_name, torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element
+
+
+@dataclass(frozen=True)
+class NumberOperand:
+    """A number that only tensor arguments read, whose other operands share a dtype and a rank."""
+
+    op: sym.ConstantOp
+    dtype: torch.dtype
+    rank: int
+
+
+@dataclass(frozen=True)
+class LiftNumberOperand(Rewrite[NumberOperand]):
+    """`sym.constant` that is given for a tensor to a constant tensor."""
+
+    name: ClassVar[str] = "lift-number-operand"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (sym.ConstantOp,)
+
+    def match(self, op: sym.ConstantOp, program: Program) -> NumberOperand | Refusal | None:
+        """Guards: every reader takes a tensor, of one dtype, which holds the number exactly."""
+        readers = [use.operation for use in op.result.uses]
+        if not all(isinstance(r, SchemaOp) and reads_as_tensor(r, op) for r in readers):
+            return None
+        others = {
+            (element(value.type), min(len(dims(value.type)), 1))
+            for reader in readers
+            for value in reader.operands
+            if isinstance(value.type, TensorType)
+        }
+        if len(others) != 1:
+            return Refusal("the other operands are of several dtypes, or there is none")
+        ((held, rank),) = others
+        dtype = torch_dtype(held)
+        if not holds(dtype, op.number):
+            return Refusal(f"{op.number} promotes {dtype_name(held)}, or is no such number")
+        return NumberOperand(op, dtype, rank)
+
+    def build(self, match: NumberOperand, rw: Rewriter) -> None:
+        """The constant in the number's place."""
+        key = rw.weights.number(match.op.number, match.dtype, match.rank)
+        rw.replace_value(match.op.result, rw.weight(key))
+        rw.erase(match.op)
+
+
+def reads_as_tensor(reader: SchemaOp, op: sym.ConstantOp) -> bool:
+    """Whether an operator reads the number as a tensor argument, and nowhere else."""
+    as_tensor = [
+        name
+        for name, argument in reader.SCHEMA.by_name.items()
+        if argument.type.is_tensor and not argument.type.is_list and reader.arg(name) is op.result
+    ]
+    return len(as_tensor) == sum(operand is op.result for operand in reader.operands)
+
+
+def holds(dtype: torch.dtype, number: float) -> bool:
+    """Whether a dtype is the number's kind or a wider one, and has the number torch computes with.
+
+    In float32 and float64 torch rounds the number as the constant is; in halves it may not.
+    """
+    if dtype == torch.bool or isinstance(number, bool):
+        return False
+    if dtype in (torch.float32, torch.float64):
+        return True
+    if isinstance(number, float) and not dtype.is_floating_point:
+        return False
+    return torch.tensor(number).to(dtype).item() == number
