@@ -9,7 +9,8 @@ from typing import Any, cast
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.rewriting import Refusal
-from stepwell.ir.types import dims, is_static
+from stepwell.ir.types import dims
+from stepwell.translate.rewrites.cmsis.quantized import not_fixed
 
 _NAMES = (
     "aten.conv1d.default",
@@ -56,8 +57,8 @@ def geometry(op: SchemaOp) -> Geometry | Refusal | None:
     """How a convolution moves over its input, or why the kernels cannot."""
     if op.name == "aten.convolution.default" and op.arg("transposed"):
         return None
-    if not all(is_static(v.type) for v in (op.operands[0], op.operands[1], op.results[0])):
-        return Refusal("its shape is known only at run time, and the operator resizes nothing")
+    if refusal := not_fixed(op.operands[0], op.operands[1], op.results[0]):
+        return refusal
     spatial = len(dims(op.operands[1].type)) - 2
     if spatial not in (1, 2):
         return Refusal(
@@ -70,7 +71,7 @@ def geometry(op: SchemaOp) -> Geometry | Refusal | None:
     )
     stride, dilation = (_pair(op.arg(name), is_flat, 1) for name in ("stride", "dilation"))
     padding = op.arg("padding")
-    before, after = _sides(padding, weight, stride, dilation, is_flat)
+    before, after = _sides(padding, weight, dilation, is_flat)
     common = (min(before[0], after[0]), min(before[1], after[1]))
     excess = tuple(tuple(side[axis] - common[axis] for axis in (0, 1)) for side in (before, after))
     return Geometry(
@@ -100,9 +101,7 @@ def _pair(value: Any, is_flat: bool, default: int) -> Pair:
     return (items[0], items[0]) if len(items) == 1 else (items[0], items[1])
 
 
-def _sides(
-    padding: Any, weight: Sequence[int], stride: Pair, dilation: Pair, is_flat: bool
-) -> tuple[Pair, Pair]:
+def _sides(padding: Any, weight: Sequence[int], dilation: Pair, is_flat: bool) -> tuple[Pair, Pair]:
     """Padding before and after; torch puts what "same" cannot halve at the end."""
     if padding == "valid":
         return (0, 0), (0, 0)

@@ -82,6 +82,7 @@ from stepwell.translate.rewrites.cmsis.quantized import (
     distinct,
     integer_bias,
     multipliers,
+    not_for_each_output,
     overflow,
     quantized_uses,
     stored_weight,
@@ -127,8 +128,8 @@ class LowerConvolution(Rewrite[Convolution]):
         weight = stored_weight(op.operands[1])
         if isinstance(weight, Refusal):
             return weight
-        if weight.held.axis not in (None, 0) or any(weight.held.zero_points):
-            return Refusal("its weight is not quantised symmetrically for each output channel")
+        if refusal := not_for_each_output(weight, 0):
+            return refusal
         bias = bias_operand(op.operand("bias"))
         if isinstance(bias, Refusal):
             return bias

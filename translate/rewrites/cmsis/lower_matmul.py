@@ -48,13 +48,14 @@ from stepwell.dialects.cmsis.arithmetic import (
 from stepwell.dialects.cmsis.ops import QuantizedBatchMatmul
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, is_static, tensor, with_element
+from stepwell.ir.types import dims, element, tensor, with_element
 from stepwell.translate.rewrites.cmsis.quantized import (
     Activation,
     Use,
     activation,
     deliver,
     distinct,
+    not_fixed,
     quantized_uses,
     shift_refusal,
     stored_weight,
@@ -92,8 +93,8 @@ class LowerMatmul(Rewrite[Matmul]):
         is_linear = len(dims(rhs.type)) == 2 and not isinstance(stored_weight(rhs), Refusal)
         if is_linear:
             return None
-        if not all(is_static(value.type) for value in (lhs, rhs)):
-            return Refusal("its shape is known only at run time, and the operator resizes nothing")
+        if refusal := not_fixed(lhs, rhs):
+            return refusal
         a, b = dims(lhs.type), dims(rhs.type)
         if len(a) < 2 or len(b) < 2 or a[:-2] != b[:-2]:
             return Refusal(f"it multiplies {list(a)} by {list(b)}; the kernel broadcasts no batch")

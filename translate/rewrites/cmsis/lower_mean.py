@@ -49,13 +49,14 @@ from stepwell.dialects.cmsis.ops import (
 from stepwell.dialects.quant import per_tensor
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.cmsis.quantized import (
     Activation,
     Use,
     activation,
     deliver,
     distinct,
+    not_fixed,
     quantized_uses,
     shift_refusal,
     typed_weight,
@@ -96,8 +97,8 @@ class LowerMean(Rewrite[Mean]):
     def match(self, op: SchemaOp, program: Program) -> Mean | Refusal | None:
         """The dimensions are adjacent, operand and uses are int8."""
         given = op.operands[0].type
-        if not is_static(given):
-            return Refusal("its shape is known only at run time, and the operator resizes nothing")
+        if refusal := not_fixed(op.operands[0]):
+            return refusal
         if op.arg("dtype") is not None:
             return Refusal("it changes the element type")
         shape = cast("tuple[int, ...]", dims(given))

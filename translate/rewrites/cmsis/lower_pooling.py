@@ -50,13 +50,14 @@ from stepwell.dialects.cmsis.ops import (
 from stepwell.dialects.quant import per_tensor
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import AnyTensor, dims, element, is_static, tensor
+from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.translate.rewrites.cmsis.quantized import (
     Activation,
     Use,
     activation,
     deliver,
     distinct,
+    not_fixed,
     pair,
     quantized_uses,
     typed_weight,
@@ -106,8 +107,8 @@ class LowerPooling(Rewrite[Pool]):
     def match(self, op: SchemaOp, program: Program) -> Pool | Refusal | None:
         """The window is one the kernels have, operand and uses are int8."""
         given = op.operands[0]
-        if not is_static(given.type):
-            return Refusal("its shape is known only at run time, and the operator resizes nothing")
+        if refusal := not_fixed(given):
+            return refusal
         window = window_of(op)
         if isinstance(window, Refusal):
             return window

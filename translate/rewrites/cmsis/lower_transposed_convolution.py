@@ -73,6 +73,7 @@ from stepwell.translate.rewrites.cmsis.quantized import (
     distinct,
     integer_bias,
     multipliers,
+    not_for_each_output,
     overflow,
     pair,
     quantized_uses,
@@ -129,8 +130,8 @@ class LowerTransposedConvolution(Rewrite[TransposedConvolution]):
         weight = stored_weight(op.operands[1])
         if isinstance(weight, Refusal):
             return weight
-        if weight.held.axis not in (None, 1) or any(weight.held.zero_points):
-            return Refusal("its weight is not quantised symmetrically for each output channel")
+        if refusal := not_for_each_output(weight, 1):
+            return refusal
         bias = bias_operand(op.operand("bias"))
         if isinstance(bias, Refusal):
             return bias

@@ -24,7 +24,7 @@ from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewriter
-from stepwell.ir.types import AnyTensor
+from stepwell.ir.types import AnyTensor, is_static
 from stepwell.translate.rewrites.quant.parameters import is_dynamic
 
 Reals = tuple[float | None, float | None]
@@ -143,6 +143,13 @@ def _stored(real: float, held: Quantization) -> int:
     return max(held.low, min(held.high, code))
 
 
+def not_fixed(*values: SSAValue) -> Refusal | None:
+    """Most of the library's operators resize nothing: their shapes are known ahead of time."""
+    if all(is_static(value.type) for value in values):
+        return None
+    return Refusal("its shape is known only at run time, and the operator resizes nothing")
+
+
 @dataclass(frozen=True)
 class Activation:
     """A quantised value, per tensor; int8 but where a kernel has another form."""
@@ -192,6 +199,13 @@ def stored_weight(value: SSAValue | None) -> Weight | Refusal:
     if held.sub_channel:
         return Refusal("its weight has a scale for each block; the kernel takes one for each row")
     return Weight(key, held)
+
+
+def not_for_each_output(weight: Weight, axis: int) -> Refusal | None:
+    """A convolution's filter is symmetric, with one scale or one for each index of its outputs."""
+    if weight.held.axis in (None, axis) and not any(weight.held.zero_points):
+        return None
+    return Refusal("its weight is not quantised symmetrically for each output channel")
 
 
 @dataclass(frozen=True)
