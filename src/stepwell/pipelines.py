@@ -247,7 +247,7 @@ TOSA = (
 
 
 TOSA_INTEGERS = (
-    Together("normalise", NORMAL_FORM),
+    Together("normalise", (*NORMAL_FORM, FoldConstants())),
     TYPE_QUANTIZATION,
     ShareCommonSubexpressions(),
     StripBoundary(),
@@ -262,7 +262,7 @@ TOSA_INTEGERS = (
 
 
 TOSA_MIXED = (
-    Together("normalise", (*NORMAL_FORM, BringWeightsInside())),
+    Together("normalise", (*NORMAL_FORM, FoldConstants(), BringWeightsInside())),
     TYPE_QUANTIZATION,
     ShareCommonSubexpressions(),
     Together("lower-int8", (*INTEGERS, CancelCasts())),

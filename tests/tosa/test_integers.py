@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 import stepwell
 from quantised import small_conv_net
@@ -77,7 +78,40 @@ def test_16_bits_need_the_extension() -> None:
         stepwell.lower(exported, "tosa-1.0+int")
 
 
-def test_a_function_of_16_bits_is_refused_for_its_table_would_interpolate() -> None:
-    exported = quantised(nn.Sigmoid(), (torch.randn(2, 8),), 16)
-    with pytest.raises(stepwell.StepwellError, match=r"i16|float by tosa.sigmoid"):
+def test_a_function_of_16_bits() -> None:
+    assert units_apart(nn.Sigmoid(), (torch.randn(2, 8),), 16) <= 1
+
+
+class _Normed(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.layer_norm(qdq(x, 0.02, 3), (8,))
+        return qdq(y, 0.03, 0)
+
+
+def qdq(x: Tensor, scale: float, zero: int) -> Tensor:
+    q = torch.ops.quantized_decomposed
+    held = q.quantize_per_tensor.default(x, scale, zero, -128, 127, torch.int8)
+    return q.dequantize_per_tensor.default(held, scale, zero, -128, 127, torch.int8)
+
+
+def test_a_norm_that_was_not_taken_apart_is_refused_with_its_reason() -> None:
+    exported = torch.export.export(_Normed(), (torch.randn(2, 8),))
+    with pytest.raises(stepwell.StepwellError, match="the root of its variance"):
+        stepwell.lower(exported, "tosa-1.0+int")
+
+
+class _Chosen(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        q = torch.ops.quantized_decomposed
+        held = q.quantize_per_tensor.default(x, 0.001, 0, -32767, 32767, torch.int16)
+        real = q.dequantize_per_tensor.default(held, 0.001, 0, -32767, 32767, torch.int16)
+        made = q.quantize_per_tensor.default(
+            torch.softmax(real, -1), 0.0001, 0, -32767, 32767, torch.int16
+        )
+        return q.dequantize_per_tensor.default(made, 0.0001, 0, -32767, 32767, torch.int16)
+
+
+def test_a_float_between_integers_says_why_it_is_one() -> None:
+    exported = torch.export.export(_Chosen(), (torch.randn(2, 8),))
+    with pytest.raises(stepwell.StepwellError, match=r"float by tosa.reduce_max.*interpolates"):
         stepwell.lower(exported, "tosa-1.0+int+int16")

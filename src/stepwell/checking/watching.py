@@ -21,6 +21,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Event, History, Rewrite, Rewriter
 from stepwell.ir.text import to_text
 
+NEAR = 3
+"""How many ops behind its anchor the values are that a rewrite may replace: clamps and a cast."""
 MOST_FINDINGS = 20
 """Findings kept per step; one fault in a rewrite often shows at every application."""
 
@@ -55,9 +57,7 @@ class Watcher:
                 with suppress(NotRecorded):
                     self._promised[id(recording)] = rewrite.bound_at(match, recording.value)
                 if op in recording.stale:
-                    with suppress(NotRecorded, StepwellError):
-                        for result in op.results:
-                            recording.value(result)
+                    _refresh(recording, op)
 
     def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
         """Check one application."""
@@ -174,6 +174,16 @@ class Watcher:
 
 
 _MISSING: Any = object()
+
+
+def _refresh(recording: Recording, op: Operation, further: int = NEAR) -> None:
+    """Evaluate a stale op and those that read it: a layer replaces the quantisation behind it."""
+    with suppress(NotRecorded, StepwellError):
+        for result in op.results:
+            recording.value(result)
+            for use in [*result.uses] if further else ():
+                if use.operation in recording.stale:
+                    _refresh(recording, use.operation, further - 1)
 
 
 def _definition(value: SSAValue) -> str:

@@ -3,12 +3,16 @@
 from typing import Any
 
 import pytest
+import torch
 
 from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.fold_quantised_constant import FoldQuantisedConstant
 from stepwell.translate.rewrites.tosa.hoist_rescale_over_maximum import HoistRescaleOverMaximum
 from stepwell.translate.rewrites.tosa.lower_int8 import INT8, LowerInt8Add, LowerInt8Mul
 from stepwell.translate.rewrites.tosa.lower_int8_reduction import LowerInt8Reduction
+from stepwell.translate.rewrites.tosa.lower_int8_softmax import LowerInt8Softmax
+from stepwell.translate.rewrites.tosa.lower_int16_function import LowerInt16Function
+from stepwell.translate.rewrites.tosa.lower_int16_scale import LowerInt16Scale
 
 Case = tuple[Any, tuple[str, ...], str]
 
@@ -27,7 +31,12 @@ def reduced(name: str, axes: str, x: str, y: str, **held: str) -> Any:
     return computed(line, x, y, **held)
 
 
+SHORT = ("i16<0.001>", "i16<0.0005>")
+SOFTMAX = "%z = aten._softmax.default(%xr, 1, false) : (f32[{0}]) -> f32[{0}]"
+TANH = "%z = aten.tanh.default(%xr) : (f32[4]) -> f32[4]"
+PRODUCT = "%z = aten.mul.Tensor(%xr, %c) : (f32[4], f32[1]) -> f32[4]"
 NUMBER = '%n = stepwell.weight <"n"> "constant" : i8[1]; %t = quant.scast %n : i8[1] to i8<0.1>[1]; %c = quant.dcast %t : i8<0.1>[1] to f32[1]'
+WIDE_NUMBER = '%n = stepwell.weight <"n#ones"> "constant" : i16[1]; %t = quant.scast %n : i16[1] to i16<0.1>[1]; %c = quant.dcast %t : i16<0.1>[1] to f32[1]'
 PLAIN = "input_unsigned = false, output_unsigned = false, per_channel = {}, rounding_mode = SINGLE_ROUND, scale32 = true"
 
 
@@ -66,12 +75,99 @@ CASES: dict[str, Case] = {
     "a sum past int32": (
         LowerInt8Reduction(),
         reduced("sum.dim_IntList", "[0, 1]", "2, 4194305", "1, 1"),
-        "can pass int32",
+        "can pass what RESCALE takes",
     ),
     "a sum of 16 bits past int32": (
         LowerInt8Reduction(),
         reduced("sum.dim_IntList", "[0]", "32769", "1", held="i16<0.5>", made="i16<1.0>"),
-        "can pass int32",
+        "can pass what RESCALE takes",
+    ),
+    "a sum at a fine scale": (
+        LowerInt8Reduction(),
+        reduced("sum.dim_IntList", "[0]", "128", "1", made="i8<0.000001>"),
+        "can pass what RESCALE takes",
+    ),
+    # --- softmax ------------------------------------------------------------------------------
+    "a softmax of 16 bits": (
+        LowerInt8Softmax(),
+        computed(SOFTMAX.format("2, 4"), "2, 4", "2, 4", "i16<0.001>", "i16<0.0001>"),
+        "interpolates",
+    ),
+    "a softmax of a long row": (
+        LowerInt8Softmax(),
+        computed(SOFTMAX.format("1, 4096"), "1, 4096", "1, 4096", made="i8<0.00390625:-128>"),
+        "needs more than 32 bits",
+    ),
+    "a softmax at a fine scale": (
+        LowerInt8Softmax(),
+        computed(SOFTMAX.format("2, 4"), "2, 4", "2, 4", made="i8<0.0001>"),
+        "needs more than 32 bits",
+    ),
+    "a softmax whose result stays a float": (
+        LowerInt8Softmax(),
+        ("%x: i8<0.5:3>[2, 4]", "%xr = quant.dcast %x : i8<0.5:3>[2, 4] to f32[2, 4]", SOFTMAX.format("2, 4").replace("%z", "%y")),
+        "as a float by",
+    ),
+    # --- functions of 16 bits -----------------------------------------------------------------
+    "a function of two values of 16 bits": (
+        LowerInt16Function(),
+        computed("%z = aten.cumsum.default(%xr, 0) : (f32[4]) -> f32[4]", "4", "4", *SHORT),
+        "",
+    ),
+    "casts of 16 bits alone": (
+        LowerInt16Function(),
+        ("%x: i16<0.5>[4]", "%z = quant.dcast %x : i16<0.5>[4] to f32[4]", "%y = quant.qcast %z : f32[4] to i16<1.0>[4]"),
+        "",
+    ),
+    "a function of 16 bits that adds an axis": (
+        LowerInt16Function(),
+        computed(f"{WIDE_NUMBER.replace('[1]', '[1, 1]')}; %z = aten.add.Tensor(%xr, %c) : (f32[4], f32[1, 1]) -> f32[1, 4]", "4", "1, 4", *SHORT),
+        "",
+    ),
+    "a function of 8 bits to 16": (
+        LowerInt16Function(),
+        computed(TANH, "4", "4", "i8<0.5>", "i16<0.001>"),
+        "a value is quantised to",
+    ),
+    "a function of 16 bits to 8": (
+        LowerInt16Function(),
+        computed(TANH, "4", "4", "i16<0.001>", "i8<0.5>"),
+        "a value is quantised to",
+    ),
+    "a function of 16 bits with a zero point": (
+        LowerInt16Function(),
+        computed(TANH, "4", "4", "i16<0.001>", "i16<0.001:3>"),
+        "zero point",
+    ),
+    "a product of 8 bits with a number": (
+        LowerInt16Scale(),
+        computed(f"{NUMBER}; {PRODUCT}", "4", "4"),
+        "",
+    ),
+    "a product of two values of 16 bits": (
+        LowerInt16Scale(),
+        computed("%z = aten.mul.Tensor(%xr, %xr) : (f32[4], f32[4]) -> f32[4]", "4", "4", *SHORT),
+        "",
+    ),
+    "a product with a number that adds an axis": (
+        LowerInt16Scale(),
+        computed(f"{WIDE_NUMBER.replace('[1]', '[1, 1]')}; %z = aten.mul.Tensor(%xr, %c) : (f32[4], f32[1, 1]) -> f32[1, 4]", "4", "1, 4", *SHORT),
+        "",
+    ),
+    "a product of 16 bits with zero": (
+        LowerInt16Scale(),
+        computed(f"{WIDE_NUMBER.replace('#ones', '#zeros')}; {PRODUCT}", "4", "4", *SHORT),
+        "is not positive",
+    ),
+    "a product of 16 bits past the reach of RESCALE": (
+        LowerInt16Scale(),
+        computed(f"{WIDE_NUMBER}; {PRODUCT}", "4", "4", "i16<0.5>", "i16<0.000001>"),
+        "does not reach",
+    ),
+    "a product of 16 bits that stays a float": (
+        LowerInt16Scale(),
+        (*computed(f"{WIDE_NUMBER}; {PRODUCT.replace('%z', '%y')}", "4", "4", *SHORT)[:-1],),
+        "as a float by",
     ),
     # --- functions of one value --------------------------------------------------------------
     "a square": (
@@ -228,3 +324,51 @@ def test_a_constant_operand_is_rescaled_ahead_of_time(apply: Any, written: Any) 
     line = f"{weights}; %z = aten.add.Tensor(%xr, %c) : (f32[2, 4], f32[4]) -> f32[2, 4]"
     done = apply(written(*computed(line, "2, 4", "2, 4")), *INT8)
     assert [op for op in done.ops() if "scast" not in op] == ["tosa.rescale", "tosa.add", "tosa.rescale"]  # fmt: skip
+
+
+SCALES = [(4, 0.1, 1 / 256), (300, 0.5, 1 / 256), (1200, 0.02, 1 / 255), (197, 0.3, 1 / 1024), (9, 0.0, 0.01)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("count", "scale", "made"), SCALES)
+def test_a_softmax_of_bytes_is_within_a_unit_of_the_floats(
+    apply: Any, written: Any, count: int, scale: float, made: float
+) -> None:
+    shape = f"7, {count}"
+    held = f"i8<{scale or 1e-4}:-5>"
+    text = written(*computed(SOFTMAX.format(shape), shape, shape, held, f"i8<{made}:-128>"))
+    spread = torch.randint(-128, 128, (7, count), dtype=torch.int8)
+    spread[0], spread[1] = 127, -128
+    spread[2, 1:] = -128
+    spread[3] = torch.linspace(-128, 127, count).to(torch.int8)
+    done = apply(text, LowerInt8Softmax(), inputs=[spread])
+    assert done.ops().count("tosa.table") == (3 if count > 500 or made < 1 / 256 else 2)
+
+
+CURVES = {
+    "a table": (TANH, "i16<0.0001>", "i16<0.00004>", "tosa.table"),
+    "a table of a shallow curve": (TANH.replace("tanh", "sigmoid"), "i16<0.0002>", "i16<0.01>", "tosa.table"),
+    "every result, near a pole": (TANH.replace("tanh", "reciprocal"), *SHORT, "tosa.gather"),
+    "every result, of steep jumps": (TANH.replace("tanh", "sign"), *SHORT, "tosa.gather"),
+    "every result, where a slope passes 16 bits": (TANH.replace("tanh", "neg"), "i16<0.256>", "i16<0.001>", "tosa.gather"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_a_function_of_16_bits_is_within_a_unit_everywhere(
+    apply: Any, written: Any, name: str
+) -> None:
+    line, held, made, operator = CURVES[name]
+    text = written(
+        *computed(line.replace("f32[4]", "f32[1, 65536]"), "1, 65536", "1, 65536", held, made)
+    )
+    every = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).reshape(1, -1)
+    assert operator in apply(text, LowerInt16Function(), inputs=[every]).ops()
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_product_of_16_bits_with_a_number_is_one_rescale(
+    apply: Any, written: Any, swapped: bool
+) -> None:
+    line = PRODUCT.replace("(%xr, %c) : (f32[4], f32[1])", "(%c, %xr) : (f32[1], f32[4])") if swapped else PRODUCT  # fmt: skip
+    done = apply(written(*computed(f"{WIDE_NUMBER}; {line}", "4", "4", *SHORT)), LowerInt16Scale())
+    assert [op for op in done.ops() if "scast" not in op] == ["tosa.rescale"]

@@ -26,6 +26,9 @@ from stepwell.translate.rewrites.tosa.lower_function import LowerFunction
 from stepwell.translate.rewrites.tosa.lower_indices import LowerArgmax, LowerGather, LowerScatter
 from stepwell.translate.rewrites.tosa.lower_int8 import INT8
 from stepwell.translate.rewrites.tosa.lower_int8_reduction import LowerInt8Reduction
+from stepwell.translate.rewrites.tosa.lower_int8_softmax import LowerInt8Softmax
+from stepwell.translate.rewrites.tosa.lower_int16_function import LowerInt16Function
+from stepwell.translate.rewrites.tosa.lower_int16_scale import LowerInt16Scale
 from stepwell.translate.rewrites.tosa.lower_layout import (
     LowerConcat,
     LowerExpand,
@@ -122,7 +125,14 @@ LAYOUT: tuple[Rewrite[Any], ...] = (
 )
 """What cancels the transposes between NCHW and NHWC."""
 
-INTEGERS: tuple[Rewrite[Any], ...] = (FoldQuantisedConstant(), *INT8, LowerInt8Reduction())
+INTEGERS: tuple[Rewrite[Any], ...] = (
+    FoldQuantisedConstant(),
+    LowerInt16Scale(),
+    *INT8,
+    LowerInt8Reduction(),
+    LowerInt8Softmax(),
+    LowerInt16Function(),
+)
 """Quantised layers as integers."""
 
 FEWER_INTEGERS: tuple[Rewrite[Any], ...] = (ComposeByteFunctions(), HoistRescaleOverMaximum())

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 
+from stepwell.dialects import aten
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.targets import PROFILES, TosaTarget, parse_target
@@ -70,6 +71,10 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
             maker = op.input.owner
             made = f"by {op_name(maker)}" if isinstance(maker, Operation) else "outside"
             fact = f"it quantises a float that is computed {made}"
+        near = {use.operation for use in op.result.uses} | {op.input.owner}
+        reasons = integer_reasons(near, history)
+        if reasons:
+            fact += f" ({'; '.join(reasons)})"
         return Problem(
             f"{name}: {fact}",
             describe_op(op),
@@ -82,7 +87,26 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
         and record.node == node
         and ("tosa" in record.rewrite or "int8" in record.rewrite)
     ]
+    if isinstance(op, aten.LayerNormDefault) and "fp" not in target.profiles:
+        reason = "the root of its variance is no function of one stored integer"
+        return Problem(
+            f"{name}: {reason}",
+            describe_op(op),
+            f"quantise its parts, as ExecuTorch's TOSAQuantizer does, or lower to {both}",
+        )
     reason = reasons[-1] if reasons else "it has no lowering"
     return Problem(
         f"{name}: {reason}", describe_op(op), "TOSA holds whole models: change or split this one"
+    )
+
+
+def integer_reasons(near: Iterable[Operation | Block], history: History) -> list[str]:
+    """Why the ops that floats come from or go to have no integer form, as far as was said."""
+    nodes = {node_name(op.location) for op in near if isinstance(op, Operation)} - {None}
+    return sorted(
+        {
+            f"{record.op}: {record.reason}"
+            for record in history.refusals.values()
+            if record.node in nodes and record.rewrite.startswith(("lower-int8", "lower-int16"))
+        }
     )

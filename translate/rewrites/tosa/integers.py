@@ -168,6 +168,12 @@ def fixed_point(scales: Sequence[float], bits: int = 31) -> tuple[torch.Tensor, 
     return multiplier >> excess, shift.clamp(max=62)
 
 
+def is_rescaled(factor: float, reach: float) -> bool:
+    """Whether RESCALE takes values up to `reach` by a factor, as apply_scale_32 requires."""
+    shift = int(fixed_point([factor])[1])
+    return shift >= 2 and reach < 2.0 ** min(shift - 1, 31)
+
+
 @recipe("tosa_rescale")
 def tosa_rescale(
     weight: torch.Tensor,

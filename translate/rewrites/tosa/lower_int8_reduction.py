@@ -41,6 +41,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant.types import Quantization
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.dtypes import i32
@@ -51,9 +52,9 @@ from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import (
     LowerInt8,
     Quantised,
+    is_rescaled,
     rescale,
     stored,
-    width,
 )
 from stepwell.translate.rewrites.tosa.lower_int8 import requantised
 from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean
@@ -71,15 +72,20 @@ class LowerInt8Reduction(LowerInt8):
     name: ClassVar[str] = "lower-int8-reduction"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.SumDimIntList, aten.MeanDim, *EXTREMA)
 
-    def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Sums that int32 holds whatever the values are."""
+    def match(self, op: SchemaOp, program: Program) -> Quantised | Refusal | None:
+        """Sums that int32 holds and RESCALE takes, whatever the values are."""
         shape, axes = shape_of(op.operands[0]), axes_of(op)
         if isinstance(op, aten.MeanDim) and is_image_mean(shape, axes):
             return Refusal("the mean of images is a pool")
+        found = super().match(op, program)
+        if not isinstance(found, Quantised) or type(op) in EXTREMA:
+            return found
+        given = found.inputs[0].held
         count = prod(shape[axis] for axis in axes)
-        if type(op) not in EXTREMA and count << width(op.operands[0]) > 1 << 31:
-            return Refusal(f"a sum over {count} elements can pass int32")
-        return None
+        reach = float(count << given.bits)
+        if not all(is_rescaled(factor_of(op, given, use.held), reach) for use in found.uses):
+            return Refusal(f"a sum over {count} elements can pass what RESCALE takes")
+        return found
 
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """One REDUCE an axis, between RESCALEs for a sum."""
@@ -92,9 +98,15 @@ class LowerInt8Reduction(LowerInt8):
         value = rescale(stored(x.value, b), [1.0], i32, x.held.zero_point, 0, b)
         for axis in axes:
             value = b.reduce(t.ReduceSumOp, value, axis)
-        count = prod(shape_of(x.value)[axis] for axis in axes)
-        factor = x.held.scale / use.held.scale / (count if isinstance(op, aten.MeanDim) else 1)
+        factor = factor_of(op, x.held, use.held)
         return rescale(value, [factor], match.held, 0, use.held.zero_point, b)
+
+
+def factor_of(op: SchemaOp, given: Quantization, made: Quantization) -> float:
+    """What takes a sum of integers to those of a quantised sum or mean."""
+    shape = shape_of(op.operands[0])
+    count = prod(shape[axis] for axis in axes_of(op)) if isinstance(op, aten.MeanDim) else 1
+    return given.scale / made.scale / count
 
 
 def axes_of(op: SchemaOp) -> Sequence[int]:
