@@ -266,3 +266,19 @@ def test_derived_dimensions_are_tried_at_both_ends_of_their_symbols_range() -> N
     sizes = {sample.label: sample.inputs[0].shape[0] for sample in make_samples(func, inputs)}
     assert (sizes["random"], sizes["random, smallest shapes"]) == (6, 4)
     assert sizes["random, largest shapes"] == 10
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_steps_on_halves_may_round_to_the_next_half(dtype: torch.dtype) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.SiLU(), torch.nn.Linear(16, 4))
+    inputs = (torch.randn(3, 8, generator=torch.Generator().manual_seed(0)).to(dtype),)
+    exported = torch.export.export(model.to(dtype).eval(), inputs)
+    assert stepwell.check(exported, "xnnpack", inputs=inputs).ok
+
+
+@pytest.mark.parametrize(("moved", "fits"), [(2.0, True), (2.5, False)])
+def test_a_half_may_move_by_two_steps_of_the_largest(moved: float, fits: bool) -> None:
+    before = torch.tensor([1.0, 0.25], dtype=torch.float16)
+    after = before + moved * torch.tensor([0.0, torch.finfo(torch.float16).eps]).half()
+    assert (differs(before, after, Bound(1e-6)) is None) == fits
+    assert differs(before, after, EXACT) is not None

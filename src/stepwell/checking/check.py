@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.checking.compare import Difference, deviation, differs
 from stepwell.checking.engine import check_artefact
@@ -331,11 +331,13 @@ def _locate(
     for value, held in before.values.items():
         if (node := _node(value)) is not None:
             old[node, str(value.type)] = (held, value.owner)
+    new: dict[tuple[str, str], tuple[SSAValue, Any]] = {}
     for value, held in after.values.items():
-        node = _node(value)
-        if node is None or (node, str(value.type)) not in old:
-            continue
-        earlier, owner = old[node, str(value.type)]
+        if (node := _node(value)) is not None and (node, str(value.type)) in old:
+            new.pop((node, str(value.type)), None)  # Of what a node became, the last stands for it.
+            new[node, str(value.type)] = (value, held)
+    for (node, type_), (value, held) in new.items():
+        earlier, owner = old[node, type_]
         found = differs(earlier, held, bound, normwise=True)
         if found is not None:
             return Finding(

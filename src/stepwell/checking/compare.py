@@ -39,6 +39,10 @@ class Difference:
         )
 
 
+HALVES = (torch.float16, torch.bfloat16)
+"""Types whose own steps are wider than the bounds that steps declare."""
+
+
 def differs(before: Any, after: Any, bound: Bound, *, normwise: bool = False) -> Difference | None:
     """Why `after` may not stand for `before`, or None.
 
@@ -46,7 +50,9 @@ def differs(before: Any, after: Any, bound: Bound, *, normwise: bool = False) ->
         before, after: tensors, numbers, truth values or None.
         bound: exact asks for equal bits (a NaN equals a NaN); otherwise each element may move by
             `absolute + relative * |before|`, an integer also by `units` (a quantised value is its
-            stored integers at run time, which count steps of its scale).
+            stored integers at run time, which count steps of its scale), and a half by two of the
+            steps of the largest |before|: what is next to the middle of two halves rounds to
+            either, once in what is summed and once at the end.
         normwise: measure `relative` against the largest finite |before| of the tensor instead: the
             measure for values that went through further sums since they moved.
     """
@@ -130,6 +136,9 @@ def _outside(
     tolerated = bound.absolute + bound.relative * scale
     if not before.dtype.is_floating_point:
         tolerated = tolerated + bound.units
+    elif before.dtype in HALVES:
+        most = scale[finite].max() if bool(finite.any()) else 0.0
+        tolerated = tolerated + 2 * torch.finfo(before.dtype).eps * most
     close = (wide - other).abs() <= tolerated
     special = (wide == other) | (wide.isnan() & other.isnan())
     return ~torch.where(finite, close, special)

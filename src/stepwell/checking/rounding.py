@@ -19,13 +19,14 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.checking.compare import deviation
 from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.diagnostics import op_name
+from stepwell.ir.dtypes import bf16, f16
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore
 
 NOISE = 1e-6
-"""What float kernels may differ by, of the largest number in a tensor."""
+"""What float kernels may differ by, of the largest number in a tensor; halves, by a step."""
 _MX = ("stepwell_mx.", "tosa_mxfp.", "tosa.cast_to_block_scaled")
 """Ops that round floats to a payload, whose type may be a float too."""
 
@@ -34,9 +35,12 @@ TRIALS, MARGIN = 3, 4.0
 
 
 def rounds_floats(program: Program) -> bool:
-    """Whether some op makes integers (quantised ones too) or MX payloads of floats."""
+    """Whether some op makes integers (quantised ones too), MX payloads or halves of floats."""
     return any(
         op_name(op).startswith(_MX)
+        or any(
+            isinstance(r.type, TensorType) and element(r.type) in (f16, bf16) for r in op.results
+        )
         or (
             _is_float(operand)
             and any(isinstance(r.type, TensorType) and not _is_float(r) for r in op.results)
@@ -67,7 +71,8 @@ class NoisyInterpreter(Interpreter):
             if isinstance(value, torch.Tensor) and _is_computed(value):
                 noise = torch.rand(value.shape, generator=self.generator, dtype=value.dtype)
                 largest = value[value.isfinite()].abs().amax() if value.isfinite().any() else 0.0
-                environment[result] = value + (2.0 * noise - 1.0) * (NOISE * largest)
+                size = max(NOISE, torch.finfo(value.dtype).eps)
+                environment[result] = value + (2.0 * noise - 1.0) * (size * largest)
 
 
 def _is_computed(value: torch.Tensor) -> bool:
