@@ -12,7 +12,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from stepwell.ir.diagnostics import InputMismatch, Problem
-from stepwell.ir.dtypes import element_type, has_torch_dtype
+from stepwell.ir.dtypes import dtype_name, element_type, has_torch_dtype
 from stepwell.ir.signature import Port, Signature, get_signature
 from stepwell.ir.types import dims, element
 
@@ -112,14 +112,15 @@ def _check(
 ) -> list[Problem]:
     if not isinstance(type_, TensorType):
         if isinstance(leaf, torch.Tensor):
-            return [Problem(f"a number is needed, a tensor was given (type {type_})", where)]
+            return [Problem("a number is needed, not a tensor", where)]
         return []
     if not isinstance(leaf, torch.Tensor):
         return [Problem(f"a tensor is needed, not {type(leaf).__name__}", where)]
     problems: list[Problem] = []
-    wanted = element(type_)
-    if has_torch_dtype(wanted) and element_type(leaf.dtype) != wanted:
-        problems.append(Problem(f"dtype is {leaf.dtype}, the program takes {wanted}", where))
+    wanted, given = element(type_), element_type(leaf.dtype)
+    if has_torch_dtype(wanted) and given != wanted:
+        fact = f"dtype is {dtype_name(given)}, the program takes {dtype_name(wanted)}"
+        problems.append(Problem(fact, where))
     shape = dims(type_)
     if len(shape) != leaf.dim():
         problems.append(Problem(f"rank is {leaf.dim()}, the program takes {len(shape)}", where))

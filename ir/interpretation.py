@@ -91,13 +91,17 @@ class Interpreter:
                     mutated[op.index.value.data] = environment[op.value].clone()
                 else:
                     self.step(op, environment)
-        raise StepwellError("the method does not end in func.return", help="verify() it first")
+        raise StepwellError(
+            "the method does not end in func.return", help="verify() the program first"
+        )
 
     def step(self, op: Operation, environment: dict[SSAValue, Value]) -> None:
         """Evaluate one op, binding its results."""
         rule = rule_for(type(op))
         if rule is None:
-            raise UnsupportedError(f"{op_name(op)}: the interpreter has no rule", describe_op(op))
+            raise UnsupportedError(
+                f"{op_name(op)}: the interpreter has no rule for it", describe_op(op)
+            )
         operands = [environment[value] for value in op.operands]
         try:
             results = rule(op, operands, self)

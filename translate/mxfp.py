@@ -97,7 +97,7 @@ def to_mxfp(
     program = prepared(as_program(model), attention)
     found = convert(program, assign, second, convolutions, attention, form)
     if not found:
-        raise StepwellError("no layer of the program matches")
+        raise StepwellError("no layer of the program matches", help=MATCHING)
     return program
 
 
@@ -125,6 +125,9 @@ def assignment(payload: Payloads, layers: Layers) -> Assign:
     return assign
 
 
+MATCHING = "nn.Linear layers can be MX, with convolutions=True nn.Conv2d too; see layers=, payload="
+"""What to do where no layer is chosen."""
+
 KINDS: dict[type[nn.Module], tuple[type[Operation], ...]] = {
     nn.Linear: (aten.LinearDefault,),
     nn.Conv2d: (aten.ConvolutionDefault,),
@@ -143,7 +146,9 @@ def chooses(layers: Layers, name: str, layer: Any) -> bool:
             return isinstance(layer, layers)
         if layers not in KINDS:
             known = " or ".join(f"nn.{kind.__name__}" for kind in KINDS)
-            raise StepwellError(f"in a program a layer's type is {known}")
+            raise StepwellError(
+                f"{layers.__name__} is not a type of layer in a program", help=f"types are {known}"
+            )
         return isinstance(layer, KINDS[layers])
     if callable(layers):
         return layers(name, layer)
@@ -174,7 +179,7 @@ def convert_module(
         parent, _, last = name.rpartition(".")
         setattr(converted.get_submodule(parent), last, new)
     if not found:
-        raise StepwellError("no layer of the module matches", help="nn.Linear layers can be MX")
+        raise StepwellError("no layer of the module matches", help=MATCHING)
     return converted
 
 
@@ -205,7 +210,10 @@ def _layer(
 def prepared(program: Program, attention: bool) -> Program:
     """A copy in normal form; with attention taken apart into its two products if need be."""
     if program.level != "aten":
-        raise StepwellError(f"the program is at level {program.level!r}, not aten")
+        raise StepwellError(
+            f"the program is at level {program.level!r}, not 'aten'",
+            help="convert the program that was imported, then lower it",
+        )
     result = program.clone()
     run_rewrites(result, NORMAL_FORM)
     if attention:

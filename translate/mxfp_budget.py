@@ -20,6 +20,7 @@ from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.program import Program
 from stepwell.translate.mxfp import (
+    MATCHING,
     Layers,
     as_program,
     chooses,
@@ -120,7 +121,7 @@ def relative_error(given: Sequence[Any], expected: Sequence[Any]) -> float:
 def _limits(errors: Sequence[Mapping[str, float]]) -> Iterator[float]:
     every = [error for layer in errors for error in layer.values()]
     if not every:
-        raise StepwellError("no layer matches")
+        raise StepwellError("no layer of the model matches", help=MATCHING)
     limit, least = max(every), min(every)
     while limit >= least:
         yield limit

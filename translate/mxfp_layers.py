@@ -41,7 +41,10 @@ class MxConv2d(nn.Module):
     ) -> None:
         super().__init__()
         if conv.padding_mode != "zeros" or isinstance(conv.padding, str):
-            raise StepwellError("an MX convolution pads with zeros, by numbers")
+            raise StepwellError(
+                f"padding {conv.padding!r} of mode {conv.padding_mode!r} has no MX convolution",
+                help="pad with zeros, by numbers",
+            )
         self.weight, self.bias = conv.weight, conv.bias
         self.stride, self.padding = list(conv.stride), list(conv.padding)
         self.dilation, self.groups = list(conv.dilation), conv.groups

@@ -20,6 +20,7 @@ Range = tuple[int, int | None]
 Number = Fraction | float
 """Exact, or an infinity."""
 _Interval = tuple[Number, Number]
+_ABOVE = "export with an upper bound: torch.export.Dim(name, max=...)"
 
 
 def upper_bound(expression: str, ranges: Mapping[str, Range]) -> int:
@@ -31,12 +32,11 @@ def upper_bound(expression: str, ranges: Mapping[str, Range]) -> int:
     try:
         tree = ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UnsupportedError(f"dimension {expression!r} is no expression") from None
+        raise UnsupportedError(f"dimension {expression!r} is not an expression") from None
     _, high = _interval(tree, ranges, expression)
     if isinstance(high, float):
         raise UnsupportedError(
-            f"dimension {expression} has no upper bound, and memory is planned ahead",
-            help="export with an upper bound: torch.export.Dim(name, max=...)",
+            f"dimension {expression} has no upper bound, and memory is planned ahead", help=_ABOVE
         )
     return max(math.floor(high), 0)
 
@@ -66,7 +66,8 @@ def _interval(node: ast.expr, ranges: Mapping[str, Range], whole: str) -> _Inter
             return _corners(_CALLS[name], intervals, whole)
         case _:
             raise UnsupportedError(
-                f"dimension {whole}: no upper bound can be found for {ast.unparse(node)}"
+                f"dimension {whole}: no upper bound can be found for {ast.unparse(node)}",
+                help="pin its symbols: lower(..., sizes={...}) or --sizes",
             )
 
 
@@ -76,7 +77,11 @@ def _refuse_what_turns(
     """Division and powers are monotone only on one side of zero."""
     turning = {_divide: 1, _floor_divide: 1, _ceil_divide: 1, _power: 0}.get(function)
     if turning is not None and intervals[turning][0] < (0 if function is _power else 1):
-        raise UnsupportedError(f"dimension {whole}: no upper bound is known across zero")
+        raise UnsupportedError(
+            f"dimension {whole} has no upper bound: it divides by what may be below 1, or takes a "
+            "power of what may be negative",
+            help="export with a lower bound: torch.export.Dim(name, min=...)",
+        )
 
 
 def _corners(
@@ -90,7 +95,7 @@ def _corners(
             value = function(*corner)
         except (ZeroDivisionError, OverflowError, TypeError):
             raise UnsupportedError(
-                f"dimension {whole} divides by what may be zero, or grows too fast"
+                f"dimension {whole} divides by what may be zero, or grows too fast", help=_ABOVE
             ) from None
         values.append(Fraction(0) if value != value else value)  # inf - inf, 0 * inf
     return min(values), max(values)

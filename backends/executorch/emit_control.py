@@ -84,7 +84,10 @@ def _emit_scan(
     builder = emitter.builder
     length = dims(sequences[0].type)[0]
     if length == 0:
-        raise UnsupportedError(f"{op.name}: a loop over nothing has no form", describe_op(op))
+        raise UnsupportedError(
+            f"{op.name}: it runs over an axis of size 0, which no loop of a .pte does",
+            describe_op(op),
+        )
     places = _places(emitter, op.outputs)
     carried, stacked = places[: len(initial)], places[len(initial) :]
     _assign(emitter, carried, [emitter.values[v] for v in initial], op.outputs[: len(initial)])

@@ -112,7 +112,10 @@ class Lowered:
             return Program.of(source).to_exported_program(method)
         found = source.get(method) if isinstance(source, Mapping) else source
         if found is None:
-            raise StepwellError(f"the torch program of method {method!r} is not known")
+            raise StepwellError(
+                f"there is no method {method!r}",
+                help="methods are " + ", ".join(self.program.methods),
+            )
         return found
 
     def _emit(self, kind: str, options: Mapping[str, Any]) -> Any:
@@ -171,8 +174,8 @@ def lower(
     work = Program.of(source.clone() if source is program else source)
     if work.level != "aten":
         raise StepwellError(
-            f"the program is at level {work.level!r}",
-            help="lower a program of the aten level",
+            f"the program is at level {work.level!r}, not 'aten'",
+            help="lower the program that was imported",
         )
     with without_collection():
         work.verify()

@@ -95,7 +95,10 @@ def use_weights(module: ModuleOp, weights: WeightStore) -> None:
 def _stand_in(key: str, type_: Any) -> torch.Tensor:
     tensor = cast(AnyTensor, type_)
     if not has_torch_dtype(element(tensor)):
-        raise StepwellError(f"weight {key!r}: no stand-in of type {tensor} can be made")
+        raise StepwellError(
+            f"weight {key!r}: no stand-in of type {tensor} can be made",
+            help="keep the .safetensors file beside the .mlir",
+        )
     shape = [d if isinstance(d, int) else 1 for d in dims(tensor)]
     dtype = torch_dtype(element(tensor))
     random = torch.Generator().manual_seed(sum(key.encode()))

@@ -174,7 +174,7 @@ class GraphImporter:
         if written:
             functional = functional_overload(overload)
             if functional is None or node not in self.same:
-                raise StepwellError("it writes in place, and no functional overload takes its call")
+                raise StepwellError("it writes in place and has no functional overload")
             overload = functional
         plan = plan_of(overload)
         twin = plan.scalar_twin
@@ -288,7 +288,7 @@ class GraphImporter:
             sizes.append(len(dynamic))
             operands.extend(dynamic)
         elif dynamic:
-            raise StepwellError("a number known only at run time is given where none is taken")
+            raise StepwellError("it takes no numbers known only at run time")
         if plan.has_segments:
             properties[SEGMENTS] = segments(tuple(sizes))
         attributes = _call_style(plan, args, kwargs) if nones or named else {}
@@ -378,7 +378,7 @@ class GraphImporter:
     def _number(self, value: int | float | complex, node: Node) -> SSAValue:
         """A number where a tensor is taken and no overload takes a number."""
         if isinstance(value, complex):
-            raise StepwellError("a complex number is given where a tensor is taken")
+            raise StepwellError("it is given a complex number where it takes a tensor")
         op = sym.ConstantOp(value)
         op.location = self.shared.locations.of(node)
         self.block.add_op(op)

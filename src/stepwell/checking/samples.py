@@ -213,7 +213,9 @@ def _number(type_: Attribute, given: Any, symbols: Mapping[str, int]) -> Any:
         return True
     if isinstance(type_, FloatType):
         return 0.5
-    raise StepwellError(f"no sample can be made of type {type_}")
+    raise StepwellError(
+        f"no sample can be made of type {type_}", help="give inputs: check(..., inputs=...)"
+    )
 
 
 def _shape(type_: Attribute, symbols: Mapping[str, int]) -> tuple[int, ...]:
