@@ -25,8 +25,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.walking import walk
 from stepwell.ir.weights import WeightStore
 
-VISITS_PER_OP = 64
-"""How often the driver looks at one op before it says that rewrites undo each other."""
+APPLICATIONS_PER_OP = 64
+"""How often rewrites are applied at one op before the driver says that they undo each other."""
 
 
 @dataclass(frozen=True)
@@ -366,79 +366,109 @@ def run_rewrites(
     """Drive rewrites to a fixed point with a worklist; dead pure ops go as they appear.
 
     Each op is visited once at first, and again only when an operand, a user or the op itself
-    changed. `VISITS_PER_OP` visits to one op mean that two rewrites undo each other: an error.
+    changed. More than `APPLICATIONS_PER_OP` applications to one op mean that two rewrites undo each
+    other: an error.
 
     Returns: the number of applications.
     """
-    history = history if history is not None else History()
-    dispatch: dict[type[Operation], tuple[Rewrite[Any], ...]] = {}
-    work: deque[Operation] = deque()
-    waiting: set[Operation] = set()
-    visits: dict[Operation, int] = {}
-    scopes: dict[Block, _Scope] = {}
-    refused: dict[tuple[Operation, str], str] = {}
-    applied = 0
+    return _Driver(program, rewrites, history if history is not None else History()).run()
 
-    def candidates_of(op: Operation) -> tuple[Rewrite[Any], ...]:
-        found = dispatch.get(type(op))
+
+class _Driver:
+    """One run to a fixed point: the worklist, and what was applied and refused on the way."""
+
+    def __init__(
+        self, program: Program, rewrites: Sequence[Rewrite[Any]], history: History
+    ) -> None:
+        self.program = program
+        self.rewrites = rewrites
+        self.history = history
+        self.applied = 0
+        self._dispatch: dict[type[Operation], tuple[Rewrite[Any], ...]] = {}
+        self._work: deque[Operation] = deque()
+        self._waiting: set[Operation] = set()
+        self._applications: dict[Operation, int] = {}
+        self._scopes: dict[Block, _Scope] = {}
+        self._refused: dict[tuple[Operation, str], str] = {}
+
+    def run(self) -> int:
+        """Visit ops until none waits; returns the number of applications."""
+        self._work.extend(
+            op for op in walk(self.program.module) if self._candidates(op) or is_dead(op)
+        )
+        self._waiting.update(self._work)
+        while self._work:
+            op = self._work.popleft()
+            self._waiting.discard(op)
+            if op.parent is None:
+                continue
+            self.history.visits += 1
+            if is_dead(op):
+                self._sweep(op)
+            else:
+                self._visit(op)
+        for (op, name), reason in self._refused.items():
+            if op.parent is not None:
+                self.history.refuse(name, op, reason)
+        return self.applied
+
+    def _candidates(self, op: Operation) -> tuple[Rewrite[Any], ...]:
+        """The rewrites whose anchors the op is one of, in order."""
+        found = self._dispatch.get(type(op))
         if found is None:
-            found = tuple(r for r in rewrites if issubclass(type(op), r.anchors))
-            dispatch[type(op)] = found
+            found = tuple(r for r in self.rewrites if issubclass(type(op), r.anchors))
+            self._dispatch[type(op)] = found
         return found
 
-    def push(op: Operation) -> None:
-        if op not in waiting and op.parent is not None and (candidates_of(op) or is_dead(op)):
-            waiting.add(op)
-            work.append(op)
+    def _push(self, ops: Iterable[Operation]) -> None:
+        for op in ops:
+            if (
+                op not in self._waiting
+                and op.parent is not None
+                and (self._candidates(op) or is_dead(op))
+            ):
+                self._waiting.add(op)
+                self._work.append(op)
 
-    work.extend(op for op in walk(program.module) if candidates_of(op) or is_dead(op))
-    waiting.update(work)
-    while work:
-        op = work.popleft()
-        waiting.discard(op)
-        if op.parent is None:
-            continue
-        history.visits += 1
-        if is_dead(op):
-            operands = list(op.operands)
-            op.detach()
-            op.erase()
-            history.swept += 1
-            for neighbour in _neighbours(operands):
-                push(neighbour)
-            continue
-        for rewrite in candidates_of(op):
-            found = rewrite.match(op, program)
+    def _sweep(self, op: Operation) -> None:
+        """Erase a dead op."""
+        operands = list(op.operands)
+        op.detach()
+        op.erase()
+        self.history.swept += 1
+        self._push(_neighbours(operands))
+
+    def _visit(self, op: Operation) -> None:
+        """Apply the first rewrite that matches, if one does."""
+        for rewrite in self._candidates(op):
+            found = rewrite.match(op, self.program)
             if isinstance(found, Refusal):
-                refused[op, rewrite.name] = found.reason
+                self._refused[op, rewrite.name] = found.reason
                 continue
-            refused.pop((op, rewrite.name), None)
-            if found is None:
-                continue
-            count = visits[op] = visits.get(op, 0) + 1
-            if count > VISITS_PER_OP:
-                raise StepwellError(
-                    f"{op_name(op)}: {rewrite.name} applied {count} times without an end",
-                    describe_op(op),
-                    "two rewrites undo each other; run them in separate steps",
-                )
-            rw = Rewriter(op, program, scopes)
-            root = (op_name(op), node_name(op.location))
-            where = describe_op(op)
-            if history.watch is not None:
-                history.watch.before(rewrite, op, found)
-            rewrite.build(found, rw)
-            applied += 1
-            _record(history, rewrite.name, root, where, rw)
-            if history.watch is not None:
-                history.watch.after(rewrite, rw)
-            for touched in _affected(op, rw):
-                push(touched)
-            break
-    for (op, name), reason in refused.items():
-        if op.parent is not None:
-            history.refuse(name, op, reason)
-    return applied
+            self._refused.pop((op, rewrite.name), None)
+            if found is not None:
+                self._apply(rewrite, op, found)
+                return
+
+    def _apply(self, rewrite: Rewrite[Any], op: Operation, found: Any) -> None:
+        count = self._applications[op] = self._applications.get(op, 0) + 1
+        if count > APPLICATIONS_PER_OP:
+            raise StepwellError(
+                f"{op_name(op)}: {rewrite.name} applied {count} times without an end",
+                describe_op(op),
+                "two rewrites undo each other; run them in separate steps",
+            )
+        rw = Rewriter(op, self.program, self._scopes)
+        root, where = (op_name(op), node_name(op.location)), describe_op(op)
+        watch = self.history.watch
+        if watch is not None:
+            watch.before(rewrite, op, found)
+        rewrite.build(found, rw)
+        self.applied += 1
+        _record(self.history, rewrite.name, root, where, rw)
+        if watch is not None:
+            watch.after(rewrite, rw)
+        self._push(_affected(op, rw))
 
 
 def _record(
