@@ -1,0 +1,105 @@
+"""The driver: rewrites to a fixed point, refusals that last, an end in any case."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+from xdsl.ir import Operation
+
+import stepwell
+from stepwell.dialects import aten
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, Refusal, Rewrite, Rewriter, run_rewrites
+
+TEXT = """
+func.func @forward(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %unread = aten.sin.default(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  %y = aten.relu.default(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  func.return %y : tensor<2xf32>
+}
+"""
+
+
+class Respelled(Rewrite[Operation]):
+    """One unary op as another."""
+
+    other: ClassVar[Any]
+
+    def match(self, op: Any, program: Program) -> Operation | Refusal | None:
+        return op
+
+    def build(self, match: Operation, rw: Rewriter) -> None:
+        new = rw.insert(self.other.make(match.operands[0]))
+        rw.replace(match, new.results)
+
+
+@dataclass(frozen=True)
+class ReluToTanh(Respelled):
+    name: ClassVar[str] = "relu-to-tanh"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ReluDefault,)
+    other: ClassVar[Any] = aten.TanhDefault
+
+
+@dataclass(frozen=True)
+class TanhToTanh(Respelled):
+    """Changes nothing, and so would be applied for ever."""
+
+    name: ClassVar[str] = "tanh-to-tanh"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.TanhDefault,)
+
+    def build(self, match: Operation, rw: Rewriter) -> None:
+        rw.changed(match)
+
+
+@dataclass(frozen=True)
+class RefuseRelu(Respelled):
+    name: ClassVar[str] = "refuse-relu"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ReluDefault,)
+
+    def match(self, op: Any, program: Program) -> Operation | Refusal | None:
+        return Refusal("it is a relu")
+
+
+def names(program: Program) -> list[str]:
+    return [op.name for op in program.module.walk() if op.name.startswith("aten.")]
+
+
+def test_rewrites_that_never_end_are_an_error_that_names_them() -> None:
+    with pytest.raises(StepwellError, match="tanh-to-tanh applied 65 times without an end"):
+        run_rewrites(stepwell.parse(TEXT), (ReluToTanh(), TanhToTanh()))
+
+
+def test_what_nothing_reads_is_swept_whatever_the_rewrites() -> None:
+    program, history = stepwell.parse(TEXT), History()
+    assert run_rewrites(program, (ReluToTanh(),), history) == 1
+    assert names(program) == ["aten.tanh.default"]
+    assert history.swept == 1
+
+
+def test_the_first_rewrite_that_matches_is_applied_and_a_refusal_passes_on() -> None:
+    program = stepwell.parse(TEXT)
+    run_rewrites(program, (RefuseRelu(), ReluToTanh()))
+    assert names(program) == ["aten.tanh.default"]
+
+
+def test_a_refusal_about_an_op_that_goes_is_not_kept_and_one_that_stays_is_kept_once() -> None:
+    program, history = stepwell.parse(TEXT), History()
+    run_rewrites(program, (RefuseRelu(),), history)
+    run_rewrites(program, (RefuseRelu(),), history)
+    assert [record.reason for record in history.refusals.values()] == ["it is a relu"]
+    gone = History()
+    run_rewrites(program, (RefuseRelu(), ReluToTanh()), gone)
+    assert not gone.refusals
+
+
+def test_a_pipeline_is_edited_by_the_names_of_its_steps_and_never_in_place() -> None:
+    whole = Pipeline("two", (RefuseRelu(), ReluToTanh()))
+    assert whole.without("refuse-relu").steps == (ReluToTanh(),)
+    assert whole.after("refuse-relu", TanhToTanh).steps[1] == TanhToTanh()
+    assert whole.before("refuse-relu", TanhToTanh).steps[0] == TanhToTanh()
+    assert whole.replace("refuse-relu", TanhToTanh).steps[0] == TanhToTanh()
+    assert whole.steps == (RefuseRelu(), ReluToTanh())
+    with pytest.raises(StepwellError, match="pipeline 'two' has no step 'relu'"):
+        whole.without("relu")
