@@ -18,11 +18,11 @@ from stepwell.dialects.tosa.meaning.quantised import apply_scale_32
 from stepwell.translate.rewrites.tosa.integers import fixed_point
 
 
-def scale_of(lowered: "stepwell.Lowered", side: str) -> tuple[float, int]:
-    """Scale and zero point of the only input or output."""
+def scale_of(lowered: "stepwell.Lowered", side: str, index: int = 0) -> tuple[float, int]:
+    """Scale and zero point of an input or output."""
     held = lowered.program.method().attributes[f"tosa.{side}_quantization"]
-    assert isinstance(held, ArrayAttr) and isinstance(held.data[0], StringAttr)
-    found = re.fullmatch(r"scale=(\S+) zero_point=(\S+)", held.data[0].data)
+    assert isinstance(held, ArrayAttr) and isinstance(held.data[index], StringAttr)
+    found = re.fullmatch(r"scale=(\S+) zero_point=(\S+)", held.data[index].data)
     assert found
     return float(found[1]), int(found[2])
 
@@ -87,3 +87,47 @@ def test_a_fixed_point_factor_is_within_half_a_step_of_the_real_one(scale: float
     value = torch.tensor([12345])
     found = apply_scale_32(value, torch.tensor([multiplier]), torch.tensor([shift]), False)
     assert abs(found.item() - 12345 * scale) <= 0.5 + 1e-4 * scale
+
+
+class EveryConvolution(nn.Module):
+    """Convolutions of images and lines: dense, depthwise, of groups, transposed, cut off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.images = nn.ModuleList(
+            [
+                nn.Conv2d(8, 12, 3, stride=2, groups=4),
+                nn.Conv2d(8, 12, 3, padding=1, groups=2, bias=False),
+                nn.ConvTranspose2d(8, 4, 3, stride=2, padding=1, output_padding=1),
+                nn.ConvTranspose2d(8, 4, 2, stride=1, padding=2),
+            ]
+        )
+        self.lines = nn.ModuleList(
+            [
+                nn.Conv1d(8, 6, 5, stride=2, padding=2, dilation=2),
+                nn.Conv1d(8, 16, 3, padding=1, groups=8),
+                nn.Conv1d(8, 6, 3, groups=2),
+                nn.ConvTranspose1d(8, 4, 4, stride=2, padding=1),
+            ]
+        )
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        line = x.flatten(2)
+        given = [layer(x) for layer in self.images] + [layer(line) for layer in self.lines]
+        return [torch.relu(y) for y in given]
+
+
+@pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
+def test_convolutions_of_every_form_are_integers(per_channel: bool) -> None:
+    torch.manual_seed(0)
+    lowered, exported, inputs, integers = lowered_int8(
+        lambda: (EveryConvolution(), (torch.randn(1, 8, 7, 6),)), per_channel
+    )
+    given, run = lowered.run(integers), lowered.program.run(integers)
+    expected = exported.module()(*inputs)
+    assert len(given) == len(expected) == 8
+    for index, (found, ours, real) in enumerate(zip(given, run, expected, strict=True)):
+        assert torch.equal(found, ours)
+        wanted = stored(real, *scale_of(lowered, "output", index))
+        assert (found.int() - wanted.int()).abs().max() <= 1
+        assert wanted.unique().numel() > 20

@@ -348,10 +348,10 @@ def layer(
     )
 
 
-def convolved(x: str, w: str, y: str, rest: str) -> tuple[str, ...]:
+def convolved(x: str, w: str, y: str, rest: str, scale: str = "0.25") -> tuple[str, ...]:
     return (
         f"%x: i8<0.5>[{x}]",
-        *stored("w", "0.25", w),
+        *stored("w", scale, w),
         dequantised("x", "0.5", x),
         f"%z = aten.convolution.default(%xr, %wr, none, {rest}) : (f32[{x}], f32[{w}]) -> f32[{y}]",
         f"%y = quant.qcast %z : f32[{y}] to i8<2.0>[{y}]",
@@ -380,24 +380,33 @@ INT8: dict[str, Case] = {
         layer(":1, {0.1, 0.2, 0.3, 0.4}"),
         "a scale for each input",
     ),
-    "a transposed convolution": (
+    "a dilated transposed convolution": (
         LowerInt8Convolution(),
         convolved(
-            "1, 2, 3, 3", "2, 2, 1, 1", "1, 2, 3, 3", "[1, 1], [0, 0], [1, 1], true, [0, 0], 1"
+            "1, 2, 3, 3", "2, 2, 2, 2", "1, 2, 5, 5", "[1, 1], [0, 0], [2, 2], true, [0, 0], 1"
         ),
-        "the convolution is transposed",
+        "dilation is not 1",
     ),
-    "a line": (
-        LowerInt8Convolution(),
-        convolved("1, 2, 3", "2, 2, 1", "1, 2, 3", "[1], [0], [1], false, [0], 1"),
-        "the convolution is transposed",
-    ),
-    "groups": (
+    "a transposed convolution with a scale for each input": (
         LowerInt8Convolution(),
         convolved(
-            "1, 4, 3, 3", "4, 2, 1, 1", "1, 4, 3, 3", "[1, 1], [0, 0], [1, 1], false, [0, 0], 2"
+            "1, 2, 3, 3",
+            "2, 3, 1, 1",
+            "1, 3, 3, 3",
+            "[1, 1], [0, 0], [1, 1], true, [0, 0], 1",
+            ":0, {0.25, 0.5}",
         ),
-        "not depthwise",
+        "a scale for each input",
+    ),
+    "a volume": (
+        LowerInt8Convolution(),
+        convolved(
+            "1, 2, 3, 3, 3",
+            "2, 2, 1, 1, 1",
+            "1, 2, 3, 3, 3",
+            "[1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1",
+        ),
+        "not a batch of images or lines",
     ),
     "a scaled sum": (
         LowerInt8Add(),

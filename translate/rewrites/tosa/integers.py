@@ -106,7 +106,7 @@ class LowerInt8(Rewrite[Quantised]):
             return weight
         if any(weight.held.zero_points):
             return Refusal("its weight has a zero point")
-        if weight.held.axis not in (None, 0):
+        if weight.held.axis not in (None, self.output_axis(op)):
             return Refusal("its weight has a scale for each input, not for each output")
         bias = bias_operand(op.operand("bias"))
         if isinstance(bias, Refusal):
@@ -116,6 +116,10 @@ class LowerInt8(Rewrite[Quantised]):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Why this layer has no integer form, or None."""
         return None
+
+    def output_axis(self, op: SchemaOp) -> int:
+        """The axis of the weight along which the outputs lie."""
+        return 0
 
     @abstractmethod
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:

@@ -50,6 +50,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import Quantization, quantization
 from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.codes import i48
 from stepwell.dialects.tosa.constants import const, const_of_key
 from stepwell.ir.dtypes import i8, i32
@@ -68,7 +69,8 @@ from stepwell.translate.rewrites.cmsis.quantized import (
     not_signed,
 )
 from stepwell.translate.rewrites.cmsis.tabulate import Chain, Tabulate, is_one_element, table_of
-from stepwell.translate.rewrites.tosa.building import Builder, elements, i64s, shape_of
+from stepwell.translate.rewrites.tosa.building import Builder, Size, elements, i64s, shape_of
+from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC, convolved, slices_of
 from stepwell.translate.rewrites.tosa.integers import (
     IN_UNITS,
     LEFT_SHIFT,
@@ -80,7 +82,6 @@ from stepwell.translate.rewrites.tosa.integers import (
     width,
 )
 from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
-from stepwell.translate.rewrites.tosa.lower_products import TO_NCHW, TO_NHWC, plan_convolution
 from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean, pool_window
 
 
@@ -90,11 +91,13 @@ def _accumulator_scales(match: Quantised) -> list[float]:
     return [given * scale for scale in match.weight.held.scales]
 
 
-def _bias(match: Quantised, channels: int, b: Builder, program: Program) -> SSAValue:
-    scales = _accumulator_scales(match)
+def _bias(
+    bias: Bias | None, scales: Sequence[float], channels: int, match: Quantised, b: Builder
+) -> SSAValue:
+    """A bias at the accumulators' scales, one for each channel; [0] where there is none."""
     if match.sums == i48:
-        return _wide_bias(match.bias, scales, channels, b)
-    key = integer_bias(match.bias, scales, channels, program)
+        return _wide_bias(bias, scales, channels, b)
+    key = integer_bias(bias, scales, channels, b.rw.program)
     return b.weight(key) if key is not None else b.constant(torch.zeros(1, dtype=torch.int32))
 
 
@@ -125,46 +128,77 @@ def _zero_points(held: Quantization, b: Builder) -> list[SSAValue]:
     return [b.number(held.zero_point, 1, WIDTHS[held.bits]), b.zero(i8)]
 
 
-def _to_result(y: SSAValue, match: Quantised, use: Use, b: Builder) -> SSAValue:
-    made = use.held.scale
-    scales = [scale / made for scale in _accumulator_scales(match)]
-    return rescale(y, scales, match.held, 0, use.held.zero_point, b)
+def _to_result(
+    y: SSAValue, scales: Sequence[float], match: Quantised, use: Use, b: Builder
+) -> SSAValue:
+    """Accumulators of these scales at the result's."""
+    factors = [scale / use.held.scale for scale in scales]
+    return rescale(y, factors, match.held, 0, use.held.zero_point, b)
+
+
+def _slice(held: Sequence[float], index: int, count: int) -> list[float]:
+    """One of `count` equal parts of what each channel has; what all share is shared."""
+    size = len(held) // count if len(held) > 1 else 0
+    return list(held[index * size : (index + 1) * size]) if size else list(held)
+
+
+def _bias_slice(bias: Bias | None, index: int, count: int, program: Program) -> Bias | None:
+    if bias is None or count == 1:
+        return bias
+    (channels,) = program.weights.type_of(bias.key).get_shape()
+    size = channels // count
+    key = program.weights.derive("tosa_slice", [bias.key], axis=0, start=index * size, size=size)
+    return Bias(key, None if bias.unit is None else tuple(_slice(bias.unit, index, count)))
 
 
 @dataclass(frozen=True)
 class LowerInt8Convolution(LowerInt8):
-    """`convolution` of one or all groups' width to CONV2D or DEPTHWISE_CONV2D, then RESCALE."""
+    """`convolution` of lines or images to CONV2D, DEPTHWISE_CONV2D or TRANSPOSE_CONV2D, RESCALE."""
 
     name: ClassVar[str] = "lower-int8-convolution"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
     has_weight: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """An image, not transposed; dense or depthwise."""
-        if op.arg("transposed") or len(shape_of(op.operands[0])) != 4:
-            return Refusal("the convolution is transposed, or its input is not a batch of images")
-        if op.arg("groups") != 1 and shape_of(op.operands[1])[1] != 1:
-            return Refusal("the convolution has groups and is not depthwise")
+        """Lines or images; a transposed one without dilation."""
+        if len(shape_of(op.operands[0])) not in (3, 4):
+            return Refusal("its input is not a batch of images or lines")
+        if op.arg("transposed") and any(d != 1 for d in op.arg("dilation")):
+            return Refusal("dilation is not 1; TRANSPOSE_CONV2D has none")
         return None
 
+    def output_axis(self, op: SchemaOp) -> int:
+        """A transposed convolution has its weight as `[in, out / groups, …]`."""
+        return int(op.arg("transposed"))
+
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
-        """Transpose in, convolve, rescale, transpose out."""
+        """Transpose in, convolve and rescale each group, transpose out."""
         assert match.weight is not None
         op, x = match.op, match.inputs[0]
-        out = shape_of(op.operands[1])[0]
-        image = b.transpose(stored(x.value, b), TO_NHWC)
-        weight = b.weight(match.weight.key)
-        plan = plan_convolution(op, image, weight, b)
-        operands = [plan.image, plan.kernel, _bias(match, out, b, program)]
-        y = b.op(
-            plan.operator,
-            [*operands, *_zero_points(x.held, b)],
-            plan.shape,
-            match.sums,
-            acc_type=match.sums,
-            **{name: i64s(values) for name, values in plan.lists.items()},
-        )
-        return b.transpose(_to_result(y, match, use, b), TO_NCHW)
+        count, scales = slices_of(op), _accumulator_scales(match)
+
+        def convolve(
+            operator: type[TosaOp],
+            image: SSAValue,
+            kernel: SSAValue,
+            shape: Sequence[Size],
+            group: int,
+            **lists: Sequence[int],
+        ) -> SSAValue:
+            own = scales if op.arg("transposed") else _slice(scales, group, count)
+            channels = shape_of(op.results[0])[1] // count
+            bias = _bias_slice(match.bias, group, count, program)
+            y = b.op(
+                operator,
+                [image, kernel, _bias(bias, own, channels, match, b), *_zero_points(x.held, b)],
+                shape,
+                match.sums,
+                acc_type=match.sums,
+                **{name: i64s(values) for name, values in lists.items()},
+            )
+            return _to_result(y, own, match, use, b)
+
+        return convolved(op, stored(x.value, b), b.weight(match.weight.key), convolve, b)
 
 
 @dataclass(frozen=True)
@@ -183,7 +217,9 @@ class LowerInt8Linear(LowerInt8):
         rows = elements(shape) // depth
         image = b.reshape(stored(x.value, b), (rows, 1, 1, depth))
         kernel = b.reshape(b.weight(match.weight.key), (out, 1, 1, depth))
-        operands = [image, kernel, _bias(match, out, b, program), *_zero_points(x.held, b)]
+        scales = _accumulator_scales(match)
+        bias = _bias(match.bias, scales, out, match, b)
+        operands = [image, kernel, bias, *_zero_points(x.held, b)]
         lists = {"pad": (0, 0, 0, 0), "stride": (1, 1), "dilation": (1, 1)}
         y = b.op(
             t.Conv2dOp,
@@ -193,7 +229,7 @@ class LowerInt8Linear(LowerInt8):
             acc_type=match.sums,
             **{name: i64s(values) for name, values in lists.items()},
         )
-        return b.reshape(_to_result(y, match, use, b), shape_of(match.op.results[0]))
+        return b.reshape(_to_result(y, scales, match, use, b), shape_of(match.op.results[0]))
 
 
 @dataclass(frozen=True)

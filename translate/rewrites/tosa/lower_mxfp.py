@@ -58,7 +58,7 @@ from stepwell.translate.rewrites.tosa.choose_mxfp import (
     MxMatmulOp,
     MxQuantizeOp,
 )
-from stepwell.translate.rewrites.tosa.lower_products import TO_NCHW, TO_NHWC
+from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
 
 OF_32 = BlockSizeAttr("BLOCK_SIZE_32")

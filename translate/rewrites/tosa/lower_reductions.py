@@ -39,7 +39,7 @@ from stepwell.translate.rewrites.tosa.building import (
     i64s,
     shape_of,
 )
-from stepwell.translate.rewrites.tosa.lower_products import TO_NCHW, TO_NHWC
+from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats, needs_known
 from stepwell.translate.rewrites.tosa.sizes import Size
 from stepwell.translate.rewrites.tosa.volumes import narrow

@@ -1,0 +1,202 @@
+"""How a `convolution` of lines or images is cut into TOSA's operators, whatever its elements are.
+
+A line is an image of height 1. Groups that are not depthwise are convolutions of slices, their
+channels concatenated. What a window does not reach is sliced off, since TOSA has no negative
+padding; what a transposed convolution may not take away in front is sliced off behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import i32
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.tosa.building import Builder, Size, shape_of
+from stepwell.translate.rewrites.tosa.volumes import narrow
+
+TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+class Convolve(Protocol):
+    """Writes one operator for the group `group`, all but whose bias and zero points is known."""
+
+    def __call__(
+        self,
+        operator: type[TosaOp],
+        image: SSAValue,
+        kernel: SSAValue,
+        shape: Sequence[Size],
+        group: int,
+        **lists: Sequence[int],
+    ) -> SSAValue: ...
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a kernel moves over rows and columns."""
+
+    stride: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
+    extra: Sequence[int]
+
+    def size(self, held: int, kernel: int, axis: int) -> tuple[int, int]:
+        """The output's size, and the padding behind that makes it come out even, as TOSA asks."""
+        before, step = self.padding[axis], self.stride[axis]
+        span = (kernel - 1) * self.dilation[axis] + 1
+        size = (held + 2 * before - span) // step + 1
+        return size, (size - 1) * step + span - held - before
+
+
+def window_of(op: SchemaOp, *, is_line: bool) -> Window:
+    """The window of a `convolution` of images, or of lines."""
+    names = ("stride", "padding", "dilation", "output_padding")
+    lists = [list(op.arg(name)) for name in names]
+    if is_line:
+        lists = [[front, *held] for front, held in zip((1, 0, 1, 0), lists, strict=True)]
+    return Window(*lists)
+
+
+def slices_of(op: SchemaOp) -> int:
+    """How many operators a `convolution` takes: one, or one for each group."""
+    groups, width = op.arg("groups"), shape_of(op.operands[1])[1]
+    is_depthwise = width == 1 and not op.arg("transposed")
+    return 1 if is_depthwise else groups
+
+
+def convolved(
+    op: SchemaOp, x: SSAValue, weight: SSAValue, convolve: Convolve, b: Builder
+) -> SSAValue:
+    """The result of a `convolution`, `[N, C, H, W]` or `[N, C, W]`.
+
+    Args:
+        x: its image or lines, as the operators take them.
+        weight: its weight in torch's order.
+        convolve: writes one operator.
+    """
+    is_line = len(shape_of(x)) == 3
+    if is_line:
+        x, weight = (_as_image(value, b) for value in (x, weight))
+    image = b.transpose(x, TO_NHWC)
+    window, count = window_of(op, is_line=is_line), slices_of(op)
+    parts: list[SSAValue] = []
+    for group in range(count):
+        operands = part(image, 3, group, count, b), part(weight, 0, group, count, b)
+        if op.arg("transposed"):
+            made = _transposed(*operands, window, convolve, group, b)
+        elif op.arg("groups") > count:
+            made = _depthwise(*operands, window, convolve, b)
+        else:
+            made = _dense(*operands, window, convolve, group, b)
+        parts.append(made)
+    y = parts[0] if count == 1 else _joined(parts, b)
+    return b.reshape(b.transpose(y, TO_NCHW), shape_of(op.results[0]))
+
+
+def _as_image(value: SSAValue, b: Builder) -> SSAValue:
+    first, second, columns = shape_of(value)
+    return b.reshape(value, (first, second, 1, columns))
+
+
+def _dense(
+    image: SSAValue, weight: SSAValue, window: Window, convolve: Convolve, group: int, b: Builder
+) -> SSAValue:
+    image, shape, lists = _placed(image, weight, window, b)
+    return convolve(t.Conv2dOp, image, b.transpose(weight, TO_NHWC), shape, group, **lists)
+
+
+def _depthwise(
+    image: SSAValue, weight: SSAValue, window: Window, convolve: Convolve, b: Builder
+) -> SSAValue:
+    image, shape, lists = _placed(image, weight, window, b)
+    out, _, rows, columns = shape_of(weight)
+    channels = shape_of(image)[3]
+    kernel = b.transpose(weight, (2, 3, 0, 1))
+    kernel = b.reshape(kernel, (rows, columns, channels, out // channels))
+    return convolve(t.DepthwiseConv2dOp, image, kernel, shape, 0, **lists)
+
+
+def _placed(
+    image: SSAValue, weight: SSAValue, window: Window, b: Builder
+) -> tuple[SSAValue, tuple[Size, ...], dict[str, Sequence[int]]]:
+    """The image that windows reach, the result's shape, and the lists of a convolution."""
+    n, height, width, _ = shape_of(image)
+    out, _, kernel_h, kernel_w = shape_of(weight)
+    rows, bottom = window.size(height, kernel_h, 0)
+    columns, right = window.size(width, kernel_w, 1)
+    image, bottom, right = _cropped(image, bottom, right, b)
+    pad = (window.padding[0], bottom, window.padding[1], right)
+    lists = {"pad": pad, "stride": window.stride, "dilation": window.dilation}
+    return image, (n, rows, columns, out), lists
+
+
+def _cropped(image: SSAValue, bottom: int, right: int, b: Builder) -> tuple[SSAValue, int, int]:
+    """Rows and columns that no window reaches are sliced off: TOSA has no negative padding."""
+    if bottom >= 0 and right >= 0:
+        return image, bottom, right
+    n, height, width, channels = shape_of(image)
+    size = (n, height + min(bottom, 0), width + min(right, 0), channels)
+    operands = [image, b.sizes((0, 0, 0, 0)), b.sizes(size)]
+    image = b.op(t.SliceOp, operands, size, element(image.type))
+    return image, max(bottom, 0), max(right, 0)
+
+
+def _transposed(
+    image: SSAValue, weight: SSAValue, window: Window, convolve: Convolve, group: int, b: Builder
+) -> SSAValue:
+    n, height, width, _ = shape_of(image)
+    _, out, kernel_h, kernel_w = shape_of(weight)
+    kernel = b.transpose(weight, (1, 2, 3, 0))
+    wanted = [
+        pad
+        for padding, extra in zip(window.padding, window.extra, strict=True)
+        for pad in (-padding, extra - padding)
+    ]
+    # Less than the kernel may be taken away; the rest is cut off behind.
+    pads = [
+        max(pad, 1 - size)
+        for pad, size in zip(wanted, [kernel_h] * 2 + [kernel_w] * 2, strict=True)
+    ]
+    rows = (height - 1) * window.stride[0] + kernel_h + pads[0] + pads[1]
+    columns = (width - 1) * window.stride[1] + kernel_w + pads[2] + pads[3]
+    shape = (n, rows, columns, out)
+    lists = {"out_pad": pads, "stride": window.stride}
+    y = convolve(t.TransposeConv2dOp, image, kernel, shape, group, **lists)
+    for axis, size in ((1, rows), (2, columns)):
+        before, behind = (pads[i] - wanted[i] for i in (2 * axis - 2, 2 * axis - 1))
+        y = narrow(y, axis, before, size - before - behind, b)
+    return y
+
+
+def part(value: SSAValue, axis: int, index: int, count: int, b: Builder) -> SSAValue:
+    """One of `count` equal slices."""
+    if count == 1:
+        return value
+    shape = list(shape_of(value))
+    shape[axis] //= count
+    start = [0] * len(shape)
+    start[axis] = index * shape[axis]
+    key = weight_key(value)
+    if key is not None:
+        derived = b.rw.weights.derive(
+            "tosa_slice", [key], axis=axis, start=start[axis], size=shape[axis]
+        )
+        return b.weight(derived)
+    operands = [value, b.sizes(start), b.sizes(shape)]
+    return b.op(t.SliceOp, operands, shape, element(value.type))
+
+
+def _joined(parts: Sequence[SSAValue], b: Builder) -> SSAValue:
+    """The channels of groups, one after the other."""
+    *size, each = shape_of(parts[0])
+    held = element(parts[0].type)
+    return b.op(t.ConcatOp, parts, (*size, each * len(parts)), held, axis=IntegerAttr(3, i32))
