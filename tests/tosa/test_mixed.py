@@ -225,5 +225,5 @@ def test_a_quantised_constant_of_a_float_layer_is_computed_ahead_of_time() -> No
 def test_unsigned_integers_are_refused_with_their_reason() -> None:
     x = torch.randn(4)
     exported = export(_Border(0.5, 3, 0, 255, torch.uint8), (x,))
-    with pytest.raises(stepwell.StepwellError, match="ui8"):
+    with pytest.raises(stepwell.StepwellError, match="uint8"):
         stepwell.lower(exported, TARGET)
