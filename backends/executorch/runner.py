@@ -32,6 +32,7 @@ from stepwell.backends.executorch.kernels import QUANTIZED
 from stepwell.backends.executorch.read import read_container
 from stepwell.ir.calling import follows_dim_order
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, Problem, StepwellError
+from stepwell.ir.dtypes import dtype_name, element_type
 
 if TYPE_CHECKING:
     from executorch import runtime as et
@@ -234,7 +235,7 @@ def check_inputs(method: Method, inputs: Sequence[Any]) -> None:
 def _input_faults(declared: Value, given: Any) -> list[str]:
     if not isinstance(declared, TensorValue):
         if isinstance(given, torch.Tensor):
-            return [f"a {type(declared).__name__} is needed, a tensor was given"]
+            return [f"a {type(declared).__name__} is needed, not a tensor"]
         if type(given) is not type(declared) or given != declared:
             return [f"the program was made for {declared!r} here, not {given!r}"]
         return []
@@ -243,7 +244,8 @@ def _input_faults(declared: Value, given: Any) -> list[str]:
     facts: list[str] = []
     wanted = torch_dtype(declared.scalar_type)
     if given.dtype != wanted:
-        facts.append(f"dtype is {given.dtype}, the program takes {wanted}")
+        held, needed = (dtype_name(element_type(dtype)) for dtype in (given.dtype, wanted))
+        facts.append(f"dtype is {held}, the program takes {needed}")
     if given.device.type != "cpu":
         facts.append(f"the tensor is on {given.device}, the runtime takes CPU tensors")
     if given.dim() != len(declared.sizes):
