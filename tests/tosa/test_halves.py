@@ -101,5 +101,5 @@ def test_a_product_of_fp16_is_rounded_to_its_result_at_every_step(result) -> Non
 def test_a_product_of_bf16_in_bf16_is_refused_before_the_reference_model() -> None:
     held = [tensor(s, bf16) for s in ([1, 2, 3], [1, 3, 2], [1], [1])]
     program = program_of_op(t.MatMulOp, held, [tensor([1, 2, 2], bf16)])
-    with pytest.raises(VerificationError, match="a product of bf16 is not bf16"):
+    with pytest.raises(VerificationError, match="a product of bf16 does not give bf16"):
         program.verify()

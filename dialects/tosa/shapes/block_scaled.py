@@ -36,21 +36,21 @@ def scales_of(shape: Shape) -> Shape:
     last = shape[-1]
     if isinstance(last, str):
         return (*shape[:-1], "?")
-    need(last % BLOCK == 0, f"the last size {last} is no multiple of {BLOCK}")
+    need(last % BLOCK == 0, f"the last size is {last}, not a multiple of {BLOCK}")
     return (*shape[:-1], last // BLOCK)
 
 
 def _block_of_32(op: object) -> None:
     case = op.block_size.data  # pyright: ignore
-    need(case == "BLOCK_SIZE_32", f"the block size is {case}")
+    need(case == "BLOCK_SIZE_32", f"the block size is {case}, not BLOCK_SIZE_32")
 
 
 def _pair(data: SSAValue, scale: SSAValue, rank: int | None = None) -> Shape:
     """Checks data and scales against each other; the data's shape."""
     shape = shape_of(data) if rank is None else ranked(data, rank, "the data")
     held = element_of(data)
-    need(payload_of_element(held) is not None, f"{held} is no block-scaled payload")
-    need(element_of(scale) == e8m0, f"the scales are {element_of(scale)}")
+    need(payload_of_element(held) is not None, f"{held} is not a block-scaled payload")
+    need(element_of(scale) == e8m0, f"the scales are {element_of(scale)}, not {e8m0}")
     due, found = scales_of(shape), shape_of(scale)
     if due is not None and found is not None:
         fits = len(due) == len(found) and all(same(a, b) for a, b in zip(due, found, strict=True))
@@ -63,8 +63,8 @@ def _cast_to(op: t.CastToBlockScaledOp) -> Sequence[Expected]:
     _block_of_32(op)
     shape = shape_of(op.input_data)
     held, given = element_of(op.output_data), element_of(op.input_data)
-    need(given in (f32, bf16, f16), f"{given} is no float that can be scaled in blocks")
-    need(payload_of_element(held) is not None, f"{held} is no block-scaled payload")
+    need(given in (f32, bf16, f16), f"{given} is not a float that can be scaled in blocks")
+    need(payload_of_element(held) is not None, f"{held} is not a block-scaled payload")
     return [(shape, None), (scales_of(shape), e8m0)]
 
 
@@ -82,8 +82,8 @@ def _matmul_t(op: t.MatMulTBlockScaledOp) -> Sequence[Expected]:
     a, b = element_of(op.a_data), element_of(op.b_data)
     need(a == b, f"the payloads {a} and {b} differ; block-scaled types can be mixed")
     assert left is not None and right is not None
-    need(same(left[2], right[2]), f"contracted sizes {left[2]} and {right[2]}")
-    need(same(left[0], right[0]) or right[0] == 1, f"batches {left[0]} and {right[0]}")
+    need(same(left[2], right[2]), f"the contracted sizes {left[2]} and {right[2]} differ")
+    need(same(left[0], right[0]) or right[0] == 1, f"the batches {left[0]} and {right[0]} differ")
     return [((left[0], left[1], right[1]), f32)]
 
 
@@ -96,14 +96,16 @@ def _conv2d(op: t.Conv2dBlockScaledOp) -> Sequence[Expected]:
     need(a == b, f"the payloads {a} and {b} differ; block-scaled types can be mixed")
     need(payload_of_element(a) != "mxint8", "CONV2D_BLOCK_SCALED has no mxint8")
     assert image is not None and weight is not None
-    need(same(image[3], weight[3]), f"{image[3]} input channels, the weight has {weight[3]}")
+    need(same(image[3], weight[3]), f"the input has {image[3]} channels, the weight {weight[3]}")
     (size,) = ranked(op.bias, 1, "the bias")
-    need(size == 1 or same(size, weight[0]), f"{size} of bias for {weight[0]} channels")
+    need(
+        size == 1 or same(size, weight[0]), f"the bias has {size} elements for {weight[0]} channels"
+    )
     pad = sizes_of(op.pad, "pad", 4)
     stride, dilation = sizes_of(op.stride, "stride", 2), sizes_of(op.dilation, "dilation", 2)
     found: list[Dim] = ["?", "?"]
     if pad is not None and stride is not None and dilation is not None:
-        need(min(pad) >= 0, f"pad {list(pad)}")
+        need(min(pad) >= 0, f"pad {list(pad)} has a negative element")
         found = [
             output_size(
                 image[i + 1], weight[i + 1], pad[2 * i] + pad[2 * i + 1], stride[i], dilation[i]
@@ -135,7 +137,7 @@ def _row_gather(op: t.RowGatherBlockScaledOp) -> Sequence[Expected]:
         _pair(op.operands[0], op.operands[1], 3)
     batch, _, channels = ranked(op.operands[0], 3, "the values")
     indices = ranked(op.operands[-2], 2, "the indices")
-    need(same(indices[0], batch), f"batches {batch} and {indices[0]}")
+    need(same(indices[0], batch), f"the batches {batch} and {indices[0]} differ")
     rows = repeated(indices[1], op.operands[-1])
     expected: list[Expected] = [((batch, rows, channels), element_of(op.operands[0]))]
     if scaled:

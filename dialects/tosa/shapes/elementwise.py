@@ -133,7 +133,7 @@ def _select(op: t.SelectOp) -> Sequence[Expected]:
 @shaped(t.TableOp)
 def _table(op: t.TableOp) -> Sequence[Expected]:
     held = element_of(op.input1)
-    need(held in (i8, i16), f"a table of {held}")
+    need(held in (i8, i16), f"a table has no form on {held}")
     need(element_of(op.table) == held, f"the table is {element_of(op.table)}, the input {held}")
     (size,) = ranked(op.table, 1, "the table")
     due = 256 if held == i8 else 513
@@ -158,7 +158,12 @@ def _rescale(op: t.RescaleOp) -> Sequence[Expected]:
     need(op.rounding_mode.data != "DOUBLE_ROUND" or scale32, "double rounding needs 32-bit scales")
     need(not (taken and given), "both input and output are unsigned")
     wide = source in (i32, i48) or target in (i32, i48)
-    need(not (wide and (taken or given)), "unsigned values from {} to {}", source, target)
+    need(
+        not (wide and (taken or given)),
+        "unsigned values have no rescale from {} to {}",
+        source,
+        target,
+    )
     shape = shape_of(op.input)
     channels = 1
     if per_channel:
@@ -166,7 +171,10 @@ def _rescale(op: t.RescaleOp) -> Sequence[Expected]:
         channels = shape[-1] if shape else "?"
     for name, value in (("multiplier", op.multiplier), ("shift", op.shift)):
         (size,) = ranked(value, 1, f"the {name}")
-        need(isinstance(channels, str) or size == channels, f"{size} of {name}, {channels} due")
+        need(
+            isinstance(channels, str) or size == channels,
+            f"there are {size} of {name}, {channels} are due",
+        )
     for shift in constant_numbers(op.shift):
         need(2 <= shift <= 62, f"a shift of {shift:g} is not within 2 and 62")
     for number in constant_numbers(op.multiplier):
@@ -202,7 +210,7 @@ def _shape_arithmetic(op: TosaOp) -> Sequence[Expected]:
     for value in op.operands:
         sizes_of(value, "an operand")
         ranks.add(value.type.rank.data)  # pyright: ignore
-    need(len(ranks) == 1, f"the operands have {sorted(ranks)} sizes")
+    need(len(ranks) == 1, f"the operands differ in their number of sizes: {sorted(ranks)}")
     return _shape_result(op, ranks.pop())
 
 
@@ -215,12 +223,12 @@ def _const_shape(op: t.ConstShapeOp) -> Sequence[Expected]:
 
 @shaped(t.ConcatShapeOp)
 def _concat_shape(op: t.ConcatShapeOp) -> Sequence[Expected]:
-    need(bool(op.operands), "no operands")
+    need(bool(op.operands), "there are no operands")
     total = 0
     for value in op.operands:
         sizes_of(value, "an operand")
         rank = value.type.rank.data  # pyright: ignore
-        need(rank > 0, "an operand of no sizes")
+        need(rank > 0, "an operand has no sizes")
         total += rank
     return _shape_result(op, total)
 
@@ -234,11 +242,11 @@ def _slice_shape(op: t.SliceShapeOp) -> Sequence[Expected]:
         need(held == i32, f"the {name} is {held}, not i32")
     start, size = constant_number(op.start), constant_number(op.size)
     if start is not None:
-        need(start >= 0, f"the start is {start}")
+        need(start >= 0, f"the start {start} is negative")
     if size is not None:
-        need(size > 0, f"the size is {size}")
+        need(size > 0, f"the size {size} is not positive")
         if start is not None:
-            need(start + size <= rank, f"sizes {start} to {start + size} of {rank}")
+            need(start + size <= rank, f"sizes {start} to {start + size} do not lie within {rank}")
         return _shape_result(op, int(size))
     return [(None, None)]
 
@@ -246,8 +254,8 @@ def _slice_shape(op: t.SliceShapeOp) -> Sequence[Expected]:
 @shaped(t.DimOp)
 def _dim(op: t.DimOp) -> Sequence[Expected]:
     shape, axis = shape_of(op.input), op.axis.value.data
-    need(axis >= 0, f"axis {axis}")
-    need(shape is None or axis < len(shape), f"axis {axis} of rank {len(shape or ())}")
+    need(axis >= 0, f"axis {axis} is negative")
+    need(shape is None or axis < len(shape), f"axis {axis} is beyond rank {len(shape or ())}")
     return _shape_result(op, 1)
 
 

@@ -29,10 +29,10 @@ from stepwell.ir.types import Dim
 
 def _axis(op: TosaOp, shape: Shape) -> int:
     axis = op.properties["axis"].value.data  # pyright: ignore
-    need(axis >= 0, f"axis {axis} is below 0")
+    need(axis >= 0, f"axis {axis} is negative")
     if shape is not None:
         need(bool(shape), "a scalar has no axes")
-        need(axis < len(shape), f"axis {axis} of rank {len(shape)}")
+        need(axis < len(shape), f"axis {axis} is beyond rank {len(shape)}")
     return axis
 
 
@@ -72,13 +72,13 @@ def _transpose(op: t.TransposeOp) -> Sequence[Expected]:
     shape, perms = shape_of(op.input), ints(op.perms)
     if shape is None:
         return [(None, element_of(op.input))]
-    need(sorted(perms) == list(range(len(shape))), f"{perms} is no order of {len(shape)} axes")
+    need(sorted(perms) == list(range(len(shape))), f"{perms} is not an order of {len(shape)} axes")
     return [(tuple(shape[axis] for axis in perms), element_of(op.input))]
 
 
 @shaped(t.ConcatOp)
 def _concat(op: t.ConcatOp) -> Sequence[Expected]:
-    need(bool(op.operands), "no operands")
+    need(bool(op.operands), "there are no operands")
     first = shape_of(op.operands[0])
     axis = _axis(op, first)
     total: Dim = 0
@@ -87,9 +87,9 @@ def _concat(op: t.ConcatOp) -> Sequence[Expected]:
         need(element_of(value) == element_of(op.operands[0]), "the element types differ")
         if shape is None or first is None:
             return [(None, element_of(value))]
-        need(len(shape) == len(first), f"ranks {len(first)} and {len(shape)}")
+        need(len(shape) == len(first), f"the ranks {len(first)} and {len(shape)} differ")
         for index, (a, b) in enumerate(zip(first, shape, strict=True)):
-            need(index == axis or same(a, b), f"sizes {a} and {b} of axis {index}")
+            need(index == axis or same(a, b), f"the sizes {a} and {b} of axis {index} differ")
         size = shape[axis]
         total = "?" if isinstance(total, str) or isinstance(size, str) else total + size
     assert first is not None
@@ -105,10 +105,12 @@ def reshaped(shape: Shape, sizes: tuple[int, ...] | None) -> Shape:
     """The shape of a reshape; -1 is not TOSA's."""
     if sizes is None:
         return None
-    need(all(size >= 1 or size == -1 for size in sizes), f"sizes {list(sizes)}")
+    need(
+        all(size >= 1 or size == -1 for size in sizes), f"sizes {list(sizes)} are not all positive"
+    )
     if shape is not None and all(isinstance(d, int) for d in shape):
         held = prod(d for d in shape if isinstance(d, int))
-        need(prod(sizes) == held, f"{held} elements in shape {list(sizes)}")
+        need(prod(sizes) == held, f"{held} elements do not fill the shape {list(sizes)}")
     return sizes
 
 
@@ -120,12 +122,12 @@ def _slice(op: t.SliceOp) -> Sequence[Expected]:
     start, size = sizes_of(op.start, "the start", rank), sizes_of(op.size, "the size", rank)
     if size is None:
         return [(None, element_of(op.input1))]
-    need(all(n > 0 for n in size), f"size {list(size)}")
+    need(all(n > 0 for n in size), f"size {list(size)} is not all positive")
     if start is not None:
-        need(all(n >= 0 for n in start), f"start {list(start)}")
+        need(all(n >= 0 for n in start), f"start {list(start)} has a negative element")
         for first, length, held in zip(start, size, shape or (), strict=False):
             fits = isinstance(held, str) or first + length <= held
-            need(fits, f"elements {first} to {first + length} of {held}")
+            need(fits, f"elements {first} to {first + length} do not lie within {held}")
     return [(size, element_of(op.input1))]
 
 
@@ -135,7 +137,7 @@ def _tile(op: t.TileOp) -> Sequence[Expected]:
     multiples = sizes_of(op.multiples, "the multiples", None if shape is None else len(shape))
     if shape is None or multiples is None:
         return [(None, element_of(op.input1))]
-    need(all(n > 0 for n in multiples), f"multiples {list(multiples)}")
+    need(all(n > 0 for n in multiples), f"multiples {list(multiples)} are not all positive")
     tiled = tuple(d if isinstance(d, str) else d * n for d, n in zip(shape, multiples, strict=True))
     return [(tiled, element_of(op.input1))]
 
@@ -148,10 +150,10 @@ def _pad(op: t.PadOp) -> Sequence[Expected]:
     held = element_of(op.input1)
     need(element_of(op.pad_const) == held, "the padding value has another element type")
     (size,) = ranked(op.pad_const, 1, "the padding value")
-    need(isinstance(size, str) or size == 1, f"{size} padding values")
+    need(isinstance(size, str) or size == 1, f"there are {size} padding values, not one")
     if shape is None or padding is None:
         return [(None, held)]
-    need(all(n >= 0 for n in padding), f"padding {list(padding)}")
+    need(all(n >= 0 for n in padding), f"padding {list(padding)} has a negative element")
     padded = tuple(
         d if isinstance(d, str) else d + padding[2 * i] + padding[2 * i + 1]
         for i, d in enumerate(shape)
@@ -161,7 +163,7 @@ def _pad(op: t.PadOp) -> Sequence[Expected]:
 
 def _indexed(indices: SSAValue, batch: Dim, what: str) -> Dim:
     shape = ranked(indices, 2, "the indices")
-    need(same(shape[0], batch), f"{what}: batches {batch} and {shape[0]}")
+    need(same(shape[0], batch), f"{what}: the batches {batch} and {shape[0]} differ")
     need(element_of(indices) in (i32, i64), "the indices are not i32 or i64")
     return shape[1]
 
@@ -182,11 +184,11 @@ def _row_gather(op: t.RowGatherOp) -> Sequence[Expected]:
 def repeated(wanted: Dim, row_count: SSAValue) -> Dim:
     """The number of rows that indices name, `row_count` each."""
     (size,) = ranked(row_count, 1, "the row count")
-    need(isinstance(size, str) or size == 1, f"{size} row counts")
+    need(isinstance(size, str) or size == 1, f"there are {size} row counts, not one")
     count = constant_number(row_count)
     if count is None or isinstance(wanted, str):
         return "?"
-    need(count > 0, f"{count:g} rows an index")
+    need(count > 0, f"the row count {count:g} is not positive")
     return wanted * int(count)
 
 
@@ -200,7 +202,7 @@ def _scatter(op: t.ScatterOp) -> Sequence[Expected]:
     need(fits, f"the input is {list(source)}, {list(due)} is due")
     need(element_of(op.input) == element_of(op.values_in), "the element types differ")
     both = isinstance(rows, int) and isinstance(wanted, int)
-    need(not both or rows >= wanted, f"{wanted} rows into {rows}")  # pyright: ignore
+    need(not both or rows >= wanted, f"{wanted} rows do not fit into {rows}")  # pyright: ignore
     return [((batch, rows, channels), element_of(op.values_in))]
 
 
@@ -212,18 +214,18 @@ def _resize(op: t.ResizeOp) -> Sequence[Expected]:
     border = sizes_of(op.border, "the border", 2)
     if scale is None or offset is None or border is None:
         return [((n, "?", "?", channels), None)]
-    need(min(scale) > 0, f"scale {list(scale)}")
+    need(min(scale) > 0, f"scale {list(scale)} is not all positive")
     need(max(scale[0], scale[2]) <= 1 << 11, f"scale {list(scale)} is too large")
     found: list[Dim] = []
     for axis, held in enumerate((height, width)):
         up, down = scale[2 * axis], scale[2 * axis + 1]
         need(down < 16 * up, f"scale {up}/{down} is below 1/16")
-        need(-up <= offset[axis] < 16 * up, f"offset {offset[axis]}")
-        need(-16 * up <= border[axis] < up, f"border {border[axis]}")
+        need(-up <= offset[axis] < 16 * up, f"offset {offset[axis]} is outside [{-up}, {16 * up})")
+        need(-16 * up <= border[axis] < up, f"border {border[axis]} is outside [{-16 * up}, {up})")
         if isinstance(held, str):
             found.append("?")
             continue
-        need(held <= 16384, f"an image of {held}")
+        need(held <= 16384, f"the image has {held} rows or columns, more than 16384")
         span = (held - 1) * up - offset[axis] + border[axis]
         need(span % down == 0, "the parameters give no whole size")
         need(span // down + 1 > 0, "the result would be empty")
@@ -258,4 +260,4 @@ def _rfft2d(op: t.RFFT2dOp) -> Sequence[Expected]:
 
 def _powers_of_two(shape: Sequence[Dim]) -> None:
     for size in shape[1:]:
-        need(isinstance(size, str) or size & (size - 1) == 0, f"{size} is no power of two")
+        need(isinstance(size, str) or size & (size - 1) == 0, f"{size} is not a power of two")

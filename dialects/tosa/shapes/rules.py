@@ -43,7 +43,7 @@ def shaped(*classes: type[TosaOp]) -> Callable[[_F], _F]:
             if not has_form(op):
                 raise StepwellError(no_form(op))
             if len(expected) != len(op.results):
-                raise StepwellError(f"{len(op.results)} results where {len(expected)} are due")
+                raise StepwellError(f"there are {len(op.results)} results, {len(expected)} are due")
             return [
                 _merged(result, *found) for result, found in zip(op.results, expected, strict=True)
             ]
@@ -166,8 +166,8 @@ def same(a: Dim, b: Dim) -> bool:
 
 def counts(op: Operation, operands: int, results: int) -> None:
     """The number of operands and results of an operator with lists."""
-    need(len(op.operands) == operands, f"{len(op.operands)} operands, {operands} are due")
-    need(len(op.results) == results, f"{len(op.results)} results, {results} are due")
+    need(len(op.operands) == operands, f"there are {len(op.operands)} operands, {operands} are due")
+    need(len(op.results) == results, f"there are {len(op.results)} results, {results} are due")
 
 
 def listed(attribute: Attribute, count: int, what: str) -> list[int]:

@@ -28,8 +28,8 @@ from stepwell.ir.types import Dim
 
 def output_size(held: Dim, kernel: Dim, pad: int, stride: int, dilation: int) -> Dim:
     """The size of a window's sweep, which must come out even."""
-    need(stride >= 1, f"stride {stride}")
-    need(dilation >= 1, f"dilation {dilation}")
+    need(stride >= 1, f"stride {stride} is not positive")
+    need(dilation >= 1, f"dilation {dilation} is not positive")
     if isinstance(held, str) or isinstance(kernel, str):
         return "?"
     span = held - 1 + pad - (kernel - 1) * dilation
@@ -63,7 +63,7 @@ def _accumulates(op: TosaOp, allowed: Sequence[Attribute] | None) -> None:
     need(allowed is not None, "{} has no form on {}", op.name, held)
     accumulator = op.properties["acc_type"]
     fits = allowed is not None and accumulator in allowed
-    need(fits, "an accumulator of {} for {}", accumulator, held)
+    need(fits, "{} is not an accumulator for {}", accumulator, held)
 
 
 def _zero_points(op: TosaOp) -> None:
@@ -72,7 +72,7 @@ def _zero_points(op: TosaOp) -> None:
     if not mixes and not isinstance(image, BlockScaledType):
         _accumulates(op, _ACCUMULATORS.get(image))
         taken = _WEIGHTS.get(image, (image,))
-        need(weight in taken, "a weight of {} for {}", weight, image)
+        need(weight in taken, "{} is not a weight for {}", weight, image)
     pairs = (("input", op.operands[0], op.operands[3]), ("weight", op.operands[1], op.operands[4]))
     for what, value, zero in pairs:
         held = element_of(value)
@@ -83,7 +83,7 @@ def _zero_points(op: TosaOp) -> None:
 
 def _bias(op: TosaOp, channels: Dim) -> None:
     (size,) = ranked(op.operands[2], 1, "the bias")
-    need(size == 1 or same(size, channels), f"{size} of bias for {channels} channels")
+    need(size == 1 or same(size, channels), f"the bias has {size} elements for {channels} channels")
     held, result = element_of(op.operands[2]), element_of(op.results[0])
     need(held == result, "the bias is {}, the result {}", held, result)
 
@@ -93,7 +93,7 @@ def _spatial(op: TosaOp, image: Sequence[Dim], kernel: Sequence[Dim]) -> tuple[D
     pad = listed(op.properties["pad"], 2 * count, "pad")
     stride = listed(op.properties["stride"], count, "stride")
     dilation = listed(op.properties["dilation"], count, "dilation")
-    need(min(pad) >= 0, f"pad {pad}")
+    need(min(pad) >= 0, f"pad {pad} has a negative element")
     return tuple(
         output_size(image[i], kernel[i], pad[2 * i] + pad[2 * i + 1], stride[i], dilation[i])
         for i in range(count)
@@ -104,7 +104,7 @@ def _spatial(op: TosaOp, image: Sequence[Dim], kernel: Sequence[Dim]) -> tuple[D
 def _conv2d(op: t.Conv2dOp) -> Sequence[Expected]:
     n, *image, channels = ranked(op.input, 4, "the input")
     out, *kernel, per = ranked(op.weight, 4, "the weight")
-    need(same(channels, per), f"{channels} input channels, the weight has {per}")
+    need(same(channels, per), f"the input has {channels} channels, the weight {per}")
     _zero_points(op)
     _bias(op, out)
     return [((n, *_spatial(op, image, kernel), out), None)]
@@ -114,7 +114,7 @@ def _conv2d(op: t.Conv2dOp) -> Sequence[Expected]:
 def _conv3d(op: t.Conv3dOp) -> Sequence[Expected]:
     n, *image, channels = ranked(op.input, 5, "the input")
     out, *kernel, per = ranked(op.weight, 5, "the weight")
-    need(same(channels, per), f"{channels} input channels, the weight has {per}")
+    need(same(channels, per), f"the input has {channels} channels, the weight {per}")
     _zero_points(op)
     _bias(op, out)
     return [((n, *_spatial(op, image, kernel), out), None)]
@@ -124,7 +124,7 @@ def _conv3d(op: t.Conv3dOp) -> Sequence[Expected]:
 def _depthwise(op: t.DepthwiseConv2dOp) -> Sequence[Expected]:
     n, *image, channels = ranked(op.input, 4, "the input")
     *kernel, per, multiplier = ranked(op.weight, 4, "the weight")
-    need(same(channels, per), f"{channels} input channels, the weight has {per}")
+    need(same(channels, per), f"the input has {channels} channels, the weight {per}")
     both = isinstance(per, int) and isinstance(multiplier, int)
     out: Dim = per * multiplier if both else "?"  # pyright: ignore
     _zero_points(op)
@@ -136,17 +136,17 @@ def _depthwise(op: t.DepthwiseConv2dOp) -> Sequence[Expected]:
 def _transpose_conv2d(op: t.TransposeConv2dOp) -> Sequence[Expected]:
     n, *image, channels = ranked(op.input, 4, "the input")
     out, *kernel, per = ranked(op.weight, 4, "the weight")
-    need(same(channels, per), f"{channels} input channels, the weight has {per}")
+    need(same(channels, per), f"the input has {channels} channels, the weight {per}")
     pad = listed(op.out_pad, 4, "out_pad")
     stride = listed(op.stride, 2, "stride")
     found: list[Dim] = []
     for i in range(2):
-        need(stride[i] >= 1, f"stride {stride[i]}")
+        need(stride[i] >= 1, f"stride {stride[i]} is not positive")
         held, size = image[i], kernel[i]
         if isinstance(held, str) or isinstance(size, str):
             found.append("?")
             continue
-        need(min(pad[2 * i : 2 * i + 2]) > -size, f"out_pad {pad} with a kernel of {size}")
+        need(min(pad[2 * i : 2 * i + 2]) > -size, f"out_pad {pad} takes away a kernel of {size}")
         found.append((held - 1) * stride[i] + pad[2 * i] + pad[2 * i + 1] + size)
     _zero_points(op)
     _bias(op, out)
@@ -156,10 +156,12 @@ def _transpose_conv2d(op: t.TransposeConv2dOp) -> Sequence[Expected]:
 def _pooled(
     image: Sequence[Dim], kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int]
 ) -> tuple[Dim, ...]:
-    need(min(kernel) >= 1, f"kernel {list(kernel)}")
-    need(min(pad) >= 0, f"pad {list(pad)}")
+    need(min(kernel) >= 1, f"kernel {list(kernel)} is not all positive")
+    need(min(pad) >= 0, f"pad {list(pad)} has a negative element")
     for i, size in enumerate(kernel):
-        need(max(pad[2 * i : 2 * i + 2]) < size, f"pad {list(pad)} with a kernel of {size}")
+        need(
+            max(pad[2 * i : 2 * i + 2]) < size, f"pad {list(pad)} is not below the kernel of {size}"
+        )
     return tuple(
         output_size(image[i], kernel[i], pad[2 * i] + pad[2 * i + 1], stride[i], 1)
         for i in range(2)
@@ -203,9 +205,9 @@ def _product(op: TosaOp, transposed: bool) -> Sequence[Expected]:
     batch, rows, depth = ranked(op.operands[0], 3, "the left operand")
     other, *rest = ranked(op.operands[1], 3, "the right operand")
     columns, inner = rest if transposed else rest[::-1]
-    need(same(depth, inner), f"contracted sizes {depth} and {inner}")
+    need(same(depth, inner), f"the contracted sizes {depth} and {inner} differ")
     fits = same(batch, other) or (transposed and other == 1)
-    need(fits, f"batches {batch} and {other}")
+    need(fits, f"the batches {batch} and {other} differ")
     for value, zero, what in (
         (op.operands[0], op.operands[2], "left"),
         (op.operands[1], op.operands[3], "right"),
@@ -232,7 +234,7 @@ def _matmul(op: t.MatMulOp) -> Sequence[Expected]:
     held, result = element_of(op.a), element_of(op.results[0])
     allowed = _PRODUCTS.get(held)
     need(allowed is not None, f"there is no product of {held}")
-    need(result in (allowed or ()), f"a product of {held} is not {result}")
+    need(result in (allowed or ()), f"a product of {held} does not give {result}")
     return _product(op, False)
 
 

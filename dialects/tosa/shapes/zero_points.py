@@ -31,7 +31,7 @@ def need_zero_point(
 ) -> None:
     """A zero point: one element of its operand's type, zero unless the type allows others."""
     (size,) = ranked(value, 1, f"the {what} zero point")
-    need(isinstance(size, str) or size == 1, f"{size} {what} zero points")
+    need(isinstance(size, str) or size == 1, f"there are {size} {what} zero points, not one")
     found = element_of(value)
     need(found == held, "the {0} zero point is {1}, the {0} {2}", what, found, held)
     number = constant_number(value)
