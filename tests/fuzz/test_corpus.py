@@ -43,7 +43,7 @@ def samples(program: stepwell.Program) -> list[list[torch.Tensor]]:
 
 def agree(given: Any, wanted: Any) -> None:
     for got, want in zip(given, wanted, strict=True):
-        assert (difference := differs(want, got, KERNELS, normwise=True)) is None, difference
+        assert (difference := differs(want, got, KERNELS, against="tensor")) is None, difference
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)

@@ -27,7 +27,7 @@ many = settings(suppress_health_check=list(HealthCheck))
 
 
 def agree(got: Any, wanted: torch.Tensor, bound: Bound) -> None:
-    difference = differs(wanted, got, bound, normwise=True)
+    difference = differs(wanted, got, bound, against="tensor")
     assert difference is None, str(difference)
 
 

@@ -37,7 +37,7 @@ def agree(
 ) -> None:
     assert len(given_) == len(expected)
     for got, wanted in zip(given_, expected, strict=True):
-        difference = differs(wanted, got, bound, normwise=True)
+        difference = differs(wanted, got, bound, against="tensor")
         assert difference is None, str(difference)
 
 

@@ -282,3 +282,15 @@ def test_a_half_may_move_by_two_steps_of_the_largest(moved: float, fits: bool) -
     after = before + moved * torch.tensor([0.0, torch.finfo(torch.float16).eps]).half()
     assert (differs(before, after, Bound(1e-6)) is None) == fits
     assert differs(before, after, EXACT) is not None
+
+
+def test_a_sum_may_move_by_the_size_of_its_channel_and_no_further() -> None:
+    before = torch.ones(1, 2, 4, 4)
+    before[0, 1] = 1000.0
+    before[0, :, 0, 0] = 0.0
+    after = before.clone()
+    after[0, :, 0, 0] = 1e-4
+    found = differs(before, after, Bound(1e-6), against="slice")
+    assert found is not None and found.count == 1 and found.index == (0, 0, 0, 0)
+    assert differs(before, after, Bound(1e-6), against="tensor") is None
+    assert differs(before, after, Bound(1e-6)) is not None

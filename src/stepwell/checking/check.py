@@ -218,7 +218,7 @@ class _Check:
                 for what, old in expected.items():
                     new = now.observed().get(what)
                     largest = max(largest, deviation(old, new))
-                    difference = differs(old, new, floats, normwise=True)
+                    difference = differs(old, new, floats, against="tensor")
                     if difference is not None and not watcher.findings:
                         findings.append(_locate(name, what, difference, before, now, bound))
         self.verdicts.append(
@@ -338,7 +338,7 @@ def _locate(
             new[node, str(value.type)] = (value, held)
     for (node, type_), (value, held) in new.items():
         earlier, owner = old[node, type_]
-        found = differs(earlier, held, bound, normwise=True)
+        found = differs(earlier, held, bound, against="tensor")
         if found is not None:
             return Finding(
                 step,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -43,7 +43,14 @@ HALVES = (torch.float16, torch.bfloat16)
 """Types whose own steps are wider than the bounds that steps declare."""
 
 
-def differs(before: Any, after: Any, bound: Bound, *, normwise: bool = False) -> Difference | None:
+Against = Literal["element", "slice", "tensor"]
+FEW = 16
+"""A slice of fewer elements says little of how large the numbers are that were summed."""
+
+
+def differs(
+    before: Any, after: Any, bound: Bound, *, against: Against = "element"
+) -> Difference | None:
     """Why `after` may not stand for `before`, or None.
 
     Args:
@@ -53,8 +60,11 @@ def differs(before: Any, after: Any, bound: Bound, *, normwise: bool = False) ->
             stored integers at run time, which count steps of its scale), and a half by two of the
             steps of the largest |before|: what is next to the middle of two halves rounds to
             either, once in what is summed and once at the end.
-        normwise: measure `relative` against the largest finite |before| of the tensor instead: the
-            measure for values that went through further sums since they moved.
+        against: what `relative` is measured by. "slice" is the largest finite |before| of the
+            element's slice along axis 1 (its channel, its token; the tensor where such a slice has
+            fewer than 16): the measure for sums, which round by the size of what they add up.
+            "tensor" is the largest of all: the measure for values that went through further sums
+            since they moved.
     """
     if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
         return _scalars_differ(before, after, bound)
@@ -67,7 +77,7 @@ def differs(before: Any, after: Any, bound: Bound, *, normwise: bool = False) ->
     if bound.exact or before.dtype.is_complex or before.dtype == torch.bool:
         wrong = ~_same_bits(before, after)
     else:
-        wrong = _outside(before, after, bound, normwise)
+        wrong = _outside(before, after, bound, against)
     if not bool(wrong.any()):
         return None
     return _worst(before, after, wrong, "not equal" if bound.exact else "outside the bound")
@@ -125,14 +135,11 @@ def _same_bits(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
 
 
 def _outside(
-    before: torch.Tensor, after: torch.Tensor, bound: Bound, normwise: bool
+    before: torch.Tensor, after: torch.Tensor, bound: Bound, against: Against
 ) -> torch.Tensor:
     wide, other = before.double(), after.double()
     finite = wide.isfinite() & other.isfinite()
-    scale = wide.abs()
-    if normwise:
-        known = scale[scale.isfinite()]
-        scale = torch.full_like(wide, float(known.max()) if known.numel() else 0.0)
+    scale = _sizes(wide, against)
     tolerated = bound.absolute + bound.relative * scale
     if not before.dtype.is_floating_point:
         tolerated = tolerated + bound.units
@@ -142,6 +149,18 @@ def _outside(
     close = (wide - other).abs() <= tolerated
     special = (wide == other) | (wide.isnan() & other.isnan())
     return ~torch.where(finite, close, special)
+
+
+def _sizes(wide: torch.Tensor, against: Against) -> torch.Tensor:
+    """For each element, the size that a relative bound refers to."""
+    scale = wide.abs()
+    if against == "element" or not scale.numel():
+        return scale
+    known = torch.where(scale.isfinite(), scale, 0.0)
+    if against == "slice" and wide.dim() > 1 and scale.numel() >= FEW * wide.shape[1]:
+        others = [axis for axis in range(wide.dim()) if axis != 1]
+        return known.amax(others, keepdim=True).expand_as(wide)
+    return known.max().expand_as(wide)
 
 
 def _worst(before: torch.Tensor, after: torch.Tensor, wrong: torch.Tensor, what: str) -> Difference:

@@ -77,12 +77,12 @@ def check_artefact(
                 continue
             pairs = list(zip(expected, given, strict=True))
             allowed = bound
-            if not bound.exact and any(differs(a, b, bound, normwise=True) for a, b in pairs):
+            if not bound.exact and any(differs(a, b, bound, against="tensor") for a, b in pairs):
                 allowed = _with_noise(program, method, before)
                 widest = max(widest, allowed, key=lambda b: b.relative)
             for index, (old, new) in enumerate(pairs):
                 largest = max(largest, deviation(old, new))
-                difference = differs(old, new, allowed, normwise=True)
+                difference = differs(old, new, allowed, against="tensor")
                 if difference is not None:
                     fact = f"output {index}: {difference}"
                     findings.append(

@@ -47,7 +47,7 @@ def check_reference(
         compared += 1
         for index, (before, after) in enumerate(zip(eager, ours, strict=True)):
             largest = max(largest, deviation(before, after))
-            difference = differs(before, after, IMPORT, normwise=True)
+            difference = differs(before, after, IMPORT, against="tensor")
             if difference is not None:
                 fact = f"output {index}: {difference}"
                 findings.append(

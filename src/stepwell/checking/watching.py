@@ -132,7 +132,7 @@ class Watcher:
         if bound is None or not (bound.exact or recording.sample.plain):
             return
         self.largest = max(self.largest, deviation(old, new))
-        difference = differs(old, new, bound)
+        difference = differs(old, new, bound, against="slice")
         if difference is not None:
             self._add(recording, rewrite, event, value, str(difference), difference.largest)
 
