@@ -3,7 +3,7 @@
 A rewrite is a frozen dataclass named after its verb. `match` looks at one op of its `anchors` and
 returns None (not my business), a `Refusal` (my business, but not sure: the sentence is kept for
 `stepwell explain`) or a match, a frozen dataclass that `build` consumes. Nothing is created before
-every guard has passed. This is the only module that touches xDSL's rewriting calls.
+every guard has passed; `ir/rewriter.py` has what `build` may do then.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.traits import IsolatedFromAbove, Pure
+from xdsl.traits import Pure
 
-from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 from stepwell.ir.program import Program
+from stepwell.ir.rewriter import Rewriter, Scope, neighbours
 from stepwell.ir.walking import walk
-from stepwell.ir.weights import WeightStore
 
 APPLICATIONS_PER_OP = 64
 """How often rewrites are applied at one op before the driver says that they undo each other."""
@@ -130,131 +129,6 @@ class History:
         key = (rewrite, name, node, reason)
         if key not in self.refusals:
             self.refusals[key] = RefusalRecord(rewrite, name, node, describe_op(op), reason)
-
-
-@dataclass
-class _Scope:
-    """The `stepwell.weight`s at the head of a block, found by key without a walk each time."""
-
-    block: Block
-    _ops: dict[str, WeightOp] | None = None
-    _last: WeightOp | None = None
-
-    def find(self, key: str) -> WeightOp | None:
-        if self._ops is None:
-            self._ops = {}
-            for op in self.block.ops:
-                if not isinstance(op, WeightOp):
-                    break
-                self._ops.setdefault(op.key.data, op)
-                self._last = op
-        found = self._ops.get(key)
-        return found if found is not None and found.parent is self.block else None
-
-    def add(self, op: WeightOp) -> None:
-        assert self._ops is not None
-        if self._last is not None and self._last.parent is self.block:
-            self.block.insert_op_after(op, self._last)
-        elif self.block.first_op is not None:
-            self.block.insert_op_before(op, self.block.first_op)
-        else:
-            self.block.add_op(op)
-        self._ops[op.key.data] = op
-        self._last = op
-
-
-@dataclass
-class Rewriter:
-    """What `build` may do, around the op that matched. Locations and name hints are kept."""
-
-    root: Operation
-    program: Program
-    _scopes: dict[Block, _Scope] = field(default_factory=dict["Block", "_Scope"])
-    _inserted: list[Operation] = field(default_factory=list[Operation])
-    _erased: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
-    _touched: list[Operation] = field(default_factory=list[Operation])
-    replaced: list[tuple[SSAValue, SSAValue]] = field(
-        default_factory=list[tuple[SSAValue, SSAValue]]
-    )
-    """Each value that was replaced, with its replacement."""
-    modified: list[Operation] = field(default_factory=list[Operation])
-    """Ops that were changed in place."""
-
-    @property
-    def weights(self) -> WeightStore:
-        """The program's store; derive from it or add constants to it."""
-        return self.program.weights
-
-    def insert(self, op: Operation, before: Operation | None = None) -> Operation:
-        """Put a new op before the root (or another op), with the root's location."""
-        anchor = before or self.root
-        block = anchor.parent
-        assert block is not None, "the anchor is not in a block"
-        op.location = self.root.location
-        block.insert_op_before(op, anchor)
-        self._inserted.append(op)
-        return op
-
-    def weight(self, key: str, kind: str = "constant") -> SSAValue:
-        """The value of a weight, visible at the root: one `stepwell.weight` a key and scope."""
-        scope = self._scopes.setdefault(block := scope_of(self.root), _Scope(block))
-        found = scope.find(key)
-        if found is None:
-            found = WeightOp(key, self.weights.type_of(key), kind)
-            found.location = self.root.location
-            scope.add(found)
-            self._inserted.append(found)
-        return found.result
-
-    def constant(self, tensor: Any, hint: str = "constant") -> SSAValue:
-        """A small new constant tensor as a value."""
-        return self.weight(self.weights.constant(tensor, hint))
-
-    def replace(self, op: Operation, values: Sequence[SSAValue]) -> None:
-        """Replace every result of an op and erase it. Types must be the same."""
-        for old, new in zip(op.results, values, strict=True):
-            assert old.type == new.type, f"{op_name(op)}: {old.type} replaced by {new.type}"
-            self.replace_value(old, new)
-        self.erase(op)
-
-    def replace_value(self, old: SSAValue, new: SSAValue) -> None:
-        """Let every use of `old` use `new` instead; whatever the types."""
-        self._touched.extend(use.operation for use in old.uses)
-        self.replaced.append((old, new))
-        old.replace_all_uses_with(new)
-
-    def set_operand(self, op: Operation, index: int, value: SSAValue) -> None:
-        """Change one operand in place."""
-        owner = op.operands[index].owner
-        op.operands[index] = value
-        self.changed(op)
-        if isinstance(owner, Operation):
-            self._touched.append(owner)
-
-    def erase(self, op: Operation) -> None:
-        """Take away an op that nothing uses; what only it used is swept up by the driver."""
-        self._erased.append((op_name(op), node_name(op.location)))
-        operands = list(op.operands)
-        op.detach()
-        op.erase()
-        self._touched.extend(_neighbours(operands))
-
-    def changed(self, op: Operation) -> None:
-        """Say that an op was changed in place."""
-        self.modified.append(op)
-        self._touched.append(op)
-
-
-def scope_of(op: Operation) -> Block:
-    """The entry block of the nearest isolated region around an op: where its weights stand."""
-    current = op
-    while True:
-        block = current.parent
-        assert block is not None, f"{op_name(op)} is not in a method"
-        owner = block.parent_op()
-        if owner is None or owner.has_trait(IsolatedFromAbove):
-            return block
-        current = owner
 
 
 M = TypeVar("M")
@@ -388,7 +262,7 @@ class _Driver:
         self._work: deque[Operation] = deque()
         self._waiting: set[Operation] = set()
         self._applications: dict[Operation, int] = {}
-        self._scopes: dict[Block, _Scope] = {}
+        self._scopes: dict[Block, Scope] = {}
         self._refused: dict[tuple[Operation, str], str] = {}
 
     def run(self) -> int:
@@ -436,7 +310,7 @@ class _Driver:
         op.detach()
         op.erase()
         self.history.swept += 1
-        self._push(_neighbours(operands))
+        self._push(neighbours(operands))
 
     def _visit(self, op: Operation) -> None:
         """Apply the first rewrite that matches, if one does."""
@@ -474,35 +348,19 @@ class _Driver:
 def _record(
     history: History, name: str, root: tuple[str, str | None], where: str | None, rw: Rewriter
 ) -> None:
-    created = tuple((op_name(o), node_name(o.location)) for o in rw._inserted)  # pyright: ignore
+    created = tuple((op_name(o), node_name(o.location)) for o in rw.inserted)
     heirs = {new.owner: None for _, new in rw.replaced if new.owner in rw.modified}
     absorbed_by = tuple(
         (op_name(o), node_name(o.location)) for o in heirs if isinstance(o, Operation)
     )
-    erased = tuple(rw._erased)  # pyright: ignore[reportPrivateUsage]
+    erased = tuple(rw.erased)
     history.events.append(Event(name, root, erased, created, where, absorbed_by))
 
 
-FEW = 16
-"""Readers of a value that are looked at again when one of them went."""
-
-
-def _neighbours(operands: Iterable[SSAValue]) -> Iterable[Operation]:
-    """Who may match anew after a reader of `operands` went: their makers and other readers."""
-    for value in operands:
-        if isinstance(value.owner, Operation):
-            yield value.owner
-        if not isinstance(value.owner, WeightOp):
-            for count, use in enumerate(value.uses):
-                if count == FEW:
-                    break
-                yield use.operation
-
-
 def _affected(root: Operation, rw: Rewriter) -> Iterable[Operation]:
-    yield from rw._inserted  # pyright: ignore[reportPrivateUsage]
-    yield from rw._touched  # pyright: ignore[reportPrivateUsage]
-    for op in rw._inserted:  # pyright: ignore[reportPrivateUsage]
+    yield from rw.inserted
+    yield from rw.touched
+    for op in rw.inserted:
         for result in op.results:
             yield from (use.operation for use in result.uses)
     if root.parent is not None:
