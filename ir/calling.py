@@ -40,15 +40,8 @@ def bind_inputs(
     for port, leaf in zip(signature.inputs, leaves, strict=True):
         where = f"{method}, input {port.name}"
         if port.constant is not None:
-            frozen = port.constant[0]
-            if type(leaf) is not type(frozen) or leaf != frozen:
-                problems.append(
-                    Problem(
-                        f"the program was exported with {frozen!r} here, not {leaf!r}",
-                        where,
-                        "export again with the other value",
-                    )
-                )
+            if (problem := _not_frozen(port, leaf, method)) is not None:
+                problems.append(problem)
             continue
         problems.extend(_check(port, next(types), leaf, symbols, where))
         bound.append(leaf)
@@ -73,6 +66,44 @@ def flatten_inputs(
         InputMismatch: the arguments do not nest as the model takes them.
     """
     return _flatten(get_signature(func), args, dict(kwargs or {}), f"method @{func.sym_name.data}")
+
+
+def without_frozen(func: FuncOp, inputs: Sequence[Any]) -> list[Any]:
+    """The flat inputs of a call without those whose value the program was exported with.
+
+    Raises:
+        InputMismatch: a frozen input has another value.
+    """
+    signature, problems = get_signature(func), list[Problem]()
+    kept: list[Any] = []
+    for port, leaf in zip(signature.inputs, inputs, strict=True):
+        if port.constant is None:
+            kept.append(leaf)
+        elif (problem := _not_frozen(port, leaf, f"method @{func.sym_name.data}")) is not None:
+            problems.append(problem)
+    if problems:
+        raise InputMismatch(problems)
+    return kept
+
+
+def with_frozen(func: FuncOp, outputs: Sequence[Any]) -> tuple[Any, ...]:
+    """What a method returns: the outputs that were computed, and those the program states."""
+    computed = iter(outputs)
+    ports = get_signature(func).outputs
+    stated = [next(computed) if p.constant is None else p.constant[0] for p in ports]
+    return (*stated, *computed)
+
+
+def _not_frozen(port: Port, leaf: Any, method: str) -> Problem | None:
+    assert port.constant is not None
+    frozen = port.constant[0]
+    if type(leaf) is type(frozen) and leaf == frozen:
+        return None
+    return Problem(
+        f"the program was exported with {frozen!r} here, not {leaf!r}",
+        f"{method}, input {port.name}",
+        "export again with the other value",
+    )
 
 
 def _flatten(

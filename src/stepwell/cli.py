@@ -120,6 +120,12 @@ def _lower(arguments: argparse.Namespace) -> int:
 def _artefact(lowered: Any, output: Path) -> bytes:
     """The target's bytes, or C text around them where the file's name asks for it."""
     if output.suffix not in (".h", ".c"):
+        made = lowered.target.artefact
+        if output.suffix in (".pte", ".tosa", ".mlir", ".pt2") and output.suffix != f".{made}":
+            raise StepwellError(
+                f"the target {lowered.target.name} makes a .{made}, not a {output.suffix}",
+                help=f"name it {output.with_suffix('.' + made)}",
+            )
         return lowered.artefact
     from stepwell.backends.cortex_m.c_array import identifier_of
 

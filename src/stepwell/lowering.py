@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from stepwell.ir.calling import flatten_inputs
+from stepwell.ir.calling import flatten_inputs, with_frozen, without_frozen
 from stepwell.ir.collection import without_collection
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.pipeline import Observer, Pipeline
@@ -137,11 +137,16 @@ class Lowered:
         Returns:
             The flat tuple of outputs.
         """
-        inputs = flatten_inputs(self.program.method(method), args, kwargs)
-        if self.target.per_method and method != "forward":
-            artefact = self._emit(self.target.artefact, {"method": method})
-            return self.target.run(artefact, inputs, method)
-        return self.target.run(self.artefact, inputs, method)
+        func = self.program.method(method)
+        inputs = flatten_inputs(func, args, kwargs)
+        if not self.target.per_method:
+            return self.target.run(self.artefact, inputs, method)
+        by_name = method != "forward"
+        artefact = (
+            self._emit(self.target.artefact, {"method": method}) if by_name else self.artefact
+        )
+        given = without_frozen(func, inputs)  # A graph holds tensors alone.
+        return with_frozen(func, self.target.run(artefact, given, method))
 
 
 def lower(

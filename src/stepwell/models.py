@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.program import Program, from_exported_program, load
 
@@ -100,7 +101,7 @@ def export_model(name: str, made: Any) -> Model:
         raise StepwellError(
             f"{name} returned a {type(module).__name__} where a torch.nn.Module is needed"
         )
-    with _users_code(f"torch.export.export fails on {name}"):
+    with _users_code(f"torch.export.export fails on {name}"), asked_quietly():
         exported = torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic)
     return Model(name, from_exported_program(exported), module, tuple(inputs))
 

@@ -153,3 +153,24 @@ def test_the_package_runs_as_a_module():
     )
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
+
+
+class Scaled(torch.nn.Module):
+    """A number, a switch and nothing go in; a number and nothing come out."""
+
+    def forward(
+        self, x: torch.Tensor, factor: int, double: bool, bias: torch.Tensor | None = None
+    ) -> tuple[Any, ...]:
+        y = x * factor * (2 if double else 1)
+        return 3, y if bias is None else y + bias, None
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "tosa-1.0+fp"])
+def test_frozen_inputs_are_given_and_constant_outputs_returned_on_every_engine(target: str) -> None:
+    inputs = (torch.randn(2, 3), 5, True, None)
+    lowered = stepwell.lower(export(Scaled(), inputs), target)
+    first, y, last = lowered.run(*inputs)
+    assert (first, last) == (3, None)
+    torch.testing.assert_close(y, Scaled()(*inputs)[1])
+    with pytest.raises(stepwell.StepwellError, match=r"(with|for) 5 here, not 4"):
+        lowered.run(inputs[0], 4, True, None)

@@ -93,6 +93,13 @@ def test_windows_that_follow_from_a_symbolic_size_are_refused(
     refused(pooled(line, gives, method, WIDE), LowerPooling(), reason)
 
 
+def test_windows_that_follow_from_a_symbolic_height_are_refused(refused: Any, method: Any):
+    x = 'tensor<2x3x?x6xf32, #stepwell.shape<[2, 3, "s0", 6]>>'
+    line = "adaptive_avg_pool2d.default(%x, [3, 2])"
+    text = pooled(line, "tensor<2x3x3x2xf32>", method, x)
+    refused(text, LowerPooling(), "so have its windows")
+
+
 def test_a_resize_to_a_symbolic_size_is_refused(refused: Any, method: Any):
     line = "upsample_bilinear2d.vec(%x, none, false, [1.0, 1.0])"
     refused(pooled(line, WIDE, method, WIDE), LowerPooling(), "resizes to a constant")
