@@ -22,6 +22,7 @@ from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelo
 from stepwell.translate.rewrites.aten.split_linear import SplitLinear
 from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
+from stepwell.translate.rewrites.aten.take_composites_apart import TakeCompositesApart
 from stepwell.translate.rewrites.quant import (
     TYPE_QUANTIZATION,
     CancelCasts,
@@ -238,6 +239,8 @@ TOSA = (
     ),
     Together("arrange", (*NOOPS, *SHAPES)),
     Together("lower", TO_TOSA),
+    TakeCompositesApart(),
+    Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
     ShareCommonSubexpressions(),
     LowerControl(),
     Together("layout", LAYOUT),

@@ -96,7 +96,7 @@ def test_products_that_outgrow_32_bits_are_refused() -> None:
     [
         (lambda x, i: x[i, :, i], "do not stand together"),
         (lambda x, i: x.index_put((i,), torch.ones(7), accumulate=True), "does not add"),
-        (lambda x, i: x.double().sum(), "f64"),
+        (lambda x, i: x.double().sum(), "float64"),
     ],
 )
 def test_what_has_no_operator_is_refused_with_the_reason(function, complaint: str) -> None:

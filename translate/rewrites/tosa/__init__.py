@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.ir.rewriting import Rewrite
+from stepwell.translate.rewrites.tosa.adaptive_pool_by_parts import AdaptivePoolByParts
+from stepwell.translate.rewrites.tosa.add_columns import AddColumns
+from stepwell.translate.rewrites.tosa.batch_norm_to_products import BatchNormToProducts
 from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
+from stepwell.translate.rewrites.tosa.distance_to_norms import DistanceToNorms
+from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
 from stepwell.translate.rewrites.tosa.fold_quantised_constant import FoldQuantisedConstant
 from stepwell.translate.rewrites.tosa.hoist_rescale_over_maximum import HoistRescaleOverMaximum
 from stepwell.translate.rewrites.tosa.hoist_reshape_over_slice import HoistReshapeOverSlice
+from stepwell.translate.rewrites.tosa.lower_along import LowerAlong
+from stepwell.translate.rewrites.tosa.lower_bits import LowerBits
 from stepwell.translate.rewrites.tosa.lower_cast import LowerCast
 from stepwell.translate.rewrites.tosa.lower_cumsum import LowerCumsum
 from stepwell.translate.rewrites.tosa.lower_curve import LowerCurve
@@ -23,9 +30,11 @@ from stepwell.translate.rewrites.tosa.lower_elementwise import (
 )
 from stepwell.translate.rewrites.tosa.lower_fold import LowerFold
 from stepwell.translate.rewrites.tosa.lower_function import LowerFunction
+from stepwell.translate.rewrites.tosa.lower_greatest import LowerGreatest
 from stepwell.translate.rewrites.tosa.lower_indices import LowerArgmax, LowerGather, LowerScatter
 from stepwell.translate.rewrites.tosa.lower_int8 import INT8
 from stepwell.translate.rewrites.tosa.lower_int8_reduction import LowerInt8Reduction
+from stepwell.translate.rewrites.tosa.lower_int8_resize import LowerInt8Resize
 from stepwell.translate.rewrites.tosa.lower_int8_softmax import LowerInt8Softmax
 from stepwell.translate.rewrites.tosa.lower_int16_function import LowerInt16Function
 from stepwell.translate.rewrites.tosa.lower_int16_scale import LowerInt16Scale
@@ -43,6 +52,7 @@ from stepwell.translate.rewrites.tosa.lower_mxfp import (
     LowerMxLinear,
     LowerMxQuantize,
 )
+from stepwell.translate.rewrites.tosa.lower_order import LowerOrder
 from stepwell.translate.rewrites.tosa.lower_power import LowerPower
 from stepwell.translate.rewrites.tosa.lower_products import (
     LowerBmm,
@@ -55,8 +65,19 @@ from stepwell.translate.rewrites.tosa.lower_reductions import (
     LowerSoftmax,
 )
 from stepwell.translate.rewrites.tosa.lower_remainder import LowerRemainder
+from stepwell.translate.rewrites.tosa.lower_resize import LowerResize
+from stepwell.translate.rewrites.tosa.lower_scatter_along import LowerScatterAlong
+from stepwell.translate.rewrites.tosa.lower_triangle import LowerTriangle
+from stepwell.translate.rewrites.tosa.lower_truth import LowerTruth
+from stepwell.translate.rewrites.tosa.lower_whole_division import LowerWholeDivision
 from stepwell.translate.rewrites.tosa.merge_layout import MergeReshapes, MergeTransposes
+from stepwell.translate.rewrites.tosa.move_by_pattern import MoveByPattern
+from stepwell.translate.rewrites.tosa.norm_by_groups import NormByGroups
+from stepwell.translate.rewrites.tosa.peel_norm_affine import PeelNormAffine
+from stepwell.translate.rewrites.tosa.pool_by_images import PoolByImages
+from stepwell.translate.rewrites.tosa.promote_operands import PromoteOperands
 from stepwell.translate.rewrites.tosa.remove_mx_recast import RemoveMxRecast
+from stepwell.translate.rewrites.tosa.scaled_sum_to_products import ScaledSumToProducts
 from stepwell.translate.rewrites.tosa.simplify_transpose import SimplifyTranspose
 from stepwell.translate.rewrites.tosa.sink_reshape import SinkReshape
 from stepwell.translate.rewrites.tosa.sink_transpose import SinkTranspose
@@ -66,15 +87,27 @@ from stepwell.translate.rewrites.tosa.sink_transpose_through_reshape import (
 from stepwell.translate.rewrites.tosa.split_gelu import SplitGelu
 from stepwell.translate.rewrites.tosa.split_layer_norm import SplitLayerNorm
 from stepwell.translate.rewrites.tosa.widen_halves import WidenHalves
+from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 
 SPLIT: tuple[Rewrite[Any], ...] = (
+    PromoteOperands(),
+    FillToFull(),
+    ScaledSumToProducts(),
+    WriteSliceByCat(),
+    AdaptivePoolByParts(),
+    PoolByImages(),
+    DistanceToNorms(),
     WidenHalves(),
+    NormByGroups(),
+    BatchNormToProducts(),
+    PeelNormAffine(),
     SplitLayerNorm(),
     DecomposeGroupNorm(),
     SplitGelu(),
 )
-"""Norms and activations written as arithmetic whose constants can join a layer's weights."""
+"""Operators that TOSA has not, by others; norms and activations as arithmetic whose constants can
+join a layer's weights."""
 
 TO_TOSA: tuple[Rewrite[Any], ...] = (
     LowerMxLinear(),
@@ -90,6 +123,9 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     LowerClamp(),
     LowerDivision(),
     LowerWhere(),
+    LowerBits(),
+    LowerTruth(),
+    LowerWholeDivision(),
     LowerElementwise(),
     SpellOutElementwise(),
     LowerPower(),
@@ -99,6 +135,10 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     LowerRemainder(),
     LowerOfNumbers(),
     LowerFold(),
+    LowerResize(),
+    LowerTriangle(),
+    MoveByPattern(),
+    AddColumns(),
     LowerReshape(),
     LowerPermute(),
     LowerSlice(),
@@ -109,9 +149,13 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     LowerGather(),
     LowerScatter(),
     LowerArgmax(),
+    LowerAlong(),
+    LowerScatterAlong(),
+    LowerGreatest(),
+    LowerOrder(),
     LowerCast(),
 )
-"""Every lowering; their anchors do not overlap."""
+"""Every lowering; where anchors overlap, each takes other element types."""
 
 LAYOUT: tuple[Rewrite[Any], ...] = (
     MergeTransposes(),
@@ -130,6 +174,7 @@ INTEGERS: tuple[Rewrite[Any], ...] = (
     LowerInt16Scale(),
     *INT8,
     LowerInt8Reduction(),
+    LowerInt8Resize(),
     LowerInt8Softmax(),
     LowerInt16Function(),
 )

@@ -53,17 +53,20 @@ class LowerToTosa(Rewrite[Lowerable]):
         return None
 
     @abstractmethod
-    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
-        """Write the operators; the value that replaces the op's first result."""
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue | tuple[SSAValue | None, ...]:
+        """Write the operators; what replaces the op's result, or each of its results that is used."""
 
     def build(self, match: Lowerable, rw: Rewriter) -> None:
         """Put the operators in the op's place."""
-        result = match.op.results[0]
-        value = self.lower(match.op, Builder(rw))
-        if value.name_hint is None:
-            value.name_hint = result.name_hint
-        assert value.type == result.type, f"{match.op.name}: {value.type} for {result.type}"
-        rw.replace_value(result, value)
+        made = self.lower(match.op, Builder(rw))
+        values = made if isinstance(made, tuple) else (made,)
+        for result, value in zip(match.op.results, values, strict=True):
+            if value is None:
+                continue
+            if value.name_hint is None:
+                value.name_hint = result.name_hint
+            assert value.type == result.type, f"{match.op.name}: {value.type} for {result.type}"
+            rw.replace_value(result, value)
         rw.erase(match.op)
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import ClassVar
 
 import torch
@@ -182,7 +183,7 @@ class _Intervals:
                 if isinstance(held, IntegerType):
                     bits = held.width.data
                     return (0, 1) if held == i1 else (-(1 << bits - 1), (1 << bits - 1) - 1)
-            case t.AddOp() | t.SubOp() | t.MulOp():
+            case t.AddOp() | t.SubOp() | t.MulOp() | t.IntDivOp():
                 return self._arithmetic(owner)
             case _ if isinstance(owner, _MOVES):
                 return self.of(owner.operands[0])
@@ -209,6 +210,12 @@ class _Intervals:
             return left[0] + right[0], left[1] + right[1]
         if isinstance(op, t.SubOp):
             return left[0] - right[1], left[1] - right[0]
+        if isinstance(op, t.IntDivOp):
+            if right[0] <= 0 <= right[1]:
+                largest = max(map(abs, left))  # by 1 or -1
+                return -largest, largest
+            ends = [int(Fraction(a, b)) for a in left for b in right]
+            return min(ends), max(ends)
         ends = [a * b for a in left for b in right]
         return min(ends), max(ends)
 
@@ -218,6 +225,8 @@ def demanded(value: SSAValue) -> Interval | None:
 
     A row counted from the end (`i < 0 ? i + n : i`) may be as low as -n.
     """
+    if not value.uses:
+        return 0, 0
     low, high = LOW, HIGH
     for use in value.uses:
         user = use.operation

@@ -1,0 +1,56 @@
+"""Operators that PyTorch computes as others are those others; what it has a kernel for stays."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.aten.take_composites_apart import TakeCompositesApart
+
+X, ROWS = "tensor<3x4xf32>", 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
+
+
+@pytest.mark.parametrize(
+    ("call", "types", "gives", "ops"),
+    [
+        ("pairwise_distance.default(%x, %x)", f"{X}, {X}", "tensor<3xf32>", 3),
+        ("cosine_similarity.default(%x, %x)", f"{X}, {X}", "tensor<3xf32>", 11),
+        ("mse_loss.default(%x, %x)", f"{X}, {X}", "tensor<f32>", 3),
+        ("rot90.default(%x)", X, "tensor<4x3xf32>", None),
+    ],
+)
+def test_an_operator_becomes_what_pytorch_computes_it_as(
+    apply: Any, method: Any, call: str, types: str, gives: str, ops: int | None
+) -> None:
+    line = f"%y = aten.{call} : ({types}) -> {gives}"
+    done = apply(method(f"%x: {X}", line, gives=gives), TakeCompositesApart())
+    assert done.count == 1
+    assert ops is None or len(done.ops()) == ops
+
+
+NEAR: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "a kernel of PyTorch's own": (
+        (f"%x: {X}", f"%y = aten.exp.default(%x) : ({X}) -> {X}"),
+        X,
+        "",
+    ),
+    "rows of run time": (
+        (f"%x: {ROWS}", f"%y = aten.mse_loss.default(%x, %x) : ({ROWS}, {ROWS}) -> tensor<f32>"),
+        "tensor<f32>",
+        "known only at run time",
+    ),
+    "another namespace": (
+        (
+            "%x: tensor<3x32xf32>",
+            '%y = stepwell_mx.quantize_dequantize.default(%x, "fp4e2m1") : '
+            "(tensor<3x32xf32>) -> tensor<3x32xf32>",
+        ),
+        "tensor<3x32xf32>",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_what_stays_whole_keeps_its_reason(refused: Any, method: Any, name: str) -> None:
+    lines, gives, reason = NEAR[name]
+    refused(method(*lines, gives=gives), TakeCompositesApart(), reason)

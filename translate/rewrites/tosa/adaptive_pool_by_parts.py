@@ -1,0 +1,101 @@
+"""Adaptive averages in windows of several lengths: a mean of each part of an axis, side by side.
+
+Before:
+    func.func @forward(%x: tensor<1x2x5xf32>) -> tensor<1x2x3xf32> {
+      %y = aten.adaptive_avg_pool1d.default(%x, [3]) : (tensor<1x2x5xf32>) -> tensor<1x2x3xf32>
+      func.return %y : tensor<1x2x3xf32>
+    }
+After:
+    func.func @forward(%x: tensor<1x2x5xf32>) -> tensor<1x2x3xf32> {
+      %0 = aten.slice.Tensor(%x, 2, 0, 2, 1) : (tensor<1x2x5xf32>) -> tensor<1x2x2xf32>
+      %1 = aten.slice.Tensor(%x, 2, 1, 4, 1) : (tensor<1x2x5xf32>) -> tensor<1x2x3xf32>
+      %2 = aten.slice.Tensor(%x, 2, 3, 5, 1) : (tensor<1x2x5xf32>) -> tensor<1x2x2xf32>
+      %3 = aten.mean.dim(%0, [2], true) : (tensor<1x2x2xf32>) -> tensor<1x2x1xf32>
+      %4 = aten.mean.dim(%1, [2], true) : (tensor<1x2x3xf32>) -> tensor<1x2x1xf32>
+      %5 = aten.mean.dim(%2, [2], true) : (tensor<1x2x2xf32>) -> tensor<1x2x1xf32>
+      %y = aten.cat.default([%3, %4, %5], 2) : (tensor<1x2x1xf32>, tensor<1x2x1xf32>, tensor<1x2x1xf32>) -> tensor<1x2x3xf32>
+      func.return %y : tensor<1x2x3xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import element, tensor
+from stepwell.translate.rewrites.aten.building import cat, emit, slice_axis, static_dims
+
+MOST_PARTS = 64
+"""The most windows of an axis: each takes a slice and a reduction."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A pool whose last axes have these many elements and get those many."""
+
+    op: SchemaOp
+    held: tuple[int, ...]
+    wanted: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class AdaptivePoolByParts(Rewrite[Parts]):
+    """`adaptive_avg_pool`, `adaptive_max_pool` of one to three axes to reductions of slices."""
+
+    name: ClassVar[str] = "adaptive-pool-by-parts-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.AdaptiveAvgPool1dDefault,
+        aten.AdaptiveAvgPool2dDefault,
+        aten._AdaptiveAvgPool2dDefault,
+        aten.AdaptiveAvgPool3dDefault,
+        aten._AdaptiveAvgPool3dDefault,
+        aten.AdaptiveMaxPool2dDefault,
+    )
+    bound: ClassVar[Bound] = Bound(2e-6, 1e-6, "a mean of means rounds twice")
+
+    def match(self, op: SchemaOp, program: Program) -> Parts | Refusal | None:
+        """Known sizes, not too many windows; nobody reads places."""
+        held, made = static_dims(op.operands[0]), static_dims(op.results[0])
+        if held is None:
+            return Refusal("a size is known only at run time")
+        assert made is not None, "of known sizes and numbers"
+        if any(places.uses for places in op.results[1:]):
+            return Refusal("the places of the maxima are used")
+        space = len(op.arg("output_size"))
+        wanted = made[-space:]
+        if max(wanted) > MOST_PARTS:
+            return Refusal(f"{max(wanted)} windows of several lengths")
+        return Parts(op, held[-space:], wanted)
+
+    def build(self, match: Parts, rw: Rewriter) -> None:
+        """Axis by axis: a part of each window, reduced."""
+        value = match.op.operands[0]
+        rank = len(static_dims(value) or ())
+        is_max = isinstance(match.op, aten.AdaptiveMaxPool2dDefault)
+        cls = aten.AmaxDefault if is_max else aten.MeanDim
+        sizes = zip(match.held, match.wanted, strict=True)
+        for at, (size, count) in enumerate(sizes, start=rank - len(match.held)):
+            if size == count:
+                continue
+            parts = [
+                slice_axis(rw, value, at, i * size // count, -(-(i + 1) * size // count))
+                for i in range(count)
+            ]
+            value = cat(rw, [_reduced(cls, part, at, rw) for part in parts], at)
+        result = match.op.results[0]
+        rw.replace_value(result, value)
+        rw.erase(match.op)
+
+
+def _reduced(cls: type[SchemaOp], value: SSAValue, at: int, rw: Rewriter) -> SSAValue:
+    shape = list(static_dims(value) or ())
+    shape[at] = 1
+    made = tensor(shape, element(value.type))
+    return emit(rw, cls.make(value, [at], True, result_types=[made]))

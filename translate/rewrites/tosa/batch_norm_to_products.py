@@ -1,0 +1,85 @@
+"""A batch norm whose statistics or weights the run computes: products and sums.
+
+Before:
+    func.func @forward(%x: tensor<2x3x4xf32>, %m: tensor<3xf32>, %v: tensor<3xf32>) -> tensor<2x3x4xf32> {
+      %y = aten.batch_norm.default(%x, none, none, %m, %v, false, 0.1, 1.0, false) : (tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x3x4xf32>
+      func.return %y : tensor<2x3x4xf32>
+    }
+After:
+    func.func @forward(%x: tensor<2x3x4xf32>, %m: tensor<3xf32>, %v: tensor<3xf32>) -> tensor<2x3x4xf32> {
+      %0 = aten.view.default(%m, [1, 3, 1]) : (tensor<3xf32>) -> tensor<1x3x1xf32>
+      %1 = aten.view.default(%v, [1, 3, 1]) : (tensor<3xf32>) -> tensor<1x3x1xf32>
+      %2 = aten.add.Scalar(%1, 1.0) : (tensor<1x3x1xf32>) -> tensor<1x3x1xf32>
+      %3 = aten.rsqrt.default(%2) : (tensor<1x3x1xf32>) -> tensor<1x3x1xf32>
+      %4 = aten.sub.Tensor(%x, %0) : (tensor<2x3x4xf32>, tensor<1x3x1xf32>) -> tensor<2x3x4xf32>
+      %y = aten.mul.Tensor(%4, %3) : (tensor<2x3x4xf32>, tensor<1x3x1xf32>) -> tensor<2x3x4xf32>
+      func.return %y : tensor<2x3x4xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.translate.rewrites.aten.building import emit, static_dims, view
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """A batch norm in evaluation mode of a tensor of this shape."""
+
+    op: SchemaOp
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class BatchNormToProducts(Rewrite[Normalised]):
+    """`batch_norm` to (x - mean) · (rsqrt(variance + eps) · weight) + bias."""
+
+    name: ClassVar[str] = "batch-norm-to-products-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BatchNormDefault,)
+    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "the scale is computed first")
+
+    def match(self, op: SchemaOp, program: Program) -> Normalised | Refusal | None:
+        """Evaluation mode, something that no weight holds, known sizes."""
+        if op.arg("training"):
+            return None
+        if all(weight_key(value) is not None for value in op.operands[1:]):
+            return None
+        shape = static_dims(op.operands[0])
+        return (
+            Refusal("a size is known only at run time") if shape is None else Normalised(op, shape)
+        )
+
+    def build(self, match: Normalised, rw: Rewriter) -> None:
+        """The scale of each channel, then four operators."""
+        op, shape = match.op, match.shape
+        spread = (1, shape[1], *[1] * (len(shape) - 2))
+
+        def channels(name: str) -> SSAValue | None:
+            value = op.operand(name)
+            return None if value is None else view(rw, value, spread)
+
+        def put(cls: type[SchemaOp], a: SSAValue, *rest: object, like: SSAValue) -> SSAValue:
+            return emit(rw, cls.make(a, *rest, result_types=[like.type]))
+
+        x, mean, variance = op.operands[0], channels("running_mean"), channels("running_var")
+        weight, bias = channels("weight"), channels("bias")
+        assert mean is not None, "evaluation mode has statistics"
+        assert variance is not None, "evaluation mode has statistics"
+        shifted = put(aten.AddScalar, variance, op.arg("eps"), like=variance)
+        scale = put(aten.RsqrtDefault, shifted, like=variance)
+        if weight is not None:
+            scale = put(aten.MulTensor, scale, weight, like=scale)
+        y = put(aten.MulTensor, put(aten.SubTensor, x, mean, like=x), scale, like=x)
+        if bias is not None:
+            y = put(aten.AddTensor, y, bias, like=x)
+        rw.replace(op, [y])

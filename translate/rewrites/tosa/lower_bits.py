@@ -1,0 +1,73 @@
+"""Bitwise operators and shifts on 32-bit integers: BITWISE_AND and its kin.
+
+Before:
+    func.func @forward(%x: tensor<4xi32>) -> tensor<4xi32> {
+      %y = aten.bitwise_and.Scalar(%x, 6) : (tensor<4xi32>) -> tensor<4xi32>
+      func.return %y : tensor<4xi32>
+    }
+After:
+    func.func @forward(%x: tensor<4xi32>) -> tensor<4xi32> {
+      %0 = stepwell.weight <"constant#08000e53208b"> "constant" : tensor<1xi32>
+      %y = tosa.bitwise_and %x, %0 : (tensor<4xi32>, tensor<1xi32>) -> tensor<4xi32>
+      func.return %y : tensor<4xi32>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.dtypes import i32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import EXACT, Bound, Refusal
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.tosa.building import Builder
+from stepwell.translate.rewrites.tosa.lowering import Lowerable, LowerToTosa, is_scalar
+
+OPERATORS: dict[type[Operation], type[TosaOp]] = {
+    aten.BitwiseNotDefault: t.BitwiseNotOp,
+    aten.BitwiseAndTensor: t.BitwiseAndOp,
+    aten.BitwiseOrTensor: t.BitwiseOrOp,
+    aten.BitwiseXorTensor: t.BitwiseXorOp,
+    aten.BitwiseAndScalar: t.BitwiseAndOp,
+    aten.BitwiseOrScalar: t.BitwiseOrOp,
+    aten.BitwiseXorScalar: t.BitwiseXorOp,
+}
+
+
+@dataclass(frozen=True)
+class LowerBits(LowerToTosa):
+    """`bitwise_and`, `or`, `xor`, `not` of int32."""
+
+    name: ClassVar[str] = "lower-bits-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = tuple(OPERATORS)
+    bound: ClassVar[Bound] = EXACT
+    takes_symbols: ClassVar[bool] = True
+
+    def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
+        """Integers of 32 bits; those of truth values are logical operators."""
+        if any(element(value.type) != i32 for value in (op.operands[0], *op.results)):
+            return None
+        return super().match(op, program)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Two integers of one type, numbers that are known."""
+        if any(map(is_scalar, op.operands)):
+            return Refusal("the number is known only at run time")
+        return None
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """One operator."""
+        x, cls = op.operands[0], OPERATORS[type(op)]
+        if cls is t.BitwiseNotOp:
+            return b.unary(cls, x)
+        if len(op.operands) == 2:
+            return b.binary(cls, x, op.operands[1])
+        return b.scalar(cls, x, op.arg("other"))

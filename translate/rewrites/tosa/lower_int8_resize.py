@@ -1,0 +1,85 @@
+"""Quantised images resized as integers: RESIZE, whose linear sums a RESCALE brings back.
+
+The weights of a linear RESIZE add up to the product of its numerators, by which RESCALE divides; a
+zero point is taken off before, as often as the weights count it.
+
+Before:
+    func.func @forward(%x: tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x2x6x6x!quant.uniform<i8:f32, 0.5:3>> {
+      %a = quant.dcast %x : tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x3x3xf32>
+      %r = aten.upsample_bilinear2d.default(%a, [6, 6], false) : (tensor<1x2x3x3xf32>) -> tensor<1x2x6x6xf32>
+      %y = quant.qcast %r : tensor<1x2x6x6xf32> to tensor<1x2x6x6x!quant.uniform<i8:f32, 0.5:3>>
+      func.return %y : tensor<1x2x6x6x!quant.uniform<i8:f32, 0.5:3>>
+    }
+After:
+    func.func @forward(%x: tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x2x6x6x!quant.uniform<i8:f32, 0.5:3>> {
+      %0 = quant.scast %x : tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x3x3xi8>
+      %1 = tosa.transpose %0 {perms = array<i32: 0, 2, 3, 1>} : (tensor<1x2x3x3xi8>) -> tensor<1x3x3x2xi8>
+      %2 = tosa.const_shape {values = dense<[4, 2, 4, 2]> : tensor<4xindex>} : () -> !tosa.shape<4>
+      %3 = tosa.const_shape {values = dense<-1> : tensor<2xindex>} : () -> !tosa.shape<2>
+      %4 = tosa.const_shape {values = dense<1> : tensor<2xindex>} : () -> !tosa.shape<2>
+      %5 = tosa.resize %1, %2, %3, %4 {mode = BILINEAR} : (tensor<1x3x3x2xi8>, !tosa.shape<4>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<1x6x6x2xi32>
+      %6 = stepwell.weight <"constant#f83a29a7713a"> "constant" : tensor<1x1x1x1xi32>
+      %7 = tosa.sub %5, %6 : (tensor<1x6x6x2xi32>, tensor<1x1x1x1xi32>) -> tensor<1x6x6x2xi32>
+      %8 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
+      %9 = stepwell.weight <"constant#57abbae0127b"> "constant" : tensor<1xi8>
+      %10 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
+      %11 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
+      %12 = tosa.rescale %7, %8, %9, %10, %11 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<1x6x6x2xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<1x6x6x2xi8>
+      %13 = tosa.transpose %12 {perms = array<i32: 0, 3, 1, 2>} : (tensor<1x6x6x2xi8>) -> tensor<1x2x6x6xi8>
+      %y = quant.scast %13 : tensor<1x2x6x6xi8> to tensor<1x2x6x6x!quant.uniform<i8:f32, 0.5:3>>
+      func.return %y : tensor<1x2x6x6x!quant.uniform<i8:f32, 0.5:3>>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.dtypes import i32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal
+from stepwell.translate.rewrites.cmsis.quantized import Use
+from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.convolving import TO_NCHW
+from stepwell.translate.rewrites.tosa.integers import LowerInt8, Quantised, rescale, stored, width
+from stepwell.translate.rewrites.tosa.lower_resize import MODES, as_image, axes_of, resize
+
+
+@dataclass(frozen=True)
+class LowerInt8Resize(LowerInt8):
+    """`upsample_nearest` and `upsample_bilinear` of lines and images."""
+
+    name: ClassVar[str] = "lower-int8-resize"
+    anchors: ClassVar[tuple[type[Operation], ...]] = tuple(MODES)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Lines or images, for which RESIZE has numbers; linear ones of 8 bits."""
+        axes = axes_of(op)
+        if len(axes) > 2:
+            return Refusal("a volume: RESIZE has two axes")
+        if any(axis.parameters() is None for axis in axes):
+            return Refusal("RESIZE has no numbers for these sizes")
+        if MODES[type(op)] == "linear" and width(op.operands[0]) == 16:
+            return Refusal("sums of 48 bits with a zero point")
+        return None
+
+    def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
+        """Channels last, RESIZE, RESCALE, and back."""
+        x, axes = match.inputs[0], axes_of(match.op)
+        image, plane = as_image(stored(x.value, b), axes, b)
+        zero, factor = x.held.zero_point, x.held.scale / use.held.scale
+        if MODES[type(match.op)] == "linear":
+            y, weights = resize(image, plane, i32, b)
+            if zero:
+                y = b.scalar(t.SubOp, y, zero * weights)
+            y = rescale(y, [factor / weights], match.held, 0, use.held.zero_point, b)
+        else:
+            y, _ = resize(image, plane, match.held, b)
+            if (x.held.scale, zero) != (use.held.scale, use.held.zero_point):
+                y = rescale(y, [factor], match.held, zero, use.held.zero_point, b)
+        return b.reshape(b.transpose(y, TO_NCHW), shape_of(match.op.results[0]))

@@ -1,0 +1,66 @@
+"""`logical_and` and its kin on numbers: what is not zero is true.
+
+Before:
+    func.func @forward(%x: tensor<4xf32>) -> tensor<4xi1> {
+      %y = aten.logical_not.default(%x) : (tensor<4xf32>) -> tensor<4xi1>
+      func.return %y : tensor<4xi1>
+    }
+After:
+    func.func @forward(%x: tensor<4xf32>) -> tensor<4xi1> {
+      %0 = stepwell.weight <"constant#6f18446dfe91"> "constant" : tensor<1xf32>
+      %1 = tosa.equal %x, %0 : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xi1>
+      %2 = tosa.logical_not %1 : (tensor<4xi1>) -> tensor<4xi1>
+      %y = tosa.logical_not %2 : (tensor<4xi1>) -> tensor<4xi1>
+      func.return %y : tensor<4xi1>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.dtypes import i1
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import EXACT, Bound, Refusal
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.tosa.building import Builder
+from stepwell.translate.rewrites.tosa.lower_cast import converted
+from stepwell.translate.rewrites.tosa.lowering import Lowerable, LowerToTosa
+
+OPERATORS: dict[type[Operation], type[TosaOp]] = {
+    aten.LogicalNotDefault: t.LogicalNotOp,
+    aten.LogicalAndDefault: t.LogicalAndOp,
+    aten.LogicalOrDefault: t.LogicalOrOp,
+    aten.LogicalXorDefault: t.LogicalXorOp,
+}
+
+
+@dataclass(frozen=True)
+class LowerTruth(LowerToTosa):
+    """Logical operators on numbers."""
+
+    name: ClassVar[str] = "lower-truth-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = tuple(OPERATORS)
+    bound: ClassVar[Bound] = EXACT
+    takes_symbols: ClassVar[bool] = True
+
+    def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
+        """Some operand holds numbers; of truth values alone the operator is TOSA's own."""
+        types = [value.type for value in op.operands]
+        if all(isinstance(type_, TensorType) and element(type_) == i1 for type_ in types):
+            return None
+        return super().match(op, program)
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """Comparisons with zero, then the operator."""
+        first, *others = (converted(value, i1, b) for value in op.operands)
+        cls = OPERATORS[type(op)]
+        return b.binary(cls, first, others[0], i1) if others else b.unary(cls, first)

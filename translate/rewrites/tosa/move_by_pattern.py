@@ -1,0 +1,105 @@
+"""Ops that move elements by their shapes alone: one GATHER by constant places.
+
+Diagonals, strided views, windows side by side (`unfold`, `im2col`): which element goes where is asked
+of torch, by moving 0, 1, 2, … Runs of neighbours go as one, and im2col's padding is an element of
+its own behind the others.
+
+Before:
+    func.func @forward(%x: tensor<3x3xf32>) -> tensor<3xf32> {
+      %y = aten.diagonal.default(%x) : (tensor<3x3xf32>) -> tensor<3xf32>
+      func.return %y : tensor<3xf32>
+    }
+After:
+    func.func @forward(%x: tensor<3x3xf32>) -> tensor<3xf32> {
+      %0 = tosa.const_shape {values = dense<[9, 1]> : tensor<2xindex>} : () -> !tosa.shape<2>
+      %1 = tosa.reshape %x, %0 : (tensor<3x3xf32>, !tosa.shape<2>) -> tensor<9x1xf32>
+      %2 = stepwell.weight <"constant#e7c2f9a69c33"> "constant" : tensor<1x3xi32>
+      %3 = tosa.const_shape {values = dense<[1, 9, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
+      %4 = tosa.reshape %1, %3 : (tensor<9x1xf32>, !tosa.shape<3>) -> tensor<1x9x1xf32>
+      %5 = tosa.gather %4, %2 : (tensor<1x9x1xf32>, tensor<1x3xi32>) -> tensor<1x3x1xf32>
+      %6 = tosa.const_shape {values = dense<[3, 1]> : tensor<2xindex>} : () -> !tosa.shape<2>
+      %7 = tosa.reshape %5, %6 : (tensor<1x3x1xf32>, !tosa.shape<2>) -> tensor<3x1xf32>
+      %8 = tosa.const_shape {values = dense<3> : tensor<1xindex>} : () -> !tosa.shape<1>
+      %y = tosa.reshape %7, %8 : (tensor<3x1xf32>, !tosa.shape<1>) -> tensor<3xf32>
+      func.return %y : tensor<3xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.rewriting import EXACT, Bound, Refusal
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
+from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
+from stepwell.translate.rewrites.tosa.rows import gathered
+
+LARGEST = 1 << 22
+"""The most places: an index is a constant of the graph, four bytes each."""
+
+
+@dataclass(frozen=True)
+class MoveByPattern(LowerToTosa):
+    """`diagonal`, `as_strided`, `unfold`, `im2col`, `pixel_unshuffle`, strided slices to GATHER."""
+
+    name: ClassVar[str] = "move-by-pattern-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.AsStridedDefault,
+        aten.ChannelShuffleDefault,
+        aten.DiagonalDefault,
+        aten.DiagonalCopyDefault,
+        aten.Im2colDefault,
+        aten.PixelUnshuffleDefault,
+        aten.UnfoldDefault,
+    )
+    bound: ClassVar[Bound] = EXACT
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Not too many elements."""
+        count = elements(shape_of(op.results[0]))
+        if count > LARGEST:
+            return Refusal(f"{count} places would be a constant of {4 * count} bytes")
+        return None
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """The elements in one row, padding behind them, and the rows of the pattern."""
+        x = op.operands[0]
+        count = elements(shape_of(x))
+        pattern = places(op)
+        run = 1 if bool((pattern < 0).any()) else longest_run(pattern, count)
+        values = b.reshape(x, (count // run, run))
+        rows = pattern[::run] // run
+        if bool((pattern < 0).any()):
+            pads = [b.sizes((0, 1, 0, 0)), b.zero(element(x.type))]
+            values = b.op(t.PadOp, [values, *pads], (count + 1, 1), element(x.type))
+            rows = torch.where(pattern < 0, count, pattern)
+        return b.reshape(gathered(values, 0, rows.tolist(), b), shape_of(op.results[0]))
+
+
+def places(op: SchemaOp) -> torch.Tensor:
+    """The place of each result's element among the operand's, -1 for padding: `i64[N]`."""
+    shape = shape_of(op.operands[0])
+    numbers = torch.arange(1, elements(shape) + 1, dtype=torch.float64).reshape(shape)
+    positional, keywords = op.bind()
+    packet: Any = getattr(torch.ops.aten, op.SCHEMA.operator)
+    overload = getattr(packet, op.SCHEMA.overload or "default")
+    moved = overload(numbers, *positional[1:], **keywords)
+    return moved.reshape(-1).long() - 1
+
+
+def longest_run(pattern: torch.Tensor, count: int) -> int:
+    """The most neighbours that always go together."""
+    breaks = (pattern.diff() != 1).nonzero().reshape(-1) + 1
+    run = gcd(count, pattern.numel())
+    for place in [*breaks.tolist(), *pattern[breaks].tolist(), int(pattern[0])]:
+        run = gcd(run, place)
+    return run

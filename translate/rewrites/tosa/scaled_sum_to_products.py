@@ -1,0 +1,92 @@
+"""Products with a scaled sum: `addmm`, `baddbmm`, and numbers that `alpha` scales.
+
+Before:
+    func.func @forward(%a: tensor<5xf32>, %x: tensor<3x4xf32>, %z: tensor<4x5xf32>) -> tensor<3x5xf32> {
+      %y = aten.addmm.default(%a, %x, %z, beta=0.5, alpha=2) : (tensor<5xf32>, tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
+      func.return %y : tensor<3x5xf32>
+    }
+After:
+    func.func @forward(%a: tensor<5xf32>, %x: tensor<3x4xf32>, %z: tensor<4x5xf32>) -> tensor<3x5xf32> {
+      %0 = aten.mm.default(%x, %z) : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
+      %1 = aten.mul.Scalar(%0, 2) : (tensor<3x5xf32>) -> tensor<3x5xf32>
+      %2 = aten.mul.Scalar(%a, 0.5) : (tensor<5xf32>) -> tensor<5xf32>
+      %y = aten.add.Tensor(%1, %2) : (tensor<3x5xf32>, tensor<5xf32>) -> tensor<3x5xf32>
+      func.return %y : tensor<3x5xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.dtypes import is_float
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.aten.building import emit
+from stepwell.translate.rewrites.tosa.lowering import is_number
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A sum with numbers in it that scale its parts."""
+
+    op: SchemaOp
+
+
+@dataclass(frozen=True)
+class ScaledSumToProducts(Rewrite[Scaled]):
+    """`beta · a + alpha · (x @ y)`, and `x + alpha · number`."""
+
+    name: ClassVar[str] = "scaled-sum-to-products-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.AddmmDefault,
+        aten.BaddbmmDefault,
+        aten.AddScalar,
+        aten.SubScalar,
+    )
+    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "torch rounds the parts of the sum otherwise")
+
+    def match(self, op: SchemaOp, program: Program) -> Scaled | Refusal | None:
+        """Numbers that are known; floats where they multiply."""
+        if isinstance(op, aten.AddScalar | aten.SubScalar):
+            if op.arg("alpha") == 1:
+                return None
+            if not is_number(op.arg("alpha")) or not is_number(op.arg("other")):
+                return Refusal("a number is known only at run time")
+            return Scaled(op)
+        if not is_number(op.arg("alpha")) or not is_number(op.arg("beta")):
+            return Refusal("alpha or beta is known only at run time")
+        if not is_float(element(op.results[0].type)):
+            return Refusal("a product of integers")
+        return Scaled(op)
+
+    def build(self, match: Scaled, rw: Rewriter) -> None:
+        """The product, the two scales that are not 1, the sum."""
+        op = match.op
+        if isinstance(op, aten.AddScalar | aten.SubScalar):
+            number = op.arg("other") * op.arg("alpha")
+            new = type(op).make(op.operands[0], number, result_types=[op.results[0].type])
+            rw.replace(op, [emit(rw, new)])
+            return
+        added, left, right = op.operands
+        cls = aten.MmDefault if isinstance(op, aten.AddmmDefault) else aten.BmmDefault
+        made = op.results[0].type
+        product = emit(rw, cls.make(left, right, result_types=[made]))
+        product = _scaled(product, op.arg("alpha"), rw)
+        if op.arg("beta") == 0:  # torch reads nothing of what is added then, not even a NaN
+            rw.replace(op, [product])
+            return
+        added = _scaled(added, op.arg("beta"), rw)
+        rw.replace(op, [emit(rw, aten.AddTensor.make(product, added, result_types=[made]))])
+
+
+def _scaled(value: SSAValue, factor: float, rw: Rewriter) -> SSAValue:
+    if factor == 1:
+        return value
+    return emit(rw, aten.MulScalar.make(value, factor, result_types=[value.type]))
