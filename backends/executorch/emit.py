@@ -37,14 +37,14 @@ from stepwell.backends.executorch.kernel_calls import (
     kernel_of,
     runs_as_kernel,
 )
-from stepwell.backends.executorch.runner import scalar_type
+from stepwell.backends.executorch.runner import is_scalar_type, scalar_type
 from stepwell.backends.executorch.signatures import Input, KernelSignature
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.control import YieldOp
 from stepwell.dialects.sym import SymOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, node_name, op_name
-from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.dtypes import dtype_name, has_torch_dtype, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, Signature, get_signature
 from stepwell.ir.types import (
@@ -112,7 +112,15 @@ def missing_kernels(func: FuncOp, delegates: Collection[type[Operation]]) -> lis
 
     def look(block: Block) -> None:
         for op in block.ops:
-            if not _can_be_emitted(op, delegates):
+            if (foreign := _foreign_dtype(op)) is not None:
+                problems.append(
+                    Problem(
+                        f"{op_name(op)}: ExecuTorch has no element type {foreign}",
+                        describe_op(op),
+                        "convert the tensors around it; complex numbers as two real ones",
+                    )
+                )
+            elif not _can_be_emitted(op, delegates):
                 problems.append(
                     Problem(
                         f"{op_name(op)}: {_lack(op)}",
@@ -126,6 +134,17 @@ def missing_kernels(func: FuncOp, delegates: Collection[type[Operation]]) -> lis
 
     look(func.body.block)
     return problems
+
+
+def _foreign_dtype(op: Operation) -> str | None:
+    """The first dtype among an op's tensors that no value of a plan can have."""
+    for value in (*op.operands, *op.results):
+        type_ = value.type
+        if isinstance(type_, TensorType) and has_torch_dtype(element(type_)):
+            dtype = torch_dtype(element(type_))
+            if not is_scalar_type(dtype):
+                return dtype_name(element(type_))
+    return None
 
 
 def _lack(op: Operation) -> str:

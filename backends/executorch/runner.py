@@ -67,6 +67,11 @@ def torch_dtype(scalar_type: ScalarType) -> torch.dtype:
         raise StepwellError(f"element type {scalar_type.name} has no torch dtype") from None
 
 
+def is_scalar_type(dtype: torch.dtype) -> bool:
+    """Whether ExecuTorch has a torch dtype: it has no complex ones."""
+    return dtype in _SCALAR_TYPE
+
+
 def scalar_type(dtype: torch.dtype) -> ScalarType:
     """The ExecuTorch element type of a torch dtype."""
     try:
@@ -227,9 +232,20 @@ def check_inputs(method: Method, inputs: Sequence[Any]) -> None:
     problems: list[Problem] = []
     for position, (index, given) in enumerate(zip(method.inputs, inputs, strict=True)):
         for fact in _input_faults(method.values[index], given):
-            problems.append(Problem(fact, f"method {method.name}, input {position}"))
+            remedy = _remedy(method.values[index], given)
+            problems.append(Problem(fact, f"method {method.name}, input {position}", remedy))
     if problems:
         raise InputMismatch(problems)
+
+
+def _remedy(declared: Value, given: Any) -> str | None:
+    """What a caller writes for a tensor that lies in memory in another way."""
+    if not isinstance(declared, TensorValue) or not isinstance(given, torch.Tensor):
+        return None
+    if given.dim() != len(declared.sizes) or follows_dim_order(given, declared.dim_order):
+        return None
+    is_last = declared.dim_order == (0, 2, 3, 1)
+    return f"pass x.{'to(memory_format=torch.channels_last)' if is_last else 'contiguous()'}"
 
 
 def _input_faults(declared: Value, given: Any) -> list[str]:

@@ -136,6 +136,13 @@ def test_a_transposed_convolution_of_volumes_is_refused_because_its_kernel_fails
         emit(program)
 
 
+def test_complex_numbers_are_refused_at_the_op_that_makes_them() -> None:
+    x = torch.complex(_x(2, 3), _x(2, 3))
+    program, _, _ = _program("aten.mul.Tensor", x, x)
+    with pytest.raises(UnsupportedError, match=r"aten.mul.Tensor: .* no element type complex64"):
+        emit(program)
+
+
 _SIZE = sympy.Symbol("s0", integer=True, positive=True)
 
 
