@@ -31,6 +31,8 @@ import stepwell
 from stepwell.backends.tosa.flatbuffer_reader import read_graph
 from stepwell.dialects.tosa.generated import ConstShapeOp
 from stepwell.dialects.tosa.structural import ConstOp
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.types import element
 from stepwell.translate.mxfp import to_mxfp
 
 CONSTANTS = (ConstOp.CODE, ConstShapeOp.CODE)
@@ -55,6 +57,7 @@ def rows() -> list[Row]:
     from mobilenet import mobilenet_v2, mobilenet_v3_small
     from resnet import resnet8, resnet18
     from tiny import ds_cnn, mlp
+    from transformer import transformer_encoder_2layers
 
     def exported(make: Callable[[], tuple[Any, Any]]) -> Callable[[], ExportedProgram]:
         def run() -> ExportedProgram:
@@ -93,7 +96,15 @@ def rows() -> list[Row]:
         Row("MobileNetV2 int8", int8(mobilenet_v2), "tosa-1.0+int", "TOSA-1.0+INT", quantised=True),
         *(
             Row(f"{make.__name__} int8", int8(make), "tosa-1.0+int", "TOSA-1.0+INT", quantised=True)
-            for make in (mlp, ds_cnn, resnet8, mobilenet_v3_small)
+            for make in (mlp, ds_cnn, resnet8, mobilenet_v3_small, transformer_encoder_2layers)
+        ),
+        Row("DeiT-Tiny int8", int8(deit_tiny), "tosa-1.0+int", "TOSA-1.0+INT", quantised=True),
+        Row(
+            "transformer_encoder_2layers 16x8",
+            lambda: arm_int8(*transformer_encoder_2layers(), wide=True),
+            "tosa-1.0+int+int16",
+            "TOSA-1.0+INT+int16",
+            quantised=True,
         ),
         *(
             Row(f"{make.__name__} fp32", exported(make), "tosa-1.1+fp", "TOSA-1.0+FP")
@@ -102,17 +113,27 @@ def rows() -> list[Row]:
     ]
 
 
-def arm_int8(model: torch.nn.Module, inputs: tuple[Any, ...]) -> ExportedProgram:
-    """The model in int8 as the stock flow's own quantiser annotates it: it takes no other."""
+def arm_int8(
+    model: torch.nn.Module, inputs: tuple[Any, ...], wide: bool = False
+) -> ExportedProgram:
+    """The model in int8 as the stock flow's own quantiser annotates it: it takes no other.
+
+    With `wide` activations have 16 bits.
+    """
     from executorch.backends.arm.quantizer.arm_quantizer import (
         TOSAQuantizer,
+        get_symmetric_a16w8_quantization_config,
         get_symmetric_quantization_config,
     )
     from executorch.backends.arm.tosa.specification import TosaSpecification
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-    quantiser = TOSAQuantizer(TosaSpecification.create_from_string("TOSA-1.0+INT"))
-    quantiser.set_global(get_symmetric_quantization_config())
+    config = (
+        get_symmetric_a16w8_quantization_config() if wide else get_symmetric_quantization_config()
+    )
+    specification = TosaSpecification.create_from_string("TOSA-1.0+INT" + "+int16" * wide)
+    quantiser = TOSAQuantizer(specification)
+    quantiser.set_global(config)
     prepared = prepare_pt2e(export(model.eval(), inputs).module(check_guards=False), quantiser)
     prepared(*inputs)
     return export(convert_pt2e(prepared), inputs)
@@ -176,7 +197,9 @@ def differing_integers(exported: ExportedProgram, target: str) -> int:
     lowered = stepwell.lower(exported, target)
     (taken,) = lowered.program.method().function_type.inputs.data
     shape: Any = taken
-    x = torch.randint(-128, 128, list(shape.get_shape()), dtype=torch.int8)
+    dtype = torch_dtype(element(taken))
+    limits = torch.iinfo(dtype)
+    x = torch.randint(limits.min, limits.max + 1, list(shape.get_shape()), dtype=dtype)
     return int((lowered.run(x)[0] != lowered.program.run(x)[0]).sum())
 
 

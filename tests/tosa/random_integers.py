@@ -132,9 +132,9 @@ class Rows(nn.Module):
             case "norm":
                 variance = q(q(x * x, "a").mean(-1, keepdim=True), "b")
                 return q(x * q(torch.rsqrt(q(variance + 0.1, "c")), "d"))
-            case "softmax":
+            case "softmax" if self.drawn.bits == 8:
                 return q(x.softmax(-1))
-            case "parts":
+            case "softmax" | "parts":
                 return self.parts(x, q)
             case "attention":
                 scores = q(torch.bmm(x, x.transpose(1, 2)), "s")

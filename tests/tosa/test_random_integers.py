@@ -44,8 +44,8 @@ def of_integers(drawn: Images) -> Images:
     )  # fmt: skip
 
 
-@given(rows(most=3))
-@settings(quick, max_examples=3)
+@given(rows(most=2))
+@settings(quick, max_examples=1)
 def test_random_rows_of_integers(drawn: Drawn) -> None:
     keeps_its_promises(Rows(drawn), drawn.bits)
 
