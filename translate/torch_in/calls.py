@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from stepwell.dialects import control, sym
 from stepwell.dialects.symbols import flat_types, type_of
 from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.translate.torch_in.mutation import WRAPPERS, is_wrapper
 
 if TYPE_CHECKING:
     from stepwell.translate.torch_in.graph import GraphImporter
@@ -30,6 +31,9 @@ def import_python_call(importer: GraphImporter, node: Node, target: Any) -> None
         assert isinstance(given, list | tuple)
         arguments = [importer.value(a) if isinstance(a, Node) else a for a in given]
         importer.append(cls.make(arguments, type_of(node.meta["val"])), node)
+        return
+    if is_wrapper(target):
+        _inline(importer, node)
         return
     rule = _HIGHER_ORDER.get(getattr(target, "__name__", ""))
     if rule is None or not isinstance(target, torch._ops.HigherOrderOperator):
@@ -64,6 +68,26 @@ def _values(importer: GraphImporter, nodes: Any) -> list[SSAValue]:
     if any(not isinstance(item, Node) for item in nodes):
         raise UnsupportedError("a constant is given to a branch", help="capture it as a tensor")
     return [importer.value(item) for item in nodes]
+
+
+def _inline(importer: GraphImporter, node: Node) -> None:
+    """The ops of a wrapped sub-graph where it is called: no mode changes what they compute."""
+    from stepwell.translate.torch_in.graph import GraphImporter
+
+    graph, *inputs = node.args[WRAPPERS[_name(node.target)] :]
+    assert isinstance(graph, Node)
+    module = getattr(importer.module, str(graph.target))
+    assert isinstance(module, GraphModule)
+    nodes = list(module.graph.nodes)
+    prefix = f"{importer.prefix}{graph.target}."
+    inner = GraphImporter(importer.shared, module, importer.block, prefix)
+    placeholders = [held for held in nodes if held.op == "placeholder"]
+    for placeholder, value in zip(placeholders, _values(importer, inputs), strict=True):
+        inner.values[placeholder] = value
+    inner.body(nodes)
+    returned = nodes[-1].args[0]
+    outputs = list(returned) if isinstance(returned, list | tuple) else [returned]
+    importer.values[node] = [inner.values.get(item) for item in outputs]
 
 
 def _region(importer: GraphImporter, graph: Any) -> Region:

@@ -4,8 +4,9 @@ Export keeps `x.add_(1)` as it is written. In SSA the write is a new value, and 
 stood for the old one stands for the new one from there on. That is the same program if, at the
 write, no *other* view of the same memory is read later: neither by a node, nor by the caller
 through a buffer or an input. Views are found by the alias annotations of the schemas. Where this
-proof fails, torch's own functionalisation does the work (`ExportedProgram.run_decompositions({})`,
-which decomposes nothing but what it must to know the aliases).
+proof fails, and where autocast chooses types, torch's own functionalisation does the work
+(`ExportedProgram.run_decompositions({})`, which decomposes nothing but what it must to know the
+aliases).
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ _FRESH = frozenset(
 _DROPOUTS = frozenset({"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"})
 """They return their operand itself outside of training."""
 
+WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
+"""Calls of a sub-graph under a mode of torch, and how many arguments stand before it."""
+
 
 @dataclass
 class Writes:
@@ -54,7 +58,25 @@ class Writes:
 
 
 class AliasObserved(Exception):
-    """A write that another view of the memory sees; the message names the node."""
+    """What only torch can make functional: a write that another view sees, or casts by a mode.
+
+    The message names the node.
+    """
+
+
+def is_wrapper(target: Any) -> bool:
+    """Whether a node calls a sub-graph under a mode of torch."""
+    return getattr(target, "__name__", "") in WRAPPERS
+
+
+def _casts(node: Node) -> bool:
+    """Whether a node runs a sub-graph whose operators choose their own types."""
+    if node.op != "call_function" or not is_wrapper(node.target) or len(node.args) < 4:
+        return False
+    device, _, enabled, *_ = node.args
+    return getattr(node.target, "__name__", "") == "wrap_with_autocast" and (
+        bool(enabled) and device == "cpu"
+    )
 
 
 def is_written(target: Any) -> bool:
@@ -118,12 +140,17 @@ def find_writes(exported: ExportedProgram) -> Writes:
     if undeclared:
         raise AliasObserved(f"node {undeclared[0].name} updates running statistics in training")
     for name, module in exported.graph_module.named_modules():
-        if name and isinstance(module, GraphModule):
+        if isinstance(module, GraphModule):
             for node in module.graph.nodes:
-                if node.op == "call_function" and is_written(node.target):
+                if _casts(node):
+                    raise AliasObserved(f"node {node.name} computes under autocast")
+                if name and node.op == "call_function" and is_written(node.target):
                     raise AliasObserved(f"node {node.name} of {name} writes in place")
     if not writing:
         return Writes()
+    wrapped = [n for n in nodes if n.op == "call_function" and is_wrapper(n.target)]
+    if wrapped:
+        raise AliasObserved(f"node {wrapped[0].name} may return a view of what is written")
     return _Aliases(nodes, exported).writes(writing)
 
 
