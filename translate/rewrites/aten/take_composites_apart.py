@@ -120,7 +120,7 @@ class TakeCompositesApart(Rewrite[Composite]):
 
     def match(self, op: SchemaOp, program: Program) -> Composite | Refusal | None:
         """Guards: composite, of known sizes, and nothing in it writes in place."""
-        if op.SCHEMA.namespace != "aten" or not is_composite(op):
+        if not is_composite(op):
             return None
         values = (*op.operands, *op.results)
         if not all(is_plain(value.type) for value in values):
@@ -148,7 +148,8 @@ def is_composite(op: SchemaOp) -> bool:
     """Whether PyTorch has a function over others for an operator, which stands for it."""
     schema = op.SCHEMA
     overload = "" if schema.overload == "default" else schema.overload
-    return _function_of(f"{schema.namespace}::{schema.operator}", overload) is not None
+    function = _function_of(f"{schema.namespace}::{schema.operator}", overload)
+    return schema.namespace == "aten" and function is not None
 
 
 def _function_of(name: str, overload: str) -> Callable[..., Any] | None:
