@@ -258,6 +258,14 @@ def test_dynamic_dimensions_are_tried_at_both_ends_of_their_range() -> None:
     assert sizes["random, largest shapes"] == 6
 
 
+def test_a_dimension_without_a_lower_bound_is_tried_from_one_on() -> None:
+    shapes = ({0: torch.export.Dim("rows", max=6)},)  # Torch writes 0 for it, which nobody states.
+    exported = torch.export.export(Model().eval(), INPUTS, dynamic_shapes=shapes)
+    func = stepwell.from_exported_program(exported).method()
+    sizes = {sample.label: sample.inputs[0].shape[0] for sample in make_samples(func, INPUTS)}
+    assert sizes["random, smallest shapes"] >= 1
+
+
 def test_derived_dimensions_are_tried_at_both_ends_of_their_symbols_range() -> None:
     half = torch.export.Dim("half", min=2, max=5)
     inputs = (torch.randn(6, *INPUTS[0].shape[1:]),)

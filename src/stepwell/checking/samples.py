@@ -260,7 +260,9 @@ def _symbols(func: FuncOp, example: Sequence[Any] | None, which: str) -> dict[st
                 top = low + UNBOUNDED_EXTRA if high is None else high
                 usual = None if size is None else _solved(expression, symbol, size)
                 middle = min(low + 1, top) if usual is None else usual
-                found[str(symbol)] = {"usual": middle, "smallest": low, "largest": top}[which]
+                found[str(symbol)] = {"usual": middle, "smallest": max(low, 1), "largest": top}[
+                    which
+                ]
     return found
 
 
