@@ -95,7 +95,7 @@ REFUSED: list[tuple[Callable[[Tensor], Any], tuple[int, ...], str]] = [
     (lambda x: F.adaptive_avg_pool2d(x.repeat(1, 1, 9, 1), (70, 4)), IMAGE, "70 windows"),
     (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), IMAGE, "bicubic2d"),
     (lambda x: F.grid_sample(x, x[:, :2].permute(0, 2, 3, 1)), IMAGE, "grid_sampler"),
-    (lambda x: F.max_pool3d(x, 2, 1, dilation=2), VOLUME, "has no dilation"),
+    (lambda x: F.max_pool3d(x, 2, 1, dilation=2), VOLUME, "MAX_POOL2D"),
     (
         lambda x: x.index_put((torch.tensor([0, 0]),), x[[0, 0]], accumulate=True),
         IMAGE,
