@@ -49,6 +49,7 @@ def _name(target: Any) -> str:
 
 _REASONS = {
     "executorch_call_delegate": "import the program before it is lowered to a backend",
+    "flex_attention": "call scaled_dot_product_attention, with what score_mod adds as its mask",
     "auto_functionalized": "export with torch 2.13, which writes auto_functionalized_v2",
 }
 

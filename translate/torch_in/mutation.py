@@ -4,7 +4,7 @@ Export keeps `x.add_(1)` as it is written. In SSA the write is a new value, and 
 stood for the old one stands for the new one from there on. That is the same program if, at the
 write, no *other* view of the same memory is read later: neither by a node, nor by the caller
 through a buffer or an input. Views are found by the alias annotations of the schemas. Where this
-proof fails, and where autocast chooses types, torch's own functionalisation does the work
+proof fails, and where a vmap or autocast is at work, torch's own functionalisation takes over
 (`ExportedProgram.run_decompositions({})`, which decomposes nothing but what it must to know the
 aliases).
 """
@@ -58,7 +58,7 @@ class Writes:
 
 
 class AliasObserved(Exception):
-    """What only torch can make functional: a write that another view sees, or casts by a mode.
+    """What only torch takes apart: a write that another view sees, a vmap, casts by autocast.
 
     The message names the node.
     """
@@ -69,14 +69,17 @@ def is_wrapper(target: Any) -> bool:
     return getattr(target, "__name__", "") in WRAPPERS
 
 
-def _casts(node: Node) -> bool:
-    """Whether a node runs a sub-graph whose operators choose their own types."""
-    if node.op != "call_function" or not is_wrapper(node.target) or len(node.args) < 4:
-        return False
-    device, _, enabled, *_ = node.args
-    return getattr(node.target, "__name__", "") == "wrap_with_autocast" and (
-        bool(enabled) and device == "cpu"
-    )
+def _needs_torch(node: Node) -> str | None:
+    """What a node does that only torch can take apart, or None."""
+    if node.op != "call_function":
+        return None
+    target: Any = node.target
+    if getattr(target, "__module__", "") == "torch._functorch.predispatch":
+        return "belongs to a vmap"
+    if getattr(target, "__name__", "") == "wrap_with_autocast":
+        device, _, enabled, *_ = node.args
+        return "computes under autocast" if enabled and device == "cpu" else None
+    return None
 
 
 def is_written(target: Any) -> bool:
@@ -142,8 +145,8 @@ def find_writes(exported: ExportedProgram) -> Writes:
     for name, module in exported.graph_module.named_modules():
         if isinstance(module, GraphModule):
             for node in module.graph.nodes:
-                if _casts(node):
-                    raise AliasObserved(f"node {node.name} computes under autocast")
+                if reason := _needs_torch(node):
+                    raise AliasObserved(f"node {node.name} {reason}")
                 if name and node.op == "call_function" and is_written(node.target):
                     raise AliasObserved(f"node {node.name} of {name} writes in place")
     if not writing:
