@@ -70,7 +70,7 @@ CASES: dict[str, Case] = {
     "a mean of images": (
         LowerInt8Reduction(),
         reduced("mean.dim", "[2, 3]", "1, 2, 3, 3", "1, 2, 1, 1"),
-        "the mean of images is a pool",
+        "which a pool computes",
     ),
     "a sum past int32": (
         LowerInt8Reduction(),
@@ -162,7 +162,7 @@ CASES: dict[str, Case] = {
     "a product of 16 bits past the reach of RESCALE": (
         LowerInt16Scale(),
         computed(f"{WIDE_NUMBER}; {PRODUCT}", "4", "4", "i16<0.5>", "i16<0.000001>"),
-        "does not reach",
+        "beyond what RESCALE reaches",
     ),
     "a product of 16 bits that stays a float": (
         LowerInt16Scale(),
@@ -173,12 +173,12 @@ CASES: dict[str, Case] = {
     "a square": (
         LowerInt8Mul(),
         computed("%z = aten.mul.Tensor(%xr, %xr) : (f32[4], f32[4]) -> f32[4]", "4", "4"),
-        "a function of one value is a TABLE",
+        "which a TABLE computes",
     ),
     "a sum with a number": (
         LowerInt8Add(),
         computed(f"{NUMBER}; %z = aten.add.Tensor(%xr, %c) : (f32[4], f32[1]) -> f32[4]", "4", "4"),
-        "a function of one value is a TABLE",
+        "which a TABLE computes",
     ),
     "a constant that is computed of an input": (
         FoldQuantisedConstant(),

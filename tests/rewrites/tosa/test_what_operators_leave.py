@@ -54,7 +54,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[1, 1, s0, 2]",
             "f32[1, 1, 4, 4]",
         ),
-        RUN,
+        "the plane of the image is symbolic",
     ),
     "a volume of int8": (
         LowerInt8Resize(),
@@ -92,7 +92,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "a single number in order": (
         LowerOrder(),
         ("%x: f32[]", "%y, %i = aten.sort.default(%x) : (f32[]) -> (f32[], i64[])"),
-        "a single number",
+        "a scalar",
     ),
     "a long row in order": (
         LowerOrder(),
@@ -111,7 +111,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             '%i = stepwell.weight <"#zeros"> "constant" : i64[1]',
             "%y = aten.gather.default(%x, 0, %i) : (f32[], i64[1]) -> f32[1]",
         ),
-        "elements of a single number",
+        "the operand is a scalar",
     ),
     # --- scatters ----------------------------------------------------------------------------
     "many writes": (
@@ -146,7 +146,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             '%i = stepwell.weight <"#zeros"> "constant" : i64[]',
             "%y = aten.scatter.value(%x, 0, %i, 3) : (f32[], i64[]) -> f32[]",
         ),
-        "a single number",
+        "a scalar",
     ),
     "scaled rows": (
         LowerScatterAlong(),
@@ -176,7 +176,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[4], i64[1], f32[1]",
             "f32[4]",
         ),
-        "a mean of what is written",
+        "reduces what is written by mean",
     ),
     "only what is written": (
         LowerScatterAlong(),
@@ -196,7 +196,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[4], f32[2]",
             "f32[4]",
         ),
-        "slices stand together",
+        "a slice is contiguous",
     ),
     "a slice of run time": (
         WriteSliceByCat(),
@@ -234,7 +234,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[4], f16[]",
             "f32[4]",
         ),
-        "the element types differ",
+        "several dtypes",
     ),
     # --- integers ----------------------------------------------------------------------------
     "bits of truth": (
@@ -264,7 +264,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "integers by a fraction": (
         LowerWholeDivision(),
         one("%x: i32[3]", 'div.Scalar_mode(%x, 0.5, rounding_mode="floor")', "i32[3]", "f32[3]"),
-        "the result is no integer",
+        "its operands are integers",
     ),
     "integers of two types": (
         LowerWholeDivision(),
@@ -273,12 +273,12 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             '%z = stepwell.weight <"#ones"> "constant" : i32[3]',
             '%y = aten.div.Tensor_mode(%x, %z, rounding_mode="floor") : (i64[3], i32[3]) -> i64[3]',
         ),
-        "two types",
+        "several dtypes",
     ),
     "a whole quotient of bytes": (
         LowerWholeDivision(),
         one("%x: i8[3]", 'div.Scalar_mode(%x, 2, rounding_mode="floor")', "i8[3]", "i8[3]"),
-        "a quotient of int8",
+        "no quotient of int8",
     ),
     "a whole quotient of floats": (
         LowerWholeDivision(),

@@ -63,7 +63,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[8, 9]",
             "f32[2, 4, 4]",
         ),
-        "without a batch",
+        "no batch axis",
     ),
     "a large kernel": (
         AddColumns(),
@@ -73,7 +73,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[1, 272, 1]",
             "f32[1, 1, 16, 17]",
         ),
-        "a kernel of 272 places",
+        "kernel has 272 places",
     ),
     "doubles in columns": (
         AddColumns(),
@@ -117,7 +117,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "%v, %y = aten.max_pool3d_with_indices.default(%x, [2, 2, 2]) : "
             "(f32[1, 1, 2, 2, 2]) -> (f32[1, 1, 1, 1, 1], i64[1, 1, 1, 1, 1])",
         ),
-        "the places of the maxima",
+        "the indices of the maxima",
     ),
     "a dilated volume": (
         PoolByImages(),
@@ -126,7 +126,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "1, 1, 3, 3, 3",
             "1, 1, 1, 1, 1",
         ),
-        "no dilation",
+        "dilation is not 1",
     ),
     "another divisor of a volume": (
         PoolByImages(),
@@ -149,7 +149,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "%v, %y = aten.adaptive_max_pool2d.default(%x, [3, 3]) : "
             "(f32[1, 1, 5, 5]) -> (f32[1, 1, 3, 3], i64[1, 1, 3, 3])",
         ),
-        "the places of the maxima",
+        "the indices of the maxima",
     ),
     "many parts": (
         AdaptivePoolByParts(),
@@ -280,7 +280,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "i32[3, 3], i32[3, 3], i32[3, 3]",
             "i32[3, 3]",
         ),
-        "a product of integers",
+        "it multiplies integers",
     ),
     "points of run time": (
         DistanceToNorms(),
@@ -320,7 +320,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[2100, 4], f32[2100, 4]",
             "f32[2100, 2100]",
         ),
-        "differences are above",
+        "differences are more than",
     ),
 }
 

@@ -63,7 +63,7 @@ class LiftNumberOperand(Rewrite[NumberOperand]):
             if isinstance(value.type, TensorType)
         }
         if len(others) != 1:
-            return Refusal("the other operands are of several dtypes, or there is none")
+            return Refusal("the other operands have several dtypes, or there are none")
         ((held, rank),) = others
         dtype = torch_dtype(held)
         if not holds(dtype, op.number):

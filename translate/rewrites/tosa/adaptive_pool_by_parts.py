@@ -67,11 +67,11 @@ class AdaptivePoolByParts(Rewrite[Parts]):
             return Refusal("a size is known only at run time")
         assert made is not None, "of known sizes and numbers"
         if any(places.uses for places in op.results[1:]):
-            return Refusal("the places of the maxima are used")
+            return Refusal("the indices of the maxima are used")
         space = len(op.arg("output_size"))
         wanted = made[-space:]
         if max(wanted) > MOST_PARTS:
-            return Refusal(f"{max(wanted)} windows of several lengths")
+            return Refusal(f"it has {max(wanted)} windows, more than {MOST_PARTS}")
         return Parts(op, held[-space:], wanted)
 
     def build(self, match: Parts, rw: Rewriter) -> None:

@@ -79,10 +79,10 @@ class AddColumns(LowerToTosa):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats in a batch, a kernel that is not too large."""
         if len(shape_of(op.operands[0])) != 3:
-            return Refusal("columns without a batch")
+            return Refusal("the columns have no batch axis")
         height, width = op.arg("kernel_size")
         if height * width > MOST_PLACES:
-            return Refusal(f"a kernel of {height * width} places")
+            return Refusal(f"its kernel has {height * width} places, each an operator")
         return needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

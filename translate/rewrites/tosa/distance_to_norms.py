@@ -59,12 +59,12 @@ class DistanceToNorms(Rewrite[Distance]):
         if left is None or right is None:
             return Refusal("a size is known only at run time")
         if left[:-2] != right[:-2]:
-            return Refusal("points of different batches")
+            return Refusal("the points are of different batches")
         count = left[-2]
         for size in right:
             count *= size
         if count > LARGEST:
-            return Refusal(f"{count} differences are above {LARGEST}")
+            return Refusal(f"its {count} differences are more than {LARGEST}")
         return Distance(op, left, right)
 
     def build(self, match: Distance, rw: Rewriter) -> None:

@@ -50,7 +50,11 @@ class LowerAlong(LowerToTosa):
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """A tensor with axes."""
-        return None if shape_of(op.operands[0]) else Refusal("elements of a single number")
+        return (
+            None
+            if shape_of(op.operands[0])
+            else Refusal("the operand is a scalar, which has no axis")
+        )
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """The other axes to the front, rows, and back."""

@@ -71,7 +71,7 @@ class LowerInt16Scale(LowerInt8):
             return None
         factors = [factor_of(found, use, program) for use in found.uses]
         if not all(factor > 0 and is_rescaled(factor, 2.0**15) for factor in factors):
-            return Refusal("the number is not positive, or RESCALE does not reach it")
+            return Refusal("the number is not positive, or beyond what RESCALE reaches")
         return found
 
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:

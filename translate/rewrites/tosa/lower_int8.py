@@ -297,7 +297,7 @@ def of_one_value(op: SchemaOp) -> Refusal | None:
     read = {value for value in read if not is_one_element(value)}
     shapes = [shape_of(value) for value in read]
     if width(op.operands[0]) == 8 and shapes == [shape_of(op.results[0])]:
-        return Refusal("a function of one value is a TABLE")
+        return Refusal("it is a function of one value, which a TABLE computes")
     return None
 
 

@@ -76,7 +76,7 @@ class LowerInt8Reduction(LowerInt8):
         """Sums that int32 holds and RESCALE takes, whatever the values are."""
         shape, axes = shape_of(op.operands[0]), axes_of(op)
         if isinstance(op, aten.MeanDim) and is_image_mean(shape, axes):
-            return Refusal("the mean of images is a pool")
+            return Refusal("it is a mean of images, which a pool computes")
         found = super().match(op, program)
         if not isinstance(found, Quantised) or type(op) in EXTREMA:
             return found

@@ -61,11 +61,11 @@ class LowerInt8Resize(LowerInt8):
         """Lines or images, for which RESIZE has numbers; linear ones of 8 bits."""
         axes = axes_of(op)
         if len(axes) > 2:
-            return Refusal("a volume: RESIZE has two axes")
+            return Refusal("it resizes a volume; RESIZE has two axes")
         if any(axis.parameters() is None for axis in axes):
             return Refusal("RESIZE has no numbers for these sizes")
         if MODES[type(op)] == "linear" and width(op.operands[0]) == 16:
-            return Refusal("sums of 48 bits with a zero point")
+            return Refusal("its sums would have 48 bits with a zero point")
         return None
 
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:

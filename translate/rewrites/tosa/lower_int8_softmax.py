@@ -118,7 +118,9 @@ class LowerInt8Softmax(LowerInt8):
     def match(self, op: SchemaOp, program: Program) -> Quantised | Refusal | None:
         """Bytes, whose exponentials 256 entries hold, and rows for which the bits suffice."""
         if width(op.operands[0]) != 8:
-            return Refusal("a TABLE of 16-bit integers interpolates: too far off for a softmax")
+            return Refusal(
+                "a TABLE of 16-bit integers interpolates, which is too far off for a softmax"
+            )
         found = super().match(op, program)
         if not isinstance(found, Quantised):
             return found

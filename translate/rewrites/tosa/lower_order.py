@@ -70,11 +70,13 @@ class LowerOrder(LowerToTosa):
         """Floats, an axis that is short or of which little is wanted."""
         shape = shape_of(op.operands[0])
         if not shape:
-            return Refusal("a single number is in order")
+            return Refusal("the operand is a scalar, which is in order")
         length = shape[_axis(op)]
         wanted = op.arg("k") if isinstance(op, aten.TopkDefault) else length
         if length > LONGEST_ORDERED and wanted > MOST_TAKEN:
-            return Refusal(f"{wanted} of {length} in order: TOSA has no operator that sorts")
+            return Refusal(
+                f"it puts {wanted} of {length} in order; TOSA has no operator that sorts"
+            )
         return needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> tuple[SSAValue | None, ...]:

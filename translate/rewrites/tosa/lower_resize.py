@@ -92,7 +92,7 @@ def stated_scales(op: SchemaOp, count: int) -> Sequence[float | None]:
 def not_resized(op: SchemaOp) -> Refusal | None:
     """Sizes that are numbers."""
     if not is_known((*shape_of(op.operands[0])[1:], *shape_of(op.results[0])[2:])):
-        return Refusal("a plane of a size that is known only at run time")
+        return Refusal("the plane of the image is symbolic")
     return None
 
 

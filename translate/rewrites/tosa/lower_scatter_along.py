@@ -96,17 +96,21 @@ class LowerScatterAlong(LowerToTosa):
         x, index = op.operands[0], _index(op)
         shape, axis = shape_of(x), _axis(op)
         if element(x.type) not in (*FLOATS, i32) or not shape:
-            return Refusal("it writes into a single number, or into neither floats nor int32")
+            return Refusal("it writes into a scalar, or into neither floats nor int32")
         if isinstance(op, aten.IndexAddDefault):
-            return None if op.arg("alpha") == 1 else Refusal(f"alpha is {op.arg('alpha')}")
+            return None if op.arg("alpha") == 1 else Refusal(f"alpha is {op.arg('alpha')}, not 1")
         sizes = zip(shape_of(index), shape, strict=True)
         if any(n != held for i, (n, held) in enumerate(sizes) if i != axis):
             return Refusal("the index leaves out a part of another axis")
         if not isinstance(op, aten.ScatterReduceTwo):
             return None
         if op.arg("reduce") not in REDUCTIONS:
-            return Refusal(f"a {op.arg('reduce')} of what is written")
-        return None if op.arg("include_self") else Refusal("what stood there does not count")
+            return Refusal(f"it reduces what is written by {op.arg('reduce')}")
+        return (
+            None
+            if op.arg("include_self")
+            else Refusal("include_self is false: what stood there does not count")
+        )
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """Rows of the axis, what they become, and the axes as they were."""

@@ -105,15 +105,17 @@ def _not_whole(op: SchemaOp, other: float | SSAValue) -> Refusal | None:
     """Integers of one type by others, or floats by a power of two."""
     held = element(op.operands[0].type)
     if _mode(op) is None:
-        return Refusal("a quotient that is not rounded")
+        return Refusal("its quotient is not rounded")
     if held in INTEGERS:
         if element(op.results[0].type) != held:
-            return Refusal("integers and a float: the result is no integer")
+            return Refusal("its operands are integers, its result is not")
         if isinstance(other, SSAValue):
-            return None if element(other.type) == held else Refusal("two types of integers")
+            return (
+                None if element(other.type) == held else Refusal("the operands have several dtypes")
+            )
         return None
     if held not in FLOATS:
-        return Refusal(f"a quotient of {dtype_name(held)}")
+        return Refusal(f"TOSA has no quotient of {dtype_name(held)}")
     if isinstance(other, SSAValue):
         return Refusal("the divisor is known only at run time: its quotient rounds")
     share, exponent = frexp(float(other))

@@ -67,7 +67,7 @@ class MoveByPattern(LowerToTosa):
         """Not too many elements."""
         count = elements(shape_of(op.results[0]))
         if count > LARGEST:
-            return Refusal(f"{count} places would be a constant of {4 * count} bytes")
+            return Refusal(f"its {count} places would be a constant of {4 * count} bytes")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

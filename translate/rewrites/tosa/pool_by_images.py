@@ -67,14 +67,14 @@ class PoolByImages(Rewrite[Pool]):
             return Refusal("a size is known only at run time")
         assert made is not None, "of known sizes and numbers"
         if any(places.uses for places in op.results[1:]):
-            return Refusal("the places of the maxima are used")
+            return Refusal("the indices of the maxima are used")
         spatial = 2 if isinstance(op, aten.MaxPool2dDefault | aten.AvgPool2dDefault) else 3
         if len(held) == 4 and spatial == 2:
             return None
         if not isinstance(op, _AVERAGES) and any(d != 1 for d in op.arg("dilation")):
-            return Refusal("MAX_POOL2D has no dilation")
+            return Refusal("dilation is not 1; MAX_POOL2D has none")
         if isinstance(op, _AVERAGES) and op.arg("divisor_override") is not None:
-            return Refusal("AVG_POOL2D divides by the number of elements")
+            return Refusal("divisor_override is set; AVG_POOL2D divides by the number of elements")
         batch = (1,) if len(held) == spatial + 1 else ()
         return Pool(op, (*batch, *held), (*batch, *made))
 

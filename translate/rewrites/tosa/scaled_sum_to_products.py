@@ -63,7 +63,7 @@ class ScaledSumToProducts(Rewrite[Scaled]):
         if not is_number(op.arg("alpha")) or not is_number(op.arg("beta")):
             return Refusal("alpha or beta is known only at run time")
         if not is_float(element(op.results[0].type)):
-            return Refusal("a product of integers")
+            return Refusal("it multiplies integers")
         return Scaled(op)
 
     def build(self, match: Scaled, rw: Rewriter) -> None:

@@ -56,7 +56,7 @@ class WriteSliceByCat(Rewrite[Written]):
         if shape is None:
             return Refusal("a size is known only at run time")
         if element(op.operands[0].type) != element(op.operands[1].type):
-            return Refusal("the element types differ")
+            return Refusal("the operands have several dtypes")
         at = op.arg("dim") % len(shape)
         if isinstance(op, aten.SelectScatterDefault):
             if not isinstance(op.arg("index"), int):
@@ -68,7 +68,7 @@ class WriteSliceByCat(Rewrite[Written]):
             return Refusal("a bound is known only at run time")
         start, stop, step = slice(*bounds).indices(shape[at])
         if step != 1:
-            return Refusal(f"every {step}th element is written: slices stand together")
+            return Refusal(f"it writes every {step}th element; a slice is contiguous")
         return Written(op, shape, at, start, max(start, stop))
 
     def build(self, match: Written, rw: Rewriter) -> None:
