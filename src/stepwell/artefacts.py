@@ -36,7 +36,10 @@ def read_pte(data: bytes, *, external: bytes | None = None) -> Program:
     from stepwell.backends.executorch.read import read_container
 
     make_known()
-
+    if not isinstance(data, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise StepwellError(
+            f"a {type(data).__name__} is no .pte", help="give its bytes: Path(name).read_bytes()"
+        )
     if external is None and is_cortex_m(container := read_container(bytearray(data))):
         return Program.of(read_program(container))
     return Program.of(read(data, PTE_READERS, external=external))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import StepwellError, VerificationError
@@ -70,9 +70,19 @@ def from_exported_program(
 
     Raises:
         UnsupportedError: listing every op that has no form in the IR, with its source line.
+        StepwellError: something else than exported programs was given.
     """
+    from torch.export import ExportedProgram
+
     from stepwell.translate.from_torch import from_exported_program as translate
 
+    given: Mapping[str, Any] = exported if isinstance(exported, Mapping) else {"": exported}
+    for held in given.values():
+        if not isinstance(held, ExportedProgram):
+            raise StepwellError(
+                f"a {type(held).__name__} is no exported program",
+                help="export it first: torch.export.export(module.eval(), example_inputs)",
+            )
     return Program.of(translate(exported))
 
 

@@ -174,3 +174,14 @@ def test_frozen_inputs_are_given_and_constant_outputs_returned_on_every_engine(t
     torch.testing.assert_close(y, Scaled()(*inputs)[1])
     with pytest.raises(stepwell.StepwellError, match=r"(with|for) 5 here, not 4"):
         lowered.run(inputs[0], 4, True, None)
+
+
+@pytest.mark.parametrize("given", [torch.nn.Linear(2, 2), "model.pt2", {"forward": None}])
+def test_what_is_no_exported_program_is_refused_in_words(given: Any) -> None:
+    with pytest.raises(stepwell.StepwellError, match=r"(?s)is no exported program.*torch.export"):
+        stepwell.lower(given, "xnnpack")
+
+
+def test_the_name_of_a_file_is_not_its_bytes() -> None:
+    with pytest.raises(stepwell.StepwellError, match=r"a str is no \.pte"):
+        stepwell.read_pte("model.pte")  # type: ignore[arg-type]
