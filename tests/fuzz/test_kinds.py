@@ -130,4 +130,4 @@ def test_int8_survives_cortex_m_in_many_programs(drawn: Any) -> None:
 @many
 @given(layered())
 def test_int8_survives_tosa_in_many_programs(drawn: Any) -> None:
-    integers_survive(drawn[0], drawn[1], "tosa-1.0+int")
+    integers_survive(drawn[0], drawn[1], "tosa-1.0+fp+int")

@@ -45,7 +45,7 @@ def keeps_its_promises(drawn: Drawn) -> None:
 
 
 @given(nets(most=3, for_stock=True))
-@settings(unshrunk, max_examples=10)
+@settings(unshrunk, max_examples=6)
 def test_a_random_net_equals_stock_bit_for_bit(drawn: Drawn) -> None:
     equals_stock(drawn)
 

@@ -52,7 +52,7 @@ from stepwell.dialects.quant.ops import block_values
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import dtype_name, f32, i8, i16
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import WIDTHS, rescale, stored
 from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
@@ -87,6 +87,11 @@ class LowerQuantise(Rewrite[Border]):
         if len(set(held.zero_points)) > 1:
             return Refusal("RESCALE takes one zero point, not one for each index of an axis")
         return Border(op, held)
+
+    def bound_at(self, match: Border, value: Value) -> Bound:
+        """Exact for numbers: which integer a NaN becomes, PyTorch leaves to the processor."""
+        is_defined = not bool(value(match.op.input).isnan().any())
+        return EXACT if is_defined else Bound(units=1 << match.held.bits, reason="NaN")
 
     def build(self, match: Border, rw: Rewriter) -> None:
         """Scale, round, add the zero point, clamp to a range that is not all of the type's."""
