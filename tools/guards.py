@@ -323,6 +323,8 @@ def digest(path: Path) -> str:
 def results_of(words: str) -> Path:
     """Where the results of a run are kept."""
     part = re.sub(r"\W+", "-", words).strip("-")
+    if len(part) > 80:
+        part = f"{part[:60]}-{hashlib.sha256(words.encode()).hexdigest()[:12]}"
     return RESULTS / f"guards{part and '.' + part}.json"
 
 
