@@ -40,7 +40,7 @@ class Axis:
     def parameters(self) -> tuple[int, int, int, int] | None:
         """RESIZE's numerator, denominator, offset and border, or None if it has none for this."""
         found = _parameters(self)
-        return found if found is not None and self._is_right(found) else None
+        return found if self._is_right(found) else None
 
     def _is_right(self, found: tuple[int, int, int, int]) -> bool:
         up, down, offset, border = found
@@ -74,7 +74,7 @@ def _places(axis: Axis) -> torch.Tensor:
     return found.reshape(-1).double()
 
 
-def _parameters(axis: Axis) -> tuple[int, int, int, int] | None:
+def _parameters(axis: Axis) -> tuple[int, int, int, int]:
     """Numbers for which place `i` is `(i · denominator + offset) / numerator`."""
     if axis.corners and axis.size > 1:
         if axis.wanted == 1:
@@ -84,8 +84,6 @@ def _parameters(axis: Axis) -> tuple[int, int, int, int] | None:
     ratio = Fraction(axis.wanted, axis.size)
     if axis.scale is not None:
         ratio = Fraction(axis.scale).limit_denominator(LARGEST_SCALE)
-    if ratio <= 0:
-        return None
     # Twice the ratio in both, for places at halves: RESIZE rounds to the nearest, half up.
     up, down = 2 * ratio.numerator, 2 * ratio.denominator
     offset = -(up // 2) if axis.mode == "nearest" else (down - up) // 2
