@@ -1,5 +1,8 @@
 """AssignLayouts: transposes stand where a minimum cut puts them, axes are followed by order."""
 
+import random
+from itertools import product
+from math import prod
 from typing import Any
 
 import pytest
@@ -7,7 +10,7 @@ import pytest
 from stepwell.translate.rewrites.documentation import module_of
 from stepwell.translate.rewrites.xnnpack import MERGES
 from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
-from stepwell.translate.rewrites.xnnpack.axis_orders import reshaped_order
+from stepwell.translate.rewrites.xnnpack.axis_orders import are_alike, reshaped_order
 
 LAST, FIRST = "tensor<1x6x5x8xf32>", "tensor<1x8x6x5xf32>"
 BACK, TO = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -211,3 +214,20 @@ def test_a_reshape_carries_an_order_by_the_order_of_elements(
     found: tuple[int, ...] | None,
 ):
     assert reshaped_order(before, after, order) == found
+
+
+def test_an_order_that_passes_a_reshape_comes_back() -> None:
+    """Up to where axes of size one stand, whatever the shapes."""
+    draw = random.Random(0)
+    shapes = [s for rank in range(1, 5) for s in product((1, 2, 3, 4, 6), repeat=rank)]
+    passed = 0
+    for _ in range(4000):
+        after = draw.choice(shapes)
+        before = draw.choice([s for s in shapes if prod(s) == prod(after)])
+        order = tuple(draw.sample(range(len(after)), len(after)))
+        found = reshaped_order(after, before, order)
+        if found is not None:
+            again = reshaped_order(before, after, found)
+            assert again is not None and are_alike(after, again, order)
+            passed += 1
+    assert passed > 1000

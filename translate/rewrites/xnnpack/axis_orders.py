@@ -59,9 +59,6 @@ def source_order(op: xnnpack.StaticReshape, order: Order) -> Order | None:
     found = reshaped_order(after, before, order)
     if found is None:
         return None
-    again = reshaped_order(before, after, found)
-    if again is None or not are_alike(after, again, order):
-        return None
     owner = op.input.owner
     stands = owner.ints("perm") if isinstance(owner, xnnpack.StaticTranspose) else found
     return stands if are_alike(before, stands, found) else found
