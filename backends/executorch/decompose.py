@@ -20,8 +20,8 @@ After:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -39,16 +39,15 @@ from stepwell.backends.executorch.emit_control import CONTROL
 from stepwell.backends.executorch.kernel_calls import kernel_of, runs_as_kernel
 from stepwell.backends.executorch.sizes import Sizes, can_compute
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.aten.registry import of_overload
+from stepwell.dialects.aten.registry import of_overload, torch_overload
 from stepwell.dialects.symbols import Ranges, Symbols
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.dtypes import element_type, has_torch_dtype, torch_dtype
+from stepwell.ir.dtypes import element_type, has_torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import AnyTensor, Dim, element, is_static, tensor
-
-_LAYOUT_ARGUMENTS = frozenset({"layout", "device", "pin_memory", "memory_format"})
+from stepwell.translate.rewrites.aten.traced_calls import to_ir, to_torch, without_onednn
 
 
 @dataclass(frozen=True)
@@ -119,29 +118,12 @@ class DecomposeForKernels(Rewrite[Decomposition]):
         sizes = Sizes(rw, match.op.operands)
         for piece in template.pieces:
             cls = of_overload(piece.overload)
-            given = {
-                name: _argument(value, values, sizes)
-                for name, value in piece.arguments.items()
-                if name not in _LAYOUT_ARGUMENTS
-            }
+            given = to_ir(piece.arguments, values, sizes.value)
             made = rw.insert(cls.from_arguments(given, piece.types))
             for fake, result in zip(piece.results, made.results, strict=True):
                 values[id(fake)] = result
                 sizes.see(result)
         rw.replace(match.op, [values[id(output)] for output in template.outputs])
-
-
-def _argument(value: Any, values: Mapping[int, SSAValue], sizes: Sizes) -> Any:
-    """A recorded argument as the IR holds it."""
-    if isinstance(value, torch.Tensor):
-        return values[id(value)]
-    if isinstance(value, torch.SymInt):
-        return sizes.value(value.node.expr)
-    if isinstance(value, torch.dtype):
-        return element_type(value)
-    if isinstance(value, list | tuple):
-        return [_argument(item, values, sizes) for item in cast(Sequence[Any], value)]
-    return value
 
 
 @functools.cache
@@ -309,7 +291,7 @@ def _ranges(op: Operation) -> dict[str, tuple[int, int | None]]:
 
 def _trace(op: SchemaOp, ranges: Ranges) -> _Template | Refusal:
     symbols = Symbols(ranges)
-    recorder = _Recorder(_overload(op), symbols.env)
+    recorder = _Recorder(torch_overload(type(op)), symbols.env)
     symbols.mode.allow_non_fake_inputs = True
     fakes: dict[SSAValue, Any] = {}
     for value in op.operands:
@@ -317,10 +299,10 @@ def _trace(op: SchemaOp, ranges: Ranges) -> _Template | Refusal:
             fakes[value] = symbols.fake(value.type)
     with symbols.mode:
         positional, keywords = op.bind()
-        positional, keywords = _to_torch(positional, fakes), _to_torch(keywords, fakes)
+        positional, keywords = to_torch(positional, fakes), to_torch(keywords, fakes)
         try:
-            with torch.no_grad(), _without_onednn(), _dispatcher(op), recorder:
-                results = _overload(op)(*positional, **keywords)
+            with torch.no_grad(), without_onednn(), _dispatcher(op), recorder:
+                results = torch_overload(type(op))(*positional, **keywords)
         except _CannotDecompose as error:
             return Refusal(str(error))
         except (RuntimeError, TypeError, ValueError, IndexError, StepwellError) as error:
@@ -365,17 +347,6 @@ def _dispatcher(op: SchemaOp) -> AbstractContextManager[Any]:
     return nullcontext() if static else enable_python_dispatcher()
 
 
-@contextmanager
-def _without_onednn() -> Generator[None]:
-    """Fused layers of oneDNN are no operators of a runtime; an LSTM is taken apart instead."""
-    enabled = torch._C._get_mkldnn_enabled()  # pyright: ignore[reportPrivateUsage]
-    torch._C._set_mkldnn_enabled(False)  # pyright: ignore[reportPrivateUsage]
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(enabled)  # pyright: ignore[reportPrivateUsage]
-
-
 def type_of(fake: torch.Tensor) -> AnyTensor:
     """The IR's type of a fake tensor, symbolic sizes as expressions."""
     sizes = cast(Sequence[Any], fake.shape)
@@ -386,23 +357,3 @@ def type_of(fake: torch.Tensor) -> AnyTensor:
 def _spelled_size(size: Any) -> Dim:
     expression = size.node.expr
     return int(expression) if expression.is_number else str(expression)
-
-
-def _overload(op: SchemaOp) -> Any:
-    schema = op.SCHEMA
-    packet = getattr(getattr(torch.ops, schema.namespace), schema.operator)
-    return getattr(packet, schema.overload or "default")
-
-
-def _to_torch(value: Any, fakes: Mapping[SSAValue, torch.Tensor]) -> Any:
-    """An op's argument as PyTorch takes it: values as fake tensors, element types as dtypes."""
-    if isinstance(value, SSAValue):
-        return fakes[value]
-    if isinstance(value, Attribute):
-        return torch_dtype(value)
-    if isinstance(value, list | tuple):
-        return [_to_torch(item, fakes) for item in cast(Sequence[Any], value)]
-    if isinstance(value, dict):
-        items = cast(dict[str, Any], value).items()
-        return {k: _to_torch(v, fakes) for k, v in items if k not in _LAYOUT_ARGUMENTS}
-    return value

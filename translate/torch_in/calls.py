@@ -67,47 +67,49 @@ def _writes_to_arguments(operator: Any) -> UnsupportedError:
 
 def _values(importer: GraphImporter, nodes: Any) -> list[SSAValue]:
     if any(not isinstance(item, Node) for item in nodes):
-        raise UnsupportedError("a constant is given to a branch", help="capture it as a tensor")
+        raise UnsupportedError("a constant is given to a sub-graph", help="capture it as a tensor")
     return [importer.value(item) for item in nodes]
 
 
-def _inline(importer: GraphImporter, node: Node) -> None:
-    """The ops of a wrapped sub-graph where it is called: no mode changes what they compute."""
-    from stepwell.translate.torch_in.graph import GraphImporter
-
-    graph, *inputs = node.args[WRAPPERS[_name(node.target)] :]
-    assert isinstance(graph, Node)
-    module = getattr(importer.module, str(graph.target))
-    assert isinstance(module, GraphModule)
-    nodes = list(module.graph.nodes)
-    prefix = f"{importer.prefix}{graph.target}."
-    inner = GraphImporter(importer.shared, module, importer.block, prefix)
-    placeholders = [held for held in nodes if held.op == "placeholder"]
-    for placeholder, value in zip(placeholders, _values(importer, inputs), strict=True):
-        inner.values[placeholder] = value
-    inner.body(nodes)
-    returned = nodes[-1].args[0]
-    outputs = list(returned) if isinstance(returned, list | tuple) else [returned]
-    importer.values[node] = [inner.values.get(item) for item in outputs]
-
-
-def _region(importer: GraphImporter, graph: Any) -> Region:
-    """The region of a sub-graph that hangs on the graph module."""
+def _sub_graph(
+    importer: GraphImporter, graph: Any, block: Block
+) -> tuple[GraphImporter, list[Node], list[Node]]:
+    """An importer of a sub-graph that hangs on the graph module, its nodes and its inputs."""
     from stepwell.translate.torch_in.graph import GraphImporter
 
     module = getattr(importer.module, str(graph.target))
     assert isinstance(module, GraphModule)
     nodes = list(module.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
-    block = Block(arg_types=[type_of(node.meta["val"]) for node in placeholders])
-    inner = GraphImporter(importer.shared, module, block, f"{importer.prefix}{graph.target}.")
-    for node, argument in zip(placeholders, block.args, strict=True):
+    prefix = f"{importer.prefix}{graph.target}."
+    return GraphImporter(importer.shared, module, block, prefix), nodes, placeholders
+
+
+def _returned(nodes: list[Node]) -> list[Any]:
+    returned = nodes[-1].args[0]
+    return list(returned) if isinstance(returned, list | tuple) else [returned]
+
+
+def _inline(importer: GraphImporter, node: Node) -> None:
+    """The ops of a wrapped sub-graph where it is called: no mode changes what they compute."""
+    graph, *inputs = node.args[WRAPPERS[_name(node.target)] :]
+    inner, nodes, placeholders = _sub_graph(importer, graph, importer.block)
+    inner.values |= zip(placeholders, _values(importer, inputs), strict=True)
+    inner.body(nodes)
+    importer.values[node] = [inner.values.get(item) for item in _returned(nodes)]
+
+
+def _region(importer: GraphImporter, graph: Any) -> Region:
+    """The region of a sub-graph that hangs on the graph module."""
+    block = Block()
+    inner, nodes, placeholders = _sub_graph(importer, graph, block)
+    for node in placeholders:
+        argument = block.insert_arg(type_of(node.meta["val"]), len(block.args))
         argument.name_hint = node.name
         argument.location = importer.shared.locations.of(node)
         inner.values[node] = argument
     inner.body(nodes)
-    returned = nodes[-1].args[0]
-    outputs = list(returned) if isinstance(returned, list | tuple) else [returned]
+    outputs = _returned(nodes)
     if any(not isinstance(item, Node) for item in outputs):
         raise UnsupportedError("a branch returns a constant", help="return it as a tensor")
     if all(isinstance(inner.values.get(item), SSAValue) for item in outputs):

@@ -20,32 +20,28 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.aten.registry import of_overload
-from stepwell.dialects.symbols import Symbols
-from stepwell.ir.dtypes import element_type, torch_dtype
+from stepwell.dialects.aten.registry import of_overload, torch_overload
+from stepwell.dialects.symbols import Symbols, tensor_type
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import AnyTensor, tensor
 from stepwell.translate.rewrites.aten.fold_constants import is_plain
+from stepwell.translate.rewrites.aten.traced_calls import to_ir, to_torch, without_onednn
 
 TABLED = frozenset(
     """_prelu_kernel affine_grid_generator aminmax heaviside masked_fill.Scalar masked_fill.Tensor
     mse_loss rot90 xlogy.Tensor""".split()
 )
 """Operators with kernels whose entry in PyTorch's decomposition table computes what the kernel does."""
-
-_LAYOUT_ARGUMENTS = frozenset({"layout", "device", "pin_memory", "memory_format"})
 
 
 @dataclass(frozen=True)
@@ -132,12 +128,8 @@ class TakeCompositesApart(Rewrite[Composite]):
         pairs = zip(match.operands, match.op.operands, strict=True)
         values: dict[int, SSAValue] = {id(fake): value for fake, value in pairs}
         for piece in match.pieces:
-            given = {
-                name: _argument(value, values)
-                for name, value in piece.arguments.items()
-                if name not in _LAYOUT_ARGUMENTS
-            }
-            types = tuple(map(_type_of, piece.results))
+            given = to_ir(piece.arguments, values)
+            types = tuple(map(tensor_type, piece.results))
             made = rw.insert(of_overload(piece.overload).from_arguments(given, types))
             for fake, result in zip(piece.results, made.results, strict=True):
                 values[id(fake)] = result
@@ -170,57 +162,16 @@ def _taken_apart(op: SchemaOp) -> Composite | Refusal:
     fakes = {value: symbols.fake(value.type) for value in op.operands}
     recorder = _Recorder()
     positional, keywords = op.bind()
-    positional, keywords = _to_torch(positional, fakes), _to_torch(keywords, fakes)
-    packet = getattr(torch.ops.aten, op.SCHEMA.operator)
+    positional, keywords = to_torch(positional, fakes), to_torch(keywords, fakes)
     try:
-        with symbols.mode, torch.no_grad(), _without_onednn(), recorder:
-            results = getattr(packet, op.SCHEMA.overload or "default")(*positional, **keywords)
+        with symbols.mode, torch.no_grad(), without_onednn(), recorder:
+            results = torch_overload(type(op))(*positional, **keywords)
     except RuntimeError as error:
         # Also where it brings a tensor of its own, which has data.
         return Refusal(f"PyTorch's function for it asks for data: {str(error).splitlines()[0]}")
     leaves = pytree.tree_leaves(results)
     outputs = tuple(recorder.latest(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor))
-    made = [_type_of(output) for output in outputs]
+    made = [tensor_type(output) for output in outputs]
     assert made == [result.type for result in op.results], f"{op.name} consists of {made}"
     operands = tuple(fakes[value] for value in op.operands)
     return Composite(op, operands, tuple(recorder.pieces), outputs)
-
-
-@contextmanager
-def _without_onednn() -> Generator[None]:
-    """Fused layers of oneDNN are no operators of a runtime; an LSTM is taken apart instead."""
-    enabled = torch._C._get_mkldnn_enabled()  # pyright: ignore[reportPrivateUsage]
-    torch._C._set_mkldnn_enabled(False)  # pyright: ignore[reportPrivateUsage]
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(enabled)  # pyright: ignore[reportPrivateUsage]
-
-
-def _type_of(fake: torch.Tensor) -> AnyTensor:
-    return tensor(list(fake.shape), element_type(fake.dtype))
-
-
-def _argument(value: Any, values: Mapping[int, SSAValue]) -> Any:
-    """A recorded argument as the IR holds it."""
-    if isinstance(value, torch.Tensor):
-        return values[id(value)]
-    if isinstance(value, torch.dtype):
-        return element_type(value)
-    if isinstance(value, list | tuple):
-        return [_argument(item, values) for item in cast(Sequence[Any], value)]
-    return value
-
-
-def _to_torch(value: Any, fakes: Mapping[SSAValue, torch.Tensor]) -> Any:
-    """An op's argument as PyTorch takes it."""
-    if isinstance(value, SSAValue):
-        return fakes[value]
-    if isinstance(value, Attribute):
-        return torch_dtype(value)
-    if isinstance(value, list | tuple):
-        return [_to_torch(item, fakes) for item in cast(Sequence[Any], value)]
-    if isinstance(value, dict):
-        items = cast(dict[str, Any], value).items()
-        return {k: _to_torch(v, fakes) for k, v in items if k not in _LAYOUT_ARGUMENTS}
-    return value
