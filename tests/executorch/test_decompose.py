@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-from stepwell.backends.executorch.decompose import DecomposeForKernels, is_of_more_than_one
+from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.backends.executorch.emit import emit
 from stepwell.backends.executorch.kernel_calls import is_reshape, kernel_of
 from stepwell.backends.executorch.runner import run_pte
@@ -21,6 +21,8 @@ from stepwell.ir.dtypes import element_type
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
 from stepwell.ir.types import AnyTensor, dims, tensor
+from stepwell.translate.rewrites.aten import traced_calls
+from stepwell.translate.rewrites.aten.traced_calls import is_of_more_than_one
 
 
 def _of(value: torch.Tensor) -> AnyTensor:
@@ -164,13 +166,11 @@ def test_that_a_size_is_not_one_is_all_that_a_decomposition_may_assume(
 
 
 def test_equal_ops_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stepwell.backends.executorch import decompose
-
     traced: list[str] = []
-    trace = decompose._trace
-    monkeypatch.setattr(decompose, "_TEMPLATES", {})
+    trace = traced_calls._traced
+    monkeypatch.setattr(traced_calls, "_TRACES", {})
     monkeypatch.setattr(
-        decompose, "_trace", lambda op, ranges: traced.append(op.name) or trace(op, ranges)
+        traced_calls, "_traced", lambda op, *given: traced.append(op.name) or trace(op, *given)
     )
     block = Block(arg_types=[_of(_x(3))])
     value = block.args[0]
@@ -188,6 +188,33 @@ def test_equal_ops_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(5):
         expected = torch.nn.functional.silu(expected)
     torch.testing.assert_close(run_pte(to_bytes(emit(program)), [x])[0], expected)
+
+
+def _lerp(number: str) -> Program:
+    x = "tensor<3xf32>"
+    return Program.parse(
+        f"""
+        func.func @forward(%x: {x}, %w: {number}) -> {x} {{
+          %y = aten.lerp.Scalar(%x, %x, %w) : ({x}, {x}, {number}) -> {x}
+          func.return %y : {x}
+        }}
+        """
+    )
+
+
+def test_a_float_of_run_time_goes_to_the_pieces() -> None:
+    program = _lerp('!stepwell.float<"zf0">')
+    assert run_rewrites(program, (DecomposeForKernels(),)) == 1
+    program.verify()
+    x = _x(3)
+    torch.testing.assert_close(program.run(x, 0.25)[0], torch.lerp(x, x, 0.25))
+
+
+def test_a_piece_that_needs_a_number_no_value_holds_is_refused() -> None:
+    history = History()
+    assert run_rewrites(_lerp('!stepwell.int<"u0">'), (DecomposeForKernels(),), history) == 0
+    (refusal,) = history.refusals.values()
+    assert refusal.reason.startswith("its decomposition needs the number ToFloat(u0)")
 
 
 def _dynamic(name: str, *args: Any, to: AnyTensor) -> Program:

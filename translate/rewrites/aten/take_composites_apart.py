@@ -25,17 +25,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.aten.registry import of_overload, torch_overload
-from stepwell.dialects.symbols import Symbols, tensor_type
+from stepwell.dialects.aten.registry import torch_overload
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.translate.rewrites.aten.fold_constants import is_plain
-from stepwell.translate.rewrites.aten.traced_calls import to_ir, to_torch, without_onednn
+from stepwell.translate.rewrites.aten.traced_calls import Trace, trace
 
 TABLED = frozenset(
     """_prelu_kernel affine_grid_generator aminmax heaviside masked_fill.Scalar masked_fill.Tensor
@@ -45,65 +42,11 @@ TABLED = frozenset(
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One call. Arguments hold tensors without data, which stand for values by identity."""
-
-    overload: Any
-    arguments: dict[str, Any]
-    results: tuple[torch.Tensor, ...]
-
-
-@dataclass(frozen=True)
 class Composite:
-    """What an operator consists of; `operands[i]` stands for its i-th operand."""
+    """What an operator consists of."""
 
     op: SchemaOp
-    operands: tuple[torch.Tensor, ...]
-    pieces: tuple[Piece, ...]
-    outputs: tuple[torch.Tensor, ...]
-
-
-class _Recorder(TorchDispatchMode):
-    """Sees the calls that reach a kernel."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pieces: list[Piece] = []
-        self.now: dict[int, torch.Tensor] = {}
-        """What a tensor holds that was written in place."""
-        self.kept: list[Any] = []
-
-    def latest(self, value: Any) -> Any:
-        """The tensor that holds what a written tensor now is."""
-        return self.now.get(id(value), value) if isinstance(value, torch.Tensor) else value
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.namespace == "prim":  # asks a tensor for its device or its layout
-            return func(*args, **(kwargs or {}))
-        function = _function_of(func._schema.name, func._schema.overload_name)
-        if function is not None:
-            with self:
-                return function(*args, **(kwargs or {}))
-        if func._schema.is_mutable:
-            return self._written(func, args, kwargs or {})
-        args, kwargs = pytree.tree_map(self.latest, (args, kwargs or {}))
-        given = dict(zip((a.name for a in func._schema.arguments), args, strict=False))
-        result = func(*args, **kwargs)
-        tensors = tuple(t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor))
-        if tensors:  # an assertion gives none, nor a question for a size
-            self.pieces.append(Piece(func, {**given, **kwargs}, tensors))
-        return result
-
-    def _written(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """`x.add_(y)` as `x + y`, which x is from then on; of a view the whole would change too."""
-        name = func._schema.name.split("::")[1].removesuffix("_")
-        functional = getattr(getattr(torch.ops.aten, name, None), func._overloadname, None)
-        if functional is None or args[0]._is_view():
-            raise RuntimeError(f"{func} writes in place")
-        with self:
-            self.now[id(args[0])] = functional(self.latest(args[0]), *args[1:], **kwargs)
-        self.kept.append(args[0])
-        return args[0]
+    pieces: Trace
 
 
 @dataclass(frozen=True)
@@ -115,63 +58,32 @@ class TakeCompositesApart(Rewrite[Composite]):
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "its pieces may round in another order")
 
     def match(self, op: SchemaOp, program: Program) -> Composite | Refusal | None:
-        """Guards: composite, of known sizes, and nothing in it writes in place."""
-        if not is_composite(op):
+        """Guards: composite, of known sizes, and no view in it is written in place."""
+        if op.SCHEMA.namespace != "aten" or function_of(torch_overload(type(op))) is None:
             return None
         values = (*op.operands, *op.results)
         if not all(is_plain(value.type) for value in values):
             return Refusal("a size or a number of it is known only at run time")
-        return _taken_apart(op)
+        pieces = trace(op, function_of)
+        return pieces if isinstance(pieces, Refusal) else Composite(op, pieces)
 
     def build(self, match: Composite, rw: Rewriter) -> None:
         """Write the pieces in order."""
-        pairs = zip(match.operands, match.op.operands, strict=True)
-        values: dict[int, SSAValue] = {id(fake): value for fake, value in pairs}
-        for piece in match.pieces:
-            given = to_ir(piece.arguments, values)
-            types = tuple(map(tensor_type, piece.results))
-            made = rw.insert(of_overload(piece.overload).from_arguments(given, types))
-            for fake, result in zip(piece.results, made.results, strict=True):
-                values[id(fake)] = result
-        rw.replace(match.op, [values[id(output)] for output in match.outputs])
+        match.pieces.write(match.op, rw)
 
 
-def is_composite(op: SchemaOp) -> bool:
-    """Whether PyTorch has a function over others for an operator, which stands for it."""
-    schema = op.SCHEMA
-    overload = "" if schema.overload == "default" else schema.overload
-    function = _function_of(f"{schema.namespace}::{schema.operator}", overload)
-    return schema.namespace == "aten" and function is not None
+def function_of(overload: Any, is_root: bool = False) -> Callable[..., Any] | None:
+    """The function over others that stands for an operator, where PyTorch has one.
 
-
-def _function_of(name: str, overload: str) -> Callable[..., Any] | None:
-    space, _, operator = name.partition("::")
-    whole = f"{operator}.{overload}" if overload else operator
-    found = getattr(getattr(getattr(torch.ops, space), operator), overload or "default")
-    if space == "aten" and whole in TABLED:
+    A composite's name is enough: whether it is the op that is taken apart (`is_root`) says nothing.
+    """
+    name = overload._schema.name.partition("::")[2]
+    overload_name = overload._schema.overload_name
+    name = f"{name}.{overload_name}" if overload_name else name
+    if overload.namespace == "aten" and name in TABLED:
         from torch._decomp import decomposition_table
 
-        return decomposition_table[found]
+        return decomposition_table[overload]
     key = "CompositeImplicitAutograd"
-    is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(f"{space}::{whole}", key)
-    return found.decompose if is_composite else None
-
-
-def _taken_apart(op: SchemaOp) -> Composite | Refusal:
-    symbols = Symbols()
-    fakes = {value: symbols.fake(value.type) for value in op.operands}
-    recorder = _Recorder()
-    positional, keywords = op.bind()
-    positional, keywords = to_torch(positional, fakes), to_torch(keywords, fakes)
-    try:
-        with symbols.mode, torch.no_grad(), without_onednn(), recorder:
-            results = torch_overload(type(op))(*positional, **keywords)
-    except RuntimeError as error:
-        # Also where it brings a tensor of its own, which has data.
-        return Refusal(f"PyTorch's function for it asks for data: {str(error).splitlines()[0]}")
-    leaves = pytree.tree_leaves(results)
-    outputs = tuple(recorder.latest(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor))
-    made = [tensor_type(output) for output in outputs]
-    assert made == [result.type for result in op.results], f"{op.name} consists of {made}"
-    operands = tuple(fakes[value] for value in op.operands)
-    return Composite(op, operands, tuple(recorder.pieces), outputs)
+    is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), key)
+    return overload.decompose if is_composite else None

@@ -1,22 +1,167 @@
-"""What rewrites share that run an operator on tensors without data and write down its calls."""
+"""An operator as the calls that PyTorch computes it by.
+
+PyTorch computes most operators as others: by composite kernels, decomposition tables and functions
+in Python, which say which when they run on tensors without data. Who asks names the function that
+computes an operator, and thereby where to stop; nothing here knows any operator.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, cast
 
+import sympy
 import torch
-from xdsl.ir import Attribute, SSAValue
+from torch._dispatch.python import enable_python_dispatcher
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation, SSAValue
 
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import of_overload, torch_overload
+from stepwell.dialects.symbols import Ranges, Symbols, tensor_type
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
+from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.signature import get_signature
+from stepwell.ir.types import is_static
+from stepwell.translate.rewrites.aten.recorded_calls import (
+    Call,
+    CannotTraceError,
+    FunctionOf,
+    Recorder,
+)
+from stepwell.translate.rewrites.aten.sizes import Sizes, can_compute
 
 LAYOUT_ARGUMENTS = frozenset({"layout", "device", "pin_memory", "memory_format"})
 """Arguments that say where and how a tensor lies, and nothing of what is in it."""
 
 
+@dataclass(frozen=True)
+class Trace:
+    """The calls of every op of the same name, types and arguments.
+
+    `operands[i]` stands for the i-th operand, `outputs[i]` for the i-th result.
+    """
+
+    operands: tuple[Any, ...]
+    calls: tuple[Call, ...]
+    outputs: tuple[torch.Tensor, ...]
+
+    def write(self, op: SchemaOp, rw: Rewriter) -> None:
+        """Put the calls in an op's place, in order."""
+        values: dict[int, SSAValue] = {
+            id(fake): value for fake, value in zip(self.operands, op.operands, strict=True)
+        }
+        sizes = Sizes(rw, op.operands)
+        for call in self.calls:
+            cls = of_overload(call.overload)
+            made = rw.insert(cls.from_arguments(_to_ir(call.arguments, values, sizes), call.types))
+            for fake, result in zip(call.results, made.results, strict=True):
+                values[id(fake)] = result
+                sizes.see(result)
+        rw.replace(op, [values[id(output)] for output in self.outputs])
+
+
+_TRACES: dict[Any, Trace | Refusal] = {}
+
+
+def trace(op: SchemaOp, function_of: FunctionOf) -> Trace | Refusal:
+    """The calls that compute an op, or why it cannot be said; equal ops are traced once."""
+    order = {value: index for index, value in enumerate(reversed(op.operands))}
+    shared = tuple(order[value] for value in op.operands)
+    types = tuple(value.type for value in (*op.operands, *op.results))
+    ranges = {} if all(map(_is_static_tensor, types)) else _ranges_around(op)
+    stated = tuple(sorted(ranges.items()))
+    key = (function_of, type(op), types, shared, frozenset(op.properties.items()), stated)
+    found = _TRACES.get(key)
+    if found is None:
+        found = _TRACES[key] = _traced(op, function_of, ranges)
+    return found
+
+
+def _is_static_tensor(type_: Attribute) -> bool:
+    return isinstance(type_, TensorType) and is_static(type_)
+
+
+def _ranges_around(op: Operation) -> Ranges:
+    """The ranges of symbols that the method around an op states."""
+    parent: Operation | None = op
+    while parent is not None and not isinstance(parent, FuncOp):
+        parent = parent.parent_op()
+    return get_signature(parent).ranges if parent is not None else {}
+
+
+def _traced(op: SchemaOp, function_of: FunctionOf, ranges: Ranges) -> Trace | Refusal:
+    symbols = Symbols(ranges)
+    symbols.mode.allow_non_fake_inputs = True
+    fakes = {value: symbols.fake(value.type) for value in dict.fromkeys(op.operands)}
+    overload = torch_overload(type(op))
+    recorder = Recorder(overload, function_of, symbols.env)
+    positional, keywords = op.bind()
+    with symbols.mode:
+        positional, keywords = _to_torch(positional, fakes), _to_torch(keywords, fakes)
+        try:
+            with torch.no_grad(), _without_onednn(), _dispatcher(op), recorder:
+                results = overload(*positional, **keywords)
+        except CannotTraceError as error:
+            return Refusal(str(error))
+        except (RuntimeError, TypeError, ValueError, IndexError, StepwellError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            return Refusal(f"PyTorch does not decompose it: {reason}")
+    leaves = [t for t in pytree.tree_leaves(results) if isinstance(t, torch.Tensor)]
+    operands = tuple(fakes[value] for value in op.operands)
+    found = Trace(operands, tuple(recorder.calls), tuple(map(recorder.latest, leaves)))
+    reason = _what_is_missing(found, op, symbols.env)
+    return Refusal(f"its decomposition {reason}") if reason else found
+
+
+def _what_is_missing(found: Trace, op: SchemaOp, env: ShapeEnv) -> str | None:
+    """What keeps the calls from standing in an op's place."""
+    if len(found.outputs) != len(op.results):
+        return f"gives {len(found.outputs)} results, not {len(op.results)}"
+    for guard in env.guards:
+        if not is_of_more_than_one(guard.expr):
+            return f"holds only where {guard.expr}"
+    for output, result in zip(found.outputs, op.results, strict=True):
+        if tensor_type(output) != result.type:
+            return f"gives {tensor_type(output)}"
+    known = {id(fake) for fake in found.operands}
+    have = {value.type for value in op.operands}
+    for call in (*found.calls, Call(None, {"": found.outputs}, (), ())):
+        for used in pytree.tree_leaves(call.arguments):
+            if isinstance(used, torch.Tensor) and id(used) not in known:
+                return "makes a constant tensor of its own"
+            is_symbolic = isinstance(used, torch.SymInt | torch.SymFloat | torch.SymBool)
+            if is_symbolic and not can_compute(used.node.expr, have):
+                return f"needs the number {used.node.expr}, which no value holds"
+        known.update(map(id, call.results))
+        have.update(call.types)
+    return None
+
+
+def is_of_more_than_one(guard: Any) -> bool:
+    """Whether a guard says of a size that it is not 1, as `torch.export` assumes of every size.
+
+    Strides and broadcasting ask for it. Ranks and sizes are stated by the op's own types, and a
+    call that broadcasts a symbolic size against a number or another symbol guards their equality.
+    """
+    (size,) = guard.free_symbols if len(guard.free_symbols) == 1 else (None,)
+    return guard in (sympy.Ne(size, 1), sympy.Lt(1, size), sympy.Gt(size, 1)) if size else False
+
+
+def _dispatcher(op: SchemaOp) -> AbstractContextManager[Any]:
+    """Composite kernels in C++ take no symbolic sizes, those of the Python dispatcher do."""
+    static = all(_is_static_tensor(value.type) for value in op.operands)
+    return nullcontext() if static else enable_python_dispatcher()
+
+
 @contextmanager
-def without_onednn() -> Generator[None]:
+def _without_onednn() -> Generator[None]:
     """Fused layers of oneDNN are no operators of a target; an LSTM is taken apart instead."""
     enabled = torch._C._get_mkldnn_enabled()  # pyright: ignore[reportPrivateUsage]
     torch._C._set_mkldnn_enabled(False)  # pyright: ignore[reportPrivateUsage]
@@ -26,38 +171,30 @@ def without_onednn() -> Generator[None]:
         torch._C._set_mkldnn_enabled(enabled)  # pyright: ignore[reportPrivateUsage]
 
 
-def to_torch(value: Any, fakes: Mapping[SSAValue, Any]) -> Any:
+def _to_torch(value: Any, fakes: Mapping[SSAValue, Any]) -> Any:
     """An op's argument as PyTorch takes it: values as fake tensors, element types as dtypes."""
     if isinstance(value, SSAValue):
         return fakes[value]
     if isinstance(value, Attribute):
         return torch_dtype(value)
     if isinstance(value, list | tuple):
-        return [to_torch(item, fakes) for item in cast(Sequence[Any], value)]
+        return [_to_torch(item, fakes) for item in cast(Sequence[Any], value)]
     if isinstance(value, dict):
         items = cast(dict[str, Any], value).items()
-        return {k: to_torch(v, fakes) for k, v in items if k not in LAYOUT_ARGUMENTS}
+        return {k: _to_torch(v, fakes) for k, v in items if k not in LAYOUT_ARGUMENTS}
     return value
 
 
-def to_ir(
-    arguments: Mapping[str, Any],
-    values: Mapping[int, SSAValue],
-    size_of: Callable[[Any], Any] | None = None,
+def _to_ir(
+    arguments: Mapping[str, Any], values: Mapping[int, SSAValue], sizes: Sizes
 ) -> dict[str, Any]:
-    """The arguments of a recorded call as the IR holds them, without those of layout.
-
-    Args:
-        arguments: by schema name.
-        values: what fake tensors stand for, by their identity.
-        size_of: gives the run-time value of a `torch.SymInt`; without it there are none.
-    """
+    """The arguments of a call as the IR holds them, without those of layout."""
 
     def held(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return values[id(value)]
-        if size_of is not None and isinstance(value, torch.SymInt):
-            return size_of(value.node.expr)
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return sizes.value(value.node.expr)
         if isinstance(value, torch.dtype):
             return element_type(value)
         if isinstance(value, list | tuple):

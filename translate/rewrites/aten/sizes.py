@@ -1,7 +1,7 @@
 """Symbolic sizes as values: where a rewrite needs `2*s77`, the op that gives it at run time.
 
 A size is best asked of a tensor that has it; where none has, it is computed from those that have
-its symbols.
+its symbols. A number of another kind is one that the op was given.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, SSAValue
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.sym import FUNCTIONS, OPS
 from stepwell.ir.rewriting import Rewriter
-from stepwell.ir.types import IntType, dims
+from stepwell.ir.types import BoolType, FloatType, IntType, dims
 
 _OPERATORS: dict[Any, str] = {
     sympy.Add: "add",
@@ -38,7 +38,7 @@ def can_compute(expression: Any, types: Collection[Attribute]) -> bool:
         return True
     text = str(expression)
     for type_ in types:
-        if isinstance(type_, IntType) and type_.data == text:
+        if isinstance(type_, IntType | FloatType | BoolType) and type_.data == text:
             return True
         if isinstance(type_, TensorType) and text in dims(type_):
             return True
@@ -57,9 +57,9 @@ class Sizes:
             self.see(operand)
 
     def see(self, value: SSAValue) -> None:
-        """A value whose sizes may be asked for from now on."""
+        """A number, or a tensor whose sizes may be asked for, from now on."""
         type_ = value.type
-        if isinstance(type_, IntType):
+        if isinstance(type_, IntType | FloatType | BoolType):
             self._values[type_.data] = value
         elif isinstance(type_, TensorType):
             for axis, dim in enumerate(dims(type_)):

@@ -1,0 +1,164 @@
+"""Writes down the calls by which PyTorch computes an operator, on tensors without data.
+
+A dispatch mode sees every call that reaches a kernel, those of a composite kernel's parts among
+them. Writing in place becomes what it computes; nothing here knows any operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from xdsl.ir import Attribute
+
+from stepwell.dialects.symbols import tensor_type
+
+DEEPEST = 40
+"""Functions within functions; deeper, one calls itself."""
+
+FunctionOf = Callable[[Any, bool], Callable[..., Any] | None]
+"""(overload, whether it is the op that is traced) -> the function that computes it by others, or
+None: its call is written down. A function that gives `NotImplemented` computes nothing."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call. Arguments, by schema name, hold fake tensors, which stand for values by identity.
+
+    `types` are the results' when they were made: `transpose_` changes a tensor's shape later.
+    """
+
+    overload: Any
+    arguments: dict[str, Any]
+    results: tuple[torch.Tensor, ...]
+    types: tuple[Attribute, ...]
+
+
+class CannotTraceError(Exception):
+    """Carries the sentence of a refusal out of the dispatcher."""
+
+
+class Recorder(TorchDispatchMode):
+    """Follows the functions that compute operators by others, and writes down all other calls."""
+
+    def __init__(self, root: Any, function_of: FunctionOf, env: ShapeEnv) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self._root = root
+        self._function_of = function_of
+        self._env = env
+        self._kept: list[Any] = []  # Keeps fake tensors alive, so that their ids stay theirs.
+        self._current: dict[int, torch.Tensor] = {}
+        self._depth = 0
+
+    def latest(self, value: Any) -> Any:
+        """The tensor that holds what a written tensor now is."""
+        return self._current.get(id(value), value) if isinstance(value, torch.Tensor) else value
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func._schema.is_mutable:
+            return self._functional(func, args, kwargs)
+        if func.namespace == "prim" or not func._schema.returns:
+            return func(*args, **kwargs)  # a question, or an assertion
+        function = self._function_of(func, self._depth == 0 and func is self._root)
+        if function is None:
+            return self._record(func, args, kwargs)
+        taken_apart = self._follow(function, func, args, kwargs)
+        if taken_apart is NotImplemented:
+            raise CannotTraceError(f"{_spelled(func)} has no kernel and no decomposition")
+        return taken_apart
+
+    def _follow(self, function: Callable[..., Any], func: Any, args: Any, kwargs: Any) -> Any:
+        if self._depth == DEEPEST:
+            raise CannotTraceError(f"{_spelled(func)} decomposes into itself")
+        self._depth += 1
+        try:
+            with self:
+                return function(*args, **kwargs)
+        finally:
+            self._depth -= 1
+
+    def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
+        func = self._for_scalars(func, args, kwargs)
+        args, kwargs = pytree.tree_map(self.latest, (args, kwargs))
+        with self._guards_kept(func):
+            result = func(*args, **kwargs)
+        given = {**dict(zip(_names(func), args, strict=False)), **kwargs}
+        tensors = tuple(t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor))
+        if tensors:  # otherwise it asks for a number
+            self.calls.append(Call(func, given, tensors, tuple(map(tensor_type, tensors))))
+        self._kept.append((given, result))
+        return result
+
+    def _guards_kept(self, func: Any) -> AbstractContextManager[Any]:
+        """A convolution's fake kernel asks for sizes only to guess strides, which say nothing."""
+        if func is torch.ops.aten.convolution.default:
+            return self._env.suppress_guards()
+        return nullcontext()
+
+    def _functional(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """`x.add_(y)` as `x' = x + y`, where no other tensor sees x through a view."""
+        functional = _functional_form(func)
+        target = args[0] if args else None
+        written = [a for a in func._schema.arguments if a.is_write]
+        if (
+            functional is None
+            or len(written) != 1
+            or not isinstance(target, torch.Tensor)
+            or target._is_view()
+        ):
+            raise CannotTraceError(f"its decomposition writes in place ({_spelled(func)})")
+        with self:
+            result = functional(self.latest(target), *args[1:], **kwargs)
+        self._current[id(target)] = self.latest(result)
+        self._kept.append(target)
+        if result.shape != target.shape:
+            func(*args, **kwargs)  # `x.transpose_(0, 1)`: later calls ask the tensor for its shape.
+        return target
+
+    def _for_scalars(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """`add.Scalar` where Python's operators call `add.Tensor` with a number."""
+        tensors = [a.name for a in func._schema.arguments if str(a.type) == "Tensor"]
+        given = {**dict(zip(_names(func), args, strict=False)), **kwargs}
+        numbers = [n for n in tensors if n in given and not isinstance(given[n], torch.Tensor)]
+        if not numbers:
+            return func
+        packet = func._overloadpacket
+        for overload in packet.overloads():
+            sibling = getattr(packet, overload)
+            types = {a.name: str(a.type) for a in sibling._schema.arguments}
+            fits = set(given) <= set(types) and all(
+                types.get(n) == ("number" if n in numbers else "Tensor") for n in tensors
+            )
+            if fits and self._function_of(sibling, False) is None:
+                return sibling
+        raise CannotTraceError(f"{_spelled(func)} with a number for a tensor has no kernel")
+
+
+def _functional_form(func: Any) -> Any:
+    """`aten.relu.default` for `aten.relu_.default`, with the same arguments; or None."""
+    if not func._schema.name.endswith("_"):
+        return None
+    name = func._schema.name.removesuffix("_").split("::")[1]
+    packet = getattr(getattr(torch.ops, func.namespace), name, None)
+    wanted = [(a.name, str(a.type)) for a in func._schema.arguments]
+    for overload in packet.overloads() if packet is not None else ():
+        found = getattr(packet, overload)
+        if [(a.name, str(a.type)) for a in found._schema.arguments] == wanted:
+            return found
+    return None
+
+
+def _names(func: Any) -> list[str]:
+    return [argument.name for argument in func._schema.arguments]
+
+
+def _spelled(func: Any) -> str:
+    return str(func).replace("::", ".")
