@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 import torch
 
+from stepwell.translate.rewrites.tosa import INTEGERS
 from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.fold_quantised_constant import FoldQuantisedConstant
 from stepwell.translate.rewrites.tosa.hoist_rescale_over_maximum import HoistRescaleOverMaximum
-from stepwell.translate.rewrites.tosa.lower_int8 import INT8, LowerInt8Add, LowerInt8Mul
+from stepwell.translate.rewrites.tosa.lower_int8_elementwise import LowerInt8Add, LowerInt8Mul
 from stepwell.translate.rewrites.tosa.lower_int8_reduction import LowerInt8Reduction
 from stepwell.translate.rewrites.tosa.lower_int8_softmax import LowerInt8Softmax
 from stepwell.translate.rewrites.tosa.lower_int16_function import LowerInt16Function
@@ -311,7 +312,7 @@ def test_a_function_of_one_value_and_numbers_is_one_table(
     apply: Any, written: Any, function: str
 ) -> None:
     line = f"{NUMBER}; %z = aten.{function}(%xr, %c) : (f32[4], f32[1]) -> f32[4]"
-    done = apply(written(*computed(line, "4", "4")), *INT8)
+    done = apply(written(*computed(line, "4", "4")), *INTEGERS)
     assert [op for op in done.ops() if "scast" not in op] == ["tosa.table"]
 
 
@@ -322,7 +323,7 @@ def test_a_constant_operand_is_rescaled_ahead_of_time(apply: Any, written: Any) 
         .replace("i8<0.1>[1]", "i8<0.1>[4]")
     )
     line = f"{weights}; %z = aten.add.Tensor(%xr, %c) : (f32[2, 4], f32[4]) -> f32[2, 4]"
-    done = apply(written(*computed(line, "2, 4", "2, 4")), *INT8)
+    done = apply(written(*computed(line, "2, 4", "2, 4")), *INTEGERS)
     assert [op for op in done.ops() if "scast" not in op] == ["tosa.rescale", "tosa.add", "tosa.rescale"]  # fmt: skip
 
 

@@ -12,15 +12,17 @@ from stepwell.translate.rewrites.tosa.lower_elementwise import (
     LowerWhere,
 )
 from stepwell.translate.rewrites.tosa.lower_indices import LowerArgmax, LowerGather, LowerScatter
-from stepwell.translate.rewrites.tosa.lower_int8 import (
+from stepwell.translate.rewrites.tosa.lower_int8_elementwise import (
     LowerInt8Add,
     LowerInt8Clamp,
-    LowerInt8Convolution,
     LowerInt8Function,
-    LowerInt8Linear,
-    LowerInt8Pool,
     LowerInt8Requantise,
 )
+from stepwell.translate.rewrites.tosa.lower_int8_layers import (
+    LowerInt8Convolution,
+    LowerInt8Linear,
+)
+from stepwell.translate.rewrites.tosa.lower_int8_pool import LowerInt8Pool
 from stepwell.translate.rewrites.tosa.lower_layout import LowerConcat, LowerPad, LowerSlice
 from stepwell.translate.rewrites.tosa.lower_mxfp import LowerMxQuantize
 from stepwell.translate.rewrites.tosa.lower_products import LowerBmm, LowerConvolution

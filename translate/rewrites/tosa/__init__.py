@@ -32,7 +32,19 @@ from stepwell.translate.rewrites.tosa.lower_fold import LowerFold
 from stepwell.translate.rewrites.tosa.lower_function import LowerFunction
 from stepwell.translate.rewrites.tosa.lower_greatest import LowerGreatest
 from stepwell.translate.rewrites.tosa.lower_indices import LowerArgmax, LowerGather, LowerScatter
-from stepwell.translate.rewrites.tosa.lower_int8 import INT8
+from stepwell.translate.rewrites.tosa.lower_int8_elementwise import (
+    LowerInt8Add,
+    LowerInt8Clamp,
+    LowerInt8Function,
+    LowerInt8Mul,
+    LowerInt8Requantise,
+)
+from stepwell.translate.rewrites.tosa.lower_int8_layers import (
+    LowerInt8Bmm,
+    LowerInt8Convolution,
+    LowerInt8Linear,
+)
+from stepwell.translate.rewrites.tosa.lower_int8_pool import LowerInt8Pool
 from stepwell.translate.rewrites.tosa.lower_int8_reduction import LowerInt8Reduction
 from stepwell.translate.rewrites.tosa.lower_int8_resize import LowerInt8Resize
 from stepwell.translate.rewrites.tosa.lower_int8_softmax import LowerInt8Softmax
@@ -172,7 +184,15 @@ LAYOUT: tuple[Rewrite[Any], ...] = (
 INTEGERS: tuple[Rewrite[Any], ...] = (
     FoldQuantisedConstant(),
     LowerInt16Scale(),
-    *INT8,
+    LowerInt8Convolution(),
+    LowerInt8Linear(),
+    LowerInt8Add(),
+    LowerInt8Mul(),
+    LowerInt8Bmm(),
+    LowerInt8Pool(),
+    LowerInt8Clamp(),
+    LowerInt8Requantise(),
+    LowerInt8Function(),
     LowerInt8Reduction(),
     LowerInt8Resize(),
     LowerInt8Softmax(),

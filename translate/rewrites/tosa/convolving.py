@@ -7,9 +7,8 @@ padding; what a transposed convolution may not take away in front is sliced off 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import SSAValue
@@ -26,18 +25,24 @@ from stepwell.translate.rewrites.tosa.volumes import narrow
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
-class Convolve(Protocol):
-    """Writes one operator for the group `group`, all but whose bias and zero points is known."""
+@dataclass(frozen=True)
+class Placed:
+    """One operator of a convolution, for one group: all but its bias and zero points.
 
-    def __call__(
-        self,
-        operator: type[TosaOp],
-        image: SSAValue,
-        kernel: SSAValue,
-        shape: Sequence[Size],
-        group: int,
-        **lists: Sequence[int],
-    ) -> SSAValue: ...
+    `image` is `[N, H, W, C]`, `shape` the result's; `lists` are `pad`, `stride` and `dilation`, or
+    `out_pad` and `stride`.
+    """
+
+    operator: type[TosaOp]
+    image: SSAValue
+    kernel: SSAValue
+    shape: Sequence[Size]
+    lists: Mapping[str, Sequence[int]]
+    group: int = 0
+
+
+Convolve = Callable[[Placed], SSAValue]
+"""Writes one operator."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,8 @@ def _dense(
     image: SSAValue, weight: SSAValue, window: Window, convolve: Convolve, group: int, b: Builder
 ) -> SSAValue:
     image, shape, lists = _placed(image, weight, window, b)
-    return convolve(t.Conv2dOp, image, b.transpose(weight, TO_NHWC), shape, group, **lists)
+    kernel = b.transpose(weight, TO_NHWC)
+    return convolve(Placed(t.Conv2dOp, image, kernel, shape, lists, group))
 
 
 def _depthwise(
@@ -122,7 +128,7 @@ def _depthwise(
     channels = shape_of(image)[3]
     kernel = b.transpose(weight, (2, 3, 0, 1))
     kernel = b.reshape(kernel, (rows, columns, channels, out // channels))
-    return convolve(t.DepthwiseConv2dOp, image, kernel, shape, 0, **lists)
+    return convolve(Placed(t.DepthwiseConv2dOp, image, kernel, shape, lists))
 
 
 def _placed(
@@ -170,7 +176,7 @@ def _transposed(
     columns = (width - 1) * window.stride[1] + kernel_w + pads[2] + pads[3]
     shape = (n, rows, columns, out)
     lists = {"out_pad": pads, "stride": window.stride}
-    y = convolve(t.TransposeConv2dOp, image, kernel, shape, group, **lists)
+    y = convolve(Placed(t.TransposeConv2dOp, image, kernel, shape, lists, group))
     for axis, size in ((1, rows), (2, columns)):
         before, behind = (pads[i] - wanted[i] for i in (2 * axis - 2, 2 * axis - 1))
         y = narrow(y, axis, before, size - before - behind, b)

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import DequantizeCast, StorageCast
-from stepwell.dialects.quant.types import quantization
+from stepwell.dialects.quant.types import Quantization, quantization
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import RoundingModeAttr
 from stepwell.dialects.tosa.codes import i48
@@ -243,3 +243,11 @@ def rescale(
         rounding_mode=SINGLE_ROUND,
         **{name: IntegerAttr(int(flag), i1) for name, flag in flags.items()},
     )
+
+
+def requantised(value: SSAValue, given: Quantization, held: Quantization, b: Builder) -> SSAValue:
+    """Stored integers at another scale."""
+    if (given.scale, given.zero_point) == (held.scale, held.zero_point):
+        return value
+    target, factor = WIDTHS[held.bits], given.scale / held.scale
+    return rescale(value, [factor], target, given.zero_point, held.zero_point, b)

@@ -53,10 +53,10 @@ from stepwell.translate.rewrites.tosa.integers import (
     LowerInt8,
     Quantised,
     is_rescaled,
+    requantised,
     rescale,
     stored,
 )
-from stepwell.translate.rewrites.tosa.lower_int8 import requantised
 from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean
 
 EXTREMA: dict[type[Operation], type[TosaOp]] = {

@@ -16,7 +16,6 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,13 +25,12 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder, Size, elements, shape_of
-from stepwell.translate.rewrites.tosa.convolving import convolved, part, slices_of
+from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
+from stepwell.translate.rewrites.tosa.convolving import Placed, convolved, part, slices_of
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats, needs_known
 from stepwell.translate.rewrites.tosa.volumes import convolved_volume
 
@@ -152,16 +150,9 @@ class LowerConvolution(LowerToTosa):
         if len(shape_of(x)) == 5:
             return convolved_volume(op, bias, b)
 
-        def convolve(
-            operator: type[TosaOp],
-            image: SSAValue,
-            kernel: SSAValue,
-            shape: Sequence[Size],
-            group: int,
-            **lists: Sequence[int],
-        ) -> SSAValue:
+        def convolve(placed: Placed) -> SSAValue:
             count = 1 if given is None else slices_of(op)
-            operands = (image, kernel, part(bias, 0, group, count, b))
-            return b.conv2d(operator, operands, shape, **lists)
+            operands = (placed.image, placed.kernel, part(bias, 0, placed.group, count, b))
+            return b.conv2d(placed.operator, operands, placed.shape, **placed.lists)
 
         return convolved(op, x, weight, convolve, b)

@@ -1,0 +1,121 @@
+"""Pools of quantised images to AVG_POOL2D and MAX_POOL2D on the stored integers.
+
+The pools take an input's zero point and pass its scale through; where the result has another one, a
+RESCALE follows. The mean of a whole plane at another scale is a sum and one RESCALE: it rounds once.
+
+Before:
+    func.func @forward(%x: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>> {
+      %a = quant.dcast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
+      %m = aten.max_pool2d.default(%a, [2, 2]) : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
+      %y = quant.qcast %m : tensor<1x2x2x2xf32> to tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
+      func.return %y : tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
+    }
+After:
+    func.func @forward(%x: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>> {
+      %0 = quant.scast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xi8>
+      %1 = tosa.transpose %0 {perms = array<i32: 0, 2, 3, 1>} : (tensor<1x2x4x4xi8>) -> tensor<1x4x4x2xi8>
+      %2 = tosa.max_pool2d %1 {kernel = array<i64: 2, 2>, pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 2, 2>} : (tensor<1x4x4x2xi8>) -> tensor<1x2x2x2xi8>
+      %3 = tosa.transpose %2 {perms = array<i32: 0, 3, 1, 2>} : (tensor<1x2x2x2xi8>) -> tensor<1x2x2x2xi8>
+      %y = quant.scast %3 : tensor<1x2x2x2xi8> to tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
+      func.return %y : tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant.types import Quantization
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.dtypes import i32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal
+from stepwell.translate.rewrites.cmsis.quantized import (
+    Use,
+)
+from stepwell.translate.rewrites.tosa.building import Builder, i64s, shape_of
+from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC
+from stepwell.translate.rewrites.tosa.integers import (
+    WIDTHS,
+    LowerInt8,
+    Quantised,
+    rescale,
+    stored,
+)
+from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean, pool_window
+
+
+@dataclass(frozen=True)
+class LowerInt8Pool(LowerInt8):
+    """Averages of an image to AVG_POOL2D, and a RESCALE where the scale changes; MAX_POOL2D."""
+
+    name: ClassVar[str] = "lower-int8-pool"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.AvgPool2dDefault,
+        aten.MaxPool2dDefault,
+        aten.MeanDim,
+    )
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """A whole plane, or windows that TOSA's pools have."""
+        if isinstance(op, aten.MeanDim):
+            shape = shape_of(op.operands[0])
+            axes = sorted(axis % len(shape) for axis in op.arg("dim") or range(len(shape)))
+            return (
+                None
+                if is_image_mean(shape, axes)
+                else Refusal(
+                    "the mean is not over the height and width of images that a pool holds"
+                )
+            )
+        found = pool_window(op)
+        return found if isinstance(found, Refusal) else None
+
+    def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
+        """The pool on integers; zero points are subtracted and added by the operators."""
+        op, x = match.op, match.inputs[0]
+        image = b.transpose(stored(x.value, b), TO_NHWC)
+        n, height, width, channels = shape_of(image)
+        if isinstance(op, aten.MeanDim):
+            kernel, stride, pad = (height, width), (1, 1), (0, 0, 0, 0)
+            size: Sequence[int] = (1, 1)
+        else:
+            found = pool_window(op)
+            assert not isinstance(found, Refusal)
+            kernel, stride, pad = found
+            size = shape_of(op.results[0])[2:]
+        lists = {"kernel": i64s(kernel), "stride": i64s(stride), "pad": i64s(pad)}
+        shape = (n, *size, channels)
+        whole = list(kernel) == [height, width] and not any(pad)
+        same = x.held.scale == use.held.scale and x.held.zero_point == use.held.zero_point
+        if whole and not same and not isinstance(op, aten.MaxPool2dDefault):
+            y = _whole_mean(image, x.held, use.held, b)
+        elif isinstance(op, aten.MaxPool2dDefault):
+            y = b.op(t.MaxPool2dOp, [image], shape, match.held, **lists)
+        else:
+            zero = b.number(x.held.zero_point, 1, match.held)
+            y = b.op(t.AvgPool2dOp, [image, zero, zero], shape, match.held, acc_type=i32, **lists)
+        if not same and not (whole and is_mean(op)):
+            factor = x.held.scale / use.held.scale
+            y = rescale(y, [factor], match.held, x.held.zero_point, use.held.zero_point, b)
+        return b.reshape(b.transpose(y, TO_NCHW), shape_of(op.results[0]))
+
+
+def is_mean(op: SchemaOp) -> bool:
+    """Whether a pool averages."""
+    return not isinstance(op, aten.MaxPool2dDefault)
+
+
+def _whole_mean(image: SSAValue, given: Quantization, result: Quantization, b: Builder) -> SSAValue:
+    """The mean of a whole plane, rounded once: the sum in int32, divided by the RESCALE."""
+    _, height, width, _ = shape_of(image)
+    wide = rescale(image, [1.0], i32, given.zero_point, 0, b)
+    total = b.reduce(t.ReduceSumOp, b.reduce(t.ReduceSumOp, wide, 1), 2)
+    factor = given.scale / (height * width * result.scale)
+    return rescale(total, [factor], WIDTHS[result.bits], 0, result.zero_point, b)
