@@ -121,7 +121,7 @@ def test_indices_that_are_used_are_refused(refused: Any, method: Any, words: Any
     text = text.replace(f"-> {made} {{", f"-> ({made}, tensor<1x2x2x2xi64>) {{").replace(
         f"func.return %y : {made}", f"func.return %y, %i : {made}, tensor<1x2x2x2xi64>"
     )
-    refused(text, LowerPooling(), "indices of its maxima are used")
+    refused(text, LowerPooling(), "indices of the maxima are used")
 
 
 def test_a_shape_known_only_at_run_time_is_refused(refused: Any, method: Any, words: Any):

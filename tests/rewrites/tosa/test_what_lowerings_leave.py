@@ -182,7 +182,7 @@ CASES: dict[str, Case] = {
             "%x: f32[s0, 3], %i: i64[2]",
             "%y = aten.index.Tensor(%x, [%i]) : (f32[s0, 3], i64[2]) -> f32[2, 3]",
         ),
-        "an indexed axis of size ['s0'] is known only at run time",
+        "an indexed axis of size ['s0'] is symbolic",
     ),
     "added rows": (
         LowerScatter(),

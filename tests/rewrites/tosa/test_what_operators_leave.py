@@ -18,7 +18,7 @@ from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'
 INT = '!stepwell.int<"s0">'
-RUN = "known only at run time"
+RUN, SYMBOLIC = "known only at run time", "is symbolic"
 
 
 def resized(storage: str, op: str, x: str, y: str) -> tuple[str, ...]:
@@ -224,7 +224,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[s0], f32[]",
             "f32[s0]",
         ),
-        RUN,
+        SYMBOLIC,
     ),
     "a row of another type": (
         WriteSliceByCat(),

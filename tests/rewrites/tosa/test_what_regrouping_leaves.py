@@ -18,7 +18,7 @@ from stepwell.translate.rewrites.tosa.scaled_sum_to_products import ScaledSumToP
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'
 INT = '!stepwell.int<"s0">'
-RUN = "known only at run time"
+RUN, SYMBOLIC = "known only at run time", "is symbolic"
 
 
 def one(arguments: str, call: str, types: str, result: str) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "a fill of run time": (
         FillToFull(),
         one("%x: f32[s0]", "fill.Scalar(%x, 2.0)", "f32[s0]", "f32[s0]"),
-        RUN,
+        SYMBOLIC,
     ),
     "a fill with a size": (
         FillToFull(),
@@ -108,7 +108,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "a volume of run time": (
         PoolByImages(),
         pooled("max_pool3d.default(%x, [1, 1, 1])", "1, 1, 2, 2, s0", "1, 1, 2, 2, s0"),
-        RUN,
+        SYMBOLIC,
     ),
     "places in a volume": (
         PoolByImages(),
@@ -140,7 +140,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "parts of run time": (
         AdaptivePoolByParts(),
         pooled("adaptive_avg_pool1d.default(%x, [3])", "1, 1, s0", "1, 1, 3"),
-        RUN,
+        SYMBOLIC,
     ),
     "places in parts": (
         AdaptivePoolByParts(),
@@ -175,7 +175,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[1, 2, s0]",
             "f32[1, 2, s0]",
         ),
-        RUN,
+        SYMBOLIC,
     ),
     "a saved mean": (
         NormByGroups(),
@@ -196,7 +196,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         one(
             "%x: f32[s0, 2, 4]", "layer_norm.default(%x, [2, 4])", "f32[s0, 2, 4]", "f32[s0, 2, 4]"
         ),
-        RUN,
+        SYMBOLIC,
     ),
     "a batch of run time": (
         BatchNormToProducts(),
@@ -206,7 +206,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[s0, 2], f32[2], f32[2]",
             "f32[s0, 2]",
         ),
-        RUN,
+        SYMBOLIC,
     ),
     "a batch norm in training": (
         BatchNormToProducts(),
@@ -290,7 +290,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[s0, 4], f32[2, 4]",
             "f32[s0, 2]",
         ),
-        RUN,
+        SYMBOLIC,
     ),
     "other points of run time": (
         DistanceToNorms(),
@@ -300,7 +300,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "f32[2, 4], f32[s0, 4]",
             "f32[2, s0]",
         ),
-        RUN,
+        SYMBOLIC,
     ),
     "points of several batches": (
         DistanceToNorms(),

@@ -30,6 +30,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal
 from stepwell.ir.types import dims
+from stepwell.translate.rewrites.aten.maxima import reads_their_indices
 from stepwell.translate.rewrites.aten.respelling import Respell, Respelled
 
 
@@ -49,8 +50,8 @@ class AdaptivePoolToPool(Respell):
 
     def match(self, op: SchemaOp, program: Program) -> Respelled | Refusal | None:
         """Guards: nobody reads indices; one window, or static windows of one size."""
-        if any(indices.uses for indices in op.results[1:]):
-            return Refusal("the indices of the maxima are used")
+        if refusal := reads_their_indices(op):
+            return refusal
         value, result = op.operands[0], op.results[0]
         space = len(op.arg("output_size"))
         held = dims(value.type)

@@ -26,6 +26,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
+from stepwell.translate.rewrites.aten.maxima import reads_their_indices
 from stepwell.translate.rewrites.aten.respelling import Respell, Respelled
 
 
@@ -42,8 +43,8 @@ class NormalisePooling(Respell):
 
     def match(self, op: SchemaOp, program: Program) -> Respelled | Refusal | None:
         """Nobody reads the indices."""
-        if any(indices.uses for indices in op.results[1:]):
-            return Refusal("the indices of the maxima are used")
+        if refusal := reads_their_indices(op):
+            return refusal
         kernel, stride = op.arg("kernel_size"), op.arg("stride")
         arguments = {"self": op.operands[0], "kernel_size": kernel, "stride": stride or kernel}
         form = aten.MaxPool2dDefault

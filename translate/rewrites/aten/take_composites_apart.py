@@ -63,7 +63,7 @@ class TakeCompositesApart(Rewrite[Composite]):
             return None
         values = (*op.operands, *op.results)
         if not all(is_plain(value.type) for value in values):
-            return Refusal("a size or a number of it is known only at run time")
+            return Refusal("its shape is symbolic, or it gives a number known only at run time")
         pieces = trace(op, function_of)
         return pieces if isinstance(pieces, Refusal) else Composite(op, pieces)
 

@@ -51,6 +51,7 @@ from stepwell.dialects.quant import per_tensor
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, tensor
+from stepwell.translate.rewrites.aten.maxima import reads_their_indices
 from stepwell.translate.rewrites.cmsis.quantized import (
     Activation,
     Use,
@@ -112,8 +113,8 @@ class LowerPooling(Rewrite[Pool]):
         window = window_of(op)
         if isinstance(window, Refusal):
             return window
-        if len(op.results) > 1 and op.results[1].uses.get_length():
-            return Refusal("the indices of its maxima are used")
+        if refusal := reads_their_indices(op):
+            return refusal
         x = activation(given)
         if isinstance(x, Refusal):
             return x

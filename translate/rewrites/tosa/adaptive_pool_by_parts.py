@@ -31,6 +31,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, tensor
 from stepwell.translate.rewrites.aten.building import cat, emit, slice_axis, static_dims
+from stepwell.translate.rewrites.aten.maxima import reads_their_indices
 
 MOST_PARTS = 64
 """The most windows of an axis: each takes a slice and a reduction."""
@@ -64,10 +65,10 @@ class AdaptivePoolByParts(Rewrite[Parts]):
         """Known sizes, not too many windows; nobody reads places."""
         held, made = static_dims(op.operands[0]), static_dims(op.results[0])
         if held is None:
-            return Refusal("a size is known only at run time")
+            return Refusal("the shape is symbolic")
         assert made is not None, "of known sizes and numbers"
-        if any(places.uses for places in op.results[1:]):
-            return Refusal("the indices of the maxima are used")
+        if refusal := reads_their_indices(op):
+            return refusal
         space = len(op.arg("output_size"))
         wanted = made[-space:]
         if max(wanted) > MOST_PARTS:

@@ -55,9 +55,7 @@ class BatchNormToProducts(Rewrite[Normalised]):
         if all(weight_key(value) is not None for value in op.operands[1:]):
             return None
         shape = static_dims(op.operands[0])
-        return (
-            Refusal("a size is known only at run time") if shape is None else Normalised(op, shape)
-        )
+        return Refusal("the shape is symbolic") if shape is None else Normalised(op, shape)
 
     def build(self, match: Normalised, rw: Rewriter) -> None:
         """The scale of each channel, then four operators."""

@@ -57,7 +57,7 @@ class DistanceToNorms(Rewrite[Distance]):
         """Known sizes, one batch, not too many differences."""
         left, right = static_dims(op.operands[0]), static_dims(op.operands[1])
         if left is None or right is None:
-            return Refusal("a size is known only at run time")
+            return Refusal("the shape is symbolic")
         if left[:-2] != right[:-2]:
             return Refusal("the points are of different batches")
         count = left[-2]

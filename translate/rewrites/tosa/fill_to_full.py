@@ -47,7 +47,7 @@ class FillToFull(Rewrite[Filled]):
         """Known sizes and numbers."""
         shape = static_dims(op.results[0])
         if shape is None:
-            return Refusal("a size is known only at run time")
+            return Refusal("the shape is symbolic")
         if isinstance(op, aten.FillScalar) and not is_number(op.arg("value")):
             return Refusal("the value is known only at run time")
         return Filled(op, shape)

@@ -111,7 +111,7 @@ def needs_known(value: SSAValue, axes: Sequence[int], what: str) -> Refusal | No
     shape = shape_of(value)
     if is_known([shape[axis] for axis in axes]):
         return None
-    return Refusal(f"{what} {[str(shape[axis]) for axis in axes]} is known only at run time")
+    return Refusal(f"{what} {[str(shape[axis]) for axis in axes]} is symbolic")
 
 
 def is_number(value: object) -> bool:

@@ -53,7 +53,7 @@ class NormByGroups(Rewrite[Statistics]):
             return None
         shape = static_dims(op.operands[0])
         if shape is None:
-            return Refusal("a size is known only at run time")
+            return Refusal("the shape is symbolic")
         if any(saved.uses for saved in op.results[1:]):
             return Refusal("the mean or deviation that it saves for training is used")
         return Statistics(op, shape)

@@ -55,7 +55,7 @@ class PeelNormAffine(Rewrite[Peeled]):
             return None
         shape = static_dims(op.operands[0])
         if shape is None:
-            return Refusal("a size is known only at run time")
+            return Refusal("the shape is symbolic")
         return Peeled(op, shape, axes)
 
     def build(self, match: Peeled, rw: Rewriter) -> None:

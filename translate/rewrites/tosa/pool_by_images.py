@@ -34,6 +34,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, tensor
 from stepwell.translate.rewrites.aten.building import emit, static_dims, view
+from stepwell.translate.rewrites.aten.maxima import reads_their_indices
 
 _AVERAGES = (aten.AvgPool3dDefault, aten.AvgPool2dDefault)
 
@@ -64,10 +65,10 @@ class PoolByImages(Rewrite[Pool]):
         """A volume, or an image without a batch, of known sizes; nobody reads places."""
         held, made = static_dims(op.operands[0]), static_dims(op.results[0])
         if held is None:
-            return Refusal("a size is known only at run time")
+            return Refusal("the shape is symbolic")
         assert made is not None, "of known sizes and numbers"
-        if any(places.uses for places in op.results[1:]):
-            return Refusal("the indices of the maxima are used")
+        if refusal := reads_their_indices(op):
+            return refusal
         spatial = 2 if isinstance(op, aten.MaxPool2dDefault | aten.AvgPool2dDefault) else 3
         if len(held) == 4 and spatial == 2:
             return None

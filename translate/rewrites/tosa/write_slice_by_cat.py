@@ -54,7 +54,7 @@ class WriteSliceByCat(Rewrite[Written]):
         """Known sizes and places, one after the other, of one element type."""
         shape = static_dims(op.operands[0])
         if shape is None:
-            return Refusal("a size is known only at run time")
+            return Refusal("the shape is symbolic")
         if element(op.operands[0].type) != element(op.operands[1].type):
             return Refusal("the operands have several dtypes")
         at = op.arg("dim") % len(shape)
