@@ -9,6 +9,10 @@ from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Step, Together
 from stepwell.translate.rewrites.aten import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
+from stepwell.translate.rewrites.aten.fold_affine_behind_convolution import (
+    FoldAffineBehindConvolution,
+)
+from stepwell.translate.rewrites.aten.fold_affine_into_convolution import FoldAffineIntoConvolution
 from stepwell.translate.rewrites.aten.fold_bias_into_linear import FoldBiasIntoLinear
 from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
 from stepwell.translate.rewrites.aten.fold_scale_into_linear import FoldScaleIntoLinear
@@ -165,6 +169,8 @@ XNNPACK = Pipeline(
                 SplitLinear(),
                 FoldAffineIntoLinear(),
                 FoldAffineThroughLayout(),
+                FoldAffineIntoConvolution(),
+                FoldAffineBehindConvolution(),
                 HoistScaleOverLayout(),
                 FoldScaleIntoLinear(),
                 FoldBiasIntoLinear(),

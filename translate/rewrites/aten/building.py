@@ -66,6 +66,24 @@ def constant_along_last_axis(op: SchemaOp) -> tuple[SSAValue, str] | None:
     return None
 
 
+def constant_along_channels(op: SchemaOp) -> tuple[SSAValue, str] | None:
+    """(tensor, key of the constant) of a sum or product that leaves the tensor's type alone.
+
+    The tensor is a batch `[N, C, …]`; the constant has one element, or one for each channel.
+    """
+    result = op.results[0].type
+    for index in (1, 0):
+        constant, other = op.operands[index], op.operands[1 - index]
+        key = weight_key(constant)
+        if key is None or other.type != result:
+            continue
+        shape = (*(1,) * (len(dims(result)) - len(dims(constant.type))), *dims(constant.type))
+        sizes = [size for at, size in enumerate(shape) if at != 1]
+        if all(size == 1 for size in sizes) and element(constant.type) == element(result):
+            return other, key
+    return None
+
+
 def layer_of_floats(value: SSAValue) -> aten.LinearDefault | None:
     """The linear layer of float features that a value comes from.
 
