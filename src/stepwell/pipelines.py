@@ -89,6 +89,7 @@ from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToW
 from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
 from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinear
 from stepwell.translate.rewrites.xnnpack.prelu_channels_last import PreluChannelsLast
+from stepwell.translate.rewrites.xnnpack.recognise_gelu import RecogniseGelu
 from stepwell.translate.rewrites.xnnpack.stacked_sum_to_additions import StackedSumToAdditions
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages
@@ -151,6 +152,7 @@ XNNPACK = Pipeline(
             (
                 DecomposeLayerNorm(),
                 DecomposeGroupNorm(),
+                RecogniseGelu(),
                 ExpandTanhGelu(),
                 ExpandLogSoftmax(),
                 ExpandPower(),
