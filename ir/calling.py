@@ -68,8 +68,10 @@ def flatten_inputs(
     return _flatten(get_signature(func), args, dict(kwargs or {}), f"method @{func.sym_name.data}")
 
 
-def without_frozen(func: FuncOp, inputs: Sequence[Any]) -> list[Any]:
+def without_frozen(func: FuncOp, inputs: Sequence[Any], kind: type = object) -> list[Any]:
     """The flat inputs of a call without those whose value the program was exported with.
+
+    Only values of `kind` are left out. ExecuTorch programs take frozen numbers, and no strings.
 
     Raises:
         InputMismatch: a frozen input has another value.
@@ -77,7 +79,7 @@ def without_frozen(func: FuncOp, inputs: Sequence[Any]) -> list[Any]:
     signature, problems = get_signature(func), list[Problem]()
     kept: list[Any] = []
     for port, leaf in zip(signature.inputs, inputs, strict=True):
-        if port.constant is None:
+        if port.constant is None or not isinstance(port.constant[0], kind):
             kept.append(leaf)
         elif (problem := _not_frozen(port, leaf, f"method @{func.sym_name.data}")) is not None:
             problems.append(problem)

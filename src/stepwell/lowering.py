@@ -140,7 +140,7 @@ class Lowered:
         func = self.program.method(method)
         inputs = flatten_inputs(func, args, kwargs)
         if not self.target.per_method:
-            return self.target.run(self.artefact, inputs, method)
+            return self.target.run(self.artefact, without_frozen(func, inputs, str), method)
         by_name = method != "forward"
         artefact = (
             self._emit(self.target.artefact, {"method": method}) if by_name else self.artefact

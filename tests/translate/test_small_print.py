@@ -57,3 +57,34 @@ def test_example_inputs_come_back_where_the_source_had_them() -> None:
     assert args[0] is x and kwargs["by"] is by
     text_alone = stepwell.parse(str(program), program.weights)
     assert text_alone.to_exported_program().example_inputs is None
+
+
+def _reading(weight: Tensor) -> stepwell.Program:
+    module = nn.Module()
+    module.register_buffer("weight", weight)
+    module.forward = lambda x: torch.mm(module.weight, x)  # type: ignore[method-assign]
+    return stepwell.from_exported_program(torch.export.export(module, (torch.randn(3, 3),)))
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr"])
+def test_a_weight_that_is_not_dense_is_refused_with_what_to_do(layout: str) -> None:
+    weight = torch.eye(3).to_sparse(layout=getattr(torch, layout))
+    with pytest.raises(StepwellError, match=rf'(?s)"weight" has layout {layout}.*to_dense'):
+        _reading(weight)
+
+
+def test_a_weight_that_wraps_others_is_refused_with_what_to_do() -> None:
+    from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+    model = nn.Sequential(nn.Linear(32, 32))
+    quantize_(model, Int8WeightOnlyConfig())
+    exported = torch.export.export(model, (torch.randn(1, 32),))
+    with pytest.raises(StepwellError, match=r"(?s)wraps other tensors.*unwrap_tensor_subclass"):
+        stepwell.from_exported_program(exported)
+
+
+def test_a_negation_that_torch_only_noted_is_carried_out() -> None:
+    weight, x = torch.randn(3, 3), torch.randn(3, 3)
+    program = _reading(torch._neg_view(weight))
+    torch.testing.assert_close(program.run(x)[0], torch.mm(-weight, x))
+    assert not program.weights.get("weight").is_neg()

@@ -25,13 +25,13 @@ from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.aten.text import Manner, call_layout
 from stepwell.dialects.symbols import flat_types
 from stepwell.ir.core import WeightOp
-from stepwell.ir.diagnostics import Problem, StepwellError, describe_location
+from stepwell.ir.diagnostics import Problem, StepwellError, describe_location, quoted
 from stepwell.ir.inference import infer
 from stepwell.ir.types import ScalarType, element, tensor_like
 from stepwell.ir.weights import WeightStore, dense_bytes
 from stepwell.translate.torch_in.locations import Locations
 from stepwell.translate.torch_in.mutation import functional_overload, is_written
-from stepwell.translate.torch_in.values import constant
+from stepwell.translate.torch_in.values import constant, why_not_plain
 
 WRITTEN_AS = "aten.written_as"
 """The overload that the program named, where the op is the one that takes a number instead."""
@@ -62,9 +62,18 @@ class Importing:
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def hold(self, key: str, tensor: torch.Tensor, node: Node) -> None:
-        """Put a tensor of the program into the store; methods that share a name share a tensor."""
-        if key not in self.weights:
-            self.weights.add(key, tensor, trainable=tensor.requires_grad)
+        """Put a tensor of the program into the store; methods that share a name share a tensor.
+
+        What is no array of numbers is refused where a node reads it. A negation or conjugate that
+        torch has only noted in the tensor is carried out.
+        """
+        reason = why_not_plain(tensor) if node.users else None
+        if reason is not None:
+            fact, help = reason
+            self.refuse(node, f"weight {quoted(key)} {fact}", help)
+        elif key not in self.weights:
+            held = tensor.resolve_neg().resolve_conj() if node.users else tensor
+            self.weights.add(key, held, trainable=tensor.requires_grad)
         elif not _same_tensor(self.weights.get(key), tensor):
             self.refuse(
                 node,

@@ -21,6 +21,7 @@ from torch.fx import GraphModule, Node
 
 from stepwell.dialects.aten.interpretation import WRITES_UNDECLARED
 from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.translate.torch_in.values import why_not_plain
 
 _TRAINING_FLAGS = ("training", "train", "use_input_stats")
 _MAY_BE_THE_SAME = frozenset(
@@ -182,7 +183,7 @@ class _Aliases:
             tensor = exported.state_dict.get(names.get(node.name, ""))
             if tensor is None:
                 tensor = exported.constants.get(names.get(node.name, ""))
-            if not isinstance(tensor, torch.Tensor) or not tensor.numel():
+            if not isinstance(tensor, torch.Tensor) or why_not_plain(tensor) or not tensor.numel():
                 continue
             memory = tensor.untyped_storage().data_ptr()
             owner = first.setdefault(memory, node)

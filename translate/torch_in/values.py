@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from xdsl.ir import Attribute
 
 from stepwell.dialects.aten.attributes import attribute
@@ -49,6 +50,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.device):
         return str(value)
     return value
+
+
+def why_not_plain(held: torch.Tensor) -> tuple[str, str] | None:
+    """What a weight is that is no array of numbers in memory, and what to do about it; or None."""
+    if held.layout != torch.strided:
+        return (
+            f"has layout {str(held.layout).removeprefix('torch.').removeprefix('_')}",
+            "make it dense before the export: weight.to_dense()",
+        )
+    if is_traceable_wrapper_subclass(held):
+        return (
+            f"is a {type(held).__name__}, which wraps other tensors",
+            "take it apart before the export: torchao.utils.unwrap_tensor_subclass(model)",
+        )
+    return None
 
 
 def dim_order(value: torch.Tensor) -> tuple[int, ...] | None:

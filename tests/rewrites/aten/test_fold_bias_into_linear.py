@@ -68,3 +68,9 @@ def test_a_constant_added_to_what_is_no_layer_stays(refused: Any, method: Any) -
     add = f"%y = aten.add.Scalar(%n, 0.25) : ({X}) -> {X}"
     text = method(f"%x: {X}", f"%n = aten.neg.default(%x) : ({X}) -> {X}", add, gives=X)
     refused(text, FoldBiasIntoLinear())
+
+
+def test_a_number_beyond_the_bias_stays(refused: Any, method: Any) -> None:
+    add = f"%y = aten.add.Scalar(%l, 1.0e300) : ({Y}) -> {Y}"
+    text = method(f"%x: {X}", LINEAR, add, gives=Y)
+    refused(text, FoldBiasIntoLinear(), "1e+300 does not fit float32")

@@ -2,6 +2,12 @@
 
 from typing import Any
 
+import pytest
+import torch
+
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import run_rewrites
+from stepwell.ir.weights import WeightStore
 from stepwell.translate.rewrites.aten.fold_scale_into_linear import FoldScaleIntoLinear
 
 X, Y = "tensor<2x4xf32>", "tensor<2x3xf32>"
@@ -81,3 +87,21 @@ def test_a_bias_known_only_at_run_time_stays(refused: Any, method: Any) -> None:
     scale = f"%y = aten.mul.Scalar(%l, 0.25) : ({Y}) -> {Y}"
     text = method(f"%x: {X}, %b: tensor<3xf32>", weight, linear, scale, gives=Y)
     refused(text, FoldScaleIntoLinear(), "run time")
+
+
+@pytest.mark.parametrize("factor", ["inf", "-inf", "1.0e300"])
+def test_a_factor_that_makes_weights_infinite_stays(factor: str, refused: Any, method: Any) -> None:
+    scale = f"%y = aten.mul.Scalar(%l, {factor}) : ({Y}) -> {Y}"
+    text = method(f"%x: {X}", LINEAR, scale, gives=Y)
+    refused(text, FoldScaleIntoLinear(), "the factor is not finite")
+
+
+def test_a_factor_for_each_feature_is_finite(method: Any) -> None:
+    weights = WeightStore()
+    weights.add("w", torch.randn(3, 4))
+    weights.add("b", torch.randn(3))
+    weights.add("s", torch.tensor([1.0, torch.inf, 2.0]))
+    factor = '%s = stepwell.weight <"s"> "parameter" : tensor<3xf32>'
+    scale = f"%y = aten.mul.Tensor(%l, %s) : ({Y}, tensor<3xf32>) -> {Y}"
+    program = Program.parse(method(f"%x: {X}", LINEAR, factor, scale, gives=Y), weights)
+    assert run_rewrites(program, (FoldScaleIntoLinear(),)) == 0

@@ -12,6 +12,7 @@ NEAR_MISSES = {
     "booleans have no arithmetic": ("i1", "mul.Scalar(%x, true)", "i1", "no arithmetic"),
     "a half would be rounded": ("f16", "mul.Scalar(%x, 0.1)", "f16", "not exact"),
     "a bfloat16 would be rounded": ("bf16", "add.Scalar(%x, 257)", "bf16", "not exact"),
+    "a single would be infinite": ("f32", "mul.Scalar(%x, 1.0e300)", "f32", "does not fit float32"),
     "a byte would wrap around": ("i8", "add.Scalar(%x, 300)", "i8", "does not fit"),
     "the tensor is complex": ("complex<f32>", "mul.Scalar(%x, 2.0)", "complex<f32>", "complex"),
 }

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, run_rewrites
 from stepwell.translate.rewrites.xnnpack.lower_elementwise import LowerElementwise
 
 X, IMAGE = "tensor<2x4xf32>", "tensor<2x3x3x3xf32>"
@@ -28,6 +30,15 @@ def test_it_stays(name: str, refused: Any, method: Any):
 def test_plain_forms_are_nodes(line: str, apply: Any, method: Any):
     text = method(f"%x: {X}", f"%y = {line} : ({X}) -> {X}", gives=X)
     assert apply(text, LowerElementwise()).count == 1
+
+
+@pytest.mark.parametrize("name", ["elu", "leaky_relu"])
+def test_a_slope_that_torch_refuses_is_refused(name: str, method: Any):
+    text = method(f"%x: {X}", f"%y = aten.{name}.default(%x, 1.0e300) : ({X}) -> {X}", gives=X)
+    history = History()
+    assert run_rewrites(Program.parse(text), (LowerElementwise(),), history) == 0
+    (refusal,) = history.refusals.values()
+    assert refusal.reason == "1e+300 does not fit float32"
 
 
 def test_a_sum_times_alpha_stays(refused: Any, method: Any):

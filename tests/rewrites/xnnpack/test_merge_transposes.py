@@ -83,6 +83,11 @@ def test_a_result_without_axes_stays(refused: Any, method: Any):
     refused(layer(method, "2x2", "1x4", "1x1", "", outputs=1), HoistReshapeOverLinear())
 
 
+def test_rows_of_what_has_no_axes_stay(refused: Any, method: Any):
+    line = reshape("x", "y", "tensor<f32>", "tensor<1xf32>", "1")
+    refused(method("%x: tensor<f32>", line, gives="tensor<1xf32>"), HoistReshapeOverLinear())
+
+
 def test_a_layer_with_another_reader_stays_one(refused: Any, method: Any):
     tall = "tensor<3x2x3xf32>"
     more = f"%y = xnnpack.subtract(%z, %c) : ({tall}, tensor<1x1x3xf32>) -> {tall}"

@@ -8,14 +8,15 @@ are stated, not inferred: they follow from the arguments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 
+import torch
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import is_float
+from stepwell.ir.dtypes import dtype_name, is_float, torch_dtype
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import Dim, IntType, dims, element, tensor
 
@@ -31,6 +32,13 @@ def axis(number: int, rank: int) -> int:
 def axes(numbers: Sequence[int], rank: int) -> tuple[int, ...]:
     """Dimensions counted from the front, in rising order."""
     return tuple(sorted(axis(number, rank) for number in numbers))
+
+
+def overflows(number: float, held: Attribute) -> Refusal | None:
+    """A finite number is finite as a constant of a float type too."""
+    if abs(number) < inf and abs(number) > torch.finfo(torch_dtype(held)).max:
+        return Refusal(f"{number!r} does not fit {dtype_name(held)}")
+    return None
 
 
 def static_dims(value: SSAValue) -> tuple[int, ...] | None:

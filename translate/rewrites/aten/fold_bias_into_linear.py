@@ -40,6 +40,7 @@ from stepwell.translate.rewrites.aten.building import (
     constant_along_last_axis,
     emit_as,
     layer_of_floats,
+    overflows,
 )
 
 
@@ -73,7 +74,7 @@ class FoldBiasIntoLinear(Rewrite[BiasBehindLinear]):
     bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "two biases added first")
 
     def match(self, op: SchemaOp, program: Program) -> BiasBehindLinear | Refusal | None:
-        """Guards: constant along the last axis, one reader, constant bias so far."""
+        """Guards: constant along the last axis, one reader, constant bias so far, no overflow."""
         found = constant_addend(op)
         if found is None:
             return None
@@ -86,6 +87,10 @@ class FoldBiasIntoLinear(Rewrite[BiasBehindLinear]):
         bias = linear.operand("bias")
         if bias is not None and weight_key(bias) is None:
             return Refusal("the linear's bias is computed at run time")
+        if not isinstance(constant, str):
+            refusal = overflows(constant, element(linear.operands[1].type))
+            if refusal is not None:
+                return refusal
         return BiasBehindLinear(op, linear, constant)
 
     def build(self, match: BiasBehindLinear, rw: Rewriter) -> None:

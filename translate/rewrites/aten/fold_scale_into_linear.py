@@ -26,13 +26,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import element
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.attention_pattern import constant_factor
 from stepwell.translate.rewrites.aten.building import (
@@ -75,7 +77,7 @@ class FoldScaleIntoLinear(Rewrite[ScaledLinear]):
     bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "the factor is applied before the sum")
 
     def match(self, op: SchemaOp, program: Program) -> ScaledLinear | Refusal | None:
-        """Guards: constant factor along the last axis, constant weights, one reader."""
+        """Guards: constant finite factor along the last axis, constant weights, one reader."""
         found = factor_of(op)
         if found is None:
             return None
@@ -88,6 +90,8 @@ class FoldScaleIntoLinear(Rewrite[ScaledLinear]):
         weight, bias = weight_key(linear.operands[1]), linear.operand("bias")
         if weight is None or (bias is not None and weight_key(bias) is None):
             return Refusal("the linear's weights are computed at run time")
+        if not is_finite_as(factor, linear.operands[1].type, program):
+            return Refusal("the factor is not finite: times a weight it makes sums NaN")
         return ScaledLinear(op, linear, weight, weight_key(bias) if bias else None, factor)
 
     def build(self, match: ScaledLinear, rw: Rewriter) -> None:
@@ -106,6 +110,13 @@ class FoldScaleIntoLinear(Rewrite[ScaledLinear]):
             result_types=[result.type],
         )
         rw.replace(match.op, [emit_as(rw, new, result)])
+
+
+def is_finite_as(factor: float | str, type_: Attribute, program: Program) -> bool:
+    """Whether a factor, a number or a weight's key, is finite in a tensor's element type."""
+    if isinstance(factor, str):
+        return bool(program.weights.get(factor).isfinite().all())
+    return abs(factor) <= torch.finfo(torch_dtype(element(type_))).max
 
 
 def factor_of(op: SchemaOp) -> tuple[SSAValue, float | str] | None:

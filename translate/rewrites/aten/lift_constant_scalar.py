@@ -30,11 +30,12 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.dtypes import dtype_name, i1, torch_dtype
+from stepwell.ir.dtypes import dtype_name, i1, is_float, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.attention_pattern import scales_attention
+from stepwell.translate.rewrites.aten.building import overflows
 
 Number = int | float | bool
 
@@ -134,10 +135,11 @@ def rounds(op: SchemaOp) -> Refusal | None:
     first. f32 tensors take the scalar rounded to f32, which is what the constant holds.
     """
     held = element(op.operands[0].type)
-    dtype = torch_dtype(held)
+    dtype, number = torch_dtype(held), op.arg("other")
+    if is_float(held) and (refusal := overflows(number, held)):
+        return refusal
     if dtype in (torch.float32, torch.float64):
         return None
-    number = op.arg("other")
     if dtype.is_floating_point:
         if torch.tensor(number, dtype=dtype).item() != torch.tensor(number).float().item():
             return Refusal(

@@ -60,7 +60,7 @@ class HoistReshapeOverLinear(Rewrite[ReshapedRows]):
     def match(self, op: XnnpackOp, program: Program) -> ReshapedRows | None:
         """Guards: only the chain reads itself, its input is a reshape, the last axis stays."""
         before, after = dims(op.operands[0].type), dims(op.output.type)
-        if not after or before[-1] != after[-1]:
+        if not before or not after or before[-1] != after[-1]:
             return None
         chain: list[XnnpackOp] = []
         value = op.operands[0]

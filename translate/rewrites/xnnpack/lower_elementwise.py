@@ -23,9 +23,11 @@ from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.core import WeightOp
+from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
+from stepwell.translate.rewrites.aten.building import overflows
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 
 UNARY: dict[type[Operation], type[XnnpackOp]] = {
@@ -100,10 +102,15 @@ class LowerElementwise(Rewrite[Elementwise]):
             alpha = float(op.arg("alpha"))
             if not alpha > 0:
                 return Refusal(f"alpha is {alpha}; XNNPACK's is positive")
+            if refusal := overflows(alpha, f32):
+                return refusal
             return Elementwise(op, xnnpack.ELU, (op.operands[0],), (("alpha", alpha),))
         if isinstance(op, aten.LeakyReluDefault):
-            slope = (("negative_slope", float(op.arg("negative_slope"))),)
-            return Elementwise(op, xnnpack.LeakyReLU, (op.operands[0],), slope)
+            slope = float(op.arg("negative_slope"))
+            if refusal := overflows(slope, f32):
+                return refusal
+            fields = (("negative_slope", slope),)
+            return Elementwise(op, xnnpack.LeakyReLU, (op.operands[0],), fields)
         return self._prelu(op)
 
     def build(self, match: Elementwise, rw: Rewriter) -> None:
