@@ -23,6 +23,7 @@ from stepwell.translate.rewrites.aten.lift_constant_scalar import LiftConstantSc
 from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
 from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
 from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
+from stepwell.translate.rewrites.aten.skip_masked_attention import SkipMaskedAttention
 from stepwell.translate.rewrites.aten.split_linear import SplitLinear
 from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
@@ -144,6 +145,7 @@ XNNPACK = Pipeline(
         *QUANTISED,
         Together("fold-weights", FOLD_WEIGHTS),
         RecogniseAttention(),
+        SkipMaskedAttention(),
         ExpandAttention(),
         CentreResidualStream(),
         WidenHalves(),
@@ -193,6 +195,7 @@ XNNPACK = Pipeline(
         LiftConstantScalar(protect_attention=False),
         Together("lower-lifted", TO_XNNPACK),
         DecomposeForKernels(),
+        ShareCommonSubexpressions(),
         NarrowToWhatIsRead(),
         AssignLayouts(),
         Together("merge-transposes", MERGES),

@@ -78,3 +78,30 @@ def test_a_view_that_is_read_whole_too_keeps_its_slices(refused: Any, method: An
     both = f"%y = aten.add.Tensor(%v, %s) : ({V}, {one}) -> {made}"
     cut = sliced("1, 1, 2", V, one).replace("%y", "%s")
     refused(method(f"%x: {X}", VIEW, cut, both, gives=made), HoistSliceOverLayout())
+
+
+def test_parts_that_are_together_the_whole_are_cut_where_they_are(refused: Any, method: Any):
+    """Each would be permuted for itself: no less is moved."""
+    made = "tensor<3x4xf32>"
+    lines = (
+        f"%v = aten.permute.default(%x, [1, 0]) : ({X}) -> tensor<6x4xf32>",
+        f"%a = aten.slice.Tensor(%v, 0, 0, 3) : (tensor<6x4xf32>) -> {made}",
+        f"%b = aten.slice.Tensor(%v, 0, 3, 6) : (tensor<6x4xf32>) -> {made}",
+        f"%y = aten.sub.Tensor(%a, %b) : ({made}, {made}) -> {made}",
+    )
+    refused(method(f"%x: {X}", *lines, gives=made), HoistSliceOverLayout(), "keep all there is")
+
+
+def test_parts_of_a_layers_outputs_are_cut_ahead_of_a_permute(apply: Any, method: Any):
+    made = "tensor<3x4xf32>"
+    lines = (
+        '%w = stepwell.weight <"w"> "parameter" : tensor<6x5xf32>',
+        f"%l = aten.linear.default(%i, %w) : (tensor<4x5xf32>, tensor<6x5xf32>) -> {X}",
+        f"%v = aten.permute.default(%l, [1, 0]) : ({X}) -> tensor<6x4xf32>",
+        f"%a = aten.slice.Tensor(%v, 0, 0, 3) : (tensor<6x4xf32>) -> {made}",
+        f"%b = aten.slice.Tensor(%v, 0, 3, 6) : (tensor<6x4xf32>) -> {made}",
+        f"%y = aten.sub.Tensor(%a, %b) : ({made}, {made}) -> {made}",
+    )
+    assert (
+        apply(method("%i: tensor<4x5xf32>", *lines, gives=made), HoistSliceOverLayout()).count == 2
+    )

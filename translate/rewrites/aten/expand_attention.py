@@ -80,15 +80,8 @@ class ExpandAttention(Rewrite[WholeAttention]):
         group = query_group(op)
         if isinstance(group, Refusal):
             return group
-        scale = op.arg("scale")
-        if scale is None:
-            depth = dims(op.operands[0].type)[-1]
-            if not isinstance(depth, int):
-                return Refusal("the head size is symbolic, so the default scale is unknown")
-            scale = 1.0 / math.sqrt(depth)
-        if isinstance(scale, SSAValue):
-            return Refusal("the scale is known only at run time")
-        return WholeAttention(op, float(scale), group)
+        scale = scale_of(op)
+        return scale if isinstance(scale, Refusal) else WholeAttention(op, scale, group)
 
     def build(self, match: WholeAttention, rw: Rewriter) -> None:
         """q·s, QKᵀ, mask, softmax, PV; views around them where query heads share keys."""
@@ -154,6 +147,19 @@ def drops_out(op: SchemaOp) -> Refusal | None:
     if op.arg("dropout_p"):
         return Refusal(f"dropout_p is {op.arg('dropout_p')}; export the model in eval mode")
     return None
+
+
+def scale_of(op: SchemaOp) -> float | Refusal:
+    """What scores are multiplied by: one over the root of the head size where nothing is said."""
+    scale = op.arg("scale")
+    if scale is None:
+        depth = dims(op.operands[0].type)[-1]
+        if not isinstance(depth, int):
+            return Refusal("the head size is symbolic, so the default scale is unknown")
+        scale = 1.0 / math.sqrt(depth)
+    if isinstance(scale, SSAValue):
+        return Refusal("the scale is known only at run time")
+    return float(scale)
 
 
 def causal_needs_shape(op: SchemaOp) -> Refusal | None:

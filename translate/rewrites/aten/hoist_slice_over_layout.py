@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
@@ -62,7 +62,7 @@ class HoistSliceOverLayout(Rewrite[SlicedLayout]):
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.SliceTensor,)
 
     def match(self, op: SchemaOp, program: Program) -> SlicedLayout | Refusal | None:
-        """Guards: static bounds and step 1; every reader of the layout op is such a slice."""
+        """Guards: static bounds and step 1; every reader is such a slice; a gain."""
         layout = op.operands[0].owner
         if not isinstance(layout, aten.PermuteDefault | aten.ViewDefault):
             return None
@@ -73,6 +73,8 @@ class HoistSliceOverLayout(Rewrite[SlicedLayout]):
         if bounds is None:
             return None
         at, start, stop = bounds
+        if not (drops_some(layout.results[0], at) or cuts_outputs(op.operands[0], at)):
+            return Refusal("the slices keep all there is, and they cut no layer's outputs")
         if isinstance(layout, aten.PermuteDefault):
             rank = len(shape)
             return SlicedLayout(op, layout, axis(layout.arg("dims")[at], rank), start, stop)
@@ -96,6 +98,32 @@ class HoistSliceOverLayout(Rewrite[SlicedLayout]):
         else:
             result = view(rw, cut, dims(match.op.results[0].type))
         rw.replace(match.op, [result])
+
+
+def drops_some(value: SSAValue, at: int) -> bool:
+    """Whether the slices that read a value on an axis are together smaller than it.
+
+    Then a layout op that comes after them moves less; if not, each part is only moved for itself.
+    """
+    slices = (op for use in value.uses if isinstance(op := use.operation, aten.SliceTensor))
+    kept = {bounds for op in slices if (bounds := static_bounds(op)) is not None}
+    size = dims(value.type)[at]
+    return isinstance(size, int) and sum(b - a for axis_, a, b in kept if axis_ == at) < size
+
+
+def cuts_outputs(value: SSAValue, at: int) -> bool:
+    """Whether an axis, followed up through layout ops, is of a linear layer's outputs."""
+    while isinstance(owner := value.owner, aten.PermuteDefault | aten.ViewDefault):
+        shape, source = dims(value.type), dims(owner.operands[0].type)
+        if isinstance(owner, aten.PermuteDefault):
+            at = axis(owner.arg("dims")[at], len(shape))
+        else:
+            found = leading_factor(source, shape, at)
+            if found is None:
+                return False
+            at, _ = found
+        value = owner.operands[0]
+    return isinstance(owner, aten.LinearDefault) and at == len(dims(value.type)) - 1
 
 
 def static_bounds(op: SchemaOp) -> tuple[int, int, int] | None:

@@ -1,0 +1,220 @@
+"""Scores that a constant mask closes are not computed, where that is worth the slices it takes."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from stepwell.ir.rewriting import Refusal
+from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
+from stepwell.translate.rewrites.aten.skip_masked_attention import (
+    Block,
+    Scores,
+    Sizes,
+    SkipMaskedAttention,
+    best_blocks,
+    causal,
+    cost,
+    kept_scores,
+)
+
+NAME = "aten.scaled_dot_product_attention.default"
+Q = "tensor<2x4x192x32xf32>"
+ATTENTION, SLICE, CAT = NAME, "aten.slice.Tensor", "aten.cat.default"
+LEAST = torch.finfo(torch.float32).min
+
+
+def attention(how: str, q: str = Q, k: str = Q, mask: str = "") -> str:
+    """The op; `mask` is the type of `%m`."""
+    types = ", ".join((q, k, k, *((mask,) if mask else ())))
+    return f"%y = {NAME}(%q, %k, %k, {how}) : ({types}) -> {q}"
+
+
+def constant(type_: str, name: str = "m#causal") -> str:
+    """A mask in the program."""
+    return f'%m = stepwell.weight <"{name}"> "buffer" : {type_}'
+
+
+MASKS = {
+    "none": ("none, 0.0, true", "", Q),
+    "boolean": ("%m", "tensor<192x192xi1>", Q),
+    "added": ("%m", "tensor<192x192xf32>", Q),
+    "a head each": ("%m", "tensor<1x4x192x192xf32>", Q),
+    "another scale": ("%m, scale=0.3", "tensor<192x192xi1>", Q),
+    "no scale": ("%m, scale=1.0", "tensor<192x192xi1>", Q),
+    "shared keys": ("%m, enable_gqa=true", "tensor<192x192xi1>", "tensor<2x2x192x32xf32>"),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_queries_look_at_no_later_keys(name: str, apply: Any, method: Any) -> None:
+    how, mask, keys = MASKS[name]
+    lines = (constant(mask),) if mask else ()
+    text = method(f"%q: {Q}, %k: {keys}", *lines, attention(how, k=keys, mask=mask), gives=Q)
+    done = apply(text, SkipMaskedAttention())
+    assert done.count == 1
+    assert done.ops().count(NAME) > 1 and done.ops()[-1] == CAT
+    assert done.ops().count("aten.mul.Scalar") == (name != "no scale")
+
+
+def test_blocks_are_not_cut_again(apply: Any, method: Any) -> None:
+    q = "tensor<1x16x512x16xf32>"
+    done = apply(
+        method(f"%q: {q}, %k: {q}", attention("none, 0.0, true", q, q), gives=q),
+        SkipMaskedAttention(),
+    )
+    assert done.ops().count(NAME) == 3 and done.ops().count(CAT) == 1
+
+
+def test_an_attention_beside_another_tensor_is_cut(apply: Any, method: Any) -> None:
+    """Not every concatenation is of blocks: this one holds the queries too."""
+    made = "tensor<2x4x384x32xf32>"
+    whole = attention("none, 0.0, true").replace("%y", "%a")
+    both = f"%y = aten.cat.default([%a, %q], 2) : ({Q}, {Q}) -> {made}"
+    text = method(f"%q: {Q}, %k: {Q}", whole, both, gives=made)
+    assert apply(text, SkipMaskedAttention()).count == 1
+
+
+def test_queries_after_the_last_key_look_at_all_and_need_no_mask(apply: Any, method: Any) -> None:
+    queries, keys = "tensor<1x64x384x32xf32>", "tensor<1x64x128x32xf32>"
+    line = attention("none, 0.0, true", queries, keys)
+    text = method(f"%q: {queries}, %k: {keys}", line, gives=queries)
+    done = apply(text, SkipMaskedAttention())
+    masked = [len(op.operands) for op in done.program.module.walk() if op.name == NAME]
+    assert masked[0] == 4 and masked[-1] == 3
+
+
+def test_keys_that_no_query_may_see_are_left_out_at_both_ends() -> None:
+    kept = torch.zeros(64, 512, dtype=torch.bool)
+    kept[:, 100:130] = True
+    blocks = best_blocks(Scores(kept, kept), Sizes(8, 8, 64, 512, 64))
+    assert blocks == (Block((0, 64), (100, 130), True),)
+
+
+def test_a_window_that_slides_needs_a_band_of_keys() -> None:
+    distance = torch.arange(1024)[:, None] - torch.arange(1024)
+    kept = (distance >= 0) & (distance < 64)
+    blocks = best_blocks(Scores(kept, kept), Sizes(8, 8, 1024, 1024, 128))
+    assert blocks is not None
+    assert len(blocks) > 3
+    assert all(stop - start <= 64 + rows[1] - rows[0] for rows, (start, stop) in ranges(blocks))
+    assert torch.equal(covered(blocks, kept.shape) & kept, kept)
+
+
+def ranges(blocks: tuple[Block, ...]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """(queries, keys) of each block."""
+    return [(block.rows, block.columns) for block in blocks]
+
+
+def covered(blocks: tuple[Block, ...], shape: torch.Size) -> torch.Tensor:
+    """The scores that are computed."""
+    made = torch.zeros(shape, dtype=torch.bool)
+    for rows, columns in ranges(blocks):
+        made[slice(*rows), slice(*columns)] = True
+    return made
+
+
+@pytest.mark.parametrize("queries", [1, 17, 48, 200, 777])
+def test_whatever_is_kept_is_computed(queries: int) -> None:
+    torch.manual_seed(queries)
+    kept = torch.rand(queries, 300) > 0.99
+    kept[:, 40] = True
+    kept[:, :30] = False
+    sizes = Sizes(2000, 20, queries, 300, 256)
+    blocks = best_blocks(Scores(kept, kept), sizes)
+    assert blocks is not None
+    assert [a for (a, _), _ in ranges(blocks)[1:]] == [b for (_, b), _ in ranges(blocks)[:-1]]
+    assert blocks[-1].rows[1] == queries
+    assert torch.equal(covered(blocks, kept.shape) & kept, kept)
+    assert cost(blocks, sizes) < cost((Block((0, queries), (0, 300), False),), sizes)
+
+
+def test_the_longer_the_prompt_the_more_blocks() -> None:
+    counts: list[int] = []
+    for length in (32, 128, 512):
+        sizes = Sizes(4, 4, length, length, 128)
+        scores = kept_scores(causal(sizes))
+        assert isinstance(scores, Scores)
+        counts.append(len(best_blocks(scores, sizes) or "1"))
+    assert counts == [1, 2, 3]
+
+
+LATE = 'tensor<2x4x?x32xf32, #stepwell.shape<[2, 4, "n", 32]>>'
+DEEP = 'tensor<2x4x192x?xf32, #stepwell.shape<[2, 4, 192, "n"]>>'
+SHORT = "tensor<1x2x16x8xf32>"
+STAYS = {
+    "nothing masked": (Q, "none", "", ""),
+    "dropout": (Q, "none, 1.0, true", "", ""),
+    "a mask that is an argument": (Q, "%a", "", ""),
+    "nothing closed": (Q, "%m", "m#ones", ""),
+    "closed rows": (Q, "%m", "m#zeros", "closed throughout"),
+    "a length of run time": (LATE, "none, 0.0, true", "", "symbolic"),
+    "a depth of run time": (DEEP, "none, 0.0, true", "", "symbolic"),
+    "few tokens": (SHORT, "none, 0.0, true", "", "costs less"),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_attention_stays_whole_with(name: str, refused: Any, method: Any) -> None:
+    q, how, weight, reason = STAYS[name]
+    mask = "tensor<192x192xi1>"
+    given = how.replace("%a", "%m")
+    argument = f", %m: {mask}" if "%a" in how else ""
+    lines = (constant(mask, weight),) if weight else ()
+    line = attention(given, q, q, mask if "%m" in given else "")
+    text = method(f"%q: {q}, %k: {q}{argument}", *lines, line, gives=q)
+    refused(text, SkipMaskedAttention(), reason)
+
+
+def test_a_scale_of_run_time_stays(refused: Any, method: Any) -> None:
+    number = '%s = sym.constant 0.5 : f64 : !stepwell.float<"0.5">'
+    line = (
+        f"%y = {NAME}(%q, %k, %k, none, 0.0, true, scale=%s) : ({Q}, {Q}, {Q}, "
+        f'!stepwell.float<"0.5">) -> {Q}'
+    )
+    refused(method(f"%q: {Q}, %k: {Q}", number, line, gives=Q), SkipMaskedAttention(), "run time")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number", "closes"),
+    [
+        (torch.float32, -math.inf, True),
+        (torch.float32, LEAST, True),
+        (torch.float32, LEAST / 2, False),
+        (torch.bfloat16, torch.finfo(torch.bfloat16).min, True),
+        (torch.float16, torch.finfo(torch.float16).min, False),
+        (torch.float16, -math.inf, True),
+        (torch.float32, math.nan, False),
+    ],
+)
+def test_a_number_closes_only_where_no_score_outweighs_it(
+    dtype: torch.dtype, number: float, closes: bool
+) -> None:
+    scores = kept_scores(torch.tensor([[0.0, number]], dtype=dtype))
+    assert isinstance(scores, Scores)
+    assert scores.kept.tolist() == [[True, not closes]]
+    assert scores.free.tolist() == [[True, False]]
+
+
+@pytest.mark.parametrize("row", [[LEAST, LEAST], [LEAST, LEAST * 0.9], [-math.inf, -math.inf]])
+def test_a_row_of_least_numbers_is_closed(row: list[float]) -> None:
+    assert isinstance(kept_scores(torch.tensor([row, [0.0, 0.0]])), Refusal)
+
+
+def test_a_score_is_kept_if_any_head_keeps_it_and_free_if_all_do() -> None:
+    scores = kept_scores(torch.tensor([[[[True, False, True]]], [[[False, True, True]]]]))
+    assert isinstance(scores, Scores)
+    assert scores.kept.tolist() == [[True, True, True]]
+    assert scores.free.tolist() == [[False, False, True]]
+
+
+def test_what_a_mask_adds_to_scores_that_it_keeps_is_added(apply: Any, method: Any) -> None:
+    q, k, mask = "tensor<1x64x384x32xf32>", "tensor<1x64x128x32xf32>", "tensor<384x128xf32>"
+    bias = '%b = stepwell.weight <"b"> "buffer" : tensor<128xf32>'
+    closed = '%c = stepwell.weight <"c#causal"> "buffer" : tensor<384x128xf32>'
+    both = f"%m = aten.add.Tensor(%c, %b) : ({mask}, tensor<128xf32>) -> {mask}"
+    text = method(f"%q: {q}, %k: {k}", bias, closed, both, attention("%m", q, k, mask), gives=q)
+    done = apply(text, FoldConstants(), SkipMaskedAttention())
+    parts = [op for op in done.program.module.walk() if op.name == NAME]
+    assert len(parts) > 1 and all(len(op.operands) == 4 for op in parts)

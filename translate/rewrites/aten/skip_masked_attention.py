@@ -1,0 +1,268 @@
+"""Compute only the scores that a constant mask leaves: attention in blocks of queries.
+
+Under a causal mask a query looks at no later key, so the first half of the queries needs the first
+half of the keys alone; in a sliding window each block of queries needs a band of keys. Scores that
+a mask of −∞ closes have the weight 0 exactly, so leaving them out changes no sum but for the order
+of its terms. A mask that adds other numbers goes on adding them. The work between two products grows with the square of the length, and much of it is
+for scores that are thrown away: under a causal mask half.
+
+How many blocks there are follows from what they cost: slices and the starts of nodes against
+multiplications and exponentials. A block must save a twentieth of the whole, or it is not made.
+
+Before:
+    func.func @forward(%q: tensor<1x8x128x64xf32>, %k: tensor<1x8x128x64xf32>, %v: tensor<1x8x128x64xf32>) -> tensor<1x8x128x64xf32> {
+      %o = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true, scale=1.0) : (tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>) -> tensor<1x8x128x64xf32>
+      func.return %o : tensor<1x8x128x64xf32>
+    }
+After:
+    func.func @forward(%q: tensor<1x8x128x64xf32>, %k: tensor<1x8x128x64xf32>, %v: tensor<1x8x128x64xf32>) -> tensor<1x8x128x64xf32> {
+      %0 = stepwell.weight <"causal#ba32389c1cbe"> "constant" : tensor<64x64xi1>
+      %1 = stepwell.weight <"causal#a13a55ba3a0e"> "constant" : tensor<64x128xi1>
+      %2 = aten.slice.Tensor(%q, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
+      %3 = aten.slice.Tensor(%k, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
+      %4 = aten.slice.Tensor(%v, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
+      %5 = aten.scaled_dot_product_attention.default(%2, %3, %4, %0, scale=1.0) : (tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>, tensor<64x64xi1>) -> tensor<1x8x64x64xf32>
+      %6 = aten.slice.Tensor(%q, 2, 64, 128, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
+      %7 = aten.scaled_dot_product_attention.default(%6, %k, %v, %1, scale=1.0) : (tensor<1x8x64x64xf32>, tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>, tensor<64x128xi1>) -> tensor<1x8x64x64xf32>
+      %o = aten.cat.default([%5, %7], 2) : (tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>) -> tensor<1x8x128x64xf32>
+      func.return %o : tensor<1x8x128x64xf32>
+    }
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.aten.building import cat, emit, slice_axis
+from stepwell.translate.rewrites.aten.expand_attention import scale_of
+
+COPY = 4
+"""What reading and writing an element costs, in multiplications of a matrix product
+(`narrow-to-what-is-read` says how it was measured)."""
+SCORE = 5 * COPY
+"""What a score costs besides its products: a mask added, three passes of a softmax, a reload."""
+BLOCK = 1_000_000
+"""What one more block costs whatever its size: the start of some eight nodes."""
+MOST_BLOCKS = 16
+WORTH = 0.05
+"""The part of an attention that each further block must save: under a causal mask the second saves
+25 %, the third 8 %, the fourth 4 %."""
+LANES = 16
+"""Blocks are multiples of the widest tile of a product, so that none is filled up in part."""
+
+
+@recipe("band")
+def band(mask: torch.Tensor, *, rows: list[int], columns: list[int]) -> torch.Tensor:
+    """A block of a mask's last two axes, those of size one kept; a view."""
+    for axis, (start, stop) in ((-2, rows), (-1, columns)):
+        if mask.shape[axis] != 1:
+            mask = mask.narrow(axis, start, stop - start)
+    return mask
+
+
+@dataclass(frozen=True)
+class Block:
+    """Queries `rows` look at no keys but `columns`; `is_free` if the mask says nothing there."""
+
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+    is_free: bool
+
+
+@dataclass(frozen=True)
+class MaskedAttention:
+    """An attention, its mask's key (None: it is causal), and the blocks to make of it."""
+
+    op: SchemaOp
+    mask: str | None
+    scale: float
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class SkipMaskedAttention(Rewrite[MaskedAttention]):
+    """One attention to a few over fewer keys, put together along the queries."""
+
+    name: ClassVar[str] = "skip-masked-attention"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
+    bound: ClassVar[Bound] = Bound(2e-5, 2e-6, "sums over fewer keys, in another order")
+
+    def match(self, op: SchemaOp, program: Program) -> MaskedAttention | Refusal | None:
+        """Guards: a mask known now that closes something, no closed row, known lengths, a gain."""
+        mask, is_causal = op.operand("attn_mask"), op.arg("is_causal")
+        key = weight_key(mask) if mask is not None else None
+        if op.arg("dropout_p") or not (is_causal or key is not None) or is_block(op):
+            return None
+        sizes = sizes_of(op)
+        if sizes is None:
+            return Refusal("the number of queries or keys, or their size, is symbolic")
+        scores = kept_scores(causal(sizes) if key is None else program.weights.get(key))
+        if isinstance(scores, Refusal):
+            return scores
+        scores = scores.of(sizes)
+        if bool(scores.kept.all()):
+            return None
+        blocks = best_blocks(scores, sizes)
+        if blocks is None:
+            return Refusal("what the mask closes costs less than the slices without it would")
+        scale = scale_of(op)
+        if isinstance(scale, Refusal):
+            return scale
+        return MaskedAttention(op, key, scale, blocks)
+
+    def build(self, match: MaskedAttention, rw: Rewriter) -> None:
+        """Slices of q, k and v; an attention for each block; their results in order."""
+        op, parts = match.op, list[SSAValue]()
+        options: dict[str, Any] = {"enable_gqa": True} if op.arg("enable_gqa") else {}
+        q, k, v = op.operands[:3]
+        at = len(dims(q.type)) - 2
+        if match.scale != 1.0:  # On all of q at once, so that what makes q can absorb it.
+            q = emit(rw, aten.MulScalar.make(q, match.scale, result_types=[q.type]))
+        for block in match.blocks:
+            start, stop = block.columns
+            arguments: list[Any] = [
+                slice_axis(rw, q, at, *block.rows),
+                slice_axis(rw, k, at, start, stop),
+                slice_axis(rw, v, at, start, stop),
+            ]
+            if not block.is_free:
+                arguments.append(mask_of(match, block, rw))
+            shape = [*dims(arguments[0].type)[:-1], dims(v.type)[-1]]
+            attention = aten.ScaledDotProductAttentionDefault.make(
+                *arguments,
+                scale=1.0,
+                **options,
+                result_types=[tensor(shape, element(op.results[0].type))],
+            )
+            parts.append(emit(rw, attention))
+        rw.replace(op, [cat(rw, parts, at)])
+
+
+def is_block(op: SchemaOp) -> bool:
+    """Whether an attention is one of several whose queries follow each other: cut already."""
+    users = [use.operation for use in op.results[0].uses]
+    return [type(user) for user in users] == [aten.CatDefault] and all(
+        isinstance(value.owner, aten.ScaledDotProductAttentionDefault)
+        for value in users[0].operands
+    )
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The lengths of an attention; `heads` and `key_heads` count what is known of leading axes."""
+
+    heads: int
+    key_heads: int
+    queries: int
+    keys: int
+    depths: int
+
+
+def sizes_of(op: SchemaOp) -> Sizes | None:
+    """The sizes that a cost is made of; None where a length or a depth is symbolic."""
+    q, k, v = (dims(value.type) for value in op.operands[:3])
+    known = [size for size in (q[-2], k[-2], q[-1], v[-1]) if isinstance(size, int)]
+    if len(known) < 4:
+        return None
+    heads, key_heads = (prod(d for d in shape[:-2] if isinstance(d, int)) for shape in (q, k))
+    return Sizes(heads, key_heads, known[0], known[1], known[2] + known[3])
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Two boolean matrices, queries × keys or of sizes one that broadcast to that.
+
+    `kept`: some head or sample gives the score weight. `free`: the mask changes it in none.
+    """
+
+    kept: torch.Tensor
+    free: torch.Tensor
+
+    def of(self, sizes: Sizes) -> Scores:
+        """Both matrices at full size."""
+        shape = (sizes.queries, sizes.keys)
+        return Scores(self.kept.expand(shape), self.free.expand(shape))
+
+
+def causal(sizes: Sizes) -> torch.Tensor:
+    """The mask that `is_causal` stands for: true where the key is not after the query."""
+    return torch.ones(sizes.queries, sizes.keys, dtype=torch.bool).tril()
+
+
+def kept_scores(mask: torch.Tensor) -> Scores | Refusal:
+    """What a mask, boolean or added, leaves of the scores; a refusal if it closes a whole row.
+
+    An added mask closes with −∞. The least number of float32 and bfloat16 closes too, as no score
+    reaches so far: its weight is 0 wherever the row has a score that the mask lets through.
+    """
+    if mask.dtype == torch.bool:
+        kept = open_ = free = mask
+    else:
+        wide = mask.dtype in (torch.float32, torch.bfloat16)
+        least = torch.finfo(mask.dtype).min if wide else -math.inf
+        kept, open_, free = ~(mask <= least), mask > (least / 2 if wide else least), mask == 0
+    if not bool(open_.any(dim=-1).all()):
+        return Refusal("a row of the mask is closed throughout")
+    matrix = (-1, *mask.shape[-2:])
+    return Scores(kept.reshape(matrix).any(dim=0), free.reshape(matrix).all(dim=0))
+
+
+def best_blocks(scores: Scores, sizes: Sizes) -> tuple[Block, ...] | None:
+    """A partition into blocks of equal height, each worth its nodes; None if one whole block is best."""
+    counts = range(1, MOST_BLOCKS + 1)
+    steps = {LANES * -(-sizes.queries // (LANES * count)) for count in counts}
+    best: tuple[Block, ...] | None = None
+    least = whole = cost((Block((0, sizes.queries), (0, sizes.keys), False),), sizes)
+    for step in sorted(steps, reverse=True):
+        blocks = blocks_of(scores, step)
+        more = len(blocks) - len(best) if best else 1
+        if (costs := cost(blocks, sizes)) <= least - more * WORTH * whole:
+            best, least = blocks, costs
+    return best
+
+
+def blocks_of(scores: Scores, step: int) -> tuple[Block, ...]:
+    """Blocks of `step` queries, each with the least range of keys that holds what it keeps."""
+    blocks: list[Block] = []
+    for start in range(0, len(scores.kept), step):
+        rows = slice(start, start + step)
+        columns = scores.kept[rows].any(dim=0).nonzero().flatten()
+        first, stop = int(columns[0]), int(columns[-1]) + 1
+        free = scores.free[rows, first:stop]
+        blocks.append(Block((start, start + len(free)), (first, stop), bool(free.all())))
+    return tuple(blocks)
+
+
+def cost(blocks: Sequence[Block], sizes: Sizes) -> int:
+    """What an attention in these blocks costs, in multiplications."""
+    total = BLOCK * (len(blocks) - 1)
+    for (start, stop), (first, last) in ((block.rows, block.columns) for block in blocks):
+        rows, columns = stop - start, last - first
+        total += sizes.heads * rows * columns * (sizes.depths + SCORE)
+        if columns != sizes.keys:
+            total += sizes.key_heads * columns * sizes.depths * COPY
+        if len(blocks) > 1:
+            total += sizes.heads * rows * sizes.depths * COPY
+    return total
+
+
+def mask_of(match: MaskedAttention, block: Block, rw: Rewriter) -> SSAValue:
+    """A block of the mask, computed from it at compile time."""
+    rows, columns = list(block.rows), list(block.columns)
+    if match.mask is None:
+        return rw.constant(torch.arange(*columns) <= torch.arange(*rows)[:, None], "causal")
+    return rw.weight(rw.weights.derive("band", [match.mask], rows=rows, columns=columns))
