@@ -65,3 +65,13 @@ def write(name: str, results: Any) -> None:
     RESULTS.mkdir(exist_ok=True)
     record = {"torch": torch.__version__, "python": platform.python_version(), "results": results}
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
+
+
+def between_markers(document: Path, name: str, lines: Sequence[str]) -> None:
+    """Replace what a document holds between `<!-- name -->` and `<!-- /name -->`."""
+    before, start, rest = document.read_text(encoding="utf-8").partition(f"<!-- {name} -->")
+    _, end, after = rest.partition(f"<!-- /{name} -->")
+    if not end:
+        raise SystemExit(f"{document} has no lines <!-- {name} --> and <!-- /{name} -->")
+    text = "\n".join((before + start, *lines, end + after))
+    document.write_text(text, encoding="utf-8")

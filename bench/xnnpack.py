@@ -119,9 +119,17 @@ def set_threads(count: int | None) -> int:
     return runtime._threadpool_get_thread_count()
 
 
-def count(pte: bytes) -> dict[str, Any]:
-    """Delegates, kernels outside, and ops inside that only move elements."""
+def calls(pte: bytes) -> dict[str, int]:
+    """Delegates, and kernels outside."""
     (method,) = read_container(bytearray(pte)).methods
+    return {
+        "delegates": sum(isinstance(step, DelegateCall) for step in method.instructions),
+        "outside": sum(isinstance(step, KernelCall) for step in method.instructions),
+    }
+
+
+def count(pte: bytes) -> dict[str, Any]:
+    """Bytes, delegates, kernels outside, and ops inside that only move elements."""
     inside = Counter(
         op.name.removeprefix("xnnpack.")
         for op in stepwell.read_pte(pte).module.walk()
@@ -129,8 +137,7 @@ def count(pte: bytes) -> dict[str, Any]:
     )
     return {
         "bytes": len(pte),
-        "delegates": sum(isinstance(step, DelegateCall) for step in method.instructions),
-        "outside": sum(isinstance(step, KernelCall) for step in method.instructions),
+        **calls(pte),
         "layout": {
             name: inside[name] for name in (op.name.removeprefix("xnnpack.") for op in LAYOUT)
         },

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import ParametrizationList
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -30,6 +31,8 @@ def randomise(module: M, seed: int = 0) -> M:
                     parameter.uniform_(0.7, 1.3, generator=generator)
                 elif name == "bias":
                     parameter.normal_(0.0, 0.1, generator=generator)
+                elif isinstance(part, ParametrizationList) and name == "original0":
+                    parameter.uniform_(1.0, 1.6, generator=generator)  # What weight norm scales by.
                 elif isinstance(part, CONVOLUTIONS):
                     deviation = math.sqrt(2.0 / parameter[0].numel())
                     parameter.normal_(0.0, deviation, generator=generator)

@@ -1,0 +1,38 @@
+"""Recurrent nets as ``torch.nn`` has them, with a layer on their last step."""
+
+from torch import Tensor, nn
+
+from random_weights import random_input, randomise
+
+
+class LastStep(nn.Module):
+    """``[batch, steps, 16]`` to ``[batch, 10]``."""
+
+    def __init__(self, kind: type[nn.RNNBase], **settings: object) -> None:
+        super().__init__()
+        self.rnn = kind(16, 24, batch_first=True, **settings)
+        self.fc = nn.Linear(48 if settings.get("bidirectional") else 24, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.rnn(x)[0][:, -1])
+
+
+def lstm() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """Six steps of an LSTM."""
+    return randomise(LastStep(nn.LSTM)), (random_input(1, 6, 16),)
+
+
+def gru() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """Six steps of a GRU."""
+    return randomise(LastStep(nn.GRU)), (random_input(1, 6, 16),)
+
+
+def lstm_both_ways() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """Two layers, forwards and backwards, over eight steps."""
+    module = LastStep(nn.LSTM, bidirectional=True, num_layers=2)
+    return randomise(module), (random_input(1, 8, 16),)
+
+
+def lstm_64_steps() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """What the unrolling of a long line costs."""
+    return randomise(LastStep(nn.LSTM)), (random_input(1, 64, 16),)

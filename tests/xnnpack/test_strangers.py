@@ -1,0 +1,69 @@
+"""Models nobody tuned for keep their delegates and operators outside, and compute what torch does.
+
+What is recorded: `python bench/strangers.py --counts tests/xnnpack/data/stranger_counts.json`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.export import export
+from torch.utils import _pytree as pytree
+
+import stepwell
+
+RECORDED: dict[str, dict[str, Any]] = json.loads(
+    (Path(__file__).parent / "data" / "stranger_counts.json").read_text()
+)
+SLOW = {
+    "clip:clip",
+    "clip:clip_image",
+    "conv_tasnet:conv_tasnet",
+    "decoders:gemma2",
+    "decoders:gemma2_in_bfloat16",
+    "decoders:qwen3_block_of_any_length",
+    "detection:yolov5",
+    "diffusion:diffusion_unet",
+    "diffusion:diffusion_unet_in_halves",
+    "diffusion:vae",
+    "pointnet:pointnet_of_any_number",
+    "recurrent:lstm_64_steps",
+    "recurrent:lstm_both_ways",
+    "state_space:mamba",
+    "state_space:rwkv",
+    "t5:t5",
+    "vision:segformer",
+    "vision:vit_with_registers",
+    "vocoders:hifigan",
+    "wav2vec2:wav2vec2",
+    "wavenet:wavenet_of_any_length",
+    "whisper:whisper_decoder",
+}
+"""Models that take longer to export, or whose parts another one has; `make soak` runs them."""
+NEAR = {torch.float32: 2e-5, torch.float16: 2**-7, torch.bfloat16: 2**-6}
+"""Bounds of differences, as shares of the largest number."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in RECORDED],
+)
+@torch.no_grad()
+def test_a_stranger_keeps_its_counts_and_computes_what_torch_does(name: str) -> None:
+    file, _, function = name.partition(":")
+    made = getattr(importlib.import_module(file), function)()
+    module, inputs, shapes = (*made, None)[:3]
+    expected = pytree.tree_leaves(module(*inputs))
+    lowered = stepwell.lower(export(module, inputs, dynamic_shapes=shapes), "xnnpack")
+    report = lowered.report
+    assert {"delegates": report.delegates, "outside": dict(report.outside)} == RECORDED[name]
+    for found, wanted in zip(lowered.run(*inputs), expected, strict=True):
+        largest = float(wanted.abs().max())
+        near = NEAR[wanted.dtype] * largest
+        torch.testing.assert_close(found, wanted, rtol=0, atol=near)
+        assert largest > 0.05
