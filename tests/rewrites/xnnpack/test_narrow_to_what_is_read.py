@@ -152,3 +152,60 @@ def test_axes_of_a_reshape_are_matched_by_the_order_of_elements(
     before: tuple[int, ...], after: tuple[int, ...], groups: list[Any]
 ):
     assert aligned_axes(before, after) == groups
+
+
+def joined(count: int, *, rows: tuple[int, int]) -> tuple[list[str], str]:
+    """`count` tensors made of `%x`, one after another, and a slice of rows of them as `%y`."""
+    parts = [linear("x", f"p{index}") for index in range(count)]
+    names = ", ".join(f"%p{index}" for index in range(count))
+    held = f"tensor<1x{6 * count}x8xf32>"
+    start, stop = rows
+    gives = f"tensor<1x{stop - start}x8xf32>"
+    types = ", ".join([X] * count)
+    cat = f"%c = xnnpack.concatenate{count}({names}, axis=1) : ({types}) -> {held}"
+    cut = (
+        f"%y = xnnpack.static_slice(%c, offsets=[0, {start}, 0], sizes=[1, {stop - start}, 8])"
+        f" : ({held}) -> {gives}"
+    )
+    return [*parts, cat, cut], gives
+
+
+def test_of_tensors_one_after_another_those_that_nobody_reads_are_not_made(apply: Any, method: Any):
+    lines, gives = joined(3, rows=(13, 15))
+    done = apply(method(f"%x: {X}", WEIGHT, *lines, gives=gives), NarrowToWhatIsRead())
+    assert done.ops() == ["xnnpack.static_slice", "xnnpack.fully_connected"]
+    assert shapes(done, "fully_connected") == ["tensor<1x2x8xf32>"]
+
+
+def test_what_is_read_of_two_neighbours_is_put_together(apply: Any, method: Any):
+    lines, gives = joined(4, rows=(5, 8))
+    done = apply(method(f"%x: {X}", WEIGHT, *lines, gives=gives), NarrowToWhatIsRead())
+    assert sorted(shapes(done, "fully_connected")) == [ROW, "tensor<1x2x8xf32>"]
+    assert shapes(done, "concatenate2") == ["tensor<1x3x8xf32>"]
+
+
+def test_on_another_axis_all_tensors_are_read_in_part(apply: Any, method: Any):
+    lines = (
+        linear("x", "a"),
+        linear("a", "b"),
+        f"%c = xnnpack.concatenate2(%a, %b, axis=2) : ({X}, {X}) -> tensor<1x6x16xf32>",
+        "%y = xnnpack.static_slice(%c, offsets=[0, 2, 0], sizes=[1, 1, 16])"
+        " : (tensor<1x6x16xf32>) -> tensor<1x1x16xf32>",
+    )
+    done = apply(
+        method(f"%x: {X}", WEIGHT, *lines, gives="tensor<1x1x16xf32>"), NarrowToWhatIsRead()
+    )
+    assert shapes(done, "fully_connected") == [ROW, ROW]
+
+
+def test_tensors_of_any_length_one_after_another_are_made_whole(apply: Any, method: Any):
+    late = 'tensor<1x?x8xf32, #stepwell.shape<[1, "n", 8]>>'
+    both = 'tensor<1x?x8xf32, #stepwell.shape<[1, "n + 6", 8]>>'
+    lines = (
+        f"%a = xnnpack.exp(%z) : ({late}) -> {late}",
+        linear("x", "b"),
+        f"%c = xnnpack.concatenate2(%b, %a, axis=1) : ({X}, {late}) -> {both}",
+        f"%y = xnnpack.static_slice(%c, offsets=[0, 0, 0], sizes=[1, 1, 8]) : ({both}) -> {ROW}",
+    )
+    text = method(f"%x: {X}, %z: {late}", WEIGHT, *lines, gives=ROW)
+    assert apply(text, NarrowToWhatIsRead()).count == 0

@@ -18,6 +18,12 @@ from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
 from stepwell.dialects.xnnpack.elementwise import Binary, Unary
 from stepwell.ir.types import Dim, dims, element
 
+CONCATENATIONS = (
+    xnnpack.Concatenate2,
+    xnnpack.Concatenate3,
+    xnnpack.Concatenate4,
+    xnnpack.Concatenate5,
+)
 Range = tuple[Dim, Dim]
 Box = tuple[Range, ...]
 """For each axis what is read; a symbolic axis is read whole, `(0, its size)`."""
@@ -28,8 +34,20 @@ def whole(type_: Attribute) -> Box:
     return tuple((0, size) for size in dims(type_))
 
 
+def nothing(type_: Attribute) -> Box:
+    """None of a tensor."""
+    return tuple((0, 0) for _ in dims(type_))
+
+
+def is_nothing(box: Box) -> bool:
+    """Whether a box holds no element."""
+    return any(start == stop for start, stop in box)
+
+
 def join(first: Box, second: Box) -> Box:
     """The least box that holds two boxes of one tensor."""
+    if is_nothing(first) or is_nothing(second):
+        return second if is_nothing(first) else first
     return tuple(
         a if a == b or not all(isinstance(end, int) for end in (*a, *b)) else _hull(a, b)
         for a, b in zip(first, second, strict=True)
@@ -54,7 +72,7 @@ def needed(op: Operation, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
     """What a node reads for a box of its result; None if it must compute all of it.
 
     Returns:
-        The box it then computes, which holds `box`, and a box for each operand.
+        The box it then computes, which holds `box`, and a box for each operand, perhaps of nothing.
     """
     match op:
         case xnnpack.StaticSlice():
@@ -70,6 +88,8 @@ def needed(op: Operation, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
             return _widened(op, box, 1), ((*box[:-1], inner), *rest)
         case xnnpack.BatchMatrixMultiply():
             return box, _factors(op, box)
+        case _ if type(op) in CONCATENATIONS:
+            return _parts(op, box)
         case xnnpack.Softmax():
             wide = _widened(op, box, 1)
             return wide, (wide,)
@@ -121,6 +141,24 @@ def _factors(op: xnnpack.BatchMatrixMultiply, box: Box) -> tuple[Box, Box]:
     ]
     last = (columns, right[-1]) if op.flag("transpose_b") else (right[-2], columns)
     return (*over[0], rows, left[-1]), (*over[1], *last)
+
+
+def _parts(op: Operation, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
+    """The boxes of concatenated tensors; nothing of those that a box does not touch."""
+    assert isinstance(op, XnnpackOp)
+    at = op.integer("axis", 0)
+    start, stop = box[at]
+    reads: list[Box] = []
+    begin = 0
+    for value in op.operands:
+        size = dims(value.type)[at]
+        if not (isinstance(size, int) and isinstance(start, int) and isinstance(stop, int)):
+            return None
+        first, last = max(start - begin, 0), min(stop - begin, size)
+        part = (*box[:at], (first, last), *box[at + 1 :])
+        reads.append(part if first < last else nothing(value.type))
+        begin += size
+    return box, tuple(reads)
 
 
 def _reshaped(op: XnnpackOp, box: Box) -> tuple[Box, tuple[Box, ...]] | None:

@@ -41,7 +41,18 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Event, History, Pass, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.xnnpack.boxes import Box, join, needed, shape_of, sliced, whole
+from stepwell.translate.rewrites.xnnpack.boxes import (
+    CONCATENATIONS,
+    Box,
+    is_nothing,
+    join,
+    needed,
+    nothing,
+    shape_of,
+    sliced,
+    whole,
+)
+from stepwell.translate.rewrites.xnnpack.lower_shape import concatenate
 
 COPY = 4
 """What reading and writing an element costs, in multiplications of a matrix product: on AVX2 a
@@ -88,9 +99,9 @@ def demands(block: Block) -> dict[Operation, Narrowed]:
     found: dict[Operation, Narrowed] = {}
     for op in reversed(tuple(block.ops)):
         reads: tuple[Box, ...] | None = None
-        if isinstance(op, XnnpackOp) and len(op.results) == 1 and op.output in asked:
-            box, full = asked[op.output], whole(op.output.type)
-            narrowed = needed(op, box) if _takes_parts(op) else None
+        if isinstance(op, XnnpackOp) and len(op.results) == 1:
+            box, full = asked.get(op.output, nothing(op.output.type)), whole(op.output.type)
+            narrowed = _reads(op, box)
             if narrowed is not None and (box != full or isinstance(op, xnnpack.StaticSlice)):
                 made, reads = narrowed
                 if made != full:
@@ -102,6 +113,13 @@ def demands(block: Block) -> dict[Operation, Narrowed]:
             for inner in region.walk():
                 asked.update((value, whole_or_nothing(value)) for value in inner.operands)
     return found
+
+
+def _reads(op: XnnpackOp, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
+    """`needed`, or nothing of anything for a node of which nothing is read."""
+    if is_nothing(box) and not is_nothing(whole(op.output.type)):
+        return box, tuple(nothing(value.type) for value in op.operands)
+    return needed(op, box) if _takes_parts(op) else None
 
 
 def whole_or_nothing(value: SSAValue) -> Box:
@@ -163,7 +181,11 @@ def _edges(
         narrowed = found.get(maker) if isinstance(maker, Operation) else None
         return whole_or_nothing(value) if narrowed is None else narrowed.made
 
-    return {(value, box) for value, box in zip(values, boxes, strict=True) if box != has(value)}
+    return {
+        (value, box)
+        for value, box in zip(values, boxes, strict=True)
+        if not is_nothing(box) and box != has(value)
+    }
 
 
 def _work(op: Operation, made: Box) -> int:
@@ -208,6 +230,12 @@ def _write(
         if narrowed is None and source not in made:
             continue
         assert isinstance(op, XnnpackOp)
+        root = (op_name(op), node_name(op.location))
+        if narrowed is not None and is_nothing(narrowed.made):
+            history.events.append(
+                Event(NarrowToWhatIsRead.name, root, (root,), (), describe_op(op))
+            )
+            continue
         rw = Rewriter(op, program, scopes)
         if isinstance(op, xnnpack.StaticSlice):
             box = narrowed.made if narrowed else whole(op.output.type)
@@ -218,11 +246,14 @@ def _write(
             operands = [
                 part_of(rw, value, read)
                 for value, read in zip(op.operands, narrowed.reads, strict=True)
+                if not is_nothing(read)
             ]
-            new = rw.insert(_rebuilt(op, operands, box)).results[0]
+            if isinstance(op, CONCATENATIONS):
+                new = concatenate(rw, operands, op.integer("axis", 0))
+            else:
+                new = rw.insert(_rebuilt(op, operands, box)).results[0]
         new.name_hint = new.name_hint or op.output.name_hint
         made[op.output] = (new, box)
-        root = (op_name(op), node_name(op.location))
         history.events.append(
             Event(NarrowToWhatIsRead.name, root, (root,), (root,), describe_op(op))
         )
