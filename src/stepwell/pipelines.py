@@ -46,6 +46,7 @@ from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequanti
 from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices
 from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
 from stepwell.translate.rewrites.xnnpack import MERGES
+from stepwell.translate.rewrites.xnnpack.affine_to_depthwise import AffineToDepthwise
 from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
@@ -91,6 +92,7 @@ from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
 from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinear
 from stepwell.translate.rewrites.xnnpack.prelu_channels_last import PreluChannelsLast
 from stepwell.translate.rewrites.xnnpack.recognise_gelu import RecogniseGelu
+from stepwell.translate.rewrites.xnnpack.rectify_before_scale import RectifyBeforeScale
 from stepwell.translate.rewrites.xnnpack.stacked_sum_to_additions import StackedSumToAdditions
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages
@@ -175,6 +177,7 @@ XNNPACK = Pipeline(
                 SplitLinear(),
                 FoldAffineIntoLinear(),
                 FoldAffineThroughLayout(),
+                RectifyBeforeScale(),
                 FoldAffineIntoConvolution(),
                 FoldAffineBehindConvolution(),
                 HoistScaleOverLayout(),
@@ -203,6 +206,7 @@ XNNPACK = Pipeline(
         Together("merge-transposes", MERGES),
         PatchesToLinear(),
         Together("merge-transposes", MERGES),
+        AffineToDepthwise(),
         FuseClamp(),
         PartitionXnnpack(),
         RemoveDeadCode(),

@@ -1,0 +1,95 @@
+"""A rectifier passes a positive scale where convolutions behind take in what then follows it."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.translate.rewrites.aten.fold_affine_into_convolution import FoldAffineIntoConvolution
+from stepwell.translate.rewrites.xnnpack.rectify_before_scale import RectifyBeforeScale
+
+X, Y, C = "tensor<1x4x5x5xf32>", "tensor<1x4x5x5xf32>", "tensor<4x1x1xf32>"
+WEIGHTS = [
+    f'%g = stepwell.weight <"g#positive"> "parameter" : {C}',
+    f'%b = stepwell.weight <"b"> "parameter" : {C}',
+    '%w = stepwell.weight <"w"> "parameter" : tensor<4x4x1x1xf32>',
+    '%k = stepwell.weight <"k"> "parameter" : tensor<4x4x3x3xf32>',
+]
+PRODUCT = f"%s = aten.mul.Tensor(%x, %g) : ({X}, {C}) -> {X}"
+SUM = f"%a = aten.add.Tensor(%s, %b) : ({X}, {C}) -> {X}"
+RELU = f"%r = aten.relu.default(%a) : ({X}) -> {X}"
+AFFINE = (*WEIGHTS, PRODUCT, SUM, RELU)
+
+
+def layer(gives: str, padding: int = 0, of: str = "r", transposed: str = "false") -> str:
+    """A convolution of one pixel, or of three by three with padding 1."""
+    weight, size = ("%k", 3) if padding else ("%w", 1)
+    rest = f"[1, 1], [{padding}, {padding}], [1, 1], {transposed}, [0, 0], 1"
+    types = f"({X}, tensor<4x4x{size}x{size}xf32>) -> {Y}"
+    return f"%{gives} = aten.convolution.default(%{of}, {weight}, none, {rest}) : {types}"
+
+
+def test_a_norm_before_a_rectifier_is_one_maximum(apply: Any, method: Any) -> None:
+    text = method(f"%x: {X}", *AFFINE, layer("y"), gives=Y)
+    done = apply(text, RectifyBeforeScale(), FoldAffineIntoConvolution())
+    assert done.ops() == ["aten.maximum.default", "aten.convolution.default"]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_before_padding_the_factor_alone_goes_in(first: int, apply: Any, method: Any) -> None:
+    both = f"%y = aten.mul.Tensor(%p, %q) : ({Y}, {Y}) -> {Y}"
+    layers = layer("p", first), layer("q", 1 - first)
+    text = method(f"%x: {X}", *AFFINE, *layers, both, gives=Y)
+    done = apply(text, RectifyBeforeScale(), FoldAffineIntoConvolution())
+    assert done.ops()[:2] == ["aten.add.Tensor", "aten.relu.default"]
+    assert done.ops()[2:] == ["aten.convolution.default"] * 2 + ["aten.mul.Tensor"]
+
+
+def test_a_factor_that_is_not_positive_stays(refused: Any, method: Any) -> None:
+    held = [line.replace("g#positive", "g#zeros") for line in AFFINE]
+    text = method(f"%x: {X}", *held, layer("y"), gives=Y)
+    refused(text, RectifyBeforeScale(), "not positive")
+
+
+def test_a_factor_too_small_to_divide_by_stays(programs: Any, method: Any) -> None:
+    text = method(
+        f"%x: {X}", *(line.replace("g#positive", "g") for line in AFFINE), layer("y"), gives=Y
+    )
+    program, _ = programs(text)
+    program.weights.get("g").fill_(1e-43)
+    history = History()
+    assert run_rewrites(program, [RectifyBeforeScale()], history) == 0
+    (refusal,) = history.refusals.values()
+    assert "too small" in refusal.reason
+
+
+def test_a_rectified_value_that_others_read_stays(refused: Any, method: Any) -> None:
+    both = f"%y = aten.add.Tensor(%r, %p) : ({X}, {Y}) -> {Y}"
+    text = method(f"%x: {X}", *AFFINE, layer("p"), both, gives=Y)
+    refused(text, RectifyBeforeScale(), "aten.add.Tensor reads")
+
+
+def test_a_transposed_convolution_takes_nothing(refused: Any, method: Any) -> None:
+    text = method(f"%x: {X}", *AFFINE, layer("y", transposed="true"), gives=Y)
+    refused(text, RectifyBeforeScale(), "transposed")
+
+
+@pytest.mark.parametrize("value", ["s", "a"])
+def test_a_value_that_is_read_before_the_rectifier_stays(
+    value: str, refused: Any, method: Any
+) -> None:
+    both = f"%y = aten.mul.Tensor(%{value}, %p) : ({X}, {Y}) -> {Y}"
+    text = method(f"%x: {X}", *AFFINE, layer("p"), both, gives=Y)
+    refused(text, RectifyBeforeScale(), "before it is rectified")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (f"%r = aten.relu.default(%x) : ({X}) -> {X}",),
+        (f"%a = aten.add.Tensor(%x, %b) : ({X}, {C}) -> {X}", RELU),
+    ],
+)
+def test_what_is_no_scale_and_shift_stays(lines: Any, refused: Any, method: Any) -> None:
+    text = method(f"%x: {X}", *WEIGHTS, *lines, layer("y"), gives=Y)
+    refused(text, RectifyBeforeScale())
