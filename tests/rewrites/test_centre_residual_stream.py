@@ -346,3 +346,54 @@ def test_a_depthwise_convolution_keeps_its_weights(apply: Any, method: Any):
     done = apply(text, CentreResidualStream())
     assert done.count == 0
     assert any("works in groups" in held for held in done.reasons)
+
+
+TABLE, WORDS = "tensor<7x4xf32>", "tensor<2x5x7xf32>"
+SCALED = (
+    f"%n = aten.layer_norm.default(%s, [4], %g, eps=1.0e-5) : ({ROWS}, tensor<4xf32>) -> {ROWS}"
+)
+HEAD = f"%y = aten.linear.default(%n, %t) : ({ROWS}, {TABLE}) -> {WORDS}"
+
+
+def tied(*lines: str, method: Any) -> str:
+    """An embedding whose table a head reads too."""
+    return method(
+        "%i: tensor<2x5xi64>",
+        *WEIGHTS,
+        f'%t = stepwell.weight <"t"> "parameter" : {TABLE}',
+        f"%s = aten.embedding.default(%t, %i) : ({TABLE}, tensor<2x5xi64>) -> {ROWS}",
+        *lines,
+        gives=WORDS,
+    )
+
+
+def test_a_head_tied_to_the_embedding_keeps_its_own_weight(apply: Any, method: Any):
+    """The norm's scale goes into it, so that it is another tensor anyway."""
+    done = apply(tied(SCALED, HEAD, method=method), CentreResidualStream())
+    assert done.count == 1
+    assert '%t = stepwell.weight <"t">' in done.text and "t#centred" in done.text
+
+
+HEADS = {
+    "behind a norm without a scale": (norm("s", "n"), HEAD),
+    "whose norm something else reads too": (
+        SCALED,
+        f"%r = aten.relu.default(%n) : ({ROWS}) -> {ROWS}",
+        f"%l = aten.linear.default(%n, %t) : ({ROWS}, {TABLE}) -> {WORDS}",
+        f"%m = aten.amax.default(%r, [2], true) : ({ROWS}) -> tensor<2x5x1xf32>",
+        f"%y = aten.add.Tensor(%l, %m) : ({WORDS}, tensor<2x5x1xf32>) -> {WORDS}",
+    ),
+    "behind another norm": (
+        norm("s", "n"),
+        f"%r = aten.relu.default(%n) : ({ROWS}) -> {ROWS}",
+        f"%o = aten.layer_norm.default(%r, [4], %g, eps=1.0e-5) : ({ROWS}, tensor<4xf32>) -> {ROWS}",
+        f"%y = aten.linear.default(%o, %t) : ({ROWS}, {TABLE}) -> {WORDS}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_an_embedding_stays_that_is_tied_to_a_head(name: str, apply: Any, method: Any):
+    done = apply(tied(*HEADS[name], method=method), CentreResidualStream())
+    assert done.count == 0
+    assert any("kept twice" in reason for reason in done.reasons)

@@ -279,6 +279,9 @@ def _weights(op: SchemaOp, weight: int) -> tuple[tuple[int, int], ...]:
 def check_sharing(weights: Mapping[str, Sequence[WeightOp]], stream: Stream) -> None:
     """Every weight to centre is read by this stream alone: otherwise it would be kept twice.
 
+    A layer behind a norm of the stream that has a scale takes that into its weight, and so has one
+    of its own: a language model's head may be tied to its embedding.
+
     Args:
         weights: the ops of each key.
         stream: what is to be centred.
@@ -291,11 +294,23 @@ def check_sharing(weights: Mapping[str, Sequence[WeightOp]], stream: Stream) -> 
             if op.result in stream.writers:
                 continue
             for use in op.result.uses:
+                if use.index == 1 and takes_a_scale(use.operation, stream):
+                    continue
                 results = use.operation.results
                 places = stream.writers.get(results[0], ()) if len(results) == 1 else ()
                 if all(index != use.index for index, _ in places):
                     reader = _named(use.operation)
                     raise Stays(f"{key!r} is read by {reader} too and would be kept twice")
+
+
+def takes_a_scale(op: Operation, stream: Stream) -> bool:
+    """Whether a layer reads a norm of the stream that has a scale, and layers are all its readers."""
+    norm = op.operands[0].owner if isinstance(op, aten.LinearDefault) else None
+    if not isinstance(norm, aten.LayerNormDefault) or norm not in stream.norms:
+        return False
+    readers = [use.operation for use in norm.results[0].uses]
+    layers = all(isinstance(reader, aten.LinearDefault) for reader in readers)
+    return layers and norm.operand("weight") is not None
 
 
 def _centrings(stream: Stream) -> Iterator[tuple[SSAValue, str, int]]:
