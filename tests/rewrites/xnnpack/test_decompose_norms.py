@@ -58,6 +58,22 @@ def test_a_group_norm_of_a_constant_scale_is_taken_apart(apply: Any, method: Any
     assert apply(group_norm((SCALE,), "", X, method), DecomposeGroupNorm()).count == 1
 
 
+@pytest.mark.parametrize(
+    ("groups", "x", "moves"),
+    [
+        (1, "tensor<2x4x3x5xf32>", False),
+        (2, "tensor<2x4x3x5xf32>", True),
+        (1, "tensor<2x4x3xf32>", True),
+    ],
+)
+def test_an_image_that_is_one_group_keeps_its_order_of_axes(
+    groups: int, x: str, moves: bool, apply: Any, method: Any
+):
+    line = f"%y = aten.group_norm.default(%x, {groups}, %w) : ({x}, tensor<4xf32>) -> {x}"
+    done = apply(method(f"%x: {x}", SCALE, line, gives=x), DecomposeGroupNorm())
+    assert ("aten.view.default" in done.ops()) == moves
+
+
 def test_a_gelu_by_erf_is_not_one_by_tanh(refused: Any, method: Any):
     line = f"%y = aten.gelu.default(%x) : ({X}) -> {X}"
     refused(method(f"%x: {X}", line, gives=X), ExpandTanhGelu())

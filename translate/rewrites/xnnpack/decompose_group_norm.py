@@ -1,5 +1,8 @@
 """Write group normalisation with row statistics: a group is a row of `[N, G, C/G·…]`.
 
+If an image is one group, its planes are averaged and then their averages, which asks for no order
+of axes: the norm stays between convolutions without a transpose.
+
 Before:
     func.func @forward(%x: tensor<2x4x3xf32>) -> tensor<2x4x3xf32> {
       %y = aten.group_norm.default(%x, 2, eps=1.0e-05) : (tensor<2x4x3xf32>) -> tensor<2x4x3xf32>
@@ -35,12 +38,18 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
-from stepwell.ir.types import Dim, dims
+from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import view
+from stepwell.translate.rewrites.aten.building import emit, permute, view
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_shift
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
-from stepwell.translate.rewrites.xnnpack.row_statistics import ROWS, bound_of_rows, normalise_rows
+from stepwell.translate.rewrites.xnnpack.row_statistics import (
+    ROWS,
+    bound_of_rows,
+    normalise,
+    normalise_rows,
+    row_mean,
+)
 
 
 @recipe("per_channel")
@@ -90,15 +99,26 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
     def build(self, match: GroupNorm, rw: Rewriter) -> None:
         """Rows, statistics, the shape again, scale and shift."""
         op, shape = match.op, match.shape
-        size = prod(d for d in shape[1:] if isinstance(d, int)) // match.groups
-        rows = view(rw, op.operands[0], [shape[0], match.groups, size])
-        value = view(rw, normalise_rows(rw, rows, op.arg("eps"), centred=False), shape)
+        if match.groups == 1 and len(shape) == 4:
+            value = normalise(rw, op.operands[0], op.arg("eps"), mean_of_image)
+        else:
+            size = prod(d for d in shape[1:] if isinstance(d, int)) // match.groups
+            rows = view(rw, op.operands[0], [shape[0], match.groups, size])
+            value = view(rw, normalise_rows(rw, rows, op.arg("eps"), centred=False), shape)
         weight, bias = (self._spread(op.operand(n), rw, len(shape)) for n in ("weight", "bias"))
         rw.replace(op, [scale_and_shift(rw, value, weight, bias)])
 
     def _spread(self, value: SSAValue | None, rw: Rewriter, rank: int) -> SSAValue | None:
         key = weight_key(value) if value is not None else None
         return rw.weight(rw.weights.derive("per_channel", [key], rank=rank)) if key else None
+
+
+def mean_of_image(rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAValue:
+    """`mean(value, [1, 2, 3], keepdim) + plus`; `[N, C, H, W]` to `[N, 1, 1, 1]`."""
+    batch, channels, *_ = dims(value.type)
+    planes = [tensor([batch, channels, 1, 1], element(value.type))]
+    average = emit(rw, aten.MeanDim.make(value, [2, 3], True, result_types=planes))
+    return row_mean(rw, permute(rw, average, [0, 2, 3, 1]), plus)
 
 
 def is_static_behind(shape: tuple[Dim, ...]) -> bool:

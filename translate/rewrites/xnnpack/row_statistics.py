@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import sqrt
+from typing import Protocol
 
 import torch
 from xdsl.ir import SSAValue
@@ -71,11 +72,23 @@ def weighted_rows(
 
 def normalise_rows(rw: Rewriter, value: SSAValue, eps: float, *, centred: bool) -> SSAValue:
     """`(x − mean) / sqrt(var + eps)` over the last axis; without the mean if it is zero already."""
+    return normalise(rw, value, eps, row_mean, centred=centred)
+
+
+class Mean(Protocol):
+    """Builds `mean(value, …, keepdim) + plus`."""
+
+    def __call__(self, rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAValue: ...
+
+
+def normalise(
+    rw: Rewriter, value: SSAValue, eps: float, mean: Mean, *, centred: bool = False
+) -> SSAValue:
+    """`(x − mean) / sqrt(var + eps)` with means as `mean` builds them."""
     kept = [value.type]
     if not centred:
-        mean = row_mean(rw, value)
-        value = emit(rw, aten.SubTensor.make(value, mean, result_types=kept))
+        value = emit(rw, aten.SubTensor.make(value, mean(rw, value), result_types=kept))
     square = emit(rw, aten.MulTensor.make(value, value, result_types=kept))
-    variance = row_mean(rw, square, plus=eps)
+    variance = mean(rw, square, plus=eps)
     scale = emit(rw, aten.RsqrtDefault.make(variance, result_types=[variance.type]))
     return emit(rw, aten.MulTensor.make(value, scale, result_types=kept))
