@@ -21,8 +21,8 @@ def read_bytes(path: Path) -> bytes:
         raise StepwellError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write bytes to a file so that no reader ever sees a part of them.
+def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
+    """Write bytes, one part behind the other, to a file so that no reader ever sees some of them.
 
     Raises:
         StepwellError: the folder does not exist or cannot be written.
@@ -33,7 +33,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise StepwellError(f"cannot write {path}: {error.strerror or error}") from None
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.writelines(parts)
         os.chmod(beside, 0o666 & ~_umask())
         os.replace(beside, path)
     except OSError as error:

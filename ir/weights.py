@@ -10,33 +10,48 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from stepwell.ir.diagnostics import StepwellError, quoted
-from stepwell.ir.types import AnyTensor, tensor_like
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.types import AnyTensor, dims, element, tensor_like
 
 Recipe = Callable[..., torch.Tensor]
+Rows = Literal["of the first", "of all"]
+"""Of which sources some rows are what the same rows of a recipe's result are made of."""
+
 _RECIPES: dict[str, Recipe] = {}
+_ROWS: dict[str, Rows | Callable[[Mapping[str, Any]], Rows | None] | None] = {}
 _DERIVED_TYPES: dict[tuple[str, tuple[AnyTensor, ...], str], AnyTensor] = {}
 _R = TypeVar("_R", bound=Recipe)
 _BLOCK = 1 << 16
 
 
-def recipe(name: str) -> Callable[[_R], _R]:
+def recipe(
+    name: str, rows: Rows | Callable[[Mapping[str, Any]], Rows | None] | None = None
+) -> Callable[[_R], _R]:
     """Register a function of tensors (and JSON-able keyword parameters) as a weight recipe.
 
     The function must be pure and work on meta tensors, which is how the shape of a derived weight
     is found without touching data. It must give a new tensor or a view, never write to its inputs.
+
+    Args:
+        name: what the IR calls it.
+        rows: that it gives some rows (a slice of the first axis) of its result if it is applied to
+            the same rows of the first source and to the others whole, or of all; may depend on
+            the parameters. Such weights are written a few rows at a time.
     """
 
     def register(function: _R) -> _R:
         if name in _RECIPES:
             raise StepwellError(f"weight recipe {name!r} is registered twice")
         _RECIPES[name] = function
+        _ROWS[name] = rows
         return function
 
     return register
@@ -207,6 +222,51 @@ class WeightStore:
             self.counts.hashed += 1
         return found
 
+    def write(self, key: str, place: memoryview) -> str:
+        """Put a tensor's dense bytes where they belong; gives its `content_hash`.
+
+        A derived tensor that was not asked for before is made in its place and not kept. As far as
+        recipes work by rows, so are those it is made of, a few rows at a time.
+        """
+        type_ = self.type_of(key)
+        shape = [dim for dim in dims(type_) if isinstance(dim, int)]
+        if not shape or not len(place):
+            place[:] = dense_view(self.get(key))
+            return self.content_hash(key)
+        written = torch.frombuffer(place, dtype=torch_dtype(element(type_))).view(shape)
+        digest = None if key in self._hashes else _digest_of(written)
+        some_rows, row = self._by_rows(key), len(place) // shape[0]
+        with torch.no_grad():
+            for rows in blocks_of_rows(written):
+                written[rows] = some_rows(rows)
+                if digest is not None:
+                    digest.update(place[rows.start * row : rows.stop * row])
+        if digest is not None:
+            self._hashes[key] = digest.hexdigest()
+            self.counts.hashed += 1
+        return self._hashes[key]
+
+    def _by_rows(self, key: str) -> Callable[[slice], torch.Tensor]:
+        """What gives some rows of a tensor."""
+        steps: list[Callable[[slice, torch.Tensor], torch.Tensor]] = []
+        while isinstance(entry := self._entry(key), Derived) and entry.tensor is None:
+            rows_of = _ROWS[entry.recipe]
+            cut = rows_of(dict(entry.parameters)) if callable(rows_of) else rows_of
+            if cut is None:
+                break
+            key, *others = entry.sources
+            steps.append(_step(entry, [self.get(other) for other in others], cut))
+        whole = self.get(key)
+        self.counts.evaluated += len(steps)
+
+        def some_rows(rows: slice) -> torch.Tensor:
+            made = whole[rows]
+            for step in reversed(steps):
+                made = step(rows, made)
+            return made
+
+        return some_rows
+
     def keep_only(self, keys: set[str]) -> None:
         """Forget every entry that none of `keys` needs, directly or as a recipe's source."""
         needed: set[str] = set()
@@ -247,9 +307,6 @@ class WeightStore:
         entry = self._entry(key)
         if isinstance(entry, Given):
             return torch.empty_like(entry.tensor, device="meta")
-        from stepwell.ir.dtypes import torch_dtype
-        from stepwell.ir.types import dims, element
-
         shape = [d for d in dims(entry.type) if isinstance(d, int)]
         return torch.empty(shape, dtype=torch_dtype(element(entry.type)), device="meta")
 
@@ -262,6 +319,12 @@ def blocks_of_rows(tensor: torch.Tensor) -> Iterator[slice]:
     rows = tensor.shape[0]
     step = rows if tensor.is_meta else 1 + _BLOCK * rows // max(tensor.numel(), 1)
     return (slice(begin, begin + step) for begin in range(0, max(rows, 1), max(step, 1)))
+
+
+def dense_size(type_: AnyTensor) -> int:
+    """How many bytes the elements of a weight of this type are."""
+    sizes = [dim for dim in dims(type_) if isinstance(dim, int)]
+    return math.prod(sizes) * torch_dtype(element(type_)).itemsize
 
 
 def dense_bytes(tensor: torch.Tensor) -> bytes:
@@ -277,6 +340,21 @@ def dense_view(tensor: torch.Tensor) -> memoryview:
 
 
 def _digest(tensor: torch.Tensor) -> str:
-    digest = hashlib.sha256(f"{tensor.dtype}{list(tensor.shape)}".encode())
+    digest = _digest_of(tensor)
     digest.update(dense_view(tensor))
     return digest.hexdigest()
+
+
+def _digest_of(tensor: torch.Tensor) -> Any:
+    """A hash that has taken in type and shape, and waits for the bytes."""
+    return hashlib.sha256(f"{tensor.dtype}{list(tensor.shape)}".encode())
+
+
+def _step(
+    entry: Derived, others: Sequence[torch.Tensor], cut: Rows
+) -> Callable[[slice, torch.Tensor], torch.Tensor]:
+    """A recipe as a function of some rows of its first source, and of which rows they are."""
+    function, parameters = _RECIPES[entry.recipe], dict(entry.parameters)
+    if cut == "of the first":
+        return lambda rows, first: function(first, *others, **parameters)
+    return lambda rows, first: function(first, *(o[rows] for o in others), **parameters)

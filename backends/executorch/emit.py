@@ -57,7 +57,7 @@ from stepwell.ir.types import (
     is_static,
     tensor,
 )
-from stepwell.ir.weights import WeightStore, dense_bytes
+from stepwell.ir.weights import WeightStore, dense_view
 
 
 @dataclass(frozen=True)
@@ -262,14 +262,14 @@ class MethodEmitter:
     def _weight(self, op: WeightOp) -> None:
         held = self.weights.get(op.key.data)
         self.values[op.result] = self.builder.constant(
-            scalar_type(held.dtype), tuple(held.shape), dense_bytes(held), name=op.key.data
+            scalar_type(held.dtype), tuple(held.shape), dense_view(held), name=op.key.data
         )
 
     def _state(self, key: str) -> int:
         if key not in self.state:
             held = self.weights.get(key)
             self.state[key] = self.builder.state(
-                key, scalar_type(held.dtype), tuple(held.shape), dense_bytes(held)
+                key, scalar_type(held.dtype), tuple(held.shape), dense_view(held)
             )
         return self.state[key]
 

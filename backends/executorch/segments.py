@@ -43,27 +43,27 @@ class Segments:
         return len(self.table) - 1
 
 
-def with_program_header(flatbuffer: bytes, segments: Segments) -> bytes:
-    """A `.pte` file: the FlatBuffer with its extended header, then the segments."""
+def with_program_header(flatbuffer: bytes, segments: Segments) -> list[Data]:
+    """The parts of a `.pte` file: the FlatBuffer with its extended header, then the segments."""
     header = struct.Struct("<4sIQQQ")
     size = header.size + len(flatbuffer)
     base = size + -size % SEGMENT_ALIGNMENT
     packed = header.pack(b"eh00", header.size, size, base, segments.size)
-    return _joined(flatbuffer, packed, base, segments)
+    return _parts(flatbuffer, packed, base, segments)
 
 
-def with_data_header(flatbuffer: bytes, segments: Segments) -> bytes:
-    """A `.ptd` file: the FlatBuffer with its header, then the segments."""
+def with_data_header(flatbuffer: bytes, segments: Segments) -> list[Data]:
+    """The parts of a `.ptd` file: the FlatBuffer with its header, then the segments."""
     header = struct.Struct("<4sIQQQQ")
     padded = header.size + -header.size % 16
     size = padded + len(flatbuffer)
     base = size + -size % SEGMENT_ALIGNMENT
     packed = header.pack(b"FH01", header.size, padded, len(flatbuffer), base, segments.size)
-    return _joined(flatbuffer, packed.ljust(padded, b"\0"), base, segments)
+    return _parts(flatbuffer, packed.ljust(padded, b"\0"), base, segments)
 
 
-def _joined(flatbuffer: bytes, header: bytes, base: int, segments: Segments) -> bytes:
+def _parts(flatbuffer: bytes, header: bytes, base: int, segments: Segments) -> list[Data]:
     (root,) = struct.unpack_from("<I", flatbuffer)
     head = struct.pack("<I", root + len(header)) + flatbuffer[4:8] + header
     padding = bytes(base - len(header) - len(flatbuffer))
-    return b"".join([head, memoryview(flatbuffer)[8:], padding, *segments.pieces])
+    return [head, memoryview(flatbuffer)[8:], padding, *segments.pieces]

@@ -51,6 +51,11 @@ _VERSION = 0
 
 def to_bytes(container: Container) -> bytes:
     """The `.pte` file of a container. Raises `VerificationError` if the container is unsound."""
+    return b"".join(to_parts(container))
+
+
+def to_parts(container: Container) -> list[Data]:
+    """What `to_bytes` joins; named data are parts as they are, behind everything else."""
     check(container)
     segments = Segments()
     constants = _subsegments(segments, container.constants, ALIGNMENT)
@@ -96,7 +101,7 @@ def external_to_bytes(container: Container) -> bytes | None:
         for key, index in _named(segments, container.external_data).items()
     ]
     record = {"version": _VERSION, "segments": segments.table, "named_data": entries}
-    return with_data_header(write_root(flat_tensor_schema(), record), segments)
+    return b"".join(with_data_header(write_root(flat_tensor_schema(), record), segments))
 
 
 def _subsegments(segments: Segments, items: tuple[Data, ...], alignment: int) -> Record:

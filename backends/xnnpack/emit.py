@@ -23,6 +23,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.backends.executorch.bounds import upper_bound
 from stepwell.backends.executorch.container import Data, NamedData
 from stepwell.backends.executorch.emit import DelegatePayload
+from stepwell.backends.executorch.tail import Tail, padded
 from stepwell.backends.flatbuffer import Record, read_root
 from stepwell.backends.flatbuffer_writer import write_root
 from stepwell.backends.xnnpack.events import event_nodes
@@ -53,7 +54,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError, describe_op, quoted
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import dims, element
-from stepwell.ir.weights import WeightStore, dense_bytes, dense_view
+from stepwell.ir.weights import WeightStore, dense_bytes, dense_size, dense_view
 
 BACKEND = "XnnpackBackend"
 _INPUT, _OUTPUT = 1, 2
@@ -61,7 +62,11 @@ _LIMIT = 2**31 - 1
 
 
 def payload(
-    delegate: DelegateOp, weights: WeightStore, *, embed_unpacked_constants: bool = False
+    delegate: DelegateOp,
+    weights: WeightStore,
+    *,
+    embed_unpacked_constants: bool = False,
+    tail: Tail | None = None,
 ) -> DelegatePayload:
     """What ExecuTorch needs to run a delegate.
 
@@ -70,13 +75,14 @@ def payload(
         weights: where the weights inside are kept.
         embed_unpacked_constants: put constants that XNNPACK does not copy into the payload; only
             for runtimes known to keep them alive (1.4.1 and later, without the weights cache).
+        tail: where the file's constants are written; without it they stay where they are.
 
     Raises:
         UnsupportedError: naming every constant that would have to be embedded, and every node
             that the runtime does not run.
 
     """
-    emitter = _Emitter(delegate, weights, embed_unpacked_constants)
+    emitter = _Emitter(delegate, weights, embed_unpacked_constants, tail)
     with without_collection():
         graph = write_root(schema(), emitter.graph())
     return DelegatePayload(
@@ -85,16 +91,27 @@ def payload(
 
 
 def payload_writer(
-    *, embed_unpacked_constants: bool = False
+    *, embed_unpacked_constants: bool = False, tail: Tail | None = None
 ) -> Callable[[Any, WeightStore], DelegatePayload]:
     """`payload` with its options set, as the container's emitter takes it."""
     return lambda delegate, weights: payload(
-        delegate, weights, embed_unpacked_constants=embed_unpacked_constants
+        delegate, weights, embed_unpacked_constants=embed_unpacked_constants, tail=tail
     )
 
 
+def room(delegate: DelegateOp) -> int:
+    """The most bytes that the constants of a delegate take of a tail: weights, and scales."""
+    values = [*delegate.block.args, *(value for op in delegate.block.ops for value in op.results)]
+    scales = [len(held.scales) for value in values if (held := quantization(value.type))]
+    sizes = [dense_size(op.result.type) for op in delegate.block.ops if isinstance(op, WeightOp)]
+    return sum(map(padded, (*sizes, *(4 * count for count in scales))))
+
+
 class _Emitter:
-    def __init__(self, delegate: DelegateOp, weights: WeightStore, embed: bool) -> None:
+    def __init__(
+        self, delegate: DelegateOp, weights: WeightStore, embed: bool, tail: Tail | None
+    ) -> None:
+        self.tail = tail
         self.delegate = delegate
         self.weights = weights
         self.embed = embed
@@ -199,7 +216,7 @@ class _Emitter:
         # A value that is packed anywhere is freed: a packed and a pointed-to use are two values.
         known = self.packed_ids.get((value, packed))
         if known is None:
-            known = self.packed_ids[value, packed] = self._constant(weight.key.data, value.type)
+            known = self.packed_ids[value, packed] = self._constant(weight, value.type)
         return known
 
     # -- values --------------------------------------------------------------------------------
@@ -265,17 +282,21 @@ class _Emitter:
 
     # -- constants -----------------------------------------------------------------------------
 
-    def _constant(self, key: str, type_: Attribute) -> int:
-        tensor = self.weights.get(key)
-        name = self.weights.content_hash(key)
+    def _constant(self, weight: WeightOp, type_: Attribute) -> int:
+        key, weights, size = weight.key.data, self.weights, dense_size(weight.result.type)
         data: Data
         if datatype(type_) in ("qcint4", "qbint4"):
-            name, data = name + ".int4", dense_bytes(pack_int4(tensor))
+            name = weights.content_hash(key) + ".int4"
+            data = dense_bytes(pack_int4(weights.get(key)))
+        elif self.tail is None or size > _LIMIT:
+            name, data = weights.content_hash(key), dense_view(weights.get(key))
         else:
-            data = dense_view(tensor)
+            data = self.tail.place(size)
+            name = weights.write(key, data)
         return self._value(type_, buffer=self._buffer(name, data))
 
     def _buffer(self, key: str, data: Data) -> int:
+        """The index of a constant whose name is made of its content; it may be in place already."""
         index = self.constant_index.get(key)
         if index is None:
             if len(data) > _LIMIT:
@@ -286,6 +307,8 @@ class _Emitter:
                 )
             index = self.constant_index[key] = len(self.constants)
             self.constants.append({"offset": NAMED, "size": len(data), "named_key": key})
+            if self.tail is not None:
+                data = self.tail.keep(key, data)
             self.named_data[key] = NamedData(data, ALIGNMENT)
         return index
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from stepwell.backends.executorch.container import Container
+from stepwell.backends.executorch.container import Container, Data
 from stepwell.backends.executorch.emit import emit
-from stepwell.backends.executorch.serialize import external_to_bytes, to_bytes
-from stepwell.backends.xnnpack.emit import payload_writer
+from stepwell.backends.executorch.serialize import external_to_bytes, to_bytes, to_parts
+from stepwell.backends.executorch.tail import Tail
+from stepwell.backends.xnnpack.emit import payload_writer, room
 from stepwell.dialects.xnnpack import DelegateOp
+from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.program import Program
+from stepwell.ir.weights import dense_size
 
 
 def to_pte(program: Program, *, embed_unpacked_constants: bool = False) -> bytes:
@@ -23,12 +26,34 @@ def to_pte(program: Program, *, embed_unpacked_constants: bool = False) -> bytes
             constant that must not be in a delegate.
 
     """
-    return to_bytes(to_container(program, embed_unpacked_constants=embed_unpacked_constants))
+    tail = tail_of(program)
+    return tail.file(to_parts(_container(program, embed_unpacked_constants, tail)))
+
+
+def to_pte_parts(program: Program, *, embed_unpacked_constants: bool = False) -> list[Data]:
+    """What `to_pte` gives, in parts that follow each other in a file."""
+    return to_parts(_container(program, embed_unpacked_constants, tail_of(program)))
 
 
 def to_container(program: Program, *, embed_unpacked_constants: bool = False) -> Container:
     """What `to_pte` writes, with the debug handles that the file has no place for."""
-    writer = payload_writer(embed_unpacked_constants=embed_unpacked_constants)
+    return _container(program, embed_unpacked_constants, None)
+
+
+def tail_of(program: Program) -> Tail:
+    """Room for the constants of all delegates, behind all other weights."""
+    inside = outside = 0
+    for func in program.methods.values():
+        for op in func.body.walk():
+            if isinstance(op, DelegateOp):
+                inside += room(op)
+            elif isinstance(op, WeightOp) and not isinstance(op.parent_op(), DelegateOp):
+                outside += dense_size(op.result.type)
+    return Tail(inside, outside)
+
+
+def _container(program: Program, embed: bool, tail: Tail | None) -> Container:
+    writer = payload_writer(embed_unpacked_constants=embed, tail=tail)
     return emit(program, {DelegateOp: writer})
 
 

@@ -10,11 +10,14 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepwell.commands import add_model, add_target, check, explain, opt, show
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import read_bytes, write_atomically
+
+if TYPE_CHECKING:
+    from stepwell.lowering import Lowered
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,9 +110,8 @@ def _lower(arguments: argparse.Namespace) -> int:
     if arguments.emit_ir:
         write_atomically(arguments.emit_ir, str(lowered.program).encode())
     if arguments.output:
-        data = _artefact(lowered, arguments.output)
-        write_atomically(arguments.output, data)
-        print(f"\n{arguments.output}: {len(data):,} bytes")
+        _save(lowered, arguments.output)
+        print(f"\n{arguments.output}: {arguments.output.stat().st_size:,} bytes")
     if arguments.etrecord:
         from stepwell.backends.executorch.inspection import write_etrecord
 
@@ -117,8 +119,8 @@ def _lower(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _artefact(lowered: Any, output: Path) -> bytes:
-    """The target's bytes, or C text around them where the file's name asks for it."""
+def _save(lowered: Lowered, output: Path) -> None:
+    """Write the target's bytes, or C text around them where the file's name asks for it."""
     if output.suffix not in (".h", ".c"):
         made = lowered.target.artefact
         if output.suffix in (".pte", ".tosa", ".mlir", ".pt2") and output.suffix != f".{made}":
@@ -126,11 +128,12 @@ def _artefact(lowered: Any, output: Path) -> bytes:
                 f"the target {lowered.target.name} makes a .{made}, not a {output.suffix}",
                 help=f"name it {output.with_suffix('.' + made)}",
             )
-        return lowered.artefact
+        lowered.save(output)
+        return
     from stepwell.backends.cortex_m.c_array import identifier_of
 
     name = identifier_of(output.stem)
-    return lowered.to_c(name, header=output.suffix == ".h").encode()
+    write_atomically(output, lowered.to_c(name, header=output.suffix == ".h").encode())
 
 
 def _run(arguments: argparse.Namespace) -> int:

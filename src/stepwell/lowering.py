@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.calling import flatten_inputs, with_frozen, without_frozen
 from stepwell.ir.collection import without_collection
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.files import write_atomically
 from stepwell.ir.pipeline import Observer, Pipeline
 from stepwell.ir.program import Program as IRProgram
 from stepwell.program import Program, from_exported_program
@@ -49,6 +52,18 @@ class Lowered:
                 XNNPACK does not copy into the delegate, for runtimes known to keep them alive.
         """
         return self._emit("pte", options)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the bytes of the target's own format to a file, whole or not at all.
+
+        A `.pte` for XNNPACK is written part by part, without a copy of it in memory.
+
+        Raises:
+            StepwellError: the file cannot be written.
+        """
+        in_parts = self.target.in_parts
+        parts = in_parts(self.program, **self.options) if in_parts else [self.artefact]
+        write_atomically(Path(path), *parts)
 
     def to_pte_and_ptd(self, **options: Any) -> tuple[bytes, bytes]:
         """The `.pte` without weights, and the `.ptd` that holds them (xnnpack target)."""

@@ -39,6 +39,8 @@ class Target:
     runner: Runner
     per_method: bool = False
     """Whether an artefact holds one method, which its emitter is told."""
+    in_parts: Emitter | None = None
+    """The artefact as parts of a file, where that saves joining them."""
 
     def emitter(self, kind: str) -> Emitter:
         """The emitter of an artefact kind.
@@ -74,6 +76,12 @@ def _xnnpack_pte(program: Program, **options: Any) -> bytes:
     return to_pte(program, **options)
 
 
+def _xnnpack_pte_parts(program: Program, **options: Any) -> list[bytes | memoryview]:
+    from stepwell.backends.xnnpack.pte import to_pte_parts
+
+    return to_pte_parts(program, **options)
+
+
 def _xnnpack_pte_and_ptd(program: Program, **options: Any) -> tuple[bytes, bytes]:
     from stepwell.backends.xnnpack.pte import to_pte_and_ptd
 
@@ -99,6 +107,7 @@ XNNPACK_TARGET = Target(
     "pte",
     {"pte": _xnnpack_pte, "pte_and_ptd": _xnnpack_pte_and_ptd, "etrecord": _xnnpack_etrecord},
     _run_pte,
+    in_parts=_xnnpack_pte_parts,
 )
 
 

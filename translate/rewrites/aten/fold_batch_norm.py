@@ -66,7 +66,7 @@ def batch_norm_shift(
     return shift.to(statistics[0].dtype).reshape(list(shape))
 
 
-@recipe("scale-output-channels")
+@recipe("scale-output-channels", lambda held: None if held["transposed_groups"] else "of all")
 def scale_output_channels(
     kernel: torch.Tensor,
     *statistics: torch.Tensor,
@@ -88,7 +88,7 @@ def scale_output_channels(
     spread = scale.reshape(-1, *(1,) * (kernel.dim() - 1))
     scaled = kernel.new_empty(kernel.shape)
     for rows in blocks_of_rows(kernel):
-        scaled[rows] = kernel[rows].double() * spread[rows]
+        scaled[rows] = kernel[rows].double().mul_(spread[rows])
     return scaled
 
 

@@ -44,7 +44,7 @@ from stepwell.translate.rewrites.aten.building import (
 )
 
 
-@recipe("scale_by_number")
+@recipe("scale_by_number", "of the first")
 def scale_by_number(tensor: torch.Tensor, *, factor: float) -> torch.Tensor:
     """A weight or bias times a number."""
     return tensor * factor

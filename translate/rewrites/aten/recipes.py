@@ -20,7 +20,7 @@ NAMED = {"Layout": torch_object, "MemoryFormat": torch_object, "Device": torch.d
 """Arguments that are written by name."""
 
 
-@recipe("transpose")
+@recipe("transpose", lambda held: None if held["order"][0] else "of the first")
 def transpose(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
     """The tensor with its axes in another order: a view, no copy."""
     return tensor.permute(*order)

@@ -39,7 +39,7 @@ from stepwell.ir.weights import blocks_of_rows, recipe
 from stepwell.translate.rewrites.aten.building import constant_along_last_axis, emit_as
 
 
-@recipe("scale_columns")
+@recipe("scale_columns", "of the first")
 def scale_columns(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     """`W · diag(g)`: each input feature of a linear weight `[out, in]` scaled."""
     return weight * scale.reshape(-1).expand(weight.shape[-1])

@@ -44,7 +44,7 @@ from stepwell.translate.rewrites.xnnpack.guards import (
 from stepwell.translate.rewrites.xnnpack.lower_shape import to_nchw, to_nhwc
 
 
-@recipe("filter_ohwi")
+@recipe("filter_ohwi", "of the first")
 def filter_ohwi(weight: torch.Tensor) -> torch.Tensor:
     """`[out, in/groups, h, w]` to `[out, h, w, in/groups]`."""
     return weight.permute(0, 2, 3, 1).contiguous()

@@ -51,7 +51,7 @@ PADDED_CHANNELS = 8
 """XNNPACK's int8 kernels for x86 and Arm read channels in eights."""
 
 
-@recipe("filter_rows")
+@recipe("filter_rows", "of the first")
 def filter_rows(weight: torch.Tensor, *, channels_first: bool) -> torch.Tensor:
     """`[out, h, w, in]` to a row for each output, over (in, h, w) or (h, w, in)."""
     ordered = weight.permute(0, 3, 1, 2) if channels_first else weight

@@ -1,0 +1,193 @@
+"""Constants are computed where the file has them, and the file has the bytes it had otherwise."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from dialect_cases import all_cases
+
+import stepwell
+from stepwell.backends.executorch.container import NamedData
+from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.executorch.tail import Tail
+from stepwell.backends.xnnpack.emit import payload, room
+from stepwell.backends.xnnpack.pte import to_container, to_pte
+from stepwell.dialects.xnnpack import DelegateOp
+from stepwell.ir.core import WeightOp
+from stepwell.ir.weights import Derived, WeightStore, dense_bytes
+
+KERNEL = torch.randn(300, 75, 2, 2, generator=torch.Generator().manual_seed(0))
+"""More rows than are written at a time."""
+
+NORM: dict[str, Any] = {"given": ["running_var", "weight"], "epsilon": 1e-5}
+
+
+def store() -> WeightStore:
+    weights = WeightStore()
+    weights.add("kernel", KERNEL)
+    weights.add("matrix", KERNEL.reshape(300, 300))
+    weights.add("upright", KERNEL.reshape(300, 300).t())
+    weights.add("halves", KERNEL.half())
+    weights.add("positive", KERNEL[:, 0, 0, 0].abs() + 0.1)
+    weights.add("scale", KERNEL[:, 1, 0, 0].clone())
+    weights.add("number", torch.tensor(3.0))
+    weights.add("nothing", torch.zeros(3, 0))
+    return weights
+
+
+def scaled(weights: WeightStore, transposed_groups: int = 0) -> str:
+    statistics = ["positive", "scale"]
+    if transposed_groups:
+        for index, key in enumerate(statistics):
+            cut = {"start": 0, "stop": 75 * transposed_groups}
+            statistics[index] = weights.derive("rows", [key], **cut)
+    return weights.derive(
+        "scale-output-channels",
+        ["kernel", *statistics],
+        **NORM,
+        transposed_groups=transposed_groups,
+    )
+
+
+DERIVED: dict[str, Callable[[WeightStore], str]] = {
+    "a kernel scaled": scaled,
+    "a transposed kernel scaled": lambda w: scaled(w, 4),
+    "a kernel scaled and laid out": lambda w: w.derive("filter_ohwi", [scaled(w)]),
+    "a kernel scaled and permuted": lambda w: w.derive(
+        "transpose", [scaled(w)], order=[0, 2, 3, 1]
+    ),
+    "rows permuted": lambda w: w.derive("transpose", ["kernel"], order=[1, 0, 2, 3]),
+    "columns scaled": lambda w: w.derive("scale_columns", ["matrix", "scale"]),
+    "columns scaled, then all": lambda w: w.derive(
+        "scale_by_number", [w.derive("scale_columns", ["matrix", "scale"])], factor=0.3
+    ),
+    "patches": lambda w: w.derive("filter_rows", ["kernel"], channels_first=True),
+    "patches in order": lambda w: w.derive("filter_rows", ["kernel"], channels_first=False),
+    "strides": lambda _: "upright",
+    "halves": lambda _: "halves",
+    "a number": lambda _: "number",
+    "no elements": lambda _: "nothing",
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_a_weight_written_in_place_has_the_bytes_and_the_hash_of_the_tensor(name: str) -> None:
+    whole, in_place = store(), store()
+    key = DERIVED[name](in_place)
+    assert DERIVED[name](whole) == key
+    expected = dense_bytes(whole.get(key))
+    place = bytearray(len(expected))
+    assert in_place.write(key, memoryview(place)) == whole.content_hash(key)
+    assert bytes(place) == expected
+    assert in_place.content_hash(key) == whole.content_hash(key)
+    again = bytearray(len(expected))
+    assert in_place.write(key, memoryview(again)) == whole.content_hash(key)
+    assert again == place
+    assert torch.equal(in_place.get(key), whole.get(key))
+
+
+def test_what_is_written_in_place_is_kept_nowhere_else() -> None:
+    weights = store()
+    key = weights.derive("filter_ohwi", [scaled(weights)])
+    weights.write(key, memoryview(bytearray(KERNEL.nbytes)))
+    derived = [entry for entry in weights.entries.values() if isinstance(entry, Derived)]
+    assert len(derived) == weights.counts.evaluated == 2
+    assert all(entry.tensor is None for entry in derived)
+
+
+def test_a_payload_and_its_constants_are_the_same_in_place() -> None:
+    kinds: set[bool] = set()
+    for case in all_cases():
+        apart, trial = case.trial(), case.trial()
+        if not any(isinstance(op, WeightOp) for op in apart.delegate.block.ops):
+            continue
+        expected = payload(apart.delegate, apart.weights, embed_unpacked_constants=True)
+        tail = Tail(room(trial.delegate))
+        found = payload(trial.delegate, trial.weights, embed_unpacked_constants=True, tail=tail)
+        assert found.payload == expected.payload, case.name
+        assert contents(found.named_data) == contents(expected.named_data), case.name
+        kinds.update(name.endswith(".int4") for name in found.named_data)
+    assert kinds == {True, False}
+
+
+def contents(named: Mapping[str, NamedData]) -> list[tuple[str, bytes]]:
+    return [(name, bytes(held.data)) for name, held in named.items()]
+
+
+class Twins(torch.nn.Module):
+    """An embedding, which stays outside, and three layers, the first two of them equal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(50, 33)
+        layer, relu = torch.nn.Linear(33, 33), torch.nn.ReLU()
+        last = torch.nn.Linear(33, 5)
+        self.layers = torch.nn.Sequential(layer, relu, copy.deepcopy(layer), relu, last)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.layers(self.embedding(tokens).relu())
+
+
+@pytest.fixture(scope="module")
+def twins() -> stepwell.Lowered:
+    exported = torch.export.export(Twins().eval(), (torch.arange(7),))
+    return stepwell.lower(exported, "xnnpack")
+
+
+def test_a_pte_and_a_saved_file_are_what_joining_the_container_gives(
+    twins: stepwell.Lowered, tmp_path: Path
+) -> None:
+    joined = to_bytes(to_container(twins.program))
+    assert twins.to_pte() == twins.to_pte() == joined
+    twins.save(tmp_path / "twins.pte")
+    assert (tmp_path / "twins.pte").read_bytes() == joined
+    assert len(to_container(twins.program).named_data) == 4
+
+
+def room_for_nothing(delegate: DelegateOp) -> int:
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("where", "value"), [("executorch.tail._HEADER", 0), ("xnnpack.pte.room", room_for_nothing)]
+)
+def test_a_pte_that_needs_more_room_than_expected_is_the_same(
+    where: str, value: Any, twins: stepwell.Lowered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"stepwell.backends.{where}", value)
+    assert to_pte(twins.program) == to_bytes(to_container(twins.program))
+
+
+def filled(tail: Tail, name: str, data: bytes) -> memoryview:
+    place = tail.place(len(data))
+    place[:] = data
+    return tail.keep(name, place)
+
+
+def parts(front: bytes, segments: Sequence[memoryview], paddings: Sequence[int]) -> list[Any]:
+    gaps = [bytes(size) for size in paddings]
+    return [front, segments[0], *(p for pair in zip(gaps, segments[1:], strict=True) for p in pair)]
+
+
+def test_a_tail_has_every_name_once_and_its_segments_at_multiples_of_128() -> None:
+    tail = Tail(3 * 256)
+    first = filled(tail, "a", b"a" * 130)
+    assert filled(tail, "a", b"x" * 130) is first
+    second = tail.keep("b", b"bb")
+    third = filled(tail, "c", b"c" * 5)
+    data = tail.file(parts(b"front" * 100, [first, second, third], [126, 126]))
+    assert data == b"front" * 100 + b"a" * 130 + bytes(126) + b"bb" + bytes(126) + b"c" * 5
+
+
+def test_a_tail_with_too_little_room_gives_the_same_file() -> None:
+    tail = Tail(100)
+    segments = [filled(tail, name, name.encode() * 70) for name in "abc"]
+    data = tail.file(parts(b"front", segments, [58, 58]))
+    assert data == b"front" + b"a" * 70 + bytes(58) + b"b" * 70 + bytes(58) + b"c" * 70
+
+
+def test_a_tail_without_segments_is_its_front() -> None:
+    assert Tail(0).file([b"front", b"", b" and more"]) == b"front and more"
