@@ -9,10 +9,9 @@ from stepwell.translate.rewrites.aten.unit_pooling_to_slice import UnitPoolingTo
 X = "tensor<1x2x5x4xf32>"
 
 
-def pooled(rest: str, gives: str, method: Any, x: str = X) -> str:
-    return method(
-        f"%x: {x}", f"%y = aten.max_pool2d.default(%x, {rest}) : ({x}) -> {gives}", gives=gives
-    )
+def pooled(rest: str, gives: str, method: Any, x: str = X, kind: str = "max") -> str:
+    line = f"%y = aten.{kind}_pool2d.default(%x, {rest}) : ({x}) -> {gives}"
+    return method(f"%x: {x}", line, gives=gives)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +26,19 @@ def pooled(rest: str, gives: str, method: Any, x: str = X) -> str:
 def test_steps_are_those_of_the_windows(rest: str, size: str, apply: Any, method: Any):
     done = apply(pooled(rest, f"tensor<1x2x{size}xf32>", method), UnitPoolingToSlice())
     assert set(done.ops()) == {"aten.slice.Tensor"}
+
+
+@pytest.mark.parametrize("rest", ["[1, 1], [2, 3]", "[1, 1], [2, 3], [0, 0], true, false, 1"])
+def test_an_average_of_one_element_is_that_element(rest: str, apply: Any, method: Any):
+    text = pooled(rest, "tensor<1x2x3x2xf32>", method, kind="avg")
+    done = apply(text, UnitPoolingToSlice())
+    assert set(done.ops()) == {"aten.slice.Tensor"}
+
+
+def test_an_element_that_is_divided_is_refused(refused: Any, method: Any):
+    rest = "[1, 1], [2, 3], [0, 0], false, true, 2"
+    text = pooled(rest, "tensor<1x2x3x2xf32>", method, kind="avg")
+    refused(text, UnitPoolingToSlice(), "divided")
 
 
 @pytest.mark.parametrize(

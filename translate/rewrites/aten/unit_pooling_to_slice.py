@@ -1,6 +1,7 @@
 """Pooling in windows of one element that skips elements is a slice with a step.
 
-Feature pyramids end in `max_pool2d(x, 1, stride=2)`. XNNPACK pools no windows of one element, and
+Feature pyramids end in `max_pool2d(x, 1, stride=2)`, and attention that halves its queries begins
+with `avg_pool2d(x, 1, stride=2)`. XNNPACK pools no windows of one element, and
 what a slice with a step becomes runs in the delegate.
 
 Before:
@@ -25,7 +26,7 @@ from xdsl.ir import Operation
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, tensor
 from stepwell.translate.rewrites.aten.building import emit, static_dims
 
@@ -41,10 +42,14 @@ class UnitWindows:
 
 @dataclass(frozen=True)
 class UnitPoolingToSlice(Rewrite[UnitWindows]):
-    """`max_pool2d(x, 1, stride=s)` to `x[..., ::s, ::s]`."""
+    """`max_pool2d(x, 1, stride=s)` and `avg_pool2d(x, 1, stride=s)` to `x[..., ::s, ::s]`."""
 
     name: ClassVar[str] = "unit-pooling-to-slice"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MaxPool2dDefault,)
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.MaxPool2dDefault,
+        aten.AvgPool2dDefault,
+    )
+    bound: ClassVar[Bound] = Bound(absolute=5e-324, reason="avg_pool2d adds to zero: −0 becomes +0")
 
     def match(self, op: SchemaOp, program: Program) -> UnitWindows | Refusal | None:
         """Guards: one element a window, some left out, a size that is known.
@@ -59,6 +64,8 @@ class UnitPoolingToSlice(Rewrite[UnitWindows]):
         stride = tuple(op.arg("stride"))
         if set(stride) <= {1}:
             return None
+        if isinstance(op, aten.AvgPool2dDefault) and op.arg("divisor_override") not in (None, 1):
+            return Refusal("the element is divided by another number")
         return UnitWindows(op, shape, stride * 2 if len(stride) == 1 else stride)
 
     def build(self, match: UnitWindows, rw: Rewriter) -> None:
