@@ -20,8 +20,10 @@ from stepwell.translate.rewrites.aten.guard_softmax_in_floats import GuardSoftma
 from stepwell.translate.rewrites.aten.hoist_scale_over_layout import HoistScaleOverLayout
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import HoistSliceOverLayout
 from stepwell.translate.rewrites.aten.lift_constant_scalar import LiftConstantScalar
+from stepwell.translate.rewrites.aten.merge_permutes import MergePermutes
 from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
 from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
+from stepwell.translate.rewrites.aten.share_repeated_heads import ShareRepeatedHeads
 from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
 from stepwell.translate.rewrites.aten.skip_masked_attention import SkipMaskedAttention
 from stepwell.translate.rewrites.aten.split_linear import SplitLinear
@@ -147,6 +149,7 @@ XNNPACK = Pipeline(
         *QUANTISED,
         Together("fold-weights", FOLD_WEIGHTS),
         RecogniseAttention(),
+        Together("share-repeated-heads", (MergePermutes(), ShareRepeatedHeads())),
         SkipMaskedAttention(),
         ExpandAttention(),
         CentreResidualStream(),

@@ -56,3 +56,37 @@ def test_attention_stays_whole_with(name: str, refused: Any, method: Any) -> Non
     more = ', !stepwell.float<"0.5">' if "%s" in how else ""
     line = f"%y = {NAME}(%q, %k, %k, {how}) : ({q}, {k}, {k}{more}) -> {q}"
     refused(method(f"%q: {q}, %k: {k}", number, line, gives=q), ExpandAttention(), reason)
+
+
+@pytest.mark.parametrize(("keys", "sees_heads"), [(6, False), (70_000, True)])
+def test_the_rows_of_a_small_mask_are_repeated_for_heads_that_share_keys(
+    keys: int, sees_heads: bool, apply: Any, method: Any
+) -> None:
+    """So that scores are never seen head by head: no view stands before the softmax."""
+    k = f"tensor<1x1x{keys}x8xf32>"
+    mask = f'%m = stepwell.weight <"m#causal"> "buffer" : tensor<4x{keys}xi1>'
+    line = f"%y = {NAME}(%q, %k, %k, %m, enable_gqa=true) : ({T}, {k}, {k}, tensor<4x{keys}xi1>) -> {T}"
+    done = apply(method(f"%q: {T}, %k: {k}", mask, line, gives=T), ExpandAttention())
+    ops = done.ops()
+    assert ("aten.view.default" in ops[ops.index("aten.matmul.default") : -2]) == sees_heads
+
+
+MASKS = {
+    "a head each": "tensor<1x2x4x6xf32>",
+    "one row for all": "tensor<1x6xf32>",
+    "an argument": "",
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_scores_are_seen_head_by_head_where_the_mask_is(name: str, apply: Any, method: Any) -> None:
+    k, type_ = "tensor<1x1x6x8xf32>", MASKS[name] or "tensor<4x6xf32>"
+    given = f'%m = stepwell.weight <"m"> "buffer" : {type_}'
+    line = f"%y = {NAME}(%q, %k, %k, %m, enable_gqa=true) : ({T}, {k}, {k}, {type_}) -> {T}"
+    if name == "an argument":
+        given = f"%m = aten.relu.default(%r) : ({type_}) -> {type_}"
+    arguments = f"%q: {T}, %k: {k}" + (f", %r: {type_}" if name == "an argument" else "")
+    done = apply(method(arguments, given, line, gives=T), ExpandAttention())
+    ops = done.ops()
+    assert done.count == (name != "an argument")
+    assert "aten.view.default" in ops[ops.index("aten.matmul.default") : -2] if done.count else True

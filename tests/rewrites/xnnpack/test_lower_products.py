@@ -86,3 +86,24 @@ def test_stacks_merged_from_other_batches_give_the_same_product(apply: Any, meth
     second = f"%z = aten.view.default(%o, [6, 4, 4]) : ({other}) -> {MERGED}"
     text = method(f"%x: {STACK}, %o: {other}", VIEW, second, PRODUCT, gives=MERGED)
     assert apply(text, UnmergeBatch()).count == 1
+
+
+QUERIES = "tensor<1x6x4x8xf32>"
+BETWEEN = (
+    f"%l = aten.view.default(%a, [2, 12, 8]) : ({QUERIES}) -> tensor<2x12x8xf32>",
+    "%r = aten.view.default(%b, [2, 8, 5]) : (tensor<1x2x8x5xf32>) -> tensor<2x8x5xf32>",
+    "%p = aten.bmm.default(%l, %r) : (tensor<2x12x8xf32>, tensor<2x8x5xf32>) -> tensor<2x12x5xf32>",
+)
+SPLIT = "%y = aten.view.default(%p, [1, 6, 4, 5]) : (tensor<2x12x5xf32>) -> tensor<1x6x4x5xf32>"
+
+
+def test_keys_that_heads_share_are_not_merged_where_views_stand_around(apply: Any, method: Any):
+    arguments, gives = f"%a: {QUERIES}, %b: tensor<1x2x8x5xf32>", "tensor<1x6x4x5xf32>"
+    done = apply(method(arguments, *BETWEEN, SPLIT, gives=gives), UnmergeBatch())
+    assert done.count == 1 and "aten.matmul.default" in done.ops()
+
+
+def test_keys_are_merged_where_a_reader_would_need_another_view(refused: Any, method: Any):
+    arguments, gives = f"%a: {QUERIES}, %b: tensor<1x2x8x5xf32>", "tensor<2x12x5xf32>"
+    relu = "%y = aten.relu.default(%p) : (tensor<2x12x5xf32>) -> tensor<2x12x5xf32>"
+    refused(method(arguments, *BETWEEN, relu, gives=gives), UnmergeBatch(), "not")

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import torch
@@ -41,12 +42,22 @@ from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import emit, permute, view
 from stepwell.translate.rewrites.aten.open_rows import picked_rows, unopened_rows
 
+REPEATED = 2**18
+"""Elements of a mask (1 MiB in float32) up to which its rows are repeated for the heads that share
+keys; for a longer one the scores are seen head by head, through views."""
+
 
 @recipe("additive_mask")
 def additive_mask(mask: torch.Tensor, *, dtype: str) -> torch.Tensor:
     """Zeros where a boolean mask is true, −inf where it is false."""
     zeros = torch.zeros(mask.shape, dtype=getattr(torch, dtype), device=mask.device)
     return zeros.masked_fill(~mask, float("-inf"))
+
+
+@recipe("repeated_rows")
+def repeated_rows(mask: torch.Tensor, *, times: int) -> torch.Tensor:
+    """All rows of a matrix again and again, behind each other."""
+    return mask.repeat(*(1,) * (mask.dim() - 2), times, 1)
 
 
 @dataclass(frozen=True)
@@ -98,8 +109,13 @@ class ExpandAttention(Rewrite[WholeAttention]):
         grouped = list(dims(scores.type))
         per_head: list[Dim] = [*heads[:-1], grouped[-1]]
         mask = self._mask(op, per_head, rw)
-        if mask is not None:
+        if mask is not None and match.group > 1 and is_small(mask, per_head, match.group):
+            key = weight_key(mask)
+            assert key is not None, "is_small asked for it"
+            mask = rw.weight(rw.weights.derive("repeated_rows", [key], times=match.group))
+        elif mask is not None:
             scores = view(rw, scores, per_head)
+        if mask is not None:
             scores = emit(rw, aten.AddTensor.make(scores, mask, result_types=[scores.type]))
         last = len(dims(scores.type)) - 1
         softmax = aten._SoftmaxDefault.make(scores, last, False, result_types=[scores.type])
@@ -127,6 +143,15 @@ class ExpandAttention(Rewrite[WholeAttention]):
             again.operands[0] = value
             value = rw.insert(retyped(again, held)).results[0]
         return value
+
+
+def is_small(mask: SSAValue, scores: list[Dim], group: int) -> bool:
+    """Whether a mask is a constant that is the same for all heads, and may be repeated for each."""
+    *heads, rows, columns = dims(mask.type)
+    matrix = [size for size in (rows, columns) if isinstance(size, int)]
+    if weight_key(mask) is None or any(size != 1 for size in heads) or rows != scores[-2]:
+        return False
+    return len(matrix) == 2 and prod(matrix) * group <= REPEATED
 
 
 def retyped(op: SchemaOp, held: Attribute) -> SchemaOp:

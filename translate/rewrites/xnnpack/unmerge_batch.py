@@ -54,13 +54,13 @@ class UnmergeBatch(Rewrite[MergedProduct]):
     bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "torch may run the stack as another kernel")
 
     def match(self, op: SchemaOp, program: Program) -> MergedProduct | Refusal | None:
-        """Guards: a merging view on both sides, or on one side and every reader splits again."""
+        """Guards: a merging view on both sides, or on one and the views that come meet others."""
         left, right = op.operands
         merged = [source for source in map(merged_from, op.operands) if source is not None]
         if not merged:
             return None
         batch = min((dims(source.type)[:-2] for source in merged), key=len)
-        if len(merged) == 1 and not split_again(op, batch):
+        if len(merged) == 1 and not (split_again(op, batch) or stands_between_views(op)):
             return Refusal("one operand is a merged stack, the other and the result are not")
         return MergedProduct(op, merged_from(left) or left, merged_from(right) or right, batch)
 
@@ -85,6 +85,16 @@ def split_again(op: SchemaOp, batch: tuple[Dim, ...]) -> bool:
         isinstance(reader, aten.ViewDefault) and dims(reader.results[0].type)[:-2] == batch
         for reader in readers
     )
+
+
+def stands_between_views(op: SchemaOp) -> bool:
+    """Whether operands and readers of a product are views: another view of those costs nothing.
+
+    So it is where query heads share keys: their rows are merged, the keys' are not.
+    """
+    readers = [use.operation for use in op.results[0].uses]
+    around = [*(value.owner for value in op.operands), *readers]
+    return bool(readers) and all(isinstance(other, aten.ViewDefault) for other in around)
 
 
 def merged_from(value: SSAValue) -> SSAValue | None:
