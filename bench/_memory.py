@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -27,14 +28,23 @@ def resident(field: str) -> float:
     raise SystemExit(f"/proc/self/status has no {field}: memory is measured on Linux only")
 
 
-def added(pte: Path, inputs: list[torch.Tensor]) -> float:
-    """Megabytes that loading and running a program adds at the most."""
+def peak(work: Callable[[], object]) -> float:
+    """Megabytes that a call adds to this process at the most."""
     Path("/proc/self/clear_refs").write_text("5")  # The highest so far is now.
     before = resident("VmRSS")
-    session = PteSession.load(pte)
-    for _ in range(2):
-        session.run(*inputs)
+    work()
     return resident("VmHWM") - before
+
+
+def added(pte: Path, inputs: list[torch.Tensor]) -> float:
+    """Megabytes that loading and running a program adds at the most."""
+
+    def load_and_run() -> None:
+        session = PteSession.load(pte)
+        for _ in range(2):
+            session.run(*inputs)
+
+    return peak(load_and_run)
 
 
 def main() -> None:

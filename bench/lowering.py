@@ -3,9 +3,10 @@
     python bench/lowering.py [file:callable ...] [--ours]
 
 CPU seconds from an `ExportedProgram` to the bytes of a `.pte`, after imports and one run of each
-flow on a small model. Then delegates, ops outside them, `mul.Scalar` among those, and the largest
-difference from eager PyTorch of what the real runtime computes. The command line's own start-up
-is a line of its own.
+flow on a small model. Then the file's size and what its first making adds to the memory of the
+process at the most (on Linux), delegates, ops outside them, `mul.Scalar` among those, and the
+largest difference from eager PyTorch of what the real runtime computes. The command line's own
+start-up is a line of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 from typing import Any
 
 import torch
+from _memory import peak
 from _report import cpu_seconds, prepare, show, write
 from torch.export import ExportedProgram
 
@@ -28,6 +30,7 @@ import stepwell
 from stepwell.backends.executorch.container import DelegateCall, KernelCall
 from stepwell.backends.executorch.read import read_container
 
+ON_LINUX = sys.platform == "linux"
 MODELS = ("deit:deit_tiny", "mobilenet:mobilenet_v2", "resnet:resnet18")
 
 
@@ -66,12 +69,15 @@ def measure(name: str, with_stock: bool, repeat: int) -> dict[str, Any]:
     expected = module(*inputs)
     flows: dict[str, Any] = {}
     for pipeline in ("xnnpack-published", "xnnpack"):
+        memory = peak(lambda p=pipeline: stepwell_pte(exported, p)) if ON_LINUX else None
         seconds, pte = cpu_seconds(lambda p=pipeline: stepwell_pte(exported, p), repeat)
-        flows[pipeline] = {"cpu_seconds": seconds, **examine(pte, inputs, expected)}
+        found = examine(pte, inputs, expected)
+        flows[pipeline] = {"cpu_seconds": seconds, "memory_mb": memory, **found}
     if with_stock:
         spare = copy.deepcopy(exported)
         seconds, pte = cpu_seconds(lambda: stock_pte(spare))
-        flows["stock"] = {"cpu_seconds": seconds, **examine(pte, inputs, expected)}
+        found = examine(pte, inputs, expected)
+        flows["stock"] = {"cpu_seconds": seconds, "memory_mb": None, **found}
     return flows
 
 
@@ -114,6 +120,8 @@ def main() -> None:
                     f"{name.split(':')[1]}  {flow}",
                     held["cpu_seconds"],
                     f"{times:.0f}×" if times else None,
+                    f"{held['bytes'] / 1e6:.0f}",
+                    f"{held['memory_mb']:.0f}" if held["memory_mb"] is not None else None,
                     held["delegates"],
                     held["outside"],
                     held["mul.Scalar"],
@@ -130,6 +138,8 @@ def main() -> None:
         "model and flow",
         "CPU s",
         "faster",
+        "file MB",
+        "memory MB",
         "delegates",
         "outside",
         "mul.Scalar",

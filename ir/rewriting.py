@@ -221,7 +221,10 @@ def is_dead(op: Operation) -> bool:
     if not _is_pure_class(type(op)):
         return False
     results = op.results
-    return bool(results) and all(result.first_use is None for result in results)
+    for result in results:  # Asked of every op, many times: no generator.
+        if result.first_use is not None:
+            return False
+    return bool(results)
 
 
 @cache
