@@ -1,7 +1,8 @@
 """Write group normalisation with row statistics: a group is a row of `[N, G, C/G·…]`.
 
-If an image is one group, its planes are averaged and then their averages, which asks for no order
-of axes: the norm stays between convolutions without a transpose.
+Of an image, the planes are averaged and then their averages, which asks for no order of axes: the
+norm stays between convolutions without a transpose. A convolution in groups gives each channel the
+average of its own group and reads no other.
 
 Before:
     func.func @forward(%x: tensor<2x4x3xf32>) -> tensor<2x4x3xf32> {
@@ -27,6 +28,7 @@ After:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import ClassVar
 
@@ -36,6 +38,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import Dim, dims, element, tensor
@@ -99,8 +102,9 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
     def build(self, match: GroupNorm, rw: Rewriter) -> None:
         """Rows, statistics, the shape again, scale and shift."""
         op, shape = match.op, match.shape
-        if match.groups == 1 and len(shape) == 4:
-            value = normalise(rw, op.operands[0], op.arg("eps"), mean_of_image)
+        if len(shape) == 4:
+            mean = mean_of_image if match.groups == 1 else partial(mean_of_group, match.groups)
+            value = normalise(rw, op.operands[0], op.arg("eps"), mean)
         else:
             size = prod(d for d in shape[1:] if isinstance(d, int)) // match.groups
             rows = view(rw, op.operands[0], [shape[0], match.groups, size])
@@ -113,12 +117,43 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
         return rw.weight(rw.weights.derive("per_channel", [key], rank=rank)) if key else None
 
 
+def mean_of_planes(rw: Rewriter, value: SSAValue) -> SSAValue:
+    """`mean(value, [2, 3], keepdim)`; `[N, C, H, W]` to `[N, C, 1, 1]`."""
+    planes = [tensor([*dims(value.type)[:2], 1, 1], element(value.type))]
+    return emit(rw, aten.MeanDim.make(value, [2, 3], True, result_types=planes))
+
+
 def mean_of_image(rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAValue:
     """`mean(value, [1, 2, 3], keepdim) + plus`; `[N, C, H, W]` to `[N, 1, 1, 1]`."""
-    batch, channels, *_ = dims(value.type)
-    planes = [tensor([batch, channels, 1, 1], element(value.type))]
-    average = emit(rw, aten.MeanDim.make(value, [2, 3], True, result_types=planes))
-    return row_mean(rw, permute(rw, average, [0, 2, 3, 1]), plus)
+    return row_mean(rw, permute(rw, mean_of_planes(rw, value), [0, 2, 3, 1]), plus)
+
+
+def mean_of_group(
+    groups: int, rw: Rewriter, value: SSAValue, plus: float | None = None
+) -> SSAValue:
+    """The mean of each channel's group, plus a number; `[N, C, H, W]` to `[N, C, 1, 1]`."""
+    planes = mean_of_planes(rw, value)
+    dtype = torch_dtype(element(value.type))
+    channels = dims(value.type)[1]
+    assert isinstance(channels, int), "the channels have a symbolic size"
+    width = channels // groups
+    kernel = torch.full((channels, width, 1, 1), 1.0 / width, dtype=dtype)
+    bias = None
+    if plus is not None:
+        bias = rw.constant(torch.full((channels,), plus, dtype=dtype), "epsilon")
+    layer = aten.ConvolutionDefault.make(
+        planes,
+        rw.constant(kernel, "group_mean"),
+        bias,
+        [1, 1],
+        [0, 0],
+        [1, 1],
+        False,
+        [0, 0],
+        groups,
+        result_types=[planes.type],
+    )
+    return emit(rw, layer)
 
 
 def is_static_behind(shape: tuple[Dim, ...]) -> bool:
