@@ -29,7 +29,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from stepwell.backends.executorch.emit_control import CONTROL
-from stepwell.backends.executorch.kernel_calls import kernel_of, runs_as_kernel
+from stepwell.backends.executorch.kernel_calls import kernel_of, runs_as_kernel, uncomputed
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import of_overload
 from stepwell.ir.dtypes import has_torch_dtype
@@ -65,6 +65,9 @@ class DecomposeForKernels(Rewrite[Decomposition]):
             type_ = value.type
             if isinstance(type_, TensorType) and not has_torch_dtype(element(type_)):
                 return Refusal(f"it takes or gives {type_}, which PyTorch does not have")
+        signature = kernel_of(type(op))
+        if signature is not None and (reason := uncomputed(op, signature)):
+            return Refusal(reason)
         if not all(isinstance(result.type, TensorType) for result in op.results):
             return Refusal("it gives a number known only at run time")
         pieces = trace(op, _function_of)

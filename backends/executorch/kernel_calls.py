@@ -22,7 +22,20 @@ from stepwell.backends.executorch.signatures import KernelSignature, kernel_for
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.schema import Argument
 from stepwell.ir.diagnostics import StepwellError, describe_op
-from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.dtypes import (
+    bf16,
+    dtype_name,
+    f16,
+    f32,
+    f64,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+    torch_dtype,
+    ui8,
+)
 from stepwell.ir.types import dims, element, is_static
 
 _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
@@ -53,13 +66,46 @@ def kernel_limit(op: SchemaOp) -> str | None:
     if op.name == "aten.convolution.default" and len(dims(op.operands[0].type)) not in (3, 4):
         return "its kernel convolves batches of lines and of images only"
     signature = kernel_of(type(op))
-    refused = REFUSED.get(signature.kernel) if signature is not None else None
+    if signature is None:
+        return None
+    if reason := uncomputed(op, signature):
+        return reason
+    refused = REFUSED.get(signature.kernel)
     if refused is None:
         return None
     given = signature_text(_elements(op.operands), _elements(op.results))
     for verdict, texts in refused.items():
         if given in texts.split(", "):
             return f"its kernel {_TRIED[verdict]} element types {given}"
+    return None
+
+
+_COMPUTED = frozenset((ui8, i8, i16, i32, i64, f16, bf16, f32, f64, i1))
+"""Element types that kernels have code for."""
+
+_COPIES = frozenset(
+    f"aten::{name}"
+    for name in (
+        "clone.out copy.out embedding.out expand_copy.out index_select.out repeat.out "
+        "select_copy.int_out slice_copy.Tensor_out squeeze_copy.dim_out unsqueeze_copy.out "
+        "view_copy.out"
+    ).split()
+) | {"dim_order_ops::_clone_dim_order.out"}
+"""Kernels that copy bytes, whatever they stand for."""
+
+_PLAIN = frozenset({"aten", "dim_order_ops"})
+"""Namespaces whose kernels take one set of element types; those that quantise have their own."""
+
+
+def uncomputed(op: SchemaOp, signature: KernelSignature) -> str | None:
+    """The element type of an op for which its kernel has no code, in words, or None.
+
+    To take such an op apart is of no use: its pieces are on the same type.
+    """
+    if op.SCHEMA.namespace in _PLAIN and signature.kernel not in _COPIES:
+        for held in (*_elements(op.operands), *_elements(op.results)):
+            if held not in _COMPUTED:
+                return f"its kernel does not take {dtype_name(held)}"
     return None
 
 

@@ -75,3 +75,23 @@ def test_the_type_that_runs_is_not_refused() -> None:
     for op in lowered.program.module.walk():
         if op.name.startswith("aten."):
             assert kernel_limit(op) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint64, torch.float8_e4m3fn])
+def test_what_kernels_have_no_code_for_is_copied_or_refused_before_it_runs(
+    dtype: torch.dtype,
+) -> None:
+    class Function(nn.Module):
+        def __init__(self, permuted: bool) -> None:
+            super().__init__()
+            self.permuted = permuted
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.permute(1, 0) if self.permuted else x[:, 1:].unsqueeze(0).expand(2, 3, 3)
+
+    x = torch.arange(12.0).view(3, 4).to(dtype)
+    copied = stepwell.lower(export(Function(False), (x,)), "xnnpack").run(x)[0]
+    assert copied.dtype == dtype
+    assert torch.equal(copied.float(), Function(False)(x).float())
+    with pytest.raises(UnsupportedError, match=r"aten.permute.default: its kernel does not take"):
+        stepwell.lower(export(Function(True), (x,)), "xnnpack").to_pte()
