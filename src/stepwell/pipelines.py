@@ -48,6 +48,7 @@ from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequanti
 from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices
 from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
 from stepwell.translate.rewrites.xnnpack import MERGES
+from stepwell.translate.rewrites.xnnpack.add_mask_before_softmax import AddMaskBeforeSoftmax
 from stepwell.translate.rewrites.xnnpack.affine_to_depthwise import AffineToDepthwise
 from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
@@ -148,6 +149,7 @@ XNNPACK = Pipeline(
         Together("normalise", (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside())),
         *QUANTISED,
         Together("fold-weights", FOLD_WEIGHTS),
+        AddMaskBeforeSoftmax(),
         RecogniseAttention(),
         Together("share-repeated-heads", (MergePermutes(), ShareRepeatedHeads())),
         SkipMaskedAttention(),

@@ -13,6 +13,7 @@ from stepwell.translate.rewrites.aten.skip_masked_attention import (
     Scores,
     Sizes,
     SkipMaskedAttention,
+    band,
     best_blocks,
     causal,
     cost,
@@ -218,3 +219,10 @@ def test_what_a_mask_adds_to_scores_that_it_keeps_is_added(apply: Any, method: A
     done = apply(text, FoldConstants(), SkipMaskedAttention())
     parts = [op for op in done.program.module.walk() if op.name == NAME]
     assert len(parts) > 1 and all(len(op.operands) == 4 for op in parts)
+
+
+@pytest.mark.parametrize("shape", [(6,), (1, 6), (4, 1), (2, 4, 6)])
+def test_a_block_of_a_mask_keeps_the_axes_that_it_repeats(shape: tuple[int, ...]) -> None:
+    mask = torch.randn(shape)
+    block = band(mask, rows=[1, 3], columns=[2, 5])
+    assert torch.equal(block.expand(2, 2, 3), mask.expand(2, 4, 6)[:, 1:3, 2:5])

@@ -68,9 +68,9 @@ LANES = 16
 @recipe("band")
 def band(mask: torch.Tensor, *, rows: list[int], columns: list[int]) -> torch.Tensor:
     """A block of a mask's last two axes, those of size one kept; a view."""
-    for axis, (start, stop) in ((-2, rows), (-1, columns)):
-        if mask.shape[axis] != 1:
-            mask = mask.narrow(axis, start, stop - start)
+    for axis, (start, stop) in ((2, rows), (1, columns)):
+        if mask.dim() >= axis and mask.shape[-axis] != 1:
+            mask = mask.narrow(-axis, start, stop - start)
     return mask
 
 
