@@ -220,3 +220,18 @@ def test_a_convolution_of_integers_stays_one(refused: Any, method: Any) -> None:
     scale = f"%y = aten.mul.Scalar(%k, 3) : ({y}) -> {y}"
     text = method(f"%x: {x}", weight, layer, scale, gives=y)
     refused(text, FoldAffineBehindConvolution())
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ("mul.Scalar(%l, inf)", "the factor is not finite"),
+        ("add.Scalar(%l, 1.0e300)", "does not fit float32"),
+    ],
+)
+def test_a_number_that_makes_weights_infinite_stays(
+    call: str, reason: str, refused: Any, method: Any
+) -> None:
+    line = f"%y = aten.{call} : ({Y}) -> {Y}"
+    text = method(f"%x: {X}", WEIGHT, convolution("x", "l"), line, gives=Y)
+    refused(text, FoldAffineBehindConvolution(), reason)

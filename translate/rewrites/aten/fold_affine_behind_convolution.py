@@ -36,9 +36,16 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore
-from stepwell.translate.rewrites.aten.building import constant_along_channels, emit_as
+from stepwell.translate.rewrites.aten.building import (
+    constant_along_channels,
+    emit_as,
+    overflows,
+)
 from stepwell.translate.rewrites.aten.fold_bias_into_linear import constant_addend
-from stepwell.translate.rewrites.aten.fold_scale_into_linear import factor_of
+from stepwell.translate.rewrites.aten.fold_scale_into_linear import (
+    factor_of,
+    makes_weights_infinite,
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class FoldAffineBehindConvolution(Rewrite[AffineBehindConvolution]):
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "the factor is applied before the sum")
 
     def match(self, op: SchemaOp, program: Program) -> AffineBehindConvolution | Refusal | None:
-        """Guards: a constant along the channels, constant weights, no other reader."""
+        """Guards: a constant along the channels, constant weights, no other reader, finite."""
         found = constant_of(op)
         if found is None:
             return None
@@ -81,6 +88,13 @@ class FoldAffineBehindConvolution(Rewrite[AffineBehindConvolution]):
             return Refusal("the convolution's weight is computed at run time")
         if bias is not None and weight_key(bias) is None:
             return Refusal("the convolution's bias is computed at run time")
+        if isinstance(op, aten.MulScalar | aten.MulTensor):
+            refusal = makes_weights_infinite(constant, value.type, program)
+        else:
+            is_number = not isinstance(constant, str)
+            refusal = overflows(constant, element(value.type)) if is_number else None
+        if refusal is not None:
+            return refusal
         return AffineBehindConvolution(op, layer, constant)
 
     def build(self, match: AffineBehindConvolution, rw: Rewriter) -> None:

@@ -90,8 +90,8 @@ class FoldScaleIntoLinear(Rewrite[ScaledLinear]):
         weight, bias = weight_key(linear.operands[1]), linear.operand("bias")
         if weight is None or (bias is not None and weight_key(bias) is None):
             return Refusal("the linear's weights are computed at run time")
-        if not is_finite_as(factor, linear.operands[1].type, program):
-            return Refusal("the factor is not finite: times a weight it makes sums NaN")
+        if refusal := makes_weights_infinite(factor, linear.operands[1].type, program):
+            return refusal
         return ScaledLinear(op, linear, weight, weight_key(bias) if bias else None, factor)
 
     def build(self, match: ScaledLinear, rw: Rewriter) -> None:
@@ -112,11 +112,18 @@ class FoldScaleIntoLinear(Rewrite[ScaledLinear]):
         rw.replace(match.op, [emit_as(rw, new, result)])
 
 
-def is_finite_as(factor: float | str, type_: Attribute, program: Program) -> bool:
-    """Whether a factor, a number or a weight's key, is finite in a tensor's element type."""
+def makes_weights_infinite(
+    factor: float | str, type_: Attribute, program: Program
+) -> Refusal | None:
+    """A factor, a number or a weight's key, is finite in a tensor's element type.
+
+    Infinity times a layer's sum is infinity; times each of its weights it gives ∞ − ∞.
+    """
     if isinstance(factor, str):
-        return bool(program.weights.get(factor).isfinite().all())
-    return abs(factor) <= torch.finfo(torch_dtype(element(type_))).max
+        is_finite = bool(program.weights.get(factor).isfinite().all())
+    else:
+        is_finite = abs(factor) <= torch.finfo(torch_dtype(element(type_))).max
+    return None if is_finite else Refusal("the factor is not finite, and its products would be NaN")
 
 
 def factor_of(op: SchemaOp) -> tuple[SSAValue, float | str] | None:
