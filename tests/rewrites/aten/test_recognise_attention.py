@@ -188,3 +188,33 @@ def test_a_product_that_adds_a_third_tensor_is_no_attention(
         gives=held,
     )
     refused(text, RecogniseAttention(), "adds a third" if first else "")
+
+
+def test_a_mask_is_added_where_its_heads_stand(apply: Any) -> None:
+    """Heads and batch are split for the mask and merged again for the softmax."""
+    q, k, s, wide = (
+        "tensor<6x4x8xf32>",
+        "tensor<6x8x4xf32>",
+        "tensor<6x4x4xf32>",
+        "tensor<2x3x4x4xf32>",
+    )
+    mask = "tensor<2x1x4x4xf32>"
+    done = apply(
+        "\n".join(
+            (
+                f"func.func @forward(%q: {q}, %k: {k}, %v: {q}) -> {q} {{",
+                f'%m = stepwell.weight <"m"> "buffer" : {mask}',
+                f"%p = aten.bmm.default(%q, %k) : ({q}, {k}) -> {s}",
+                f"%a = aten.view.default(%p, [2, 3, 4, 4]) : ({s}) -> {wide}",
+                f"%b = aten.add.Tensor(%a, %m) : ({wide}, {mask}) -> {wide}",
+                f"%c = aten.view.default(%b, [6, 4, 4]) : ({wide}) -> {s}",
+                f"%w = aten._softmax.default(%c, -1, false) : ({s}) -> {s}",
+                f"%o = aten.bmm.default(%w, %v) : ({s}, {q}) -> {q}",
+                f"func.return %o : {q}",
+                "}",
+            )
+        ),
+        RecogniseAttention(),
+    )
+    assert done.count == 1
+    assert "tensor<2x3x4x8xf32>" in done.text

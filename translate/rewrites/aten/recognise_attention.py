@@ -66,11 +66,12 @@ class Attention:
 
 @dataclass(frozen=True)
 class Scores:
-    """What the softmax reads: `scale` times `product`, plus `mask`."""
+    """What the softmax reads: `scale` times `product`, plus `mask` where heads stand as in `batch`."""
 
     product: SchemaOp
     mask: SSAValue | None
     scale: float
+    batch: tuple[Dim, ...]
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class RecogniseAttention(Rewrite[Attention]):
             refusal = unopened_rows(scores.mask, program)
             if refusal is not None:
                 return Refusal(f"no guard for rows that are all −inf, and {refusal.reason}")
-        batch = dims(op.results[0].type)[:-2]
+        batch = scores.batch
         entering = (*scores.product.operands, product.operands[1])
         if not all(regroups(dims(value.type)[:-2], batch) for value in entering):
             return Refusal("q, k and v broadcast against each other")
@@ -112,7 +113,7 @@ class RecogniseAttention(Rewrite[Attention]):
         )
 
     def build(self, match: Attention, rw: Rewriter) -> None:
-        """Replay the layouts without scale, with the batch axes that the softmax had."""
+        """Replay the layouts without scale, with the batch axes that the mask or the softmax had."""
         at = match.product
         q, k_transposed, v = (
             _with_batch(rw, part, match.batch, at)
@@ -139,11 +140,12 @@ def scores_of(value: SSAValue) -> Scores | Refusal | None:
     """The QKᵀ product behind a softmax's operand, with the mask and scale put on it."""
     mask: SSAValue | None = None
     scale = 1.0
+    batch = dims(value.type)[:-2]
     while isinstance(owner := value.owner, SchemaOp):
         if owner.name in PRODUCTS:
             if len(owner.operands) != 2:
                 return Refusal("the product adds a third tensor (baddbmm)")
-            return Scores(owner, mask, scale)
+            return Scores(owner, mask, scale, batch)
         factor = constant_factor(owner)
         if factor is not None:
             scale *= factor
@@ -157,6 +159,7 @@ def scores_of(value: SSAValue) -> Scores | Refusal | None:
             if side[0] == side[1] or owner.arg("alpha") != 1:
                 return Refusal("what is added to the scores is no mask")
             value, mask = owner.operands[side.index(True)], owner.operands[side.index(False)]
+            batch = dims(owner.results[0].type)[:-2]
             if not masks(mask, value, owner.results[0]):
                 return Refusal(
                     "what is added to the scores changes their dtype, so that it is no mask"
