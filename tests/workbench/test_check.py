@@ -302,3 +302,27 @@ def test_a_sum_may_move_by_the_size_of_its_channel_and_no_further() -> None:
     assert found is not None and found.count == 1 and found.index == (0, 0, 0, 0)
     assert differs(before, after, Bound(1e-6), against="tensor") is None
     assert differs(before, after, Bound(1e-6)) is not None
+
+
+class Gates(torch.nn.Module):
+    """Layers and gates in halves, scaled by a number of another type."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(16, 16) for _ in range(12))
+        for layer in self.layers:
+            torch.nn.init.normal_(layer.weight, std=0.7)
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.nn.functional.silu(layer(x))
+        return x * scale.to(x.dtype)
+
+
+def test_an_assertion_that_goes_does_not_leave_halves_to_be_judged_by_the_outputs() -> None:
+    inputs = (torch.randn(4, 16).half(), torch.ones(1))
+    exported = torch.export.export(Gates().half().eval(), inputs)
+    found = check(exported, "xnnpack", inputs=inputs, artefact=False)
+    assert found.ok, found.findings
+    (normalise,) = (step for step in found.steps if step.name == "normalise")
+    assert normalise.applied == normalise.applications + 1 and not normalise.note
