@@ -6,6 +6,7 @@ so nothing is written, run or translated before this has passed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from stepwell.backends.executorch.container import (
@@ -47,10 +48,10 @@ def check(container: Container) -> None:
 
 
 def _problems(container: Container) -> Iterator[Problem]:
-    names = [method.name for method in container.methods]
+    names = Counter(method.name for method in container.methods)
     if not names:
         yield Problem("the program has no method")
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    for name in sorted(name for name, count in names.items() if count > 1):
         yield Problem(f"method {name!r} is declared more than once")
     for what, data in (("constant", container.constants), ("state", container.mutable_data)):
         if not data or len(data[0]):
@@ -104,12 +105,15 @@ def _value_faults(container: Container, method: Method, value: Value) -> Iterato
 
 def _tensor_faults(container: Container, method: Method, value: TensorValue) -> Iterator[str]:
     rank = len(value.sizes)
-    if rank > _MAX_RANK:
+    if rank > _MAX_RANK:  # Of so many sizes not even the product is computed.
         yield f"{rank} dimensions; the runtime has at most {_MAX_RANK}"
+        return
     if any(not 0 <= size <= MAX_SIZE for size in value.sizes):
         yield f"sizes {value.sizes} are not within 0 and 2**31 - 1"
         return
-    if sorted(value.dim_order) != list(range(rank)):
+    if len(value.dim_order) != rank:
+        yield f"a dim order of {len(value.dim_order)} dimensions, where the tensor has {rank}"
+    elif sorted(value.dim_order) != list(range(rank)):
         yield f"dim order {value.dim_order} is no permutation of {rank} dimensions"
     match value.storage:
         case Constant(index):

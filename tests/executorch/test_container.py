@@ -6,7 +6,15 @@ import pytest
 import torch
 
 from stepwell.backends.executorch.builder import ContainerBuilder
-from stepwell.backends.executorch.container import Container, Dynamism, ScalarType
+from stepwell.backends.executorch.check import check
+from stepwell.backends.executorch.container import (
+    Container,
+    Dynamism,
+    Method,
+    Planned,
+    ScalarType,
+    TensorValue,
+)
 from stepwell.backends.executorch.read import read_container
 from stepwell.backends.executorch.runner import PteSession, run_pte
 from stepwell.backends.executorch.serialize import external_to_bytes, to_bytes
@@ -214,6 +222,20 @@ def test_an_unsound_plan_is_refused_before_bytes_are_written() -> None:
     method.outputs([x])
     with pytest.raises(VerificationError, match="names value 99 of 1"):
         to_bytes(builder.finish())
+
+
+def test_faults_are_found_in_time_linear_in_the_file() -> None:
+    many = 20_000
+    sizes = (2**31 - 1,) * many
+    giant = TensorValue(ScalarType.FLOAT, sizes, tuple(range(many)), Planned(1, 0))
+    short = TensorValue(ScalarType.FLOAT, (2, 3), (0,), Planned(1, 0))
+    methods = tuple(Method(f"m{index}", (), (), (), ()) for index in range(many))
+    first = Method("m0", (*[giant] * 10, short), (), (), (), arena_sizes=(0, 64))
+    with pytest.raises(VerificationError) as found:
+        check(Container((*methods, first)))
+    assert "method 'm0' is declared more than once" in str(found.value)
+    assert f"value 9: {many} dimensions; the runtime has at most 16" in str(found.value)
+    assert "value 10: a dim order of 1 dimensions, where the tensor has 2" in str(found.value)
 
 
 def test_a_missing_kernel_is_an_error_and_not_a_crash() -> None:
