@@ -22,8 +22,11 @@ from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.types import AnyTensor, dims, element, tensor_like
 
 Recipe = Callable[..., torch.Tensor]
-Rows = Literal["of the first", "of all"]
-"""Of which sources some rows are what the same rows of a recipe's result are made of."""
+Rows = Literal["of the first", "of all"] | int
+"""Of which sources some rows are what the same rows of a recipe's result are made of.
+
+A number says that the result is rows of its only source, from that one on.
+"""
 
 _RECIPES: dict[str, Recipe] = {}
 _ROWS: dict[str, Rows | Callable[[Mapping[str, Any]], Rows | None] | None] = {}
@@ -249,18 +252,22 @@ class WeightStore:
     def _by_rows(self, key: str) -> Callable[[slice], torch.Tensor]:
         """What gives some rows of a tensor."""
         steps: list[Callable[[slice, torch.Tensor], torch.Tensor]] = []
+        begin = 0
         while isinstance(entry := self._entry(key), Derived) and entry.tensor is None:
             rows_of = _ROWS[entry.recipe]
             cut = rows_of(dict(entry.parameters)) if callable(rows_of) else rows_of
             if cut is None:
                 break
             key, *others = entry.sources
-            steps.append(_step(entry, [self.get(other) for other in others], cut))
+            self.counts.evaluated += 1
+            if isinstance(cut, int):
+                begin += cut
+            else:
+                steps.append(_step(entry, [self.get(other) for other in others], cut, begin))
         whole = self.get(key)
-        self.counts.evaluated += len(steps)
 
         def some_rows(rows: slice) -> torch.Tensor:
-            made = whole[rows]
+            made = whole[rows.start + begin : rows.stop + begin]
             for step in reversed(steps):
                 made = step(rows, made)
             return made
@@ -318,7 +325,8 @@ def blocks_of_rows(tensor: torch.Tensor) -> Iterator[slice]:
     """
     rows = tensor.shape[0]
     step = rows if tensor.is_meta else 1 + _BLOCK * rows // max(tensor.numel(), 1)
-    return (slice(begin, begin + step) for begin in range(0, max(rows, 1), max(step, 1)))
+    step = max(step, 1)
+    return (slice(begin, min(begin + step, rows)) for begin in range(0, max(rows, 1), step))
 
 
 def dense_size(type_: AnyTensor) -> int:
@@ -351,10 +359,15 @@ def _digest_of(tensor: torch.Tensor) -> Any:
 
 
 def _step(
-    entry: Derived, others: Sequence[torch.Tensor], cut: Rows
+    entry: Derived, others: Sequence[torch.Tensor], cut: Rows, begin: int
 ) -> Callable[[slice, torch.Tensor], torch.Tensor]:
-    """A recipe as a function of some rows of its first source, and of which rows they are."""
+    """A recipe as a function of some rows of its first source, and of which from `begin` on."""
     function, parameters = _RECIPES[entry.recipe], dict(entry.parameters)
-    if cut == "of the first":
-        return lambda rows, first: function(first, *others, **parameters)
-    return lambda rows, first: function(first, *(o[rows] for o in others), **parameters)
+
+    def step(rows: slice, first: torch.Tensor) -> torch.Tensor:
+        if cut == "of the first":
+            return function(first, *others, **parameters)
+        same = slice(rows.start + begin, rows.stop + begin)
+        return function(first, *(other[same] for other in others), **parameters)
+
+    return step

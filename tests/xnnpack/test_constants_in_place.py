@@ -42,14 +42,17 @@ def scaled(weights: WeightStore, transposed_groups: int = 0) -> str:
     statistics = ["positive", "scale"]
     if transposed_groups:
         for index, key in enumerate(statistics):
-            cut = {"start": 0, "stop": 75 * transposed_groups}
-            statistics[index] = weights.derive("rows", [key], **cut)
+            statistics[index] = rows(weights, key, 0, 75 * transposed_groups)
     return weights.derive(
         "scale-output-channels",
         ["kernel", *statistics],
         **NORM,
         transposed_groups=transposed_groups,
     )
+
+
+def rows(weights: WeightStore, key: str, start: int, stop: int) -> str:
+    return weights.derive("rows", [key], start=start, stop=stop)
 
 
 DERIVED: dict[str, Callable[[WeightStore], str]] = {
@@ -63,6 +66,13 @@ DERIVED: dict[str, Callable[[WeightStore], str]] = {
     "columns scaled": lambda w: w.derive("scale_columns", ["matrix", "scale"]),
     "columns scaled, then all": lambda w: w.derive(
         "scale_by_number", [w.derive("scale_columns", ["matrix", "scale"])], factor=0.3
+    ),
+    "rows": lambda w: rows(w, "kernel", 10, 290),
+    "rows of columns scaled": lambda w: rows(
+        w, w.derive("scale_columns", ["matrix", "scale"]), 5, 299
+    ),
+    "rows of rows scaled, laid out": lambda w: w.derive(
+        "filter_ohwi", [rows(w, rows(w, scaled(w), 20, 300), 7, 270)]
     ),
     "patches": lambda w: w.derive("filter_rows", ["kernel"], channels_first=True),
     "patches in order": lambda w: w.derive("filter_rows", ["kernel"], channels_first=False),

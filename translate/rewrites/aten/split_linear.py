@@ -40,7 +40,7 @@ from stepwell.translate.rewrites.aten.building import emit_as
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import static_bounds
 
 
-@recipe("rows")
+@recipe("rows", lambda held: held["start"])
 def rows(tensor: torch.Tensor, *, start: int, stop: int) -> torch.Tensor:
     """Output features `start:stop` of a weight `[out, …]` or bias `[out]`; a view."""
     return tensor[start:stop]
