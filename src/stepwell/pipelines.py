@@ -55,6 +55,7 @@ from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreRes
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
 from stepwell.translate.rewrites.xnnpack.expand_log_softmax import ExpandLogSoftmax
+from stepwell.translate.rewrites.xnnpack.expand_logarithm import ExpandLogarithm
 from stepwell.translate.rewrites.xnnpack.expand_power import ExpandPower
 from stepwell.translate.rewrites.xnnpack.expand_tanh_gelu import ExpandTanhGelu
 from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import FoldAffineIntoLinear
@@ -164,6 +165,7 @@ XNNPACK = Pipeline(
                 RecogniseGelu(),
                 ExpandTanhGelu(),
                 ExpandLogSoftmax(),
+                ExpandLogarithm(),
                 ExpandPower(),
                 LimitByMask(),
                 PreluChannelsLast(),

@@ -1,0 +1,32 @@
+"""ExpandLogarithm: decibels and octaves in the delegate."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import export
+
+import stepwell
+from stepwell.translate.rewrites.xnnpack.expand_logarithm import ExpandLogarithm
+
+
+class Levels(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return 10.0 * torch.log10(torch.clamp(x, min=1e-10)), torch.log2(x)
+
+
+def test_levels_run_in_one_delegate() -> None:
+    x = torch.tensor([0.0, 1e-30, 0.999999, 1.0, 1.000001, 2.0, 10.0, 1e30])
+    lowered = stepwell.lower(export(Levels(), (x,)), "xnnpack")
+    assert lowered.report.delegates == 1
+    assert not lowered.report.outside
+    for found, wanted in zip(lowered.run(x), Levels()(x), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("given", "made"), [("f16", "f16"), ("f64", "f64"), ("i64", "f32")])
+def test_logarithms_of_other_types_stay(given: str, made: str, refused: Any, method: Any) -> None:
+    line = f"%y = aten.log10.default(%x) : (tensor<3x{given}>) -> tensor<3x{made}>"
+    text = method(f"%x: tensor<3x{given}>", line, gives=f"tensor<3x{made}>")
+    refused(text, ExpandLogarithm(), "float32 only")
