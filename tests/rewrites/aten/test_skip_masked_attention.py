@@ -90,7 +90,7 @@ def test_keys_that_no_query_may_see_are_left_out_at_both_ends() -> None:
     kept = torch.zeros(64, 512, dtype=torch.bool)
     kept[:, 100:130] = True
     blocks = best_blocks(Scores(kept, kept), Sizes(8, 8, 64, 512, 64))
-    assert blocks == (Block((0, 64), (100, 130), True),)
+    assert blocks == (Block((0, 64), (100, 130)),)
 
 
 def test_a_window_that_slides_needs_a_band_of_keys() -> None:
@@ -128,7 +128,7 @@ def test_whatever_is_kept_is_computed(queries: int) -> None:
     assert [a for (a, _), _ in ranges(blocks)[1:]] == [b for (_, b), _ in ranges(blocks)[:-1]]
     assert blocks[-1].rows[1] == queries
     assert torch.equal(covered(blocks, kept.shape) & kept, kept)
-    assert cost(blocks, sizes) < cost((Block((0, queries), (0, 300), False),), sizes)
+    assert cost(blocks, sizes) < cost((Block((0, queries), (0, 300)),), sizes)
 
 
 def test_the_longer_the_prompt_the_more_blocks() -> None:

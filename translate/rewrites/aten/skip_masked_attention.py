@@ -34,6 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from math import prod
 from typing import Any, ClassVar
 
@@ -76,21 +77,21 @@ def band(mask: torch.Tensor, *, rows: list[int], columns: list[int]) -> torch.Te
 
 @dataclass(frozen=True)
 class Block:
-    """Queries `rows` look at no keys but `columns`; `is_free` if the mask says nothing there."""
+    """Queries `rows` look at no keys but `columns`."""
 
     rows: tuple[int, int]
     columns: tuple[int, int]
-    is_free: bool
 
 
 @dataclass(frozen=True)
 class MaskedAttention:
-    """An attention, its mask's key (None: it is causal), and the blocks to make of it."""
+    """An attention, its mask's key (None: it is causal), the blocks to make, those without a mask."""
 
     op: SchemaOp
     mask: str | None
     scale: float
     blocks: tuple[Block, ...]
+    free: frozenset[Block]
 
 
 @dataclass(frozen=True)
@@ -110,19 +111,17 @@ class SkipMaskedAttention(Rewrite[MaskedAttention]):
         sizes = sizes_of(op)
         if sizes is None:
             return Refusal("the number of queries or keys, or their size, is symbolic")
-        scores = kept_scores(causal(sizes) if key is None else program.weights.get(key))
-        if isinstance(scores, Refusal):
-            return scores
-        scores = scores.of(sizes)
-        if bool(scores.kept.all()):
-            return None
-        blocks = best_blocks(scores, sizes)
-        if blocks is None:
-            return Refusal("what the mask closes costs less than the slices without it would")
+        if key is None:
+            found = blocks_under_causal(sizes)
+        else:
+            scores = kept_scores(program.weights.get(key))
+            found = scores if isinstance(scores, Refusal) else blocks_under(scores.of(sizes), sizes)
+        if found is None or isinstance(found, Refusal):
+            return found
         scale = scale_of(op)
         if isinstance(scale, Refusal):
             return scale
-        return MaskedAttention(op, key, scale, blocks)
+        return MaskedAttention(op, key, scale, *found)
 
     def build(self, match: MaskedAttention, rw: Rewriter) -> None:
         """Slices of q, k and v; an attention for each block; their results in order."""
@@ -139,7 +138,7 @@ class SkipMaskedAttention(Rewrite[MaskedAttention]):
                 slice_axis(rw, k, at, start, stop),
                 slice_axis(rw, v, at, start, stop),
             ]
-            if not block.is_free:
+            if block not in match.free:
                 arguments.append(mask_of(match, block, rw))
             shape = [*dims(arguments[0].type)[:-1], dims(v.type)[-1]]
             attention = aten.ScaledDotProductAttentionDefault.make(
@@ -192,6 +191,16 @@ class Scores:
     kept: torch.Tensor
     free: torch.Tensor
 
+    @cached_property
+    def ranges(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """For each query the first key it keeps and the one behind the last."""
+        bits = self.kept.to(torch.uint8)
+        return bits.argmax(dim=1), bits.shape[1] - bits.flip(1).argmax(dim=1)
+
+    def are_free(self, block: Block) -> bool:
+        """Whether the mask says nothing in a block."""
+        return bool(self.free[slice(*block.rows), slice(*block.columns)].all())
+
     def of(self, sizes: Sizes) -> Scores:
         """Both matrices at full size."""
         shape = (sizes.queries, sizes.keys)
@@ -221,12 +230,33 @@ def kept_scores(mask: torch.Tensor) -> Scores | Refusal:
     return Scores(kept.reshape(matrix).any(dim=0), free.reshape(matrix).all(dim=0))
 
 
+Found = tuple[tuple[Block, ...], frozenset[Block]]
+
+
+@cache
+def blocks_under_causal(sizes: Sizes) -> Found | Refusal | None:
+    """What to make of a causal attention; every layer of a model asks the same."""
+    scores = kept_scores(causal(sizes))
+    assert isinstance(scores, Scores), "a query sees the first key at least"
+    return blocks_under(scores, sizes)
+
+
+def blocks_under(scores: Scores, sizes: Sizes) -> Found | Refusal | None:
+    """The blocks to make, and which of them need no mask; None where nothing is closed."""
+    if bool(scores.kept.all()):
+        return None
+    blocks = best_blocks(scores, sizes)
+    if blocks is None:
+        return Refusal("what the mask closes costs less than the slices without it would")
+    return blocks, frozenset(block for block in blocks if scores.are_free(block))
+
+
 def best_blocks(scores: Scores, sizes: Sizes) -> tuple[Block, ...] | None:
     """A partition into blocks of equal height, each worth its nodes; None if one whole block is best."""
     counts = range(1, MOST_BLOCKS + 1)
     steps = {LANES * -(-sizes.queries // (LANES * count)) for count in counts}
     best: tuple[Block, ...] | None = None
-    least = whole = cost((Block((0, sizes.queries), (0, sizes.keys), False),), sizes)
+    least = whole = cost((Block((0, sizes.queries), (0, sizes.keys)),), sizes)
     for step in sorted(steps, reverse=True):
         blocks = blocks_of(scores, step)
         more = len(blocks) - len(best) if best else 1
@@ -237,13 +267,12 @@ def best_blocks(scores: Scores, sizes: Sizes) -> tuple[Block, ...] | None:
 
 def blocks_of(scores: Scores, step: int) -> tuple[Block, ...]:
     """Blocks of `step` queries, each with the least range of keys that holds what it keeps."""
+    first, stop = scores.ranges
     blocks: list[Block] = []
-    for start in range(0, len(scores.kept), step):
+    for start in range(0, len(first), step):
         rows = slice(start, start + step)
-        columns = scores.kept[rows].any(dim=0).nonzero().flatten()
-        first, stop = int(columns[0]), int(columns[-1]) + 1
-        free = scores.free[rows, first:stop]
-        blocks.append(Block((start, start + len(free)), (first, stop), bool(free.all())))
+        columns = int(first[rows].min()), int(stop[rows].max())
+        blocks.append(Block((start, start + len(first[rows])), columns))
     return tuple(blocks)
 
 
