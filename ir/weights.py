@@ -240,7 +240,7 @@ class WeightStore:
         digest = None if key in self._hashes else _digest_of(written)
         some_rows, row = self._by_rows(key), len(place) // shape[0]
         with torch.no_grad():
-            for rows in blocks_of_rows(written):
+            for rows in blocks_of_rows(written, 2 * _BLOCK):
                 written[rows] = some_rows(rows)
                 if digest is not None:
                     digest.update(place[rows.start * row : rows.stop * row])
@@ -318,13 +318,13 @@ class WeightStore:
         return torch.empty(shape, dtype=torch_dtype(element(entry.type)), device="meta")
 
 
-def blocks_of_rows(tensor: torch.Tensor) -> Iterator[slice]:
+def blocks_of_rows(tensor: torch.Tensor, block: int = _BLOCK) -> Iterator[slice]:
     """Slices of the first axis, for recipes whose f64 temporaries had better stay in the cache.
 
-    A block has some 64 Ki elements; a meta tensor is one block.
+    A block has some 64 Ki elements, if nothing else is said; a meta tensor is one block.
     """
     rows = tensor.shape[0]
-    step = rows if tensor.is_meta else 1 + _BLOCK * rows // max(tensor.numel(), 1)
+    step = rows if tensor.is_meta else 1 + block * rows // max(tensor.numel(), 1)
     step = max(step, 1)
     return (slice(begin, min(begin + step, rows)) for begin in range(0, max(rows, 1), step))
 

@@ -19,7 +19,7 @@ from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.weights import Derived, WeightStore, dense_bytes
 
-KERNEL = torch.randn(300, 75, 2, 2, generator=torch.Generator().manual_seed(0))
+KERNEL = torch.randn(500, 125, 2, 2, generator=torch.Generator().manual_seed(0))
 """More rows than are written at a time."""
 
 NORM: dict[str, Any] = {"given": ["running_var", "weight"], "epsilon": 1e-5}
@@ -28,8 +28,8 @@ NORM: dict[str, Any] = {"given": ["running_var", "weight"], "epsilon": 1e-5}
 def store() -> WeightStore:
     weights = WeightStore()
     weights.add("kernel", KERNEL)
-    weights.add("matrix", KERNEL.reshape(300, 300))
-    weights.add("upright", KERNEL.reshape(300, 300).t())
+    weights.add("matrix", KERNEL.reshape(500, 500))
+    weights.add("upright", KERNEL.reshape(500, 500).t())
     weights.add("halves", KERNEL.half())
     weights.add("positive", KERNEL[:, 0, 0, 0].abs() + 0.1)
     weights.add("scale", KERNEL[:, 1, 0, 0].clone())
@@ -42,7 +42,7 @@ def scaled(weights: WeightStore, transposed_groups: int = 0) -> str:
     statistics = ["positive", "scale"]
     if transposed_groups:
         for index, key in enumerate(statistics):
-            statistics[index] = rows(weights, key, 0, 75 * transposed_groups)
+            statistics[index] = rows(weights, key, 0, 125 * transposed_groups)
     return weights.derive(
         "scale-output-channels",
         ["kernel", *statistics],
@@ -67,12 +67,12 @@ DERIVED: dict[str, Callable[[WeightStore], str]] = {
     "columns scaled, then all": lambda w: w.derive(
         "scale_by_number", [w.derive("scale_columns", ["matrix", "scale"])], factor=0.3
     ),
-    "rows": lambda w: rows(w, "kernel", 10, 290),
+    "rows": lambda w: rows(w, "kernel", 10, 490),
     "rows of columns scaled": lambda w: rows(
-        w, w.derive("scale_columns", ["matrix", "scale"]), 5, 299
+        w, w.derive("scale_columns", ["matrix", "scale"]), 5, 499
     ),
     "rows of rows scaled, laid out": lambda w: w.derive(
-        "filter_ohwi", [rows(w, rows(w, scaled(w), 20, 300), 7, 270)]
+        "filter_ohwi", [rows(w, rows(w, scaled(w), 20, 480), 7, 440)]
     ),
     "patches": lambda w: w.derive("filter_rows", ["kernel"], channels_first=True),
     "patches in order": lambda w: w.derive("filter_rows", ["kernel"], channels_first=False),
