@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import torch
@@ -24,6 +24,7 @@ from stepwell.backends.executorch.container import (
     Data,
     Delegate,
     DelegateCall,
+    Dynamism,
     Instruction,
     JumpFalse,
     KernelCall,
@@ -44,6 +45,7 @@ from stepwell.backends.executorch.read_arguments import (
     SCALARS,
     arguments_of,
     is_readable,
+    known_number,
     scalar_op,
 )
 from stepwell.dialects.executorch import OpaqueDelegateOp
@@ -155,12 +157,37 @@ def lift(
 
 
 def read_pte(
-    data: bytes, readers: Readers | None = None, *, external: bytes | None = None
+    data: bytes,
+    readers: Readers | None = None,
+    *,
+    external: bytes | None = None,
+    largest: bool = False,
 ) -> Program:
-    """The program in a `.pte` file's bytes; see `lift`. `external` is its `.ptd`, if it has one."""
+    """The program in a `.pte` file's bytes; see `lift`.
+
+    `external` is its `.ptd`, if it has one; `largest` reads it as `at_largest` does.
+    """
     # A writable buffer lets constants be tensors over the file's own bytes.
     container = read_container(bytearray(data))
+    container = at_largest(container) if largest else container
     return lift(container, readers, read_external(bytearray(external)) if external else None)
+
+
+def at_largest(container: Container) -> Container:
+    """A container of the same plan whose tensors all have the largest sizes that they declare.
+
+    A `.pte` says how large a tensor may be, and not which of its axes vary or go together.
+    """
+
+    def fixed(value: Value) -> Value:
+        if isinstance(value, TensorValue) and value.dynamism is Dynamism.BOUNDED:
+            return replace(value, dynamism=Dynamism.STATIC)
+        return value
+
+    methods = tuple(
+        replace(method, values=tuple(map(fixed, method.values))) for method in container.methods
+    )
+    return replace(container, methods=methods)
 
 
 _MOVES: dict[str, tuple[int, int]] = {
@@ -187,6 +214,7 @@ class _MethodLifter:
         self.readers = readers
         self.block = Block()
         self.places = Places(container, method, program.weights, external, self.block)
+        self.is_straight = not any(isinstance(each, JumpFalse) for each in method.instructions)
         kept = {key: NamedData(data, 1) for key, data in external.items()}
         self.named_data: Mapping[str, NamedData] = {**kept, **container.named_data}
 
@@ -201,7 +229,7 @@ class _MethodLifter:
         if problems:
             raise UnsupportedError(problems)
         inputs = [self._input(position, i) for position, i in enumerate(method.inputs)]
-        if any(isinstance(instruction, JumpFalse) for instruction in method.instructions):
+        if not self.is_straight:
             ControlLifter(self, self._flow()).run()
         else:
             for step in range(len(method.instructions)):
@@ -315,6 +343,10 @@ class _MethodLifter:
         if call.kernel in _MOVES:
             target, source = (call.args[position] for position in _MOVES[call.kernel])
             self._copy(target, source)
+            return
+        number = known_number(self.places, call) if self.is_straight else None
+        if number is not None:
+            self.places.know(call.args[-1], number)
             return
         if call.kernel in SCALARS:
             self.places.write(call.args[-1], self.places.add(scalar_op(self.places, call)))

@@ -297,13 +297,17 @@ class Places:
                 arena = self.arenas.setdefault(storage.memory_id, Arena())
                 arena.erase(storage.offset, storage.offset + declared.nbytes)
 
+    def know(self, target: int, number: Any) -> None:
+        """`target` becomes a number that is known now."""
+        self.values.pop(target, None)
+        self.numbers[target] = number
+
     def assign(self, target: int, source: int) -> None:
         """`target` becomes `source`, a number of the plan or what a place holds."""
         if not isinstance(self.method.values[source], TensorValue):
             held = self.argument(source)
             if not isinstance(held, SSAValue):
-                self.values.pop(target, None)
-                self.numbers[target] = held
+                self.know(target, held)
                 return
         self.write(target, self.read(source))
 

@@ -7,7 +7,13 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from stepwell.backends.executorch.container import KernelCall, ScalarType, TensorList, TensorValue
+from stepwell.backends.executorch.container import (
+    Dynamism,
+    KernelCall,
+    ScalarType,
+    TensorList,
+    TensorValue,
+)
 from stepwell.backends.executorch.emit_scalars import SCALAR_KERNELS
 from stepwell.backends.executorch.inverse import functional_of
 from stepwell.backends.executorch.places import Places
@@ -21,7 +27,7 @@ from stepwell.ir.diagnostics import ParseFailure
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.types import BoolType, FloatType, IntType
 
-_INDEX_PUT = "aten::index_put_"
+_INDEX_PUT, _SIZE = "aten::index_put_", "aten::sym_size.int"
 _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
 
 
@@ -58,6 +64,20 @@ def scalar_op(places: Places, call: KernelCall) -> SymOp:
     name = call.kernel.removeprefix("executorch_prim::").split(".")[0]
     kind = BoolType if name in _TRUTH else FloatType if name in _FLOAT else IntType
     return SCALARS[call.kernel].make([places.argument(i) for i in arguments], kind(f"v{result}"))
+
+
+def known_number(places: Places, call: KernelCall) -> int | float | bool | None:
+    """What a call on numbers gives if they are known: sizes of a tensor that has one shape are."""
+    if call.kernel == _SIZE:
+        tensor, axis = places.tensor(call.args[0]), places.argument(call.args[1])
+        is_known = tensor.dynamism is Dynamism.STATIC and isinstance(axis, int)
+        return tensor.sizes[axis] if is_known else None
+    if call.kernel not in SCALARS:
+        return None
+    numbers = [places.argument(index) for index in call.args[:-1]]
+    if not numbers or any(isinstance(number, SSAValue) for number in numbers):
+        return None
+    return scalar_op(places, call).call(())
 
 
 def arguments_of(places: Places, call: KernelCall, where: str) -> Call:

@@ -38,10 +38,10 @@ from stepwell.dialects.xnnpack import (
 )
 from stepwell.dialects.xnnpack.base import to_attribute
 from stepwell.ir.core import WeightOp
-from stepwell.ir.diagnostics import ParseFailure, StepwellError, quoted
+from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError, quoted
 from stepwell.ir.dtypes import i32, i64
 from stepwell.ir.inference import infer
-from stepwell.ir.types import dims, element, tensor, tensor_like, with_element
+from stepwell.ir.types import dims, element, is_static, tensor, tensor_like, with_element
 from stepwell.ir.weights import WeightStore
 
 WHAT = "XNNPACK payload"
@@ -85,13 +85,22 @@ class XnnpackReader:
 
         Raises:
             ParseFailure: the payload is not sound.
+            UnsupportedError: sizes vary, so that those of nodes cannot be told.
 
         """
         named = {key: held.data for key, held in context.named_data.items()}
         types = [value.type for value in inputs]
-        body = read_payload(
-            delegate.payload, types, results, context.weights, named, context.prefix
-        )
+        try:
+            body = read_payload(
+                delegate.payload, types, results, context.weights, named, context.prefix
+            )
+        except ParseFailure as error:
+            if all(is_static(type_) for type_ in (*types, *results)):
+                raise
+            raise UnsupportedError(
+                f"a delegate whose sizes vary cannot be opened: {error.problems[0].fact}",
+                help="read it at its largest sizes: read_pte(data, largest=True), show --largest",
+            ) from error
         return DelegateOp.make(inputs, results, body)
 
 

@@ -17,7 +17,7 @@ from stepwell.program import Program
 __all__ = ["mx_accuracy", "random_inputs", "read_pte", "read_tosa", "run_pte", "to_mxfp"]
 
 
-def read_pte(data: bytes, *, external: bytes | None = None) -> Program:
+def read_pte(data: bytes, *, external: bytes | None = None, largest: bool = False) -> Program:
     """The program in a `.pte` file, ours or anybody's.
 
     Kernel calls become ops, XNNPACK delegates are opened up; delegates of unknown backends stay
@@ -26,10 +26,13 @@ def read_pte(data: bytes, *, external: bytes | None = None) -> Program:
     Args:
         data: the file's bytes.
         external: the bytes of its `.ptd`, if it keeps weights there.
+        largest: give tensors whose sizes vary the largest sizes that they declare. A `.pte` does
+            not say which axes vary, nor which go together, as a delegate's nodes want to know.
 
     Raises:
         ParseFailure: the bytes are not a `.pte`, or are damaged.
-        UnsupportedError: listing instructions that have no meaning as an op.
+        UnsupportedError: a delegate with sizes that vary, without `largest`;
+            or listing instructions that have no meaning as an op.
     """
     from stepwell.backends.cortex_m.read import is_cortex_m, read_program
     from stepwell.backends.executorch.lift import read_pte as read
@@ -42,7 +45,7 @@ def read_pte(data: bytes, *, external: bytes | None = None) -> Program:
         )
     if external is None and is_cortex_m(container := read_container(bytearray(data))):
         return Program.of(read_program(container))
-    return Program.of(read(data, PTE_READERS, external=external))
+    return Program.of(read(data, PTE_READERS, external=external, largest=largest))
 
 
 def read_tosa(data: bytes) -> Program:

@@ -19,6 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("model", help=".pt2, .mlir, .pte, .tosa, or file.py:callable")
     parser.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
+    parser.add_argument(
+        "--largest", action="store_true", help="read a .pte at the largest sizes it declares"
+    )
     parser.add_argument("-t", "--target", help="lower it first; --html then shows every step")
     parser.add_argument("--summary", action="store_true", help="tables instead of text")
     parser.add_argument(
@@ -55,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.profile and not (arguments.html and arguments.target):
         raise StepwellError("--profile times a lowered program", help="give --html and --target")
-    model = open_source(arguments.model, trust=arguments.trust)
+    model = open_source(arguments.model, trust=arguments.trust, largest=arguments.largest)
     program = model.program
     written = False
     if arguments.html:

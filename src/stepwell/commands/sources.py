@@ -11,8 +11,8 @@ from stepwell.program import Program
 ARTEFACTS = (".pte", ".tosa")
 
 
-def open_source(spec: str, *, trust: bool = False) -> Model:
-    """A model (`open_model`), a `.pte` or a `.tosa`.
+def open_source(spec: str, *, trust: bool = False, largest: bool = False) -> Model:
+    """A model (`open_model`), a `.pte` (`read_pte` says what `largest` does) or a `.tosa`.
 
     Raises:
         StepwellError: the file is missing or does not read.
@@ -23,5 +23,7 @@ def open_source(spec: str, *, trust: bool = False) -> Model:
     from stepwell.artefacts import read_pte, read_tosa
 
     data = read_bytes(path)
-    read = read_pte if path.suffix == ".pte" else read_tosa
-    return Model(path.stem, Program.of(read(data)))
+    is_pte = path.suffix == ".pte"
+    return Model(
+        path.stem, Program.of(read_pte(data, largest=largest) if is_pte else read_tosa(data))
+    )
