@@ -205,6 +205,20 @@ class WeightStore:
             stack.pop()
         return self._ready(key)
 
+    def require_data(self) -> None:
+        """Refuse weights that have a type alone.
+
+        Raises:
+            StepwellError: a tensor of the program is on the device `meta`.
+        """
+        kept = self.entries.items()
+        bare = [key for key, entry in kept if isinstance(entry, Given) and entry.tensor.is_meta]
+        if bare:
+            raise StepwellError(
+                f"{len(bare)} weights have no data (device meta): {', '.join(bare[:3])}",
+                help="load them before the export: model.to_empty(device='cpu'), load_state_dict",
+            )
+
     def type_of(self, key: str) -> AnyTensor:
         """The tensor type of a key, without evaluating it."""
         entry = self._entry(key)

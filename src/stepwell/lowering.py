@@ -197,6 +197,7 @@ def lower(
             f"the program is at level {work.level!r}, not 'aten'",
             help="lower the program that was imported",
         )
+    work.weights.require_data()
     with without_collection():
         work.verify()
         chosen = found.prepare(pipeline, options)

@@ -142,3 +142,13 @@ def test_what_a_command_cannot_do_is_an_error_in_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert OTHER[command] in refused(command.split(), folder, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "tosa-1.0+fp", "cortex-m55"])
+def test_weights_without_data_are_named_before_a_program_is_lowered(target: str) -> None:
+    model = torch.nn.Linear(3, 3).eval().to("meta")
+    exported = torch.export.export(model, (torch.ones(2, 3, device="meta"),))
+    program = stepwell.from_exported_program(exported)
+    with pytest.raises(stepwell.StepwellError, match=r"no data \(device meta\): weight, bias"):
+        stepwell.lower(program, target)
+    assert "weight" in str(program)
