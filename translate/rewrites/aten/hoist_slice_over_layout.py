@@ -73,8 +73,8 @@ class HoistSliceOverLayout(Rewrite[SlicedLayout]):
         if bounds is None:
             return None
         at, start, stop = bounds
-        if not (drops_some(layout.results[0], at) or cuts_outputs(op.operands[0], at)):
-            return Refusal("the slices keep all there is, and they cut no layer's outputs")
+        if not (drops_some(layout, at) or cuts_outputs(op.operands[0], at)):
+            return Refusal("no less would be laid out, and the slices cut no layer's outputs")
         if isinstance(layout, aten.PermuteDefault):
             rank = len(shape)
             return SlicedLayout(op, layout, axis(layout.arg("dims")[at], rank), start, stop)
@@ -100,15 +100,20 @@ class HoistSliceOverLayout(Rewrite[SlicedLayout]):
         rw.replace(match.op, [result])
 
 
-def drops_some(value: SSAValue, at: int) -> bool:
-    """Whether the slices that read a value on an axis are together smaller than it.
+def drops_some(layout: SchemaOp, at: int) -> bool:
+    """Whether a layout op that comes after the slices of its result moves less than it does now.
 
-    Then a layout op that comes after them moves less; if not, each part is only moved for itself.
+    It does not where they are together as large as it is, as each part is only moved for itself; nor
+    where something else reads the source whole: the other layout op may become the same as this.
     """
-    slices = (op for use in value.uses if isinstance(op := use.operation, aten.SliceTensor))
+    (value,), source = layout.results, layout.operands[0]
+    readers = [use.operation for use in source.uses if use.operation is not layout]
+    slices = [op for use in value.uses if isinstance(op := use.operation, aten.SliceTensor)]
     kept = {bounds for op in slices if (bounds := static_bounds(op)) is not None}
     size = dims(value.type)[at]
-    return isinstance(size, int) and sum(b - a for axis_, a, b in kept if axis_ == at) < size
+    total = sum(stop - start for axis_, start, stop in kept if axis_ == at)
+    is_less = isinstance(size, int) and total < size
+    return is_less and all(isinstance(reader, aten.SliceTensor) for reader in readers)
 
 
 def cuts_outputs(value: SSAValue, at: int) -> bool:
