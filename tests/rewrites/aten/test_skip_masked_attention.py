@@ -120,8 +120,8 @@ def covered(blocks: tuple[Block, ...], shape: torch.Size) -> torch.Tensor:
 def test_whatever_is_kept_is_computed(queries: int) -> None:
     torch.manual_seed(queries)
     kept = torch.rand(queries, 300) > 0.99
-    kept[:, 40] = True
-    kept[:, :30] = False
+    kept[:, 70] = True
+    kept[:, :60] = False
     sizes = Sizes(2000, 20, queries, 300, 256)
     blocks = best_blocks(Scores(kept, kept), sizes)
     assert blocks is not None
@@ -139,6 +139,15 @@ def test_the_longer_the_prompt_the_more_blocks() -> None:
         assert isinstance(scores, Scores)
         counts.append(len(best_blocks(scores, sizes) or "1"))
     assert counts == [1, 2, 3]
+
+
+def test_heads_that_share_keys_ask_more_of_a_block() -> None:
+    """A block of those is reshaped on its way in and out."""
+    for key_heads, count in ((8, 3), (2, 2)):
+        sizes = Sizes(8, key_heads, 512, 512, 64)
+        scores = kept_scores(causal(sizes))
+        assert isinstance(scores, Scores)
+        assert len(best_blocks(scores, sizes) or ()) == count
 
 
 LATE = 'tensor<2x4x?x32xf32, #stepwell.shape<[2, 4, "n", 32]>>'

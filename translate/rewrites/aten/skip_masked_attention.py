@@ -61,7 +61,8 @@ BLOCK = 1_000_000
 MOST_BLOCKS = 16
 WORTH = 0.05
 """The part of an attention that each further block must save: under a causal mask the second saves
-25 %, the third 8 %, the fourth 4 %."""
+25 %, the third 8 %, the fourth 4 %. Twice that where heads share keys: queries and results of such
+a block are reshaped too."""
 LANES = 16
 """Blocks are multiples of the widest tile of a product, so that none is filled up in part."""
 
@@ -255,12 +256,13 @@ def best_blocks(scores: Scores, sizes: Sizes) -> tuple[Block, ...] | None:
     """A partition into blocks of equal height, each worth its nodes; None if one whole block is best."""
     counts = range(1, MOST_BLOCKS + 1)
     steps = {LANES * -(-sizes.queries // (LANES * count)) for count in counts}
+    worth = WORTH if sizes.heads == sizes.key_heads else 2 * WORTH
     best: tuple[Block, ...] | None = None
     least = whole = cost((Block((0, sizes.queries), (0, sizes.keys)),), sizes)
     for step in sorted(steps, reverse=True):
         blocks = blocks_of(scores, step)
         more = len(blocks) - len(best) if best else 1
-        if (costs := cost(blocks, sizes)) <= least - more * WORTH * whole:
+        if (costs := cost(blocks, sizes)) <= least - more * worth * whole:
             best, least = blocks, costs
     return best
 
