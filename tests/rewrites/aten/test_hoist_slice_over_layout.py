@@ -117,3 +117,23 @@ def test_a_part_of_what_is_laid_out_whole_elsewhere_is_cut_where_it_is(refused: 
         f"%y = aten.sub.Tensor(%w, %a) : ({turned}, tensor<1x4xf32>) -> {made}",
     )
     refused(method(f"%x: {X}", *lines, gives=made), HoistSliceOverLayout(), "no less would")
+
+
+def test_a_layout_op_cut_into_very_many_parts_is_left_and_its_readers_are_not_counted(
+    refused: Any, method: Any
+):
+    """Each slice would count all others: what a thousand steps of a recurrence may not cost."""
+    x, turned, made = "tensor<4x99xf32>", "tensor<99x4xf32>", "tensor<1x4xf32>"
+    cuts = [
+        f"%s{at} = aten.slice.Tensor(%v, 0, {at}, {at + 1}) : ({turned}) -> {made}"
+        for at in range(70)
+    ]
+    parts = ", ".join(f"%s{at}" for at in range(70))
+    types = ", ".join([made] * 70)
+    lines = (
+        f"%v = aten.permute.default(%x, [1, 0]) : ({x}) -> {turned}",
+        *cuts,
+        f"%y = aten.cat.default([{parts}], 0) : ({types}) -> tensor<70x4xf32>",
+    )
+    text = method(f"%x: {x}", *lines, gives="tensor<70x4xf32>")
+    refused(text, HoistSliceOverLayout(), "no less would")

@@ -23,6 +23,7 @@ After:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 from typing import ClassVar
 
@@ -41,6 +42,9 @@ from stepwell.translate.rewrites.aten.building import (
     slice_op,
     view,
 )
+
+MOST_READERS = 64
+"""Readers of a layout op's result, or of its source, that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +109,16 @@ def drops_some(layout: SchemaOp, at: int) -> bool:
 
     It does not where they are together as large as it is, as each part is only moved for itself; nor
     where something else reads the source whole: the other layout op may become the same as this.
+    More than `MOST_READERS` are not looked at, since each slice asks: they would be as many layout ops.
     """
     (value,), source = layout.results, layout.operands[0]
-    readers = [use.operation for use in source.uses if use.operation is not layout]
-    slices = [op for use in value.uses if isinstance(op := use.operation, aten.SliceTensor)]
+    around, cuts = (
+        [use.operation for use in islice(held.uses, MOST_READERS + 1)] for held in (source, value)
+    )
+    if max(len(around), len(cuts)) > MOST_READERS:
+        return False
+    readers = [op for op in around if op is not layout]
+    slices = [op for op in cuts if isinstance(op, aten.SliceTensor)]
     kept = {bounds for op in slices if (bounds := static_bounds(op)) is not None}
     size = dims(value.type)[at]
     total = sum(stop - start for axis_, start, stop in kept if axis_ == at)
