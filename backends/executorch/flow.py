@@ -32,14 +32,13 @@ from stepwell.backends.executorch.container import (
     TensorValue,
 )
 from stepwell.backends.executorch.inverse import functional_of
-from stepwell.backends.executorch.read_arguments import SCALARS
+from stepwell.backends.executorch.read_arguments import SCALARS, SIZE
 from stepwell.backends.executorch.signatures import Output
 from stepwell.ir.diagnostics import UnsupportedError
 
 COPY_INDEX = "executorch_prim::et_copy_index.tensor"
 SELECT = "aten::select_copy.int_out"
 _COUNT, _DONE = "executorch_prim::add.Scalar", "executorch_prim::eq.Scalar"
-_SIZE = "aten::sym_size.int"
 MAX_DEPTH, MAX_LOOPS = 64, 6
 _IN_PLACE = frozenset({"aten::copy_", "aten::index_put_", COPY_INDEX})
 """Kernels whose first argument is read and written."""
@@ -285,7 +284,7 @@ class Flow:
         used = self.reads(plain) | self.writes(plain).keys() | {whole for whole, _ in sliced}
         sized = any(
             isinstance(i, KernelCall)
-            and i.kernel == _SIZE
+            and i.kernel == SIZE
             and len(i.args) == 3
             and i.args[2] == size
             and i.args[0] in {whole for whole, _ in sliced}

@@ -27,7 +27,8 @@ from stepwell.ir.diagnostics import ParseFailure
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.types import BoolType, FloatType, IntType
 
-_INDEX_PUT, _SIZE = "aten::index_put_", "aten::sym_size.int"
+_INDEX_PUT = "aten::index_put_"
+SIZE = "aten::sym_size.int"
 _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
 
 
@@ -68,7 +69,7 @@ def scalar_op(places: Places, call: KernelCall) -> SymOp:
 
 def known_number(places: Places, call: KernelCall) -> int | float | bool | None:
     """What a call on numbers gives if they are known: sizes of a tensor that has one shape are."""
-    if call.kernel == _SIZE:
+    if call.kernel == SIZE:
         tensor, axis = places.tensor(call.args[0]), places.argument(call.args[1])
         is_known = tensor.dynamism is Dynamism.STATIC and isinstance(axis, int)
         return tensor.sizes[axis] if is_known else None

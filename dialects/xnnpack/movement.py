@@ -113,7 +113,7 @@ class StaticConstantPad(_Movement):
             raise VerifyException("paddings are not negative")
 
 
-class _Concatenate(_Movement):
+class Concatenate(_Movement):
     """Inputs one after another along `axis`."""
 
     COUNT: ClassVar[int]
@@ -127,7 +127,7 @@ class _Concatenate(_Movement):
 
 
 @irdl_op_definition
-class Concatenate2(_Concatenate):
+class Concatenate2(Concatenate):
     """Two tensors one after another along `axis`."""
 
     name = "xnnpack.concatenate2"
@@ -138,7 +138,7 @@ class Concatenate2(_Concatenate):
 
 
 @irdl_op_definition
-class Concatenate3(_Concatenate):
+class Concatenate3(Concatenate):
     """Three tensors one after another along `axis`."""
 
     name = "xnnpack.concatenate3"
@@ -150,7 +150,7 @@ class Concatenate3(_Concatenate):
 
 
 @irdl_op_definition
-class Concatenate4(_Concatenate):
+class Concatenate4(Concatenate):
     """Four tensors one after another along `axis`."""
 
     name = "xnnpack.concatenate4"
@@ -163,7 +163,7 @@ class Concatenate4(_Concatenate):
 
 
 @irdl_op_definition
-class Concatenate5(_Concatenate):
+class Concatenate5(Concatenate):
     """Five tensors one after another along `axis`."""
 
     name = "xnnpack.concatenate5"
@@ -176,7 +176,7 @@ class Concatenate5(_Concatenate):
     input5 = operand_def(TensorType)
 
 
-CONCATENATES: dict[int, type[_Concatenate]] = {
+CONCATENATES: dict[int, type[Concatenate]] = {
     cls.COUNT: cls for cls in (Concatenate2, Concatenate3, Concatenate4, Concatenate5)
 }
 """The node that concatenates a number of tensors."""

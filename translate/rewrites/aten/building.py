@@ -7,7 +7,7 @@ are stated, not inferred: they follow from the arguments.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf, prod
 
 import torch
@@ -90,6 +90,22 @@ def constant_along_channels(op: SchemaOp) -> tuple[SSAValue, str] | None:
         if all(size == 1 for size in sizes) and element(constant.type) == element(result):
             return other, key
     return None
+
+
+Along = Callable[[SchemaOp], tuple[SSAValue, str] | None]
+"""`constant_along_last_axis` or `constant_along_channels`."""
+
+
+def constant_side(
+    value: SSAValue, cls: type[SchemaOp], along: Along
+) -> tuple[SSAValue, str] | None:
+    """(other operand, key) if a value is a product, or a plain sum, with such a constant."""
+    owner = value.owner
+    if not isinstance(owner, cls):
+        return None
+    if isinstance(owner, aten.AddTensor) and owner.arg("alpha") != 1:
+        return None
+    return along(owner)
 
 
 def layer_of_floats(value: SSAValue) -> aten.LinearDefault | None:

@@ -109,13 +109,11 @@ class ExpandAttention(Rewrite[WholeAttention]):
         grouped = list(dims(scores.type))
         per_head: list[Dim] = [*heads[:-1], grouped[-1]]
         mask = self._mask(op, per_head, rw)
-        if mask is not None and match.group > 1 and is_small(mask, per_head, match.group):
-            key = weight_key(mask)
-            assert key is not None, "is_small asked for it"
-            mask = rw.weight(rw.weights.derive("repeated_rows", [key], times=match.group))
-        elif mask is not None:
-            scores = view(rw, scores, per_head)
         if mask is not None:
+            if match.group > 1 and (key := repeatable(mask, per_head, match.group)) is not None:
+                mask = rw.weight(rw.weights.derive("repeated_rows", [key], times=match.group))
+            else:
+                scores = view(rw, scores, per_head)
             scores = emit(rw, aten.AddTensor.make(scores, mask, result_types=[scores.type]))
         last = len(dims(scores.type)) - 1
         softmax = aten._SoftmaxDefault.make(scores, last, False, result_types=[scores.type])
@@ -145,13 +143,14 @@ class ExpandAttention(Rewrite[WholeAttention]):
         return value
 
 
-def is_small(mask: SSAValue, scores: list[Dim], group: int) -> bool:
-    """Whether a mask is a constant that is the same for all heads, and may be repeated for each."""
+def repeatable(mask: SSAValue, scores: list[Dim], group: int) -> str | None:
+    """The key of a mask that is the same for all heads, and small enough to be repeated for each."""
     *heads, rows, columns = dims(mask.type)
     matrix = [size for size in (rows, columns) if isinstance(size, int)]
-    if weight_key(mask) is None or any(size != 1 for size in heads) or rows != scores[-2]:
-        return False
-    return len(matrix) == 2 and prod(matrix) * group <= REPEATED
+    if any(size != 1 for size in heads) or rows != scores[-2]:
+        return None
+    is_small = len(matrix) == 2 and prod(matrix) * group <= REPEATED
+    return weight_key(mask) if is_small else None
 
 
 def retyped(op: SchemaOp, held: Attribute) -> SchemaOp:

@@ -40,7 +40,11 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import constant_along_channels, emit_as
+from stepwell.translate.rewrites.aten.building import (
+    constant_along_channels,
+    constant_side,
+    emit_as,
+)
 from stepwell.translate.rewrites.aten.recipes import derive
 
 
@@ -91,11 +95,11 @@ class FoldAffineIntoConvolution(Rewrite[AffineBeforeConvolution]):
     def match(self, op: SchemaOp, program: Program) -> AffineBeforeConvolution | Refusal | None:
         """Guards: constants along the channels, no padding under a shift, no other readers."""
         value, shift, scale = op.operands[0], None, None
-        shifted = constant_side(value, aten.AddTensor)
+        shifted = constant_side(value, aten.AddTensor, constant_along_channels)
         if shifted is not None:
             value, shift = shifted
         if shift is None or value.has_one_use():
-            scaled = constant_side(value, aten.MulTensor)
+            scaled = constant_side(value, aten.MulTensor, constant_along_channels)
             if scaled is not None:
                 value, scale = scaled
         if value is op.operands[0]:
@@ -121,16 +125,6 @@ class FoldAffineIntoConvolution(Rewrite[AffineBeforeConvolution]):
             arguments["weight"] = derive(rw, "scale-input-channels", sources, groups=groups)
         new = aten.ConvolutionDefault.from_arguments(arguments, [result.type])
         rw.replace(op, [emit_as(rw, new, result)])
-
-
-def constant_side(value: SSAValue, cls: type[SchemaOp]) -> tuple[SSAValue, str] | None:
-    """(other operand, key) of a sum or product with a constant along the channels."""
-    owner = value.owner
-    if not isinstance(owner, cls):
-        return None
-    if isinstance(owner, aten.AddTensor) and owner.arg("alpha") != 1:
-        return None
-    return constant_along_channels(owner)
 
 
 def takes_no_constants(reader: Operation, index: int, shifted: bool) -> Refusal | None:

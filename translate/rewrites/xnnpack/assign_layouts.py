@@ -33,6 +33,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import constant_of, to_attribute
+from stepwell.dialects.xnnpack.movement import Concatenate
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
@@ -41,7 +42,6 @@ from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.xnnpack.axis_orders import Order, carried, carries, reads_in
 from stepwell.translate.rewrites.xnnpack.lower_shape import slice_sizes
 from stepwell.translate.rewrites.xnnpack.merge_transposes import (
-    CONCATENATES,
     inverse,
     moves_units_only,
 )
@@ -324,7 +324,7 @@ def _rebuilt(op: XnnpackOp, operands: list[SSAValue], order: Order) -> Operation
     shape = dims(op.output.type)
     made = [shape[axis] for axis in back]
     properties = dict(op.properties)
-    if isinstance(op, CONCATENATES):
+    if isinstance(op, Concatenate):
         properties["axis"] = IntegerAttr(order[op.integer("axis", 0)], i64)
     elif isinstance(op, xnnpack.StaticReshape):
         properties["new_shape"] = to_attribute(slice_sizes(tuple(made)))

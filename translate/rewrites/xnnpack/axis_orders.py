@@ -16,9 +16,10 @@ from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.dialects.xnnpack.elementwise import Binary, Unary
+from stepwell.dialects.xnnpack.movement import Concatenate
 from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.xnnpack.boxes import aligned_axes
-from stepwell.translate.rewrites.xnnpack.merge_transposes import CONCATENATES, inverse, passes
+from stepwell.translate.rewrites.xnnpack.merge_transposes import inverse, passes
 
 Order = tuple[int, ...]
 
@@ -38,7 +39,7 @@ def carries(op: Operation, order: Order) -> bool:
         case Unary() | Binary():
             return passes(op) and len(dims(op.output.type)) == len(order)
         case _:
-            return isinstance(op, CONCATENATES)
+            return isinstance(op, Concatenate)
 
 
 def carried(op: XnnpackOp, value: SSAValue, order: Order) -> Order | None:

@@ -16,14 +16,9 @@ from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
 from stepwell.dialects.xnnpack.elementwise import Binary, Unary
+from stepwell.dialects.xnnpack.movement import Concatenate
 from stepwell.ir.types import Dim, dims, element
 
-CONCATENATIONS = (
-    xnnpack.Concatenate2,
-    xnnpack.Concatenate3,
-    xnnpack.Concatenate4,
-    xnnpack.Concatenate5,
-)
 Range = tuple[Dim, Dim]
 Box = tuple[Range, ...]
 """For each axis what is read; a symbolic axis is read whole, `(0, its size)`."""
@@ -88,7 +83,7 @@ def needed(op: Operation, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
             return _widened(op, box, 1), ((*box[:-1], inner), *rest)
         case xnnpack.BatchMatrixMultiply():
             return box, _factors(op, box)
-        case _ if type(op) in CONCATENATIONS:
+        case Concatenate():
             return _parts(op, box)
         case xnnpack.Softmax():
             wide = _widened(op, box, 1)
@@ -143,9 +138,8 @@ def _factors(op: xnnpack.BatchMatrixMultiply, box: Box) -> tuple[Box, Box]:
     return (*over[0], rows, left[-1]), (*over[1], *last)
 
 
-def _parts(op: Operation, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
+def _parts(op: Concatenate, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
     """The boxes of concatenated tensors; nothing of those that a box does not touch."""
-    assert isinstance(op, XnnpackOp)
     at = op.integer("axis", 0)
     start, stop = box[at]
     reads: list[Box] = []

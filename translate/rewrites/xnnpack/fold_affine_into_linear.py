@@ -36,7 +36,11 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import blocks_of_rows, recipe
-from stepwell.translate.rewrites.aten.building import constant_along_last_axis, emit_as
+from stepwell.translate.rewrites.aten.building import (
+    constant_along_last_axis,
+    constant_side,
+    emit_as,
+)
 
 
 @recipe("scale_columns", "of the first")
@@ -81,13 +85,13 @@ class FoldAffineIntoLinear(Rewrite[AffineBeforeLinear]):
         """Guards: constant operands along the last axis only, no reader but linears."""
         source = op.operands[0]
         shift = scale = None
-        found = constant_side(source, aten.AddTensor)
+        found = constant_side(source, aten.AddTensor, constant_along_last_axis)
         if found is not None:
             refusal = read_elsewhere(source)
             if refusal is not None:
                 return refusal
             source, shift = found
-        scaled = constant_side(source, aten.MulTensor)
+        scaled = constant_side(source, aten.MulTensor, constant_along_last_axis)
         if scaled is not None:
             refusal = read_elsewhere(source) if shift is None else read_by_others(source)
             if refusal is not None and shift is None:
@@ -126,16 +130,6 @@ class FoldAffineIntoLinear(Rewrite[AffineBeforeLinear]):
             result_types=[result.type],
         )
         rw.replace(match.op, [emit_as(rw, new, result)])
-
-
-def constant_side(value: SSAValue, cls: type[SchemaOp]) -> tuple[SSAValue, str] | None:
-    """(other operand, key) of a sum or product with a constant along the last axis only."""
-    owner = value.owner
-    if not isinstance(owner, cls):
-        return None
-    if isinstance(owner, aten.AddTensor) and owner.arg("alpha") != 1:
-        return None
-    return constant_along_last_axis(owner)
 
 
 def read_elsewhere(value: SSAValue) -> Refusal | None:

@@ -36,8 +36,11 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
-from stepwell.translate.rewrites.aten.building import axis
-from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import constant_side
+from stepwell.translate.rewrites.aten.building import (
+    axis,
+    constant_along_last_axis,
+    constant_side,
+)
 
 MOVEMENTS = (aten.ViewDefault, aten.PermuteDefault, aten.SliceTensor, aten.CatDefault)
 
@@ -144,10 +147,10 @@ class FoldAffineThroughLayout(Rewrite[AffineBehindLayout]):
 def constants_of(value: SSAValue) -> tuple[SSAValue, str | None, str | None]:
     """(source, key of the scale, key of the shift) of a sum, a product, or a sum of a product."""
     shift = scale = None
-    shifted = constant_side(value, aten.AddTensor)
+    shifted = constant_side(value, aten.AddTensor, constant_along_last_axis)
     if shifted is not None:
         value, shift = shifted
-    scaled = constant_side(value, aten.MulTensor)
+    scaled = constant_side(value, aten.MulTensor, constant_along_last_axis)
     if scaled is not None and (shift is None or value.has_one_use()):
         value, scale = scaled
     return value, scale, shift

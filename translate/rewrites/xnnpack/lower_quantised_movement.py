@@ -34,7 +34,6 @@ from stepwell.translate.rewrites.aten.building import axis
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import static_bounds
 from stepwell.translate.rewrites.xnnpack.lower_quantised_elementwise import not_from_integers
 from stepwell.translate.rewrites.xnnpack.lower_shape import (
-    CONCATENATE,
     reshape,
     slice_sizes,
     transpose,
@@ -82,7 +81,7 @@ class LowerQuantisedMovement(Rewrite[MovedIntegers]):
             return refusal
         if isinstance(move, aten.SliceTensor) and static_bounds(move) is None:
             return Refusal("XNNPACK slices with step 1 and constant bounds")
-        if isinstance(move, aten.CatDefault) and count not in CONCATENATE:
+        if isinstance(move, aten.CatDefault) and count not in xnnpack.CONCATENATES:
             return Refusal("XNNPACK concatenates two to five tensors")
         return MovedIntegers(op, move, sources)
 
@@ -99,7 +98,9 @@ def _moved(match: MovedIntegers, rw: Rewriter) -> SSAValue:
     if isinstance(op, aten.PermuteDefault):
         return transpose(rw, match.sources[0], [axis(d, rank) for d in op.arg("dims")])
     if isinstance(op, aten.CatDefault):
-        node = CONCATENATE[len(match.sources)].make(*match.sources, axis=axis(op.arg("dim"), rank))
+        node = xnnpack.CONCATENATES[len(match.sources)].make(
+            *match.sources, axis=axis(op.arg("dim"), rank)
+        )
         return rw.insert(node).results[0]
     bounds = static_bounds(op)
     assert bounds is not None

@@ -37,12 +37,6 @@ from stepwell.translate.rewrites.xnnpack.guards import (
     not_static,
 )
 
-CONCATENATE: dict[int, type[XnnpackOp]] = {
-    2: xnnpack.Concatenate2,
-    3: xnnpack.Concatenate3,
-    4: xnnpack.Concatenate4,
-    5: xnnpack.Concatenate5,
-}
 FOLLOWING = (aten.PermuteDefault, aten.SliceTensor, aten.CatDefault, aten.ConstantPadNdDefault)
 """Ops whose nodes find the sizes of their results from the operands' at run time."""
 
@@ -86,7 +80,7 @@ class LowerShape(Rewrite[Moved]):
         if isinstance(op, aten.CatDefault):
             at = axis(op.arg("dim"), len(dims(op.results[0].type)))
             symbolic = any(isinstance(dims(operand.type)[at], str) for operand in op.operands)
-            if symbolic and len(op.operands) not in CONCATENATE:
+            if symbolic and len(op.operands) not in xnnpack.CONCATENATES:
                 return Refusal("more than five tensors are concatenated along a symbolic axis")
         return Moved(op)
 
@@ -187,7 +181,9 @@ def slice_sizes(shape: tuple[Dim, ...]) -> list[int]:
 def _concatenate(op: SchemaOp, rw: Rewriter) -> SSAValue:
     at = axis(op.arg("dim"), len(dims(op.results[0].type)))
     if any(isinstance(dims(part.type)[at], str) for part in op.operands):
-        node = CONCATENATE[len(op.operands)].make(*op.operands, result=op.results[0].type, axis=at)
+        node = xnnpack.CONCATENATES[len(op.operands)].make(
+            *op.operands, result=op.results[0].type, axis=at
+        )
         return _put(rw, node)
     return concatenate(rw, op.operands, at)
 
@@ -197,7 +193,9 @@ def concatenate(rw: Rewriter, parts: Sequence[SSAValue], at: int) -> SSAValue:
     values = list(parts)
     while len(values) > 1:
         values = [
-            _put(rw, CONCATENATE[len(part)].make(*part, axis=at)) if len(part) > 1 else part[0]
+            _put(rw, xnnpack.CONCATENATES[len(part)].make(*part, axis=at))
+            if len(part) > 1
+            else part[0]
             for part in (values[i : i + 5] for i in range(0, len(values), 5))
         ]
     return values[0]

@@ -28,18 +28,13 @@ from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.dialects.xnnpack.elementwise import Binary, Unary
+from stepwell.dialects.xnnpack.movement import Concatenate
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.lower_shape import slice_sizes
 
-CONCATENATES = (
-    xnnpack.Concatenate2,
-    xnnpack.Concatenate3,
-    xnnpack.Concatenate4,
-    xnnpack.Concatenate5,
-)
 Order = tuple[int, ...]
 
 
@@ -125,7 +120,7 @@ def passes(op: Operation) -> bool:
         return False
     if isinstance(op, xnnpack.Convert):
         return datatype(op.output.type) != "qdint8"  # Whose scales belong to the last axes.
-    return isinstance(op, (Unary, Binary, *CONCATENATES))
+    return isinstance(op, Unary | Binary | Concatenate)
 
 
 def inverse(order: Order) -> Order:

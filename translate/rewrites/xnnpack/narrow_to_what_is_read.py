@@ -35,6 +35,7 @@ from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import constant_of, to_attribute
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
+from stepwell.dialects.xnnpack.movement import Concatenate
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
@@ -42,7 +43,6 @@ from stepwell.ir.rewriting import Bound, Event, History, Pass, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.boxes import (
-    CONCATENATIONS,
     Box,
     is_nothing,
     join,
@@ -248,7 +248,7 @@ def _write(
                 for value, read in zip(op.operands, narrowed.reads, strict=True)
                 if not is_nothing(read)
             ]
-            if isinstance(op, CONCATENATIONS):
+            if isinstance(op, Concatenate):
                 new = concatenate(rw, operands, op.integer("axis", 0))
             else:
                 new = rw.insert(_rebuilt(op, operands, box)).results[0]

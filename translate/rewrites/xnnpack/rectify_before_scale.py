@@ -45,11 +45,12 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import emit
-from stepwell.translate.rewrites.aten.fold_affine_into_convolution import (
+from stepwell.translate.rewrites.aten.building import (
+    constant_along_channels,
     constant_side,
-    takes_no_constants,
+    emit,
 )
+from stepwell.translate.rewrites.aten.fold_affine_into_convolution import takes_no_constants
 
 
 @recipe("zero-of-affine")
@@ -80,10 +81,10 @@ class RectifyBeforeScale(Rewrite[RectifiedAffine]):
 
     def match(self, op: SchemaOp, program: Program) -> RectifiedAffine | Refusal | None:
         """Guards: positive factors, nobody else reads, convolutions that take the constants in."""
-        shifted = constant_side(op.operands[0], aten.AddTensor)
+        shifted = constant_side(op.operands[0], aten.AddTensor, constant_along_channels)
         if shifted is None:
             return None
-        scaled = constant_side(shifted[0], aten.MulTensor)
+        scaled = constant_side(shifted[0], aten.MulTensor, constant_along_channels)
         if scaled is None:
             return None
         if not (op.operands[0].has_one_use() and shifted[0].has_one_use()):
