@@ -25,7 +25,6 @@ from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttent
 from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
 from stepwell.translate.rewrites.aten.share_repeated_heads import ShareRepeatedHeads
 from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
-from stepwell.translate.rewrites.aten.skip_masked_attention import SkipMaskedAttention
 from stepwell.translate.rewrites.aten.split_linear import SplitLinear
 from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
@@ -97,6 +96,7 @@ from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinea
 from stepwell.translate.rewrites.xnnpack.prelu_channels_last import PreluChannelsLast
 from stepwell.translate.rewrites.xnnpack.recognise_gelu import RecogniseGelu
 from stepwell.translate.rewrites.xnnpack.rectify_before_scale import RectifyBeforeScale
+from stepwell.translate.rewrites.xnnpack.skip_masked_attention import SkipMaskedAttention
 from stepwell.translate.rewrites.xnnpack.stacked_sum_to_additions import StackedSumToAdditions
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages

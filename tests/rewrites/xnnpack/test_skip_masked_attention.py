@@ -8,7 +8,7 @@ import torch
 
 from stepwell.ir.rewriting import Refusal
 from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
-from stepwell.translate.rewrites.aten.skip_masked_attention import (
+from stepwell.translate.rewrites.xnnpack.skip_masked_attention import (
     Block,
     Scores,
     Sizes,

@@ -50,10 +50,8 @@ from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import cat, emit, slice_axis
 from stepwell.translate.rewrites.aten.expand_attention import scale_of
+from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import COPY
 
-COPY = 4
-"""What reading and writing an element costs, in multiplications of a matrix product
-(`narrow-to-what-is-read` says how it was measured)."""
 SCORE = 5 * COPY
 """What a score costs besides its products: a mask added, three passes of a softmax, a reload."""
 BLOCK = 1_000_000
