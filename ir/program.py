@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from stepwell.ir.calling import bind_inputs
+from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.interpretation import Interpreter, Outcome
 from stepwell.ir.levels import level_of
@@ -30,6 +31,8 @@ class Program:
     weights: WeightStore = field(default_factory=WeightStore)
     samples: dict[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
     """Example inputs by method, `(args, kwargs)`, where the source had them; text has none."""
+    context: Context = field(default_factory=Context, compare=False, repr=False)
+    """Of the lowering that works on it."""
 
     @property
     def level(self) -> str:
@@ -58,7 +61,8 @@ class Program:
 
     def clone(self) -> Self:
         """A copy of the IR over an overlay of the same weights; no tensor is copied."""
-        return type(self)(self.module.clone(), self.weights.child(), dict(self.samples))
+        module, weights = self.module.clone(), self.weights.child()
+        return type(self)(module, weights, dict(self.samples), self.context)
 
     def verify(self) -> None:
         """Raise `VerificationError` with every problem of structure, types, level or signature."""

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.commands import add_model, add_target, check, explain, opt, show
+from stepwell.commands import add_model, add_target, check, explain, opt, options_of, show
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import read_bytes, write_atomically
 
@@ -104,8 +104,9 @@ def _lower(arguments: argparse.Namespace) -> int:
     from stepwell.lowering import lower
     from stepwell.models import open_model
 
+    options = options_of(arguments)
     model = open_model(arguments.model, trust=arguments.trust)
-    lowered = lower(model.program, arguments.target, sizes=arguments.sizes)
+    lowered = lower(model.program, arguments.target, sizes=arguments.sizes, **options)
     print(lowered.report)
     if arguments.emit_ir:
         write_atomically(arguments.emit_ir, str(lowered.program).encode())

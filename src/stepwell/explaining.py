@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation
@@ -124,14 +124,15 @@ def explain(
     program: IRProgram | ExportedProgram | Mapping[str, ExportedProgram],
     target: str,
     pipeline: Pipeline | None = None,
+    **options: Any,
 ) -> Explanation:
     """Lower a program and say what became of each of its ops.
 
     Args:
-        program, target, pipeline: as for `stepwell.lower`; the program is not changed.
+        program, target, pipeline, options: as for `stepwell.lower`; the program is not changed.
     """
     source = program if isinstance(program, IRProgram) else from_exported_program(program)
-    lowered = lower(source, target, pipeline)
+    lowered = lower(source, target, pipeline, **options)
     return Explanation(target, tuple(fates(source, lowered)), lowered)
 
 

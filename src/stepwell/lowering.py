@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.calling import flatten_inputs, with_frozen, without_frozen
 from stepwell.ir.collection import without_collection
+from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import write_atomically
 from stepwell.ir.pipeline import Observer, Pipeline
@@ -41,6 +42,7 @@ class Lowered:
     report: Report
     target: Target
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Those that `lower` was given."""
     source: Source | None = field(default=None, repr=False)
     """What was lowered, as it was given to `lower`."""
 
@@ -62,7 +64,8 @@ class Lowered:
             StepwellError: the file cannot be written.
         """
         in_parts = self.target.in_parts
-        parts = in_parts(self.program, **self.options) if in_parts else [self.artefact]
+        told = self.target.for_artefact(self.target.artefact, self.options, {})
+        parts = in_parts(self.program, **told) if in_parts else [self.artefact]
         write_atomically(Path(path), *parts)
 
     def to_pte_and_ptd(self, **options: Any) -> tuple[bytes, bytes]:
@@ -76,7 +79,7 @@ class Lowered:
             name: what the array is called; its length is `<name>_length`.
             header: a header with static constants, else a source file with external ones.
         """
-        return self._emit("c", {"name": name, "header": header})
+        return self._emit("c", {}, name=name, header=header)
 
     def to_tosa(self, **options: Any) -> bytes:
         """The TOSA flatbuffer (tosa targets)."""
@@ -97,9 +100,8 @@ class Lowered:
             StepwellError: the target's runtime has no profiler, or the source cannot be a torch
                 program.
         """
-        return self._emit(
-            "etrecord", {"exported": self._exported(method), "method": method, **options}
-        )
+        exported = self._exported(method)
+        return self._emit("etrecord", options, exported=exported, method=method)
 
     def profile(
         self,
@@ -133,9 +135,11 @@ class Lowered:
             )
         return found
 
-    def _emit(self, kind: str, options: Mapping[str, Any]) -> Any:
+    def _emit(self, kind: str, options: Mapping[str, Any], **arguments: Any) -> Any:
+        """Call an emitter with the options it reads, and arguments that are no options."""
         emitter = self.target.emitter(kind)
-        return emitter(self.program, **{**self.options, **options})
+        told = self.target.for_artefact(kind, self.options, options)
+        return emitter(self.program, **told, **arguments)
 
     @cached_property
     def artefact(self) -> bytes:
@@ -182,13 +186,21 @@ def lower(
         observer: called after each step with (step, program, applications).
         sizes: numbers for symbolic sizes of inputs, which the result then takes alone: `"max"`
             (each at its bound), `4` (the only one), or `{"s77": 4}`.
-        options: the target's emission options.
+        options: what may be chosen for the target (`docs/options.md`).
 
     Raises:
-        StepwellError: the target is unknown, or the program cannot be lowered; every reason is
-            listed with its place in the model.
+        StepwellError: the target or an option is unknown, or the program cannot be lowered; every
+            reason is listed with its place in the model.
     """
     found = find_target(target)
+    given = found.chosen(options)
+    if observer is not None and not callable(observer):
+        raise StepwellError(
+            f"a {type(observer).__name__} is no observer", help="a function of (step, program, int)"
+        )
+    chosen = found.prepare(_pipeline(pipeline), given)
+    if sizes is not None:
+        chosen = Pipeline(chosen.name, (PinSymbolicSizes.of(sizes), *chosen.steps))
     started = time.perf_counter()
     source = program if isinstance(program, IRProgram) else from_exported_program(program)
     work = Program.of(source.clone() if source is program else source)
@@ -198,11 +210,9 @@ def lower(
             help="lower the program that was imported",
         )
     work.weights.require_data()
+    work.context = Context(found.name, found.settings(given))
     with without_collection():
         work.verify()
-        chosen = found.prepare(pipeline, options)
-        if sizes is not None:
-            chosen = Pipeline(chosen.name, (PinSymbolicSizes.of(sizes), *chosen.steps))
         run = chosen.run(work, observer)
         work.verify()
     seconds = time.perf_counter() - started
@@ -216,4 +226,12 @@ def lower(
         seconds=seconds,
         events=tuple(run.history.events),
     )
-    return Lowered(work, report, found, options, program)
+    return Lowered(work, report, found, given, program)
+
+
+def _pipeline(given: Any) -> Pipeline | None:
+    """What was given as a pipeline, if it is one."""
+    if given is None or isinstance(given, Pipeline):
+        return given
+    help = f'stepwell.PIPELINES["xnnpack"] is one; {", ".join(PIPELINES)} are there'
+    raise StepwellError(f"a {type(given).__name__} is no pipeline", help=help)

@@ -40,7 +40,7 @@ class Program(IRProgram):
         return (
             program
             if isinstance(program, cls)
-            else cls(program.module, program.weights, program.samples)
+            else cls(program.module, program.weights, program.samples, program.context)
         )
 
     def to_exported_program(self, method: str = "forward") -> ExportedProgram:

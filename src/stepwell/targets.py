@@ -9,9 +9,11 @@ from typing import Any
 from stepwell.backends.cortex_m.pipeline import cortex_m_pipeline
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.options import PIPELINE, Option, chosen, nearest, read_options
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.pipelines import XNNPACK, XNNPACK_PUBLISHED, tosa_pipeline
+from stepwell.translate.rewrites.cmsis import BiasForm
 
 TOSA_NAMES = ("tosa-1.0+fp", "tosa-1.0+int", "tosa-1.1+fp", "tosa-1.1+int", "tosa-1.1+fp+mxfp")
 """TOSA targets listed by name; any other combination of profiles and extensions works too."""
@@ -23,6 +25,28 @@ PIPELINES: dict[str, Pipeline] = {
     **{name: cortex_m_pipeline(name) for name in CPUS},
 }
 """Every target's pipeline; `stepwell.PIPELINES["xnnpack"].after("step", MyRewrite)` is a copy."""
+
+EMBED_UNPACKED_CONSTANTS = Option(
+    "embed_unpacked_constants",
+    bool,
+    False,
+    "put constants that XNNPACK does not copy into the delegate, for runtimes known to keep them",
+    at=("pte", "pte_and_ptd", "etrecord"),
+)
+BIAS_FORM = Option(
+    "bias_form",
+    tuple(map(str, BiasForm)),
+    None,
+    "where a linear layer's bias is kept; by default as the CPU's kernels read it",
+    at=(PIPELINE,),
+)
+METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir"))
+
+OPTIONS: tuple[Option, ...] = ()
+"""What every target takes."""
+XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS,)
+CORTEX_M_OPTIONS = (BIAS_FORM,)
+TOSA_OPTIONS = (METHOD,)
 
 Emitter = Callable[..., Any]
 Runner = Callable[[bytes, Sequence[Any], str], tuple[Any, ...]]
@@ -37,6 +61,8 @@ class Target:
     artefact: str
     emitters: Mapping[str, Emitter]
     runner: Runner
+    own_options: tuple[Option, ...] = ()
+    """What this target takes besides the `OPTIONS` of all."""
     per_method: bool = False
     """Whether an artefact holds one method, which its emitter is told."""
     in_parts: Emitter | None = None
@@ -55,9 +81,79 @@ class Target:
             )
         return self.emitters[kind]
 
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Everything that may be chosen for this target."""
+        return (*OPTIONS, *self.own_options)
+
+    def chosen(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that were given, each found to be one of this target with a value it takes.
+
+        Raises:
+            StepwellError: naming every one that is not.
+        """
+        return chosen(self.options, given, f"target {self.name!r}")
+
+    def read_options(self, texts: Sequence[str]) -> dict[str, Any]:
+        """`chosen`, of `name=value` texts from a command line."""
+        return read_options(self.options, texts, f"target {self.name!r}")
+
+    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The value of every option: what was given, else the default."""
+        return {option.name: given.get(option.name, option.default) for option in self.options}
+
+    def for_artefact(
+        self, kind: str, given: Mapping[str, Any], more: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """What the emitter of an artefact is told.
+
+        Args:
+            kind: of the artefact.
+            given: options that the program was lowered with; those of other readers are left out.
+            more: options for this artefact alone.
+
+        Raises:
+            StepwellError: one of `more` is none of this artefact's.
+        """
+        known = [option for option in self.options if kind in option.at]
+        names = {option.name for option in known}
+        earlier = [o.name for o in self.options if o.name in more and o.name not in names]
+        if earlier:
+            raise StepwellError(
+                f"{', '.join(earlier)}: chosen when a program is lowered, not when it is emitted",
+                help=f"lower(program, {self.name!r}, {earlier[0]}=…)",
+            )
+        kept = {name: value for name, value in given.items() if name in names}
+        return {**kept, **chosen(known, more, f"the .{kind} of target {self.name!r}")}
+
     def prepare(self, pipeline: Pipeline | None, options: Mapping[str, Any]) -> Pipeline:
-        """The pipeline to run: the caller's or the target's own."""
-        return pipeline if pipeline is not None else self.pipeline
+        """The pipeline to run: the caller's, or the target's own as the options shape it.
+
+        Args:
+            pipeline: the caller's.
+            options: those that were given, `chosen` already.
+
+        Raises:
+            StepwellError: both a pipeline and an option that shapes the target's own are given.
+        """
+        if pipeline is None:
+            return self.own_pipeline(options)
+        shaping = [o.name for o in self.options if PIPELINE in o.at and o.name in options]
+        if shaping:
+            raise StepwellError(
+                f"{', '.join(shaping)}: shapes the target's own pipeline, and another one is given",
+                help="leave out either; a pipeline says itself what its steps do",
+            )
+        return pipeline
+
+    def beyond_pipeline(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that hold for any pipeline."""
+        shaping = {option.name for option in self.options if PIPELINE in option.at}
+        return {name: value for name, value in options.items() if name not in shaping}
+
+    def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
+        """The target's pipeline, as the options shape it."""
+        return self.pipeline
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
         """(number of delegates, op name → count of the ops outside them)."""
@@ -107,6 +203,7 @@ XNNPACK_TARGET = Target(
     "pte",
     {"pte": _xnnpack_pte, "pte_and_ptd": _xnnpack_pte_and_ptd, "etrecord": _xnnpack_etrecord},
     _run_pte,
+    XNNPACK_OPTIONS,
     in_parts=_xnnpack_pte_parts,
 )
 
@@ -138,6 +235,7 @@ def _tosa_target(name: str) -> Target:
         "tosa",
         {"tosa": _tosa_bytes, "mlir": _tosa_mlir},
         _run_tosa,
+        TOSA_OPTIONS,
         per_method=True,
     )
 
@@ -146,11 +244,9 @@ def _tosa_target(name: str) -> Target:
 class CortexMTarget(Target):
     """A Cortex-M CPU. `bias_form="both"` keeps a program right on every core."""
 
-    def prepare(self, pipeline: Pipeline | None, options: Mapping[str, Any]) -> Pipeline:
-        """The pipeline to run: the caller's, or the CPU's with the bias where it is asked for."""
-        if pipeline is not None:
-            return pipeline
-        return cortex_m_pipeline(self.name, options.get("bias_form"))
+    def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
+        """The CPU's pipeline with the bias where it is asked for."""
+        return cortex_m_pipeline(self.name, options.get(BIAS_FORM.name))
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
         """No delegates; the ops that are not the library's and not views."""
@@ -159,13 +255,13 @@ class CortexMTarget(Target):
         return 0, outside(program)
 
 
-def _cortex_m_pte(program: Program, **options: Any) -> bytes:
+def _cortex_m_pte(program: Program) -> bytes:
     from stepwell.backends.cortex_m.emit import to_pte
 
     return to_pte(program)
 
 
-def _cortex_m_c(program: Program, *, name: str, header: bool, **options: Any) -> str:
+def _cortex_m_c(program: Program, *, name: str, header: bool) -> str:
     from stepwell.backends.cortex_m.c_array import to_c_array
     from stepwell.backends.cortex_m.emit import to_pte
 
@@ -186,6 +282,7 @@ def _cortex_m_target(name: str) -> Target:
         "pte",
         {"pte": _cortex_m_pte, "c": _cortex_m_c},
         _run_cortex_m,
+        CORTEX_M_OPTIONS,
     )
 
 
@@ -195,11 +292,19 @@ def find_target(name: str) -> Target:
     Raises:
         StepwellError: naming the targets there are.
     """
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise StepwellError(
+            f"a target is named by a string, not by a {type(name).__name__}", help=_known(name)
+        )
     if name.startswith("tosa-"):
         return _tosa_target(name)
     if name.startswith("cortex-m"):
         return _cortex_m_target(name)
     if name != XNNPACK_TARGET.name:
-        known = ", ".join((XNNPACK_TARGET.name, *CPUS, *TOSA_NAMES))
-        raise StepwellError(f"there is no target {name!r}", help=f"targets are {known}")
+        raise StepwellError(f"there is no target {name!r}", help=_known(name))
     return XNNPACK_TARGET
+
+
+def _known(name: object) -> str:
+    names = (XNNPACK_TARGET.name, *CPUS, *TOSA_NAMES)
+    return f"{nearest(str(name), names)}targets are {', '.join(names)}"

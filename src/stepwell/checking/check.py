@@ -23,6 +23,7 @@ from stepwell.checking.rounding import rounds_floats
 from stepwell.checking.samples import Sample, make_samples
 from stepwell.checking.watching import Watcher, describe_bound, total_bound
 from stepwell.ir.calling import bind_inputs
+from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program as IRProgram
@@ -79,17 +80,19 @@ def check(
         artefact: also emit the artefact and run it on its engine.
         memory: bytes of intermediate values to keep.
         progress: told about each step.
-        options: the target's emission options.
+        options: as for `stepwell.lower`.
 
     Raises:
         StepwellError: the program is not valid, or cannot be lowered at all. What differs is not
             raised but returned.
     """
+    found = find_target(target)
+    given = found.chosen(options)
+    steps = found.prepare(pipeline, given).steps
     source = program if isinstance(program, IRProgram) else from_exported_program(program)
     work = Program.of(source.clone())
     work.verify()
-    found = find_target(target)
-    steps = found.prepare(pipeline, options).steps
+    work.context = Context(found.name, found.settings(given))
     run = _Check(work, memory)
     started = time.perf_counter()
     total = len(steps) + 1 + artefact
@@ -105,7 +108,7 @@ def check(
     run.verify()
     if artefact and not run.findings:
         tell("artefact", len(steps) + 1, total)
-        run.add(*check_artefact(found, work, run.recordings, options))
+        run.add(*check_artefact(found, work, run.recordings, given))
     accuracy = _accuracy(source, found, run.recordings)
     tell("done", total, total)
     return CheckResult(

@@ -53,7 +53,8 @@ def check_artefact(
     findings: list[Finding] = []
     skipped: list[str] = []
     largest, compared = 0.0, 0
-    artefact = target.emitter(target.artefact)(program, **options)
+    told = target.for_artefact(target.artefact, options, {})
+    artefact = target.emitter(target.artefact)(program, **told)
     for method, befores in recordings.items():
         for before in befores:
             if not (before.sample.plain or bound.exact):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -19,3 +20,27 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         default="xnnpack",
         help="xnnpack (what is meant without this option), cortex-m55, tosa-1.0+fp, ...",
     )
+    add_options(parser)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The option `-O NAME=VALUE`."""
+    parser.add_argument(
+        "-O",
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the target, as in Python (docs/options.md); may stand several times",
+    )
+
+
+def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What `-O` said, for the target that is named.
+
+    Raises:
+        StepwellError: the target or an option is unknown.
+    """
+    from stepwell.targets import find_target
+
+    return find_target(arguments.target).read_options(arguments.option)

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from stepwell.commands import add_model, add_target
+from stepwell.commands import add_model, add_target, options_of
 from stepwell.ir.files import write_atomically
 
 
@@ -29,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     from stepwell.checking import check
     from stepwell.models import open_model
 
+    options = options_of(arguments)
     model = open_model(arguments.model, trust=arguments.trust)
     columns = (
         TextColumn("{task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
@@ -47,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             artefact=not arguments.no_artefact,
             progress=show,
+            **options,
         )
     result = replace(result, model=model.name)
     print(result)

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from stepwell.commands import add_model, add_target
+from stepwell.commands import add_model, add_target, options_of
 from stepwell.ir.files import write_atomically
 
 
@@ -23,8 +23,9 @@ def run(arguments: argparse.Namespace) -> int:
     from stepwell.explaining import explain
     from stepwell.models import open_model
 
+    options = options_of(arguments)
     model = open_model(arguments.model, trust=arguments.trust)
-    explanation = explain(model.program, arguments.target)
+    explanation = explain(model.program, arguments.target, **options)
     if arguments.json:
         write_atomically(arguments.json, explanation.to_json().encode())
     if arguments.outside:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepwell.commands import add_options, options_of
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import write_atomically
 
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--largest", action="store_true", help="read a .pte at the largest sizes it declares"
     )
     parser.add_argument("-t", "--target", help="lower it first; --html then shows every step")
+    add_options(parser)
     parser.add_argument("--summary", action="store_true", help="tables instead of text")
     parser.add_argument(
         "--locations", action="store_true", help="print node names and source lines"
@@ -58,18 +60,21 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.profile and not (arguments.html and arguments.target):
         raise StepwellError("--profile times a lowered program", help="give --html and --target")
+    if arguments.option and not arguments.target:
+        raise StepwellError("-O is an option of a target, and none is named", help="give --target")
+    options = options_of(arguments) if arguments.target else {}
     model = open_source(arguments.model, trust=arguments.trust, largest=arguments.largest)
     program = model.program
     written = False
     if arguments.html:
-        story = tell(program, arguments.target, title=model.name)
+        story = tell(program, arguments.target, title=model.name, **options)
         if arguments.profile:
             story = with_times(story, arguments.method)
         write_atomically(arguments.html, to_html(story).encode())
         program = story.lowered.program if story.lowered else program
         written = True
     elif arguments.target:
-        program = lower(program, arguments.target).program
+        program = lower(program, arguments.target, **options).program
     if arguments.dot:
         write_atomically(arguments.dot, to_dot(program, arguments.method).encode())
         written = True

@@ -106,11 +106,12 @@ def tell(
     title: str = "program",
     notes: Mapping[str, str] | None = None,
     latency: float | None = None,
+    **options: Any,
 ) -> Story:
     """Lower a program, keeping what it looked like after each step; without a target, just look.
 
     Args:
-        program, target, pipeline: as for `stepwell.lower`; the program is not changed.
+        program, target, pipeline, options: as for `stepwell.lower`; the program is not changed.
         title, notes, latency: shown on the page.
     """
     source = program if isinstance(program, IRProgram) else from_exported_program(program)
@@ -128,9 +129,11 @@ def tell(
         if applied:
             levels.append(snapshot(now, step_name(step), applied, numbers))
 
-    steps = find_target(target).prepare(pipeline, {})
+    found = find_target(target)
+    given = found.chosen(options)
+    steps = found.prepare(pipeline, given)
     watched = replace(steps, steps=(_Look(look), *steps.steps))
-    lowered = lower(source, target, watched, observer=observe)
+    lowered = lower(source, target, watched, observer=observe, **found.beyond_pipeline(given))
     report = replace(lowered.report, steps=lowered.report.steps[1:])
     lowered = replace(lowered, report=report)
     return Story(

@@ -1,0 +1,178 @@
+"""Options: what a caller may choose, declared once with its values, its default and its meaning.
+
+    BIAS_FORM = Option("bias_form", ("bias", "both"), None, "where a bias is added", at=(PIPELINE,))
+
+A target holds a tuple of them. Whoever is given options asks `chosen`; nothing else reads what a
+caller wrote, so a name or a value that is not declared is an error everywhere, in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from os import PathLike
+from pathlib import Path
+from typing import Any, cast
+
+from stepwell.ir.diagnostics import Problem, StepwellError
+
+PIPELINE = "pipeline"
+"""Read when the target's own pipeline is made: says nothing about a pipeline that is given."""
+STEPS = "steps"
+"""Read by steps while they run (`program.context.options`), in whatever pipeline they stand."""
+
+Kind = tuple[str, ...] | range | type[bool] | type[int] | type[float] | type[str] | type[Path]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One thing that a caller may choose.
+
+    Attributes:
+        name: as it is written in Python; on the command line `-O name=value`.
+        kind: the words it may be, a range of integers, or `bool`, `int`, `float`, `str`, `Path`.
+        default: what holds without it; None means that something else decides (see `meaning`).
+        meaning: a phrase for the reader, without a full stop.
+        at: who reads it: `PIPELINE`, `STEPS`, or kinds of artefact (`"pte"`) whose emitter it is
+            given to.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    meaning: str
+    at: tuple[str, ...] = (STEPS,)
+
+    @property
+    def values(self) -> str:
+        """What it may be, in words."""
+        kind = self.kind
+        if isinstance(kind, tuple):
+            return ", ".join(repr(word) for word in kind)
+        if isinstance(kind, range):
+            return f"an integer from {kind.start} to {kind.stop - 1}"
+        return {
+            bool: "True or False",
+            int: "an integer",
+            float: "a number",
+            str: "a string",
+            Path: "a path",
+        }[kind]
+
+    def take(self, value: Any) -> Any:
+        """The value as it is used.
+
+        Raises:
+            StepwellError: it is none of `values`.
+        """
+        if value is None and self.default is None:
+            return None
+        kind = self.kind
+        if isinstance(kind, tuple):
+            if isinstance(value, str) and value in kind:
+                return str(value)
+        elif isinstance(kind, range):
+            if isinstance(value, int) and not isinstance(value, bool) and value in kind:
+                return value
+        elif kind is Path:
+            if isinstance(value, str | PathLike):
+                return Path(cast(str | PathLike[str], value))
+        elif kind is float and type(value) is int:
+            return float(value)
+        elif type(value) is kind:
+            return value
+        raise self._refusal(value)
+
+    def read(self, text: str) -> Any:
+        """The value that a text on the command line stands for.
+
+        Raises:
+            StepwellError: it stands for none of `values`.
+        """
+        kind = self.kind
+        if kind is bool:
+            said = {"true": True, "false": False}.get(text.lower())
+            if said is None:
+                raise self._refusal(text)
+            return said
+        try:
+            if isinstance(kind, range) or kind is int:
+                return self.take(int(text))
+            if kind is float:
+                return float(text)
+        except ValueError:
+            raise self._refusal(text) from None
+        return self.take(text)
+
+    def _refusal(self, value: Any) -> StepwellError:
+        words = self.kind if isinstance(self.kind, tuple) else ()
+        near = nearest(value, words) if isinstance(value, str) else ""
+        fact = f"option {self.name} cannot be {value!r}"
+        return StepwellError(fact, help=f"{near}it is {self.values}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'x'? `, or nothing where no known name is near."""
+    found = get_close_matches(name, list(known), 1)
+    return f"did you mean {found[0]!r}? " if found else ""
+
+
+def chosen(options: Sequence[Option], given: Mapping[str, Any], whose: str) -> dict[str, Any]:
+    """The value of each option that was given, all wrong ones reported at once.
+
+    Args:
+        options: those that may be given.
+        given: name → value, as the caller wrote them.
+        whose: who takes them, for the error (`target 'xnnpack'`).
+
+    Raises:
+        StepwellError: a name is not declared, or a value is none of the option's.
+    """
+    known = {option.name: option for option in options}
+    taken: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name, value in given.items():
+        if name not in known:
+            problems.append(_unknown(name, known, whose))
+            continue
+        try:
+            taken[name] = known[name].take(value)
+        except StepwellError as error:
+            problems += error.problems
+    if problems:
+        raise StepwellError(problems)
+    return taken
+
+
+def read_options(options: Sequence[Option], texts: Iterable[str], whose: str) -> dict[str, Any]:
+    """What `name=value` texts of a command line stand for.
+
+    Raises:
+        StepwellError: as `chosen`, and for a text without a value or a name that stands twice.
+    """
+    known = {option.name: option for option in options}
+    taken: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        try:
+            if name not in known:
+                problems.append(_unknown(name, known, whose))
+            elif not equals:
+                problems.append(Problem(f"option {name} has no value", None, f"-O {name}=…"))
+            elif name in taken:
+                problems.append(Problem(f"option {name} is given twice"))
+            else:
+                taken[name] = known[name].read(value.strip())
+        except StepwellError as error:
+            problems += error.problems
+    if problems:
+        raise StepwellError(problems)
+    return taken
+
+
+def _unknown(name: str, known: Mapping[str, Option], whose: str) -> Problem:
+    listed = "its options are " + ", ".join(known) if known else "it has none"
+    return Problem(f"{whose} has no option {name!r}", None, nearest(name, known) + listed)
