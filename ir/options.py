@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 from stepwell.ir.diagnostics import Problem, StepwellError
@@ -22,7 +23,17 @@ PIPELINE = "pipeline"
 STEPS = "steps"
 """Read by steps while they run (`program.context.options`), in whatever pipeline they stand."""
 
-Kind = tuple[str, ...] | range | type[bool] | type[int] | type[float] | type[str] | type[Path]
+
+@dataclass(frozen=True)
+class ByName:
+    """One word for all, or a mapping from names (of ports, layers, …) to words."""
+
+    words: tuple[str, ...]
+
+
+Kind = (
+    tuple[str, ...] | ByName | range | type[bool] | type[int] | type[float] | type[str] | type[Path]
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +42,8 @@ class Option:
 
     Attributes:
         name: as it is written in Python; on the command line `-O name=value`.
-        kind: the words it may be, a range of integers, or `bool`, `int`, `float`, `str`, `Path`.
+        kind: the words it may be, such words by name, a range of integers, or `bool`, `int`,
+            `float`, `str`, `Path`.
         default: what holds without it; None means that something else decides (see `meaning`).
         meaning: a phrase for the reader, without a full stop.
         at: who reads it: `PIPELINE`, `STEPS`, or kinds of artefact (`"pte"`) whose emitter it is
@@ -50,6 +62,8 @@ class Option:
         kind = self.kind
         if isinstance(kind, tuple):
             return ", ".join(repr(word) for word in kind)
+        if isinstance(kind, ByName):
+            return f"{', '.join(map(repr, kind.words))} for all, or a mapping from names to these"
         if isinstance(kind, range):
             return f"an integer from {kind.start} to {kind.stop - 1}"
         return {
@@ -72,6 +86,13 @@ class Option:
         if isinstance(kind, tuple):
             if isinstance(value, str) and value in kind:
                 return str(value)
+        elif isinstance(kind, ByName):
+            if isinstance(value, str) and value in kind.words:
+                return str(value)
+            if isinstance(value, Mapping):
+                named = cast("Mapping[Any, Any]", value)
+                if all(isinstance(n, str) and w in kind.words for n, w in named.items()):
+                    return MappingProxyType(dict(named))
         elif isinstance(kind, range):
             if isinstance(value, int) and not isinstance(value, bool) and value in kind:
                 return value
@@ -96,6 +117,9 @@ class Option:
             if said is None:
                 raise self._refusal(text)
             return said
+        if isinstance(kind, ByName) and ":" in text:
+            pairs = [pair.rpartition(":") for pair in text.split(",")]
+            return self.take({name.strip(): word.strip() for name, _, word in pairs})
         try:
             if isinstance(kind, range) or kind is int:
                 return self.take(int(text))
@@ -106,7 +130,8 @@ class Option:
         return self.take(text)
 
     def _refusal(self, value: Any) -> StepwellError:
-        words = self.kind if isinstance(self.kind, tuple) else ()
+        kind = self.kind
+        words = kind if isinstance(kind, tuple) else kind.words if isinstance(kind, ByName) else ()
         near = nearest(value, words) if isinstance(value, str) else ""
         fact = f"option {self.name} cannot be {value!r}"
         return StepwellError(fact, help=f"{near}it is {self.values}")

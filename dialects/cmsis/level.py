@@ -7,7 +7,7 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.cmsis.ops import CmsisOp
+from stepwell.dialects.cmsis.ops import CmsisOp, Relabel
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import MutateInputOp, UpdateOp
@@ -57,7 +57,7 @@ def _misuse(op: StorageCast) -> str | None:
             if user in seen or isinstance(user, ReturnOp | UpdateOp | MutateInputOp | StorageCast):
                 continue
             seen.add(user)
-            if user.name in MOVES_INTEGERS:
+            if user.name in MOVES_INTEGERS or isinstance(user, Relabel):
                 pending.extend(user.results)
             elif not user.name.startswith(_BOUNDARY):
                 return f"{user.name} reads its stored integers as if they were the numbers"

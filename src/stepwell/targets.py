@@ -9,11 +9,12 @@ from typing import Any
 from stepwell.backends.cortex_m.pipeline import cortex_m_pipeline
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.options import PIPELINE, Option, chosen, nearest, read_options
+from stepwell.ir.options import PIPELINE, ByName, Option, chosen, nearest, read_options
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.pipelines import XNNPACK, XNNPACK_PUBLISHED, tosa_pipeline
 from stepwell.translate.rewrites.cmsis import BiasForm
+from stepwell.translate.rewrites.cmsis.integer_ports import FLOAT, INTEGERS
 
 TOSA_NAMES = ("tosa-1.0+fp", "tosa-1.0+int", "tosa-1.1+fp", "tosa-1.1+int", "tosa-1.1+fp+mxfp")
 """TOSA targets listed by name; any other combination of profiles and extensions works too."""
@@ -40,12 +41,19 @@ BIAS_FORM = Option(
     "where a linear layer's bias is kept; by default as the CPU's kernels read it",
     at=(PIPELINE,),
 )
+IO = Option(
+    "io",
+    ByName((FLOAT, *INTEGERS)),
+    None,
+    "the element type that float inputs and outputs have at the border",
+    at=(PIPELINE,),
+)
 METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir"))
 
 OPTIONS: tuple[Option, ...] = ()
 """What every target takes."""
 XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS,)
-CORTEX_M_OPTIONS = (BIAS_FORM,)
+CORTEX_M_OPTIONS = (BIAS_FORM, IO)
 TOSA_OPTIONS = (METHOD,)
 
 Emitter = Callable[..., Any]
@@ -245,8 +253,8 @@ class CortexMTarget(Target):
     """A Cortex-M CPU. `bias_form="both"` keeps a program right on every core."""
 
     def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
-        """The CPU's pipeline with the bias where it is asked for."""
-        return cortex_m_pipeline(self.name, options.get(BIAS_FORM.name))
+        """The CPU's pipeline with the bias and the border where they are asked for."""
+        return cortex_m_pipeline(self.name, options.get(BIAS_FORM.name), options.get(IO.name))
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
         """No delegates; the ops that are not the library's and not views."""

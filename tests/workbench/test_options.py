@@ -10,7 +10,7 @@ import stepwell
 from stepwell.cli import main
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.options import Option, chosen, read_options
+from stepwell.ir.options import ByName, Option, chosen, read_options
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
 from stepwell.targets import (
@@ -30,6 +30,7 @@ KINDS = (
     Option("count", int, 1, "…"),
     Option("factor", float, 1.0, "…"),
     Option("table", Path, None, "…"),
+    Option("ports", ByName(("int8", "float32")), None, "…"),
 )
 
 
@@ -64,6 +65,8 @@ def said(call: Any, *args: Any, **kwargs: Any) -> str:
         {"factor": "7"},
         {"table": 7},
         {"word": "torch"},
+        {"ports": "int9"},
+        {"ports": {"x": "int9"}},
     ],
     ids=str,
 )
@@ -88,7 +91,18 @@ def test_texts_of_a_command_line_are_read_as_values() -> None:
         "factor": 2.0,
         "table": Path("a/b"),
     }
-    for wrong in ("flag=maybe", "bytes=many", "bytes=0", "factor=x", "words", "nothing=3"):
+    assert read_options(KINDS, ["ports=int8"], "the test") == {"ports": "int8"}
+    by_name = read_options(KINDS, ["ports=x:int8,y:float32"], "the test")
+    assert by_name == {"ports": {"x": "int8", "y": "float32"}}
+    for wrong in (
+        "ports=x:int9",
+        "flag=maybe",
+        "bytes=many",
+        "bytes=0",
+        "factor=x",
+        "words",
+        "nothing=3",
+    ):
         said(read_options, KINDS, [wrong], "the test")
     assert "given twice" in said(read_options, KINDS, ["count=1", "count=2"], "the test")
 

@@ -6,6 +6,7 @@ from stepwell.translate.rewrites.cmsis.collapse_reshape import CollapseReshape
 from stepwell.translate.rewrites.cmsis.compose_tables import ComposeTables
 from stepwell.translate.rewrites.cmsis.explain_floats import ExplainFloats
 from stepwell.translate.rewrites.cmsis.fold_kernel_sum import BiasForm, FoldKernelSum
+from stepwell.translate.rewrites.cmsis.integer_ports import IntegerPorts, Io
 from stepwell.translate.rewrites.cmsis.lower_arithmetic import LowerArithmetic
 from stepwell.translate.rewrites.cmsis.lower_boundary import LowerBoundary
 from stepwell.translate.rewrites.cmsis.lower_convolution import LowerConvolution
@@ -47,6 +48,8 @@ __all__ = [
     "ComposeTables",
     "ExplainFloats",
     "FoldKernelSum",
+    "IntegerPorts",
+    "Io",
     "LowerArithmetic",
     "LowerBoundary",
     "LowerConvolution",

@@ -97,14 +97,16 @@ class RelabelOutput(Rewrite[Door]):
     """dequantise(transpose(x)), returned → relabel(dequantise(x))."""
 
     name: ClassVar[str] = "relabel-output"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (DequantizePerTensor,)
+    anchors: ClassVar[tuple[type[Operation], ...]] = (DequantizePerTensor, StorageCast)
 
-    def match(self, op: DequantizePerTensor, program: Program) -> Door | Refusal | None:
+    def match(
+        self, op: DequantizePerTensor | StorageCast, program: Program
+    ) -> Door | Refusal | None:
         """Its only use is an output whose declared dim order undoes the transposition."""
-        transpose = op.input.owner
-        if not isinstance(transpose, Transpose) or not op.out.has_one_use():
+        transpose, result = op.input.owner, op.results[0]
+        if not isinstance(transpose, Transpose) or not result.has_one_use():
             return None
-        use = next(iter(op.out.uses))
+        use = next(iter(result.uses))
         if not isinstance(use.operation, ReturnOp):
             return None
         func = cast(FuncOp, use.operation.parent_op())

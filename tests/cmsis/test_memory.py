@@ -1,0 +1,62 @@
+"""What stands in the arena: activations at their bounds, and never a weight."""
+
+import importlib
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import stepwell
+from stepwell.backends.executorch.read import read_container
+from stepwell.ir.core import WeightOp
+
+
+def arena(data: bytes) -> int:
+    return sum(read_container(bytearray(data)).methods[0].arena_sizes[1:])
+
+
+def model(file: str, function: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    return getattr(importlib.import_module(file), function)()
+
+
+@pytest.mark.parametrize("name", ["crnn_gru", "crnn_lstm"])
+def test_nothing_is_computed_from_weights_alone_at_run_time(name: str, quantised: Any):
+    module, inputs = model("microcontrollers", name)
+    program = stepwell.lower(quantised(module, inputs), "cortex-m4").program
+    for op in program.module.walk():
+        if op.name.startswith("aten.") and op.operands:
+            assert not all(isinstance(value.owner, WeightOp) for value in op.operands), op.name
+
+
+def test_an_int8_image_stands_in_the_arena_once(quantised: Any):
+    module, inputs = model("microcontrollers", "mobilenet_v1_025")
+    exported = quantised(module, inputs, calibrations=0)
+    floats = arena(stepwell.lower(exported, "cortex-m55").to_pte())
+    integers = arena(stepwell.lower(exported, "cortex-m55", io="int8").to_pte())
+    assert floats >= inputs[0].numel() * 5
+    assert integers <= 56 * 1024
+
+
+def test_integers_at_the_border_give_what_floats_quantised_by_the_caller_give(quantised: Any):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 1))
+    for order in (torch.contiguous_format, torch.channels_last):
+        x = torch.randn(1, 3, 6, 6).to(memory_format=order)
+        exported = quantised(model.to(memory_format=order), (x,))
+        floats = stepwell.lower(exported, "cortex-m55")
+        lowered = stepwell.lower(exported, "cortex-m55", io="int8")
+        func = lowered.program.method()
+        quantise = next(
+            op for op in floats.program.module.walk() if op.name == "cmsis.quantize_per_tensor"
+        )
+        scale, zero = quantise.real("scale"), quantise.number("zero_point")
+        stored = torch.round(x * torch.tensor(1 / scale, dtype=torch.float32)) + zero
+        stored = stored.clamp(-128, 127).to(torch.int8)
+        (wanted,) = floats.run(x)
+        (given,) = lowered.run(stored)
+        meaning = func.attributes["cmsis.output_quantization"].data[0].data
+        of = dict(part.split("=") for part in meaning.split())
+        real = (given.int() - int(of["zero_point"])) * torch.tensor(float(of["scale"]))
+        assert torch.equal(real, wanted)
+        assert not any(op.name == "cmsis.dequantize_per_tensor" for op in func.walk())

@@ -1,0 +1,232 @@
+"""Lets a quantised program take and give the integers that its caller has, or wants.
+
+A float input of a net for microcontrollers is four times the bytes of what the first layer reads,
+and stands in the arena beside them. Where an input is only quantised, the caller may hand over the
+integers; where an output was dequantised last, he may take them. What they mean stands in the
+function's attributes `cmsis.input_quantization` and `cmsis.output_quantization`.
+
+Before:
+    builtin.module {
+      func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
+        %q = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+        %y = quant.dcast %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
+        func.return %y : tensor<4xf32>
+      }
+    }
+After:
+    builtin.module {
+      func.func @forward(%x: tensor<4xi8>) -> tensor<4xi8> attributes
+          {cmsis.input_quantization = ["scale=0.5 zero_point=3"],
+           cmsis.output_quantization = ["scale=0.5 zero_point=3"]} {
+        %q = quant.scast %x : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+        %y = quant.scast %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xi8>
+        func.return %y : tensor<4xi8>
+      }
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, cast
+
+from xdsl.dialects.builtin import AnyFloat, ArrayAttr, FunctionType, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
+from stepwell.dialects.quant.ops import quantize
+from stepwell.dialects.quant.types import Quantization, quantization, storage_element
+from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
+from stepwell.ir.dtypes import dtype_name
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Converted, History, Pass
+from stepwell.ir.signature import Port, get_signature
+from stepwell.ir.types import element, with_element
+
+FLOAT, INTEGERS = "float32", ("int8", "int16")
+INPUTS, OUTPUTS = "cmsis.input_quantization", "cmsis.output_quantization"
+"""Attributes of a function: for each port the meaning of its integers, empty for one of floats."""
+
+Io = str | Mapping[str, str]
+"""One element type for every float port, or one for each port that is named."""
+
+
+@dataclass(frozen=True)
+class IntegerPorts(Pass):
+    """Inputs and outputs that are only quantised or dequantised become integers."""
+
+    name: ClassVar[str] = "integer-ports"
+    io: Io = "int8"
+
+    def apply(self, program: Program, history: History) -> int:
+        """The number of inputs and outputs changed.
+
+        Raises:
+            StepwellError: a port or an element type that there is not.
+            UnsupportedError: naming every port that cannot be of the type asked for, and why.
+        """
+        methods = program.methods.values()
+        names = {p.name for func in methods for p in _ports(func)}
+        _check(self.io, names)
+        if problems := [p for func in methods for p in self._problems(func)]:
+            raise UnsupportedError(problems)
+        return sum(_strip(func, *self._types(func)) for func in methods)
+
+    def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
+        """Quantise what was quantised first, and what was dequantised last."""
+        taken, given = self._types(func)
+        return [_quantiser(t) for t in taken], [_quantiser(t) for t in given]
+
+    def _wanted(self, port: str, type_: Attribute) -> str:
+        """The element type asked for at a port, float32 if none is or it is not a float's."""
+        if not isinstance(type_, TensorType) or not isinstance(element(type_), AnyFloat):
+            return FLOAT
+        return self.io if isinstance(self.io, str) else self.io.get(port, FLOAT)
+
+    def _sides(self, func: FuncOp) -> tuple[list[tuple[str, Attribute, _Found]], ...]:
+        """For each input and each output: its name, its type, and its quantisation or the lack."""
+        signature, block = get_signature(func), func.body.block
+        last = cast(ReturnOp, block.last_op)
+        return (
+            [
+                (port.name, value.type, _quantised_input(value))
+                for port, value in zip(signature.runtime_inputs, block.args, strict=True)
+            ],
+            [
+                (port.name, value.type, _quantised_output(value))
+                for port, value in zip(signature.runtime_outputs, last.operands, strict=True)
+            ],
+        )
+
+    def _types(self, func: FuncOp) -> tuple[list[Attribute | None], ...]:
+        return tuple(
+            [
+                found if not isinstance(found, str) and self._wanted(name, type_) != FLOAT else None
+                for name, type_, found in side
+            ]
+            for side in self._sides(func)
+        )
+
+    def _problems(self, func: FuncOp) -> list[Problem]:
+        problems: list[Problem] = []
+        for side, ports in zip(("input", "output"), self._sides(func), strict=True):
+            for name, type_, found in ports:
+                wanted = self._wanted(name, type_)
+                if wanted == FLOAT:
+                    continue
+                fact = found if isinstance(found, str) else _other(found, wanted)
+                if fact is not None:
+                    where = f"method @{func.sym_name.data}, {side} {name}"
+                    remedy = f'leave it a float: io={{"{name}": "{FLOAT}", …}}, others by name'
+                    problems.append(Problem(f"it cannot be {wanted}: {fact}", where, remedy))
+        return problems
+
+
+_Found = Attribute | str
+
+
+def _ports(func: FuncOp) -> tuple[Port, ...]:
+    signature = get_signature(func)
+    return (*signature.runtime_inputs, *signature.runtime_outputs)
+
+
+def _check(io: Io, names: set[str]) -> None:
+    kinds = [io] if isinstance(io, str) else list(io.values())
+    if unknown := [kind for kind in kinds if kind not in (FLOAT, *INTEGERS)]:
+        raise StepwellError(
+            f"io: there is no element type {unknown[0]!r}",
+            help="ports are " + ", ".join((*INTEGERS, FLOAT)),
+        )
+    if not isinstance(io, str) and (strangers := sorted(set(io) - names)):
+        raise StepwellError(
+            f"io: there is no input or output {strangers[0]!r}",
+            help="there are " + ", ".join(sorted(names)),
+        )
+
+
+def _quantised_input(argument: SSAValue) -> _Found:
+    """The type that an input is quantised to wherever it is read, or why there is none."""
+    users = [use.operation for use in argument.uses]
+    if not users:
+        return "nothing reads it"
+    others = [user.name for user in users if not isinstance(user, QuantizeCast)]
+    if others:
+        return f"{others[0]} reads it as floats"
+    kinds = {user.results[0].type for user in users}
+    if len(kinds) > 1:
+        return f"it is quantised in {len(kinds)} ways"
+    return kinds.pop()
+
+
+def _quantised_output(value: SSAValue) -> _Found:
+    """The type that an output was dequantised from, or why there is none."""
+    if isinstance(value.owner, DequantizeCast):
+        return value.owner.input.type
+    maker = getattr(value.owner, "name", "an input")
+    return f"{maker} gives floats"
+
+
+def _other(typed: Attribute, wanted: str) -> str | None:
+    """Why a quantised type is not stored as the element type asked for, or None if it is."""
+    held = quantization(typed)
+    assert held is not None
+    stored = dtype_name(storage_element(held))
+    if stored != wanted:
+        return f"the program quantises it to {stored}"
+    return None if held.is_per_tensor else "it has scales along an axis"
+
+
+def _quantiser(typed: Attribute | None) -> Converted:
+    held = quantization(typed) if typed is not None else None
+    return partial(quantize, held=held) if held is not None else None
+
+
+def _strip(
+    func: FuncOp, taken: Sequence[Attribute | None], given: Sequence[Attribute | None]
+) -> int:
+    block = func.body.block
+    for argument, typed in zip(block.args, taken, strict=True):
+        if typed is None:
+            continue
+        users = [use.operation for use in argument.uses]
+        argument._type = _stored(typed)  # pyright: ignore[reportPrivateUsage]
+        cast_ = StorageCast(argument, typed)
+        assert block.first_op is not None
+        block.insert_op_before(cast_, block.first_op)
+        for user in users:
+            user.results[0].replace_all_uses_with(cast_.results[0])
+            user.detach()
+            user.erase()
+    last = cast(ReturnOp, block.last_op)
+    for index, (value, typed) in enumerate(zip(last.operands, given, strict=True)):
+        if typed is not None:
+            cast_ = StorageCast(cast(DequantizeCast, value.owner).input, _stored(typed))
+            block.insert_op_before(cast_, last)
+            last.operands[index] = cast_.results[0]
+    types = ([a.type for a in block.args], [v.type for v in last.operands])
+    func.properties["function_type"] = FunctionType.from_lists(*types)
+    changed = sum(typed is not None for typed in (*taken, *given))
+    if changed:
+        for name, side in ((INPUTS, taken), (OUTPUTS, given)):
+            func.attributes[name] = ArrayAttr([StringAttr(_described(typed)) for typed in side])
+    return changed
+
+
+def _held(typed: Attribute) -> Quantization:
+    held = quantization(typed)
+    assert held is not None
+    return held
+
+
+def _stored(typed: Attribute) -> Attribute:
+    return with_element(typed, storage_element(_held(typed)))
+
+
+def _described(typed: Attribute | None) -> str:
+    if typed is None:
+        return ""
+    held = _held(typed)
+    return f"scale={held.scale!r} zero_point={held.zero_point}"
