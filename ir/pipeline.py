@@ -1,17 +1,31 @@
-"""Pipelines: the order of steps is one literal tuple per target, and experiments edit a copy."""
+"""Pipelines: the order of steps is one literal tuple per target, and experiments edit a copy.
+
+stepwell.PIPELINES["xnnpack"].without("absorb/merge-linears").after("normalise", MyRewrite)
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from xdsl.ir import Operation
 
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.options import nearest
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Step, anchors_of, step_name
+from stepwell.ir.rewriting import (
+    History,
+    Named,
+    Pass,
+    Rewrite,
+    Step,
+    Together,
+    anchors_of,
+    parts_of,
+    step_name,
+)
 from stepwell.ir.walking import walk
 
 Observer = Callable[[Step, Program, int], None]
@@ -37,39 +51,109 @@ class PipelineRun:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """An immutable sequence of named steps."""
+    """An immutable sequence of steps, each under a name of its own.
+
+    `after`, `before`, `without` and `replace` give a changed copy. They address a step by its name
+    (`absorb`), a rewrite that a step holds by its path (`absorb/fold-bias-into-linear`), or either
+    by the last part of its path if nothing else in the pipeline ends so (`fold-bias-into-linear`).
+    A leading stroke says that a step is meant, not what another step holds (`/lower-matmul`).
+    """
 
     name: str
     steps: tuple[Step, ...]
 
-    def index(self, name: str) -> int:
-        """Where a step stands."""
-        names = [step_name(step) for step in self.steps]
-        if name not in names:
+    def __post_init__(self) -> None:
+        """Refuse two steps of one name: an edit could not say which of them it means."""
+        for step in self.steps:
+            if not isinstance(step, Rewrite | Pass):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise StepwellError(
+                    f"pipeline {self.name!r}: {step!r} is no step",
+                    help="a step is an instance of a Rewrite or of a Pass",
+                )
+        counts = Counter(map(step_name, self.steps))
+        twice = [name for name, count in counts.items() if count > 1]
+        if twice:
             raise StepwellError(
-                f"pipeline {self.name!r} has no step {name!r}", help="steps are " + ", ".join(names)
+                f"pipeline {self.name!r} has more than one step named " + ", ".join(twice),
+                help='give one a name of its own: Together("name", (MyRewrite(),)), or '
+                'Named("name", MyPass())',
             )
-        return names.index(name)
 
-    def after(self, name: str, *steps: Step | type[Step]) -> Pipeline:
-        """A pipeline with more steps behind the named one."""
-        at = self.index(name) + 1
-        return self._with(self.steps[:at] + _instances(steps) + self.steps[at:])
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The path of every step and of everything that a step holds, in order."""
+        return tuple(path for path, _ in self._places())
 
-    def before(self, name: str, *steps: Step | type[Step]) -> Pipeline:
-        """A pipeline with more steps ahead of the named one."""
-        at = self.index(name)
-        return self._with(self.steps[:at] + _instances(steps) + self.steps[at:])
+    def find(self, path: str) -> tuple[int, int | None]:
+        """Where a step or a part of one stands: index of the step, and of the part within it.
 
-    def without(self, *names: str) -> Pipeline:
-        """A pipeline without the named steps."""
-        gone = {self.index(name) for name in names}
-        return self._with(tuple(s for i, s in enumerate(self.steps) if i not in gone))
+        Args:
+            path: a name or a path, see the class.
 
-    def replace(self, name: str, step: Step | type[Step]) -> Pipeline:
-        """A pipeline with another step in the named one's place."""
-        at = self.index(name)
-        return self._with(self.steps[:at] + _instances((step,)) + self.steps[at + 1 :])
+        Raises:
+            StepwellError: nothing stands there, or more than one thing is called so.
+        """
+        places = list(self._places())
+        if path.startswith("/"):
+            found = [(full, at) for full, at in places if full == path[1:]]
+        elif "/" in path:
+            found = [(full, at) for full, at in places if full == path]
+        else:
+            found = [(full, at) for full, at in places if full.rpartition("/")[2] == path]
+        if len(found) == 1:
+            return found[0][1]
+        if found:
+            paths = [full if "/" in full else f"/{full}" for full, _ in found]
+            raise StepwellError(
+                f"{path!r} stands {len(found)} times in pipeline {self.name!r}",
+                help="give its path: " + ", ".join(paths),
+            )
+        names = ", ".join(step_name(step) for step in self.steps)
+        near = nearest(path, {*self.paths, *(full.rpartition("/")[2] for full in self.paths)})
+        raise StepwellError(
+            f"pipeline {self.name!r} has no step {path!r}", help=f"{near}steps are {names}"
+        )
+
+    def after(self, path: str, *steps: Step | type[Step]) -> Pipeline:
+        """A pipeline with more steps behind the named one, or more rewrites within its step."""
+        return self._spliced(path, (), _instances(steps))
+
+    def before(self, path: str, *steps: Step | type[Step]) -> Pipeline:
+        """A pipeline with more steps ahead of the named one, or more rewrites within its step."""
+        return self._spliced(path, _instances(steps), ())
+
+    def without(self, *paths: str) -> Pipeline:
+        """A pipeline without the named steps and rewrites; a step that holds no more goes too."""
+        places = {self.find(path) for path in paths}
+        whole = {at for at, part in places if part is None}
+        parts = [(at, part) for at, part in places if part is not None and at not in whole]
+        changed = self
+        for at, part in sorted(parts + [(at, 0) for at in whole], reverse=True):
+            changed = changed._replaced(at, None if at in whole else part, ())
+        return changed
+
+    def replace(self, path: str, step: Step | type[Step]) -> Pipeline:
+        """A pipeline with another step, or rewrite, in the named one's place."""
+        return self._replaced(*self.find(path), _instances((step,)))
+
+    def _places(self) -> Iterator[tuple[str, tuple[int, int | None]]]:
+        for at, step in enumerate(self.steps):
+            yield step_name(step), (at, None)
+            for part, held in enumerate(parts_of(step)):
+                yield f"{step_name(step)}/{step_name(held)}", (at, part)
+
+    def _spliced(self, path: str, ahead: tuple[Step, ...], behind: tuple[Step, ...]) -> Pipeline:
+        at, part = self.find(path)
+        step = self.steps[at]
+        here = step if part is None else parts_of(step)[part]
+        return self._replaced(at, part, (*ahead, here, *behind))
+
+    def _replaced(self, at: int, part: int | None, steps: tuple[Step, ...]) -> Pipeline:
+        """The pipeline with these steps where one step, or one part of it, stands."""
+        step = self.steps[at]
+        if part is not None:
+            steps = _with_parts(step, part, steps)
+        return replace(self, steps=(*self.steps[:at], *steps, *self.steps[at + 1 :]))
 
     def run(self, program: Program, observer: Observer | None = None) -> PipelineRun:
         """Apply every step in order, changing the program in place.
@@ -95,13 +179,35 @@ class Pipeline:
                 observer(step, program, applied)
         return run
 
-    def _with(self, steps: tuple[Step, ...]) -> Pipeline:
-        return replace(self, steps=steps)
-
 
 def _census(program: Program) -> Counter[type[Operation]]:
     return Counter(map(type, walk(program.module)))
 
 
 def _instances(steps: tuple[Step | type[Step], ...]) -> tuple[Step, ...]:
-    return tuple(step() if isinstance(step, type) else step for step in steps)
+    """Steps, of which some may be classes: those are made with their defaults.
+
+    Raises:
+        StepwellError: a class needs options.
+    """
+    try:
+        return tuple(step() if isinstance(step, type) else step for step in steps)
+    except TypeError as error:
+        raise StepwellError(f"a step cannot be made: {error}", help="give an instance") from None
+
+
+def _with_parts(step: Step, part: int, parts: tuple[Step, ...]) -> tuple[Step, ...]:
+    """A step with these parts where one stands; no step if it holds nothing then."""
+    held = (*parts_of(step)[:part], *parts, *parts_of(step)[part + 1 :])
+    if not held:
+        return ()
+    rewrites = tuple(one for one in held if isinstance(one, Rewrite))
+    if isinstance(step, Together) and len(rewrites) == len(held):
+        return (replace(step, rewrites=rewrites),)
+    if isinstance(step, Named) and len(held) == 1 and isinstance(held[0], Pass):
+        return (replace(step, held=held[0]),)
+    wrong = ", ".join(step_name(one) for one in held if not isinstance(one, Rewrite))
+    raise StepwellError(
+        f"{wrong} cannot stand within {step_name(step)!r}: rewrites alone are driven together",
+        help=f"put it before or after the step: after('/{step_name(step)}', …)",
+    )

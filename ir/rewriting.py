@@ -202,13 +202,44 @@ class Together(Pass):
         return run_rewrites(program, self.rewrites, history)
 
 
+@dataclass(frozen=True)
+class Named(Pass):
+    """A pass under a name of its own, for a pipeline in which it stands twice."""
+
+    label: str
+    held: Pass
+    name: ClassVar[str] = "named"
+
+    def apply(self, program: Program, history: History) -> int:
+        """Apply the pass."""
+        return self.held.apply(program, history)
+
+    def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
+        """What the pass says."""
+        return self.held.crossing(func)
+
+
 def step_name(step: Step) -> str:
     """The kebab-case name of a step."""
-    return step.label if isinstance(step, Together) else step.name
+    return step.label if isinstance(step, Together | Named) else step.name
+
+
+def parts_of(step: Step) -> tuple[Step, ...]:
+    """The rewrites or the pass that a step holds under its own name; nothing for a plain one."""
+    if isinstance(step, Together):
+        return step.rewrites
+    return (step.held,) if isinstance(step, Named) else ()
+
+
+def bound_of(step: Step) -> Bound:
+    """How far a step that looks at the whole program may move a result."""
+    return step.held.bound if isinstance(step, Named) else step.bound
 
 
 def anchors_of(step: Step) -> tuple[type[Operation], ...] | None:
     """The classes of op that a step looks at; None for a pass that looks at the whole program."""
+    if isinstance(step, Named):
+        return anchors_of(step.held)
     if isinstance(step, Together):
         return tuple(anchor for rewrite in step.rewrites for anchor in rewrite.anchors)
     if isinstance(step, Rewrite) and type(step).apply is Rewrite.apply:

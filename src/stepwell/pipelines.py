@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from stepwell.backends.executorch.decompose import DecomposeForKernels
+from stepwell.dialects.cmsis.target import Target
+from stepwell.dialects.cmsis.target import target as find_cpu
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
-from stepwell.ir.rewriting import Step, Together
+from stepwell.ir.rewriting import Named, Step, Together
 from stepwell.translate.rewrites.aten import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.aten.fold_affine_behind_convolution import (
@@ -29,6 +31,23 @@ from stepwell.translate.rewrites.aten.split_linear import SplitLinear
 from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
 from stepwell.translate.rewrites.aten.take_composites_apart import TakeCompositesApart
+from stepwell.translate.rewrites.cmsis import (
+    TO_CMSIS,
+    AbsorbFlatten,
+    BiasForm,
+    CancelTranspose,
+    CollapseReshape,
+    ExplainFloats,
+    FoldKernelSum,
+    IntegerPorts,
+    Io,
+    LowerBoundary,
+    LowerPermute,
+    RelabelInput,
+    RelabelOutput,
+    SinkTranspose,
+    StateTarget,
+)
 from stepwell.translate.rewrites.quant import (
     TYPE_QUANTIZATION,
     CancelCasts,
@@ -124,7 +143,7 @@ TYPES = (TypeQuantize(), TypeDequantize(), CancelCasts(), StoreConstant(), MoveC
 
 QUANTISED = (
     Together("type-quantization", TYPES),
-    ShareCommonSubexpressions(),
+    Named("share-types", ShareCommonSubexpressions()),
     Together(
         "lower-quantised",
         (
@@ -140,7 +159,7 @@ QUANTISED = (
     Together(
         "lower-casts", (FoldDequantisedConstant(), LowerQuantisedCast(), WidenQuantisedCast())
     ),
-    Together("untype-quantisation", (UntypeQuantisation(), CancelCasts())),
+    Together("untype-casts", (UntypeQuantisation(), CancelCasts())),
 )
 """Ops between casts take the integers where a kernel does; then the casts that are left."""
 
@@ -152,7 +171,7 @@ XNNPACK = Pipeline(
         Together("fold-weights", FOLD_WEIGHTS),
         AddMaskBeforeSoftmax(),
         RecogniseAttention(),
-        Together("share-repeated-heads", (MergePermutes(), ShareRepeatedHeads())),
+        Together("share-heads", (MergePermutes(), ShareRepeatedHeads())),
         SkipMaskedAttention(),
         ExpandAttention(),
         CentreResidualStream(),
@@ -173,9 +192,9 @@ XNNPACK = Pipeline(
                 VolumesToImages(),
             ),
         ),
-        GuardSoftmaxInFloats(),
+        Together("guard-softmax", (GuardSoftmaxInFloats(),)),
         Together("normalise-parts", NORMAL_FORM),
-        ShareCommonSubexpressions(),
+        Named("share-parts", ShareCommonSubexpressions()),
         Together(
             "absorb",
             (
@@ -194,25 +213,25 @@ XNNPACK = Pipeline(
             ),
         ),
         Together("arrange", (*NOOPS, *SHAPES, SqueezePermute())),
-        WidenScalarOfHalves(),
-        LiftConstantScalar(protect_attention=False),
-        LowerMatmul(),
+        Together("widen-scalars", (WidenScalarOfHalves(),)),
+        Together("lift-scalars", (LiftConstantScalar(protect_attention=False),)),
+        Together("lower-products", (LowerMatmul(),)),
         Together("lower", TO_XNNPACK),
-        Together("decompose-for-kernels", (SplitToSlices(), DecomposeForKernels())),
-        GuardSoftmaxInFloats(),
+        Together("take-apart", (SplitToSlices(), DecomposeForKernels())),
+        Together("guard-softmax-of-pieces", (GuardSoftmaxInFloats(),)),
         Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, LowerMatmul(), *TO_XNNPACK)),
-        WidenScalarOfHalves(),
-        LiftConstantScalar(protect_attention=False),
+        Together("widen-scalars-of-pieces", (WidenScalarOfHalves(),)),
+        Together("lift-scalars-of-pieces", (LiftConstantScalar(protect_attention=False),)),
         Together("lower-lifted", TO_XNNPACK),
-        DecomposeForKernels(),
-        ShareCommonSubexpressions(),
+        Together("leave-to-kernels", (DecomposeForKernels(),)),
+        Named("share-nodes", ShareCommonSubexpressions()),
         NarrowToWhatIsRead(),
-        AssignLayouts(),
-        Together("merge-transposes", MERGES),
-        AssignLayouts(),
-        Together("merge-transposes", MERGES),
+        Named("assign-layouts-first", AssignLayouts()),
+        Together("merge-layouts", MERGES),
+        Named("assign-layouts-again", AssignLayouts()),
+        Together("merge-layouts-again", MERGES),
         PatchesToLinear(),
-        Together("merge-transposes", MERGES),
+        Together("merge-layouts-of-patches", MERGES),
         AffineToDepthwise(),
         FuseClamp(),
         PartitionXnnpack(),
@@ -224,14 +243,13 @@ XNNPACK = Pipeline(
 XNNPACK_PUBLISHED = Pipeline(
     "xnnpack-published",
     (
-        DecomposeForKernels(),
-        DecomposeForKernels(),
-        RemoveNoopExpand(),
-        LiftConstantScalar(protect_attention=False),
+        Together("take-apart", (DecomposeForKernels(),)),
+        Together("remove-noop-expands", (RemoveNoopExpand(),)),
+        Together("lift-scalars", (LiftConstantScalar(protect_attention=False),)),
         Together("normalise", NORMAL_FORM),
-        LowerMatmul(),
+        Together("lower-products", (LowerMatmul(),)),
         Together("lower", TO_XNNPACK),
-        DecomposeForKernels(),
+        Together("leave-to-kernels", (DecomposeForKernels(),)),
         PartitionXnnpack(),
         RemoveDeadCode(),
     ),
@@ -250,7 +268,7 @@ TOSA = (
     ExpandAttention(),
     Together("split", SPLIT),
     Together("normalise-parts", NORMAL_FORM),
-    ShareCommonSubexpressions(),
+    Named("share-parts", ShareCommonSubexpressions()),
     Together(
         "absorb",
         (
@@ -265,10 +283,10 @@ TOSA = (
     Together("lower", TO_TOSA),
     TakeCompositesApart(),
     Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
-    ShareCommonSubexpressions(),
+    Named("share-operators", ShareCommonSubexpressions()),
     LowerControl(),
     Together("layout", LAYOUT),
-    ShareCommonSubexpressions(),
+    Named("share-layouts", ShareCommonSubexpressions()),
 )
 """What every TOSA target runs; the target's name says what the result may hold."""
 
@@ -276,22 +294,22 @@ TOSA = (
 TOSA_INTEGERS = (
     Together("normalise", (*NORMAL_FORM, FoldConstants())),
     TYPE_QUANTIZATION,
-    ShareCommonSubexpressions(),
+    Named("share-types", ShareCommonSubexpressions()),
     StripBoundary(),
     Together("lower-int8", (*INTEGERS, CancelCasts())),
     Together("arrange", (*NOOPS, *SHAPES)),
     Together("lower", TO_TOSA),
-    ShareCommonSubexpressions(),
+    Named("share-operators", ShareCommonSubexpressions()),
     Together("layout", (*LAYOUT, *FEWER_INTEGERS)),
-    ShareCommonSubexpressions(),
+    Named("share-layouts", ShareCommonSubexpressions()),
 )
 """What a target of the integer profile alone runs: the program must be quantised."""
 
 
 TOSA_MIXED = (
-    Together("normalise", (*NORMAL_FORM, FoldConstants(), BringWeightsInside())),
+    Together("normalise-quantised", (*NORMAL_FORM, FoldConstants(), BringWeightsInside())),
     TYPE_QUANTIZATION,
-    ShareCommonSubexpressions(),
+    Named("share-types", ShareCommonSubexpressions()),
     Together("lower-int8", (*INTEGERS, CancelCasts())),
     Together(
         "lower-casts",
@@ -315,5 +333,58 @@ def tosa_pipeline(target: str) -> Pipeline:
     found = parse_target(target)
     steps = BY_PROFILES[found.profiles]
     block_scaled = (AdoptExecutorchMx(), ChooseMxForm(found.extensions))
-    finish = (RemoveDeadCode(), NarrowIndices(target), FinishTosa(target), RemoveDeadCode())
+    finish = (
+        Named("sweep", RemoveDeadCode()),
+        NarrowIndices(target),
+        FinishTosa(target),
+        Named("sweep-again", RemoveDeadCode()),
+    )
     return Pipeline(target, (*block_scaled, *steps, *finish))
+
+
+PLACE_LAYOUTS = Together(
+    "place-layouts",
+    (
+        CancelCasts(),
+        LowerPermute(),
+        CancelTranspose(),
+        SinkTranspose(),
+        RelabelInput(),
+        RelabelOutput(),
+        CollapseReshape(),
+    ),
+)
+"""Layout changes sink and meet; what is left of them is copied, the rest is views."""
+
+
+def cortex_m_pipeline(
+    cpu: Target | str, bias_form: str | None = None, io: Io | None = None
+) -> Pipeline:
+    """Every step for a CPU.
+
+    Args:
+        cpu: `cortex-m55`, `cortex-m4`, …, or `cortex-m55+dsp`.
+        bias_form: `bias`, `kernel-sum`, `both` or `run-time`; the CPU's own if None.
+        io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
+    """
+    target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
+    form = BiasForm.of(target) if bias_form is None else BiasForm(bias_form)
+    return Pipeline(
+        str(target),
+        (
+            TYPE_QUANTIZATION,
+            *(() if io is None else (IntegerPorts(io),)),
+            Named("share-types", ShareCommonSubexpressions()),
+            Together("lower-to-cmsis", TO_CMSIS),
+            ExplainFloats(),
+            LowerBoundary(),
+            DecomposeForKernels(),
+            FoldConstants(),
+            PLACE_LAYOUTS,
+            AbsorbFlatten(),
+            Named("share-kernels", ShareCommonSubexpressions()),
+            FoldKernelSum(form),
+            StateTarget(target),
+            RemoveDeadCode(),
+        ),
+    )

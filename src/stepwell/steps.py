@@ -24,18 +24,22 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 import stepwell.translate.rewrites
+from stepwell.backends.executorch import decompose
 from stepwell.ir import cleanup
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass, Rewrite, Step, Together
+from stepwell.ir.rewriting import History, Named, Pass, Rewrite, Step, Together
 from stepwell.ir.types import AnyTensor, dims, element
 from stepwell.ir.weights import WeightStore
 from stepwell.targets import PIPELINES
 
 StepMaker = Callable[..., Step]
+
+WRAPPERS = (Together, Named)
+"""Steps that hold others: they have no name of their own."""
 
 _stores: WeakKeyDictionary[ModuleOp, WeightStore] = WeakKeyDictionary()
 
@@ -52,7 +56,7 @@ def step_classes() -> dict[str, type[Step]]:
             if not inspect.isclass(value) or not issubclass(value, Rewrite | Pass):
                 continue
             step = cast(type[Step], value)
-            if "name" in vars(step) and step is not Together and not inspect.isabstract(step):
+            if "name" in vars(step) and step not in WRAPPERS and not inspect.isabstract(step):
                 named.setdefault(step.name, {})[step] = None
     found: dict[str, type[Step]] = {}
     for name, steps in named.items():
@@ -67,6 +71,7 @@ def step_classes() -> dict[str, type[Step]]:
 def _modules() -> Iterator[Any]:
     root = stepwell.translate.rewrites
     yield cleanup
+    yield decompose
     for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
         yield importlib.import_module(info.name)
 

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.backends.cortex_m.pipeline import cortex_m_pipeline
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import PIPELINE, ByName, Option, chosen, nearest, read_options
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.pipelines import XNNPACK, XNNPACK_PUBLISHED, tosa_pipeline
+from stepwell.pipelines import XNNPACK, XNNPACK_PUBLISHED, cortex_m_pipeline, tosa_pipeline
 from stepwell.translate.rewrites.cmsis import BiasForm
 from stepwell.translate.rewrites.cmsis.integer_ports import FLOAT, INTEGERS
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.rewriting import History, Step, Together, step_name
+from stepwell.ir.rewriting import History, Step, parts_of, step_name
 from stepwell.targets import PIPELINES
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _named(name: str, options: dict[str, Any]) -> Step:
     if not options:
         for pipeline in (PIPELINES["xnnpack-published"], PIPELINES["xnnpack"]):
             for step in pipeline.steps:
-                for held in step.rewrites if isinstance(step, Together) else (step,):
+                for held in (step, *parts_of(step)):
                     if step_name(held) == name:
                         return held
     found = step_classes().get(name)

@@ -14,7 +14,7 @@ from stepwell.dialects import aten
 from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.core import WeightOp
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Together, run_rewrites
+from stepwell.ir.rewriting import History, parts_of, run_rewrites
 from stepwell.translate.rewrites.aten.lift_constant_scalar import LiftConstantScalar
 from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
 
@@ -72,11 +72,7 @@ def test_the_published_pipeline_leaves_no_scalar_and_makes_fewer_delegates() -> 
 
 @pytest.mark.parametrize("name", sorted(stepwell.PIPELINES))
 def test_scalars_lifted_ahead_of_a_recogniser_spare_attention(name: str) -> None:
-    steps = [
-        held
-        for step in stepwell.PIPELINES[name].steps
-        for held in (step.rewrites if isinstance(step, Together) else (step,))
-    ]
+    steps = [held for step in stepwell.PIPELINES[name].steps for held in (step, *parts_of(step))]
     recognisers = [i for i, step in enumerate(steps) if isinstance(step, RecogniseAttention)]
     for index, step in enumerate(steps):
         if isinstance(step, LiftConstantScalar) and recognisers and index < max(recognisers):

@@ -8,10 +8,19 @@ from xdsl.ir import Operation
 
 import stepwell
 from stepwell.dialects import aten
+from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Refusal, Rewrite, Rewriter, run_rewrites
+from stepwell.ir.rewriting import (
+    History,
+    Named,
+    Refusal,
+    Rewrite,
+    Rewriter,
+    Together,
+    run_rewrites,
+)
 
 TEXT = """
 func.func @forward(%x: tensor<2xf32>) -> tensor<2xf32> {
@@ -103,3 +112,80 @@ def test_a_pipeline_is_edited_by_the_names_of_its_steps_and_never_in_place() -> 
     assert whole.steps == (RefuseRelu(), ReluToTanh())
     with pytest.raises(StepwellError, match="pipeline 'two' has no step 'relu'"):
         whole.without("relu")
+    with pytest.raises(StepwellError, match="did you mean 'relu-to-tanh'"):
+        whole.without("relu-to-tan")
+
+
+GROUPS = Pipeline(
+    "groups",
+    (
+        Together("first", (RefuseRelu(), ReluToTanh())),
+        Named("sweep", RemoveDeadCode()),
+        Together("second", (ReluToTanh(), TanhToTanh())),
+        Named("sweep-again", RemoveDeadCode()),
+    ),
+)
+
+
+def test_what_a_step_holds_is_edited_by_its_path_or_by_a_name_that_stands_once() -> None:
+    first, sweep, second, again = GROUPS.steps
+    alone = Together("first", (ReluToTanh(),))
+    assert GROUPS.without("first/refuse-relu").steps == (alone, sweep, second, again)
+    assert GROUPS.without("refuse-relu") == GROUPS.without("first/refuse-relu")
+    assert GROUPS.without("second/tanh-to-tanh", "second/relu-to-tanh").steps == (
+        first,
+        sweep,
+        again,
+    )
+    assert GROUPS.without("second", "second/relu-to-tanh", "sweep").steps == (first, again)
+    more = GROUPS.after("refuse-relu", TanhToTanh).steps[0]
+    assert more == Together("first", (RefuseRelu(), TanhToTanh(), ReluToTanh()))
+    more = GROUPS.before("refuse-relu", TanhToTanh).steps[0]
+    assert more == Together("first", (TanhToTanh(), RefuseRelu(), ReluToTanh()))
+    other = GROUPS.replace("second/relu-to-tanh", RefuseRelu).steps[2]
+    assert other == Together("second", (RefuseRelu(), TanhToTanh()))
+    assert GROUPS.replace("sweep/remove-dead-code", ShareCommonSubexpressions).steps[1] == Named(
+        "sweep", ShareCommonSubexpressions()
+    )
+
+
+def test_a_name_that_stands_more_than_once_is_an_error_that_gives_the_paths() -> None:
+    with pytest.raises(StepwellError, match="first/relu-to-tanh, second/relu-to-tanh"):
+        GROUPS.without("relu-to-tanh")
+    with pytest.raises(StepwellError, match="sweep/remove-dead-code, sweep-again/remove-dead"):
+        GROUPS.after("remove-dead-code", RefuseRelu)
+    both = Pipeline("both", (ReluToTanh(), Together("more", (ReluToTanh(),))))
+    with pytest.raises(StepwellError, match="/relu-to-tanh, more/relu-to-tanh"):
+        both.without("relu-to-tanh")
+    assert both.without("/relu-to-tanh").steps == both.steps[1:]
+    assert both.without("more/relu-to-tanh").steps == both.steps[:1]
+
+
+def test_a_pass_does_not_stand_among_rewrites() -> None:
+    with pytest.raises(StepwellError, match="remove-dead-code cannot stand within 'first'"):
+        GROUPS.after("first/refuse-relu", RemoveDeadCode)
+
+
+def test_the_steps_of_a_pipeline_have_names_of_their_own() -> None:
+    with pytest.raises(StepwellError, match="more than one step named relu-to-tanh"):
+        Pipeline("twice", (ReluToTanh(), RefuseRelu(), ReluToTanh()))
+    with pytest.raises(StepwellError, match="more than one step named sweep"):
+        GROUPS.before("first", Named("sweep", ShareCommonSubexpressions()))
+    with pytest.raises(StepwellError, match="is no step"):
+        Pipeline("a class", (ReluToTanh,))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", stepwell.PIPELINES)
+def test_everything_in_the_pipeline_of_a_target_can_be_addressed(name: str) -> None:
+    """Every path is unique, and no step is called as a rewrite that another step holds."""
+    pipeline = stepwell.PIPELINES[name]
+    assert len(set(pipeline.paths)) == len(pipeline.paths)
+    for path in pipeline.paths:
+        assert pipeline.find(path) is not None
+        assert path not in pipeline.without(path).paths
+
+
+def test_a_pass_under_another_name_does_what_it_does() -> None:
+    program, history = stepwell.parse(TEXT), History()
+    assert Named("sweep", RemoveDeadCode()).apply(program, history) == 1
+    assert names(program) == ["aten.relu.default"]

@@ -35,6 +35,7 @@ from stepwell.ir.rewriting import (
     Rewrite,
     Step,
     Together,
+    bound_of,
     step_name,
 )
 from stepwell.program import Program, from_exported_program
@@ -195,12 +196,15 @@ class _Check:
         applied = step.apply(self.program, self.history)
         self.history.watch = None
         started = time.perf_counter()
-        bounds = [*watcher.bounds, *([] if isinstance(step, Rewrite | Together) else [step.bound])]
+        bounds = [
+            *watcher.bounds,
+            *([] if isinstance(step, Rewrite | Together) else [bound_of(step)]),
+        ]
         bound = total_bound(bounds)
         floats = replace(bound, units=0, varies=False)
         if not applied:
             self.verdicts.append(
-                StepVerdict(name, 0, describe_bound(step.bound), 0, 0, 0.0, 0.0, True)
+                StepVerdict(name, 0, describe_bound(bound_of(step)), 0, 0, 0.0, 0.0, True)
             )
             return
         is_jumpy = not bound.exact and rounds_floats(self.program)
