@@ -116,6 +116,7 @@ from stepwell.translate.rewrites.xnnpack.prelu_channels_last import PreluChannel
 from stepwell.translate.rewrites.xnnpack.recognise_gelu import RecogniseGelu
 from stepwell.translate.rewrites.xnnpack.rectify_before_scale import RectifyBeforeScale
 from stepwell.translate.rewrites.xnnpack.skip_masked_attention import SkipMaskedAttention
+from stepwell.translate.rewrites.xnnpack.split_depthwise import SplitDepthwise
 from stepwell.translate.rewrites.xnnpack.stacked_sum_to_additions import StackedSumToAdditions
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages
@@ -233,6 +234,7 @@ XNNPACK = Pipeline(
         PatchesToLinear(),
         Together("merge-layouts-of-patches", MERGES),
         AffineToDepthwise(),
+        SplitDepthwise(),
         FuseClamp(),
         PartitionXnnpack(),
         RemoveDeadCode(),

@@ -1,0 +1,140 @@
+"""Delegates written node by node, and how long a node of them takes.
+
+A trial runs the same node several times side by side on one input, or in a chain; each result that
+nothing else reads is read by a slice of one element, so that little leaves the delegate. What a
+longer trial takes beyond a shorter one, divided by the number of further nodes, is the time of one:
+input, output, and the call of the delegate fall out of the difference.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from xdsl.dialects.test import TestOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.xnnpack.alone import Trial, container_of
+from stepwell.dialects import xnnpack
+from stepwell.dialects.quant import StorageCast, UniformQuantizedType, quantization
+from stepwell.dialects.quant.types import storage_element
+from stepwell.dialects.xnnpack import DelegateOp, DynamicInt8Type, YieldOp
+from stepwell.ir.core import WeightOp
+from stepwell.ir.types import dims, tensor_like, with_element
+from stepwell.ir.weights import WeightStore
+
+Node = Callable[..., SSAValue]
+"""Writes one node: `node(writer, *inputs)` gives its result."""
+
+
+class Writer:
+    """Adds ops to a delegate's block."""
+
+    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+        self.weights = WeightStore()
+        self.block = Block(arg_types=[tensor_like(value) for value in inputs])
+
+    def __call__(self, op: Operation) -> SSAValue:
+        """Add an op; gives its first result."""
+        self.block.add_op(op)
+        return op.results[0]
+
+    def weight(self, value: torch.Tensor, held: UniformQuantizedType | None = None) -> SSAValue:
+        """A constant, with the quantised type its stored integers have."""
+        constant = self(WeightOp(self.weights.constant(value), tensor_like(value)))
+        return constant if held is None else self.cast(constant, held)
+
+    def cast(self, value: SSAValue, held: UniformQuantizedType) -> SSAValue:
+        """Stored integers as the quantised values they are."""
+        return self(StorageCast(value, with_element(value.type, held)))
+
+    def dynamic(self, value: SSAValue, count: int = 1) -> SSAValue:
+        """A float tensor, quantised at run time."""
+        return self(xnnpack.Convert.make(value, element=DynamicInt8Type(count)))
+
+    def corner(self, value: SSAValue) -> SSAValue:
+        """The first element."""
+        rank = len(dims(value.type))
+        return self(xnnpack.StaticSlice.make(value, offsets=[0] * rank, sizes=[1] * rank))
+
+    def finish(self, outputs: Sequence[SSAValue]) -> DelegateOp:
+        """The delegate that yields these values, quantised ones as stored integers."""
+        plain = [
+            value
+            if (held := quantization(value.type)) is None
+            else self(StorageCast(value, with_element(value.type, storage_element(held))))
+            for value in outputs
+        ]
+        self.block.add_op(YieldOp.create(operands=plain))
+        source = TestOp(result_types=[arg.type for arg in self.block.args])
+        return DelegateOp.make(source.results, [value.type for value in plain], self.block)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A node to be timed.
+
+    Attributes:
+        inputs: what it is given.
+        node: writes it once.
+        chained: whether one runs on another's result; else all run on the inputs.
+
+    """
+
+    inputs: tuple[torch.Tensor, ...]
+    node: Node
+    chained: bool = False
+
+    def trial(self, count: int) -> Trial:
+        """A delegate that runs the node `count` times."""
+        writer = Writer(self.inputs)
+        first, *rest = writer.block.args
+        made: list[SSAValue] = []
+        for _ in range(count):
+            made.append(self.node(writer, made[-1] if self.chained and made else first, *rest))
+        read = made[-1:] if self.chained else made
+        return Trial(
+            writer.finish([writer.corner(value) for value in read]), writer.weights, self.inputs
+        )
+
+
+def seconds(forms: Sequence[Form], rounds: int = 12, least: float = 2e-4) -> list[float | None]:
+    """Seconds of one node of each form; None where the runtime does not take it.
+
+    Trials of one and of four nodes run in turn, each for `least` seconds at a time; of `rounds`
+    times, the least counts.
+    """
+    return [_seconds(form, rounds, least) for form in forms]
+
+
+FURTHER = 3
+
+
+def _seconds(form: Form, rounds: int, least: float) -> float | None:
+    from executorch.runtime import Runtime
+
+    trials = [form.trial(1), form.trial(1 + FURTHER)]
+    program = Runtime.get().load_program(
+        to_bytes(container_of(trials, embed_unpacked_constants=True))
+    )
+    try:
+        methods = [program.load_method(f"trial_{index}") for index in range(2)]
+        best = [_once(method, form.inputs, 1) for method in methods]
+    except RuntimeError:
+        return None
+    repeat = [max(1, round(least / taken)) for taken in best]
+    for _ in range(rounds):
+        for index, method in enumerate(methods):
+            best[index] = min(best[index], _once(method, form.inputs, repeat[index]))
+    return max(0.0, best[1] - best[0]) / FURTHER
+
+
+def _once(method: Any, inputs: Sequence[torch.Tensor], repeat: int) -> float:
+    started = time.thread_time()
+    for _ in range(repeat):
+        method.execute(inputs)
+    return (time.thread_time() - started) / repeat

@@ -1,0 +1,95 @@
+"""What XNNPACK's nodes cost, by kind of CPU: the one model that every decision reads.
+
+`<kind>.json` holds nanoseconds on one thread, fitted by `python bench/costs.py --write` on a
+machine of that kind. Decisions compare sums of these. What they decide does not depend on the
+machine that lowers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from stepwell.ir.diagnostics import StepwellError
+
+DEFAULT = "x86-avx512-vnni"
+"""The kind whose costs decide."""
+TAPS = (3, 4, 9, 25)
+"""Sizes of XNNPACK's depthwise kernels: a smaller window is padded, a larger one has none."""
+UNKNOWN_SIZE = 64
+"""What a symbolic size counts as."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Nanoseconds.
+
+    Attributes:
+        machine: where they were measured.
+        node: the start of a node, whatever its size.
+        product: a multiply-add of a product of float32 matrices.
+        element: an element that a node with one operand reads and writes.
+        addition: an element of a sum of two tensors.
+        slice: an element that a slice copies.
+        transpose: an element that changes its place.
+        convert: an element between two datatypes.
+        depthwise: an element of a depthwise convolution's result, for each of `TAPS`.
+        lone_tap: a tap of a depthwise window that no kernel holds, for each element: an indirect
+            product of one channel a group.
+        block: one more block of an attention, whatever its size: the start of some eight nodes, and
+            operands packed at run time.
+
+    """
+
+    machine: str
+    node: float
+    product: float
+    element: float
+    addition: float
+    slice: float
+    transpose: float
+    convert: float
+    depthwise: tuple[float, ...]
+    lone_tap: float
+    block: float
+
+    @property
+    def products_an_element(self) -> float:
+        """What reading and writing an element costs, in multiplications of a matrix product."""
+        return self.element / self.product
+
+    def window(self, taps: int) -> float:
+        """An element of a depthwise convolution with so many taps."""
+        for most, cost in zip(TAPS, self.depthwise, strict=True):
+            if taps <= most:
+                return cost
+        return taps * self.lone_tap
+
+
+def kinds() -> tuple[str, ...]:
+    """The kinds of CPU whose costs are known."""
+    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.json")))
+
+
+def load(kind: str = DEFAULT) -> Costs:
+    """The costs of a kind of CPU.
+
+    Raises:
+        StepwellError: they were never measured.
+
+    """
+    if kind not in kinds():
+        known = ", ".join(kinds())
+        raise StepwellError(
+            f"no costs of CPUs of the kind {kind!r}; there are {known}",
+            help="measure them there: python bench/costs.py --write",
+        )
+    held: dict[str, Any] = json.loads((Path(__file__).parent / f"{kind}.json").read_text())
+    held["depthwise"] = tuple(held["depthwise"])
+    return Costs(**{field.name: held[field.name] for field in fields(Costs)})
+
+
+COSTS = load()
+"""The costs that decide."""

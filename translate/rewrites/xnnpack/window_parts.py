@@ -1,0 +1,166 @@
+"""A window of taps cut into parts that lie in no other: each a lattice of rows and columns.
+
+Rows that a part takes stand a step apart, so do its columns. The part is then a window of its own,
+dilated by the step, over the same image with other paddings: what it leaves out at an edge comes off
+the padding there, and where there is less padding than that, off the image (a slice). Interleaved
+parts reach over the whole window, so that most need no slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stepwell.dialects.xnnpack.costs import TAPS, Costs
+
+STEPS = 4
+"""The greatest step tried."""
+MOST = TAPS[-1]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Taps `first`, `first + step`, …: `count` of them."""
+
+    first: int
+    step: int
+    count: int
+
+    @property
+    def last(self) -> int:
+        """The last tap."""
+        return self.first + self.step * (self.count - 1)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of a window: taps, paddings and dilation, and the image's size where it is known."""
+
+    taps: int
+    before: int
+    after: int
+    dilation: int
+    size: int | None
+
+    def paddings(self, run: Run) -> tuple[int, int]:
+        """What stands before and after the image for a run of taps; negative: that much comes off."""
+        before = self.before - run.first * self.dilation
+        return before, self.after - (self.taps - 1 - run.last) * self.dilation
+
+    def cut(self, run: Run) -> tuple[int, int] | None:
+        """What comes off the image at both ends; None if that cannot be or leaves nothing."""
+        before, after = (max(0, -padding) for padding in self.paddings(run))
+        if (before or after) and (self.size is None or before + after >= self.size):
+            return None
+        return before, after
+
+
+Part = tuple[Run, Run]
+"""The rows and columns of a part."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What parts cost, in nanoseconds: for each element of the result, and for each node."""
+
+    costs: Costs
+    elements: int
+    """Of the result."""
+    image: int
+    """Elements of the image."""
+
+    def part(self, taps: int, is_sliced: bool) -> float:
+        """A part, its addition to the others, and the slice that it reads, if any."""
+        costs = self.costs
+        work = self.elements * (costs.window(taps) + costs.addition) + 2 * costs.node
+        return work + is_sliced * (self.image * costs.slice + costs.node)
+
+    def whole(self, taps: int) -> float:
+        """The window as it is."""
+        return self.elements * self.costs.window(taps) + self.costs.node
+
+
+def least(rows: Axis, columns: Axis, prices: Prices) -> tuple[float, tuple[Part, ...]] | None:
+    """The cheapest parts with their cost; None if there are none."""
+    found = [
+        parts
+        for parts in (
+            _down(rows, columns, prices),
+            _turned(_down(columns, rows, prices)),
+        )
+        if parts is not None
+    ]
+    if not found:
+        return None
+    cost, parts = min(found, key=lambda pair: (pair[0], len(pair[1])))
+    return cost - prices.elements * prices.costs.addition - prices.costs.node, parts
+
+
+def _turned(
+    found: tuple[float, tuple[Part, ...]] | None,
+) -> tuple[float, tuple[Part, ...]] | None:
+    return None if found is None else (found[0], tuple((b, a) for a, b in found[1]))
+
+
+def _down(rows: Axis, columns: Axis, prices: Prices) -> tuple[float, tuple[Part, ...]] | None:
+    """The cheapest parts of which those with the same rows differ in columns alone."""
+    across: dict[tuple[int, bool], tuple[float, tuple[Run, ...]] | None] = {}
+    best: tuple[float, tuple[Part, ...]] | None = None
+    for down in divisions(rows.taps):
+        total, parts = 0.0, []
+        for run in down:
+            cut = rows.cut(run)
+            if cut is None:
+                break
+            key = run.count, any(cut)
+            if key not in across:
+                across[key] = _across(columns, *key, prices)
+            found = across[key]
+            if found is None:
+                break
+            total += found[0]
+            parts += [(run, column) for column in found[1]]
+        else:
+            if best is None or total < best[0]:
+                best = total, tuple(parts)
+    return best
+
+
+def _across(
+    columns: Axis, count: int, is_sliced: bool, prices: Prices
+) -> tuple[float, tuple[Run, ...]] | None:
+    """The cheapest division of the columns for parts of `count` rows."""
+    best: tuple[float, tuple[Run, ...]] | None = None
+    for runs in divisions(columns.taps):
+        total = 0.0
+        for run in runs:
+            cut = columns.cut(run)
+            if cut is None or count * run.count > MOST:
+                break
+            total += prices.part(count * run.count, is_sliced or any(cut))
+        else:
+            if best is None or total < best[0]:
+                best = total, runs
+    return best
+
+
+def divisions(taps: int) -> Iterator[tuple[Run, ...]]:
+    """Divisions of an axis into runs of one step and at most one length, each once."""
+    seen: set[tuple[Run, ...]] = set()
+    for step in range(1, min(STEPS, taps) + 1):
+        for most in range(1, min(MOST, taps) + 1):
+            runs = tuple(_runs(taps, step, most))
+            if runs not in seen:
+                seen.add(runs)
+                yield runs
+
+
+def _runs(taps: int, step: int, most: int) -> Iterator[Run]:
+    for residue in range(step):
+        left = len(range(residue, taps, step))
+        first = residue
+        while left:
+            count = min(most, left)
+            yield Run(first, step if count > 1 else 1, count)
+            first += count * step
+            left -= count
