@@ -148,7 +148,7 @@ class Symbols:
         """The symbol of a name; `u0`, `u1`, … are known only once the program runs."""
         found = self._symbols.get(name)
         if found is None:
-            unbacked = name.startswith("u") and name[1:].isdigit()
+            unbacked = _is_unbacked(name)
             found = sympy.Symbol(name, integer=True, **({} if unbacked else {"positive": True}))
             self._symbols[name] = found
             low, high = self._ranges.get(name, (-int_oo if unbacked else 2, None))
@@ -162,6 +162,31 @@ class Symbols:
             else:
                 self.env.backed_var_to_val[found] = sympy.Integer(self._example(low, high))
         return found
+
+    def may_agree(self, one: Any, other: Any) -> bool:
+        """Whether sizes that hang on data (`u0`) are equal for some values within their ranges.
+
+        What makes them equal for all is an assertion of the program: `narrow(0, u0, s1)` has s1
+        rows where the program has checked that `u0 + s1` are there, and torch, asked without the
+        assertion, says `Min(256, s1 + u0) - u0`.
+        """
+        free = one.free_symbols | other.free_symbols
+        if not any(_is_unbacked(str(symbol)) for symbol in free):
+            return False
+        difference = one - other
+        for seed in range(_TRIES):
+            point = {s: self._within(s, (seed + 1) * (at + 2)) for at, s in enumerate(free)}
+            if seed < 2:
+                point |= {s: self._within(s, 0) for s in free if _is_unbacked(str(s)) == (not seed)}
+            if difference.subs(point) == 0:
+                return True
+        return False
+
+    def _within(self, symbol: sympy.Symbol, offset: int) -> int:
+        bounds = self.ranges.get(symbol)
+        low = int(bounds.lower) if bounds is not None and bounds.lower.is_Integer else 0
+        high = int(bounds.upper) if bounds is not None and bounds.upper.is_Integer else low + 1000
+        return low + offset % max(high - low + 1, 1)
 
     def _example(self, low: Any, high: int | None) -> int:
         """A size in the range that no other symbol has, if there is one."""
@@ -241,6 +266,14 @@ class Symbols:
             step = step * (shape[axis] if shape[axis] != 0 else 1)
         with self.mode:
             return torch.empty_strided(shape, strides, dtype=torch_dtype(element(type_)))
+
+
+_TRIES = 16
+
+
+def _is_unbacked(name: str) -> bool:
+    """Whether a symbol stands for a number that only the data say."""
+    return name.startswith("u") and name[1:].isdigit()
 
 
 def _primes() -> Generator[int]:

@@ -29,7 +29,7 @@ from stepwell.backends.executorch.container import (
 )
 from stepwell.backends.executorch.emit_control import CONTROL
 from stepwell.backends.executorch.emit_scalars import emit_scalar, has_scalar_kernels
-from stepwell.backends.executorch.in_place import in_place_updates, slots_of
+from stepwell.backends.executorch.in_place import in_place_writes, slots_of
 from stepwell.backends.executorch.kernel_calls import (
     argument_value,
     is_reshape,
@@ -38,7 +38,7 @@ from stepwell.backends.executorch.kernel_calls import (
     runs_as_kernel,
 )
 from stepwell.backends.executorch.runner import is_scalar_type, scalar_type
-from stepwell.backends.executorch.signatures import Input, KernelSignature
+from stepwell.backends.executorch.signatures import InPlace, Input, KernelSignature
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.control import YieldOp
 from stepwell.dialects.sym import SymOp
@@ -191,7 +191,7 @@ class MethodEmitter:
         self.external = False
         self.values: dict[SSAValue, int] = {}
         self.state: dict[str, int] = {}
-        self.in_place = in_place_updates(func)
+        self.in_place = in_place_writes(func)
         self.handle = 0
         self.handles: dict[str, int] = {}
         self.writes: list[UpdateOp | MutateInputOp] = []
@@ -363,7 +363,7 @@ class MethodEmitter:
                     storage_of=source,
                 )
                 return
-        if op in self.in_place:
+        if op.name == "aten.index_put.default" and (op, 0) in self.in_place:
             self._index_put_in_place(op)
             return
         signature = kernel_of(type(op))
@@ -377,6 +377,9 @@ class MethodEmitter:
         results = self._results(op)
         args: list[int] = []
         for argument, source in zip(signature.schema.arguments, signature.arguments, strict=True):
+            if isinstance(source, InPlace):
+                args.append(self._written_argument(op, source))
+                continue
             if not isinstance(source, Input):
                 args.append(results[source.index])
                 continue
@@ -385,10 +388,23 @@ class MethodEmitter:
         returned = results if len(results) < 2 else [self.builder.tensors(results)]
         self.builder.call(signature.kernel, [*args, *returned], [self.handle])
 
+    def _written_argument(self, op: SchemaOp, source: InPlace) -> int:
+        """What a kernel writes to: the value where it lies, or a copy that becomes the result."""
+        operand = op.operand(source.name)
+        assert operand is not None
+        place = self.values[operand]
+        if (op, op.operands.index(operand)) not in self.in_place:
+            copy, none = self.fresh(operand.type), self.builder.scalar(None)
+            self.builder.call("aten::clone.out", [place, none, copy, copy], [self.handle])
+            place = copy
+        self.values[op.results[source.index]] = place
+        return place
+
     def _results(self, op: SchemaOp) -> list[int]:
         """One value per return of the schema; a `Tensor[]` is a list of the op's results."""
-        rest = [self.fresh(result.type) for result in op.results]
-        for result, value in zip(op.results, rest, strict=True):
+        returned = op.results[: len(op.results) - len(op.SCHEMA.written)]
+        rest = [self.fresh(result.type) for result in returned]
+        for result, value in zip(returned, rest, strict=True):
             self.values[result] = value
         if len(op.SCHEMA.returns) == 1 and op.SCHEMA.returns[0].type.is_list:
             return [self.builder.tensors(rest)]
@@ -415,9 +431,11 @@ class MethodEmitter:
         given = self.values[op.arg("values")]
         wanted = slots_of(op)
         assert wanted is not None
-        if builder.tensor_of(given).sizes != wanted:
+        is_fixed = all(isinstance(size, int) for size in wanted)
+        if is_fixed and builder.tensor_of(given).sizes != wanted:
             # The kernel that writes in place wants every dimension, also those of size 1.
-            given = builder.tensor(builder.tensor_of(given).scalar_type, wanted, storage_of=given)
+            sizes = cast(tuple[int, ...], wanted)
+            given = builder.tensor(builder.tensor_of(given).scalar_type, sizes, storage_of=given)
         builder.call("aten::index_put_", [state, indices, given, accumulate, state], [self.handle])
         self.values[op.results[0]] = state
 

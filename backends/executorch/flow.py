@@ -33,7 +33,7 @@ from stepwell.backends.executorch.container import (
 )
 from stepwell.backends.executorch.inverse import functional_of
 from stepwell.backends.executorch.read_arguments import SCALARS, SIZE
-from stepwell.backends.executorch.signatures import Output
+from stepwell.backends.executorch.signatures import InPlace, Output
 from stepwell.ir.diagnostics import UnsupportedError
 
 COPY_INDEX = "executorch_prim::et_copy_index.tensor"
@@ -320,9 +320,7 @@ class Flow:
     def _read(self, instruction: Instruction) -> Iterator[int]:
         match instruction:
             case KernelCall(kernel, args):
-                written = set(self._positions(instruction))
-                if kernel in _IN_PLACE:
-                    written.discard(0)
+                written = set(self._positions(instruction)) - _read_and_written(kernel)
                 for position, value in enumerate(args):
                     if position not in written:
                         yield from self._items(value)
@@ -360,7 +358,9 @@ class Flow:
         if found is None:
             return (last,)
         arguments = found.signature.arguments
-        outputs = [at for at, source in enumerate(arguments) if isinstance(source, Output)]
+        outputs = [
+            at for at, source in enumerate(arguments) if isinstance(source, Output | InPlace)
+        ]
         return [*outputs, last]
 
     def _items(self, value: int) -> Iterator[int]:
@@ -369,3 +369,16 @@ class Flow:
                 yield from (item for item in items if item >= 0)
             case _:
                 yield value
+
+
+def _read_and_written(kernel: str) -> set[int]:
+    """The positions of what a kernel changes: it is read first."""
+    if kernel in _IN_PLACE:
+        return {0}
+    found = functional_of(kernel) if kernel.partition("::")[0] not in _OWN else None
+    roles = found.signature.arguments if found is not None else ()
+    return {at for at, role in enumerate(roles) if isinstance(role, InPlace)}
+
+
+_OWN = frozenset({"aten", "executorch_prim", "dim_order_ops", "et_copy"})
+"""Namespaces in which no kernel but `_IN_PLACE` changes what it reads."""

@@ -3,7 +3,7 @@
     python -m stepwell.backends.executorch.generate_kernels
 
 The wheel's runtime holds the portable and optimised kernels; `executorch.kernels.quantized` adds
-those of `quantized_decomposed`.
+those of `quantized_decomposed`, `executorch.extension.llm.custom_ops` those for language models.
 """
 
 from __future__ import annotations
@@ -22,18 +22,26 @@ UNREGISTERED = {
 }
 
 
-def runtime_kernels() -> tuple[frozenset[str], frozenset[str]]:
-    """Names of the runtime's own kernels, and of those `executorch.kernels.quantized` adds.
+_OF_LIBRARIES = {"quantized_decomposed": "QUANTIZED", "llama": "LLM", "preprocess": "PREPROCESS"}
+"""Namespaces of kernels that the runtime alone does not have, and the table they stand in."""
 
-    In a process where the quantised kernels have been loaded before, the two are told apart by
-    their namespace.
+
+def runtime_kernels() -> dict[str, frozenset[str]]:
+    """Names of the runtime's own kernels and of those that its libraries add, by table.
+
+    In a process where libraries have been loaded before, they are told apart by their namespace.
     """
     import executorch.kernels.quantized  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    from executorch.extension.llm.custom_ops import (  # noqa: F401
+        custom_ops,  # pyright: ignore[reportUnusedImport]
+    )
     from executorch.extension.pybindings import portable_lib
 
-    names = frozenset(portable_lib._get_operator_names())  # pyright: ignore[reportPrivateUsage]
-    quantized = frozenset(name for name in names if name.startswith("quantized_decomposed::"))
-    return names - quantized, quantized
+    names = portable_lib._get_operator_names()  # pyright: ignore[reportPrivateUsage]
+    tables: dict[str, set[str]] = {"RUNTIME": set(), "QUANTIZED": set(), "LLM": set()}
+    for name in names:
+        tables.setdefault(_OF_LIBRARIES.get(name.partition("::")[0], "RUNTIME"), set()).add(name)
+    return {table: frozenset(tables[table]) for table in ("RUNTIME", "QUANTIZED", "LLM")}
 
 
 def schema_of(kernel: str) -> str:
@@ -54,14 +62,13 @@ def schema_of(kernel: str) -> str:
 
 def generate() -> str:
     """The text of `kernels.py`."""
-    own, quantized = runtime_kernels()
     lines = [
         '"""Kernels of the ExecuTorch 1.5 runtime, with schemas; from generate_kernels.py."""',
         "",
         "# fmt: off",
         "# ruff: noqa: E501",
     ]
-    for table, names in (("RUNTIME", own), ("QUANTIZED", quantized)):
+    for table, names in runtime_kernels().items():
         lines += ["", f"{table}: dict[str, str] = {{"]
         lines += [
             f"    {json.dumps(name)}: {json.dumps(schema_of(name))}," for name in sorted(names)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from dataclasses import dataclass
 
-from stepwell.backends.executorch.signatures import KernelSignature, kernel_for, kernel_schema
+from stepwell.backends.executorch.kernel_tables import kernel_schema
+from stepwell.backends.executorch.signatures import KernelSignature, kernel_for
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.aten.registry import find
+from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES, find
+from stepwell.dialects.aten.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -29,15 +32,22 @@ def functional_of(kernel: str) -> Functional | None:
     schema = kernel_schema(kernel)
     if schema is None:
         return None
-    if schema.namespace == "quantized_decomposed":
-        # torch registers these operators where its quantiser is defined.
-        import torch.ao.quantization.fx._decomposed  # pyright: ignore
+    for libraries in (LIBRARIES, FURTHER_LIBRARIES):
+        if schema.namespace in libraries and not _is_loaded(schema):
+            importlib.import_module(libraries[schema.namespace])
     packet = getattr(getattr(torch.ops, schema.namespace, None), schema.operator, None)
     for overload in packet.overloads() if packet is not None else ():
-        if getattr(packet, overload)._schema.is_mutable:
+        if schema.namespace == "aten" and getattr(packet, overload)._schema.is_mutable:
             continue
         cls = find(f"{schema.namespace}.{schema.operator}.{overload}")
         signature = kernel_for(cls.SCHEMA) if cls is not None else None
         if cls is not None and signature is not None and signature.kernel == kernel:
             return Functional(cls, signature)
     return None
+
+
+def _is_loaded(schema: Schema) -> bool:
+    import torch
+
+    namespace = getattr(torch.ops, schema.namespace, None)
+    return hasattr(namespace, schema.operator)

@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.backends.executorch.builder import MethodBuilder
 from stepwell.backends.executorch.kernel_dtypes import REFUSED
+from stepwell.backends.executorch.kernel_tables import registrations
 from stepwell.backends.executorch.runner import scalar_type
 from stepwell.backends.executorch.signatures import KernelSignature, kernel_for
 from stepwell.dialects.aten.op import SchemaOp
@@ -53,9 +54,13 @@ _RESHAPES = frozenset(
 )
 
 
-@cache
 def kernel_of(cls: type[SchemaOp]) -> KernelSignature | None:
     """The kernel that computes an op class, or None if the runtime has none."""
+    return _kernel_of(cls, registrations())
+
+
+@cache
+def _kernel_of(cls: type[SchemaOp], registered: int) -> KernelSignature | None:
     return kernel_for(cls.SCHEMA)
 
 

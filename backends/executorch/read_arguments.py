@@ -18,7 +18,7 @@ from stepwell.backends.executorch.emit_scalars import SCALAR_KERNELS
 from stepwell.backends.executorch.inverse import functional_of
 from stepwell.backends.executorch.places import Places
 from stepwell.backends.executorch.runner import torch_dtype
-from stepwell.backends.executorch.signatures import Input, Output
+from stepwell.backends.executorch.signatures import InPlace, Input, Output, Role
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.aten.schema import Argument
@@ -105,16 +105,19 @@ def arguments_of(places: Places, call: KernelCall, where: str) -> Call:
     by_name = found.op.SCHEMA.by_name
     given: dict[str, Any] = {}
     written: list[int] = []
+    after: list[int] = []
     for source, index in zip(signature.arguments, call.args, strict=False):
         if isinstance(source, Output):
             written.append(index)
             continue
+        if isinstance(source, InPlace):
+            after.append(index)
         argument = by_name[source.name]
         value = _value(places, argument, index, where)
         if argument.type.base in _LAYOUT or (argument.default == (value,) and value is not True):
             continue
         given[source.name] = value
-    results = _results(places, call, signature.arguments, written)
+    results = (*_results(places, call, signature.arguments, written), *after)
     if "dtype" in by_name and all(
         not isinstance(a, Input) or a.name != "dtype" for a in signature.arguments
     ):
@@ -127,7 +130,7 @@ def arguments_of(places: Places, call: KernelCall, where: str) -> Call:
 def _results(
     places: Places,
     call: KernelCall,
-    arguments: tuple[Input | Output, ...],
+    arguments: tuple[Role, ...],
     written: list[int],
 ) -> tuple[int, ...]:
     if not written:  # The kernel gives a number, in the value after its arguments.

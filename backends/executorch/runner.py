@@ -28,7 +28,7 @@ from stepwell.backends.executorch.container import (
     TensorValue,
     Value,
 )
-from stepwell.backends.executorch.kernels import QUANTIZED
+from stepwell.backends.executorch.kernel_tables import load_library_of
 from stepwell.backends.executorch.read import read_container
 from stepwell.ir.calling import follows_dim_order
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, Problem, StepwellError
@@ -112,12 +112,13 @@ class PteSession:
         container = read_container(data)
         from executorch.runtime import Runtime
 
-        if any(
-            isinstance(instruction, KernelCall) and instruction.kernel in QUANTIZED
+        for kernel in {
+            instruction.kernel
             for method in container.methods
             for instruction in method.instructions
-        ):
-            import executorch.kernels.quantized  # noqa: F401  # pyright: ignore
+            if isinstance(instruction, KernelCall)
+        }:
+            load_library_of(kernel)
 
         with tempfile.TemporaryDirectory() as folder:
             if isinstance(external, bytes):

@@ -10,9 +10,14 @@ device and pin_memory, which the output tensor answers.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stepwell.backends.executorch.kernels import QUANTIZED, RUNTIME
+from stepwell.backends.executorch.kernel_tables import (
+    chosen_kernel,
+    kernel_schema,
+    kernels_of,
+)
 from stepwell.dialects.aten.schema import Argument, Schema, parse_schema
 from stepwell.ir.diagnostics import ParseFailure
 
@@ -22,6 +27,7 @@ _SAME_FUNCTION = {
     # Operators that compute what another name computes, with the same arguments.
     "_unsafe_view": "view",
     "reshape": "view",
+    "item": "_local_scalar_dense",
 }
 _RENAMED = {"reshape": {"shape": "size"}}
 
@@ -41,6 +47,21 @@ class Output:
 
 
 @dataclass(frozen=True)
+class InPlace:
+    """A kernel argument that the functional operator takes by this name and gives as a result.
+
+    The kernel writes to it; `index` is that of the result.
+    """
+
+    name: str
+    index: int
+
+
+Role = Input | Output | InPlace
+"""What a kernel argument is to the functional operator."""
+
+
+@dataclass(frozen=True)
 class KernelSignature:
     """How a kernel is called for a functional operator.
 
@@ -50,29 +71,12 @@ class KernelSignature:
 
     kernel: str
     schema: Schema
-    arguments: tuple[Input | Output, ...]
+    arguments: tuple[Role, ...]
 
     @property
     def outputs(self) -> tuple[Output, ...]:
         """The arguments the kernel writes."""
         return tuple(a for a in self.arguments if isinstance(a, Output))
-
-
-@functools.cache
-def kernel_schema(kernel: str) -> Schema | None:
-    """The schema of a kernel, or None if the runtime has no kernel of that name."""
-    text = RUNTIME.get(kernel) or QUANTIZED.get(kernel)
-    return parse_schema(text) if text else None
-
-
-@functools.cache
-def _kernels_by_name() -> dict[str, tuple[str, ...]]:
-    """Kernels by namespace and operator name, `aten::add` to its overloads."""
-    found: dict[str, tuple[str, ...]] = {}
-    for kernel in (*RUNTIME, *QUANTIZED):
-        name = kernel.partition(".")[0]
-        found[name] = (*found.get(name, ()), kernel)
-    return found
 
 
 @functools.cache
@@ -102,34 +106,43 @@ def functional_schema(op_name: str) -> Schema | None:
 
 
 def kernel_for(functional: Schema) -> KernelSignature | None:
-    """The kernel whose schema is the `.out` form of a functional one."""
-    if functional.is_mutable:
-        return None
+    """The kernel whose schema is the `.out` form of a functional one.
+
+    A custom operator that writes to arguments has a kernel that writes to the same ones.
+    """
+    chosen = chosen_kernel(functional.op_name)
+    if chosen is not None:
+        schema = kernel_schema(chosen)
+        arguments = matched_arguments(functional, schema) if schema is not None else None
+        return KernelSignature(chosen, schema, arguments) if schema and arguments else None
     operator = _SAME_FUNCTION.get(functional.operator, functional.operator)
     renamed = _RENAMED.get(functional.operator, {})
     for name in (operator, f"{operator}_copy"):
-        for kernel in _kernels_by_name().get(f"{functional.namespace}::{name}", ()):
+        for kernel in kernels_of(f"{functional.namespace}::{name}"):
             schema = kernel_schema(kernel)
             assert schema is not None
-            arguments = _matched(functional, schema, renamed)
+            arguments = matched_arguments(functional, schema, renamed)
             if arguments is not None:
                 return KernelSignature(kernel, schema, arguments)
     return None
 
 
-def _matched(
-    functional: Schema, kernel: Schema, renamed: dict[str, str]
-) -> tuple[Input | Output, ...] | None:
+def matched_arguments(
+    functional: Schema, kernel: Schema, renamed: Mapping[str, str] | None = None
+) -> tuple[Role, ...] | None:
     """How the kernel's arguments come from the functional's, or None if they do not."""
-    written = [argument for argument in kernel.arguments if argument.written]
-    read = {a.name: a for a in kernel.arguments if not a.written}
+    after = {a.name: len(functional.returns) + i for i, a in enumerate(functional.written)}
+    if any(not argument.written for argument in kernel.arguments if argument.name in after):
+        return None
+    written = [a for a in kernel.arguments if a.written and a.name not in after]
+    read = {a.name: a for a in kernel.arguments if not a.written or a.name in after}
     if not written and any(r.type.is_tensor for r in functional.returns):
         return None
     if len(written) != sum(r.type.is_tensor for r in functional.returns):
         return None
     names: dict[str, str] = {}
     for argument in functional.arguments:
-        name = renamed.get(argument.name, argument.name)
+        name = (renamed or {}).get(argument.name, argument.name)
         counterpart = read.pop(name, None)
         if counterpart is None:
             if argument.name in _ANSWERED_BY_OUTPUT:
@@ -141,9 +154,13 @@ def _matched(
     if read:
         return None
     indices = {argument.name: index for index, argument in enumerate(written)}
-    return tuple(
-        Output(indices[a.name]) if a.written else Input(names[a.name]) for a in kernel.arguments
-    )
+
+    def role(name: str) -> Role:
+        if name in indices:
+            return Output(indices[name])
+        return InPlace(names[name], after[name]) if name in after else Input(names[name])
+
+    return tuple(role(argument.name) for argument in kernel.arguments)
 
 
 def _same_type(functional: Argument, kernel: Argument) -> bool:

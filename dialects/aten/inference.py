@@ -102,10 +102,12 @@ def by_torch(op: SchemaOp, symbols: Symbols | None = None) -> Sequence[Attribute
         values = [within.fake(value.type) for value in op.operands]
         positional, keywords = call_arguments(op, values)
         with within.mode, torch.no_grad(), asked_quietly():
-            returned = plan_of(type(op)).overload(*positional, **keywords)
+            returned = plan_of(type(op)).shape(*positional, **keywords)
+        written = [v.type for a in op.SCHEMA.written if (v := op.operand(a.name)) is not None]
         if not op.SCHEMA.returns:
-            return ()
-        return flat_types(list(returned) if isinstance(returned, tuple) else returned)
+            return written
+        given = flat_types(list(returned) if isinstance(returned, tuple) else returned)
+        return [*given, *written]
     except StepwellError:
         raise
     except UnsupportedOperatorException:
@@ -116,7 +118,7 @@ def by_torch(op: SchemaOp, symbols: Symbols | None = None) -> Sequence[Attribute
 
 
 def _stated(op: SchemaOp, reason: str) -> list[Attribute]:
-    if not op.results and op.SCHEMA.returns:
+    if not op.results and op.SCHEMA.result_count:
         raise StepwellError(f"{op.name}: result types cannot be inferred: {reason}")
     return [result.type for result in op.results]
 
@@ -204,7 +206,9 @@ def _same(stated: str, found: str, symbols: Symbols, known: set[Any]) -> bool:
     ours, theirs = symbols.expression(stated), symbols.expression(found)
     if ours == theirs or bool(symbols.env.replacements):
         return True
-    return bool(theirs.free_symbols - known) or bool(ours.free_symbols - known)
+    if (theirs.free_symbols - known) or (ours.free_symbols - known):
+        return True
+    return symbols.may_agree(ours, theirs)
 
 
 def _ranges(op: Operation) -> dict[str, tuple[int, int | None]]:

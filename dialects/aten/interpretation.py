@@ -68,11 +68,37 @@ class Plan:
     """How to call one operator: its overload, and each argument with its converter, if any."""
 
     overload: Callable[..., Any]
+    shape: Callable[..., Any]
+    """What gives results for operands without data: the operator itself, or what was registered."""
     arguments: tuple[tuple[Argument, Callable[[Any], Any] | None], ...]
     copied: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Meaning:
+    """What a user says of an operator, where torch says nothing or something else.
+
+    Both are called as the operator is; what it writes to are copies of its own, which they write.
+    """
+
+    meaning: Callable[..., Any] | None = None
+    shape: Callable[..., Any] | None = None
+
+
 _PLANS: dict[type[SchemaOp], Plan] = {}
+_REGISTERED: dict[str, Meaning] = {}
+
+
+def register_meaning(cls: type[SchemaOp], meaning: Meaning) -> None:
+    """Say what an op computes.
+
+    Raises:
+        StepwellError: it has been said before.
+    """
+    if cls.name in _REGISTERED:
+        raise StepwellError(f"{cls.name} has a meaning registered already")
+    _REGISTERED[cls.name] = meaning
+    _PLANS.pop(cls, None)
 
 
 def plan_of(cls: type[SchemaOp]) -> Plan:
@@ -84,9 +110,11 @@ def plan_of(cls: type[SchemaOp]) -> Plan:
     found = _PLANS.get(cls)
     if found is None:
         arguments = tuple((a, _CONVERTERS.get(a.type.base)) for a in cls.SCHEMA.arguments)
-        copied = WRITES_UNDECLARED.get(cls.name, ())
+        copied = WRITES_UNDECLARED.get(cls.name, ()) + tuple(a.name for a in cls.SCHEMA.written)
         overload = BY_VALUE.get(cls.name) or torch_overload(cls)
-        found = _PLANS[cls] = Plan(overload, arguments, copied)
+        held = _REGISTERED.get(cls.name, Meaning())
+        meaning, shape = held.meaning or overload, held.shape or overload
+        found = _PLANS[cls] = Plan(meaning, shape, arguments, copied)
     return found
 
 
@@ -163,4 +191,16 @@ def flat_results(returned: Any) -> tuple[Any, ...]:
 def interpret(op: SchemaOp, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     """Call the operator. Its results are as torch gives them: views where it returns views."""
     positional, keywords = call_arguments(op, args)
-    return flat_results(plan_of(type(op)).overload(*positional, **keywords))
+    returned = plan_of(type(op)).overload(*positional, **keywords)
+    return (*flat_results(returned), *written_values(op, positional, keywords))
+
+
+def written_values(
+    op: SchemaOp, positional: Sequence[Any], keywords: dict[str, Any]
+) -> tuple[Any, ...]:
+    """The arguments that a call has written to (they were copies), in the schema's order."""
+    if not op.SCHEMA.is_mutable:
+        return ()
+    names = [argument.name for argument in op.SCHEMA.arguments]
+    given = dict(zip(names, positional, strict=False)) | keywords
+    return tuple(given[argument.name] for argument in op.SCHEMA.written)

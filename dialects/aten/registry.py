@@ -45,9 +45,9 @@ def spelled_class(namespace: str, operator: str, overload: str) -> str:
 def schema_op(cls: type[_C]) -> type[_C]:
     """Finish and register an op class whose docstring is the schema it is declared after."""
     schema = parse_schema(" ".join((cls.__doc__ or "").split()))
-    if schema.is_mutable:
+    if schema.is_mutable and (reason := _no_value(schema)) is not None:
         raise StepwellError(
-            f"{schema.op_name} writes to its arguments",
+            f"{schema.op_name} writes to its arguments{reason}",
             help="import makes such ops functional; use the functional overload",
         )
     if schema.op_name in _CLASSES:
@@ -57,6 +57,20 @@ def schema_op(cls: type[_C]) -> type[_C]:
     defined.HAS_SEGMENTS = "irdl_options" in cls.__dict__
     _CLASSES[schema.op_name] = defined
     return defined
+
+
+def _no_value(schema: Schema) -> str | None:
+    """Why what an operator writes is no result of an op, or None.
+
+    An operator that somebody wrote for a library of their own may have no other form than the one
+    that writes. As an op it takes what was there and gives what is there then, like every other.
+    """
+    if schema.namespace == "aten":
+        return ""
+    for argument in schema.written:
+        if not argument.type.is_tensor or argument.type.is_list or argument.type.nullable:
+            return f", of which {argument.name} is a {argument.type}, not one tensor"
+    return None
 
 
 def define(text: str, pure: bool = True) -> type[SchemaOp]:
@@ -97,6 +111,8 @@ def define(text: str, pure: bool = True) -> type[SchemaOp]:
     for index, returned in enumerate(schema.returns):
         field = "result" if len(schema.returns) == 1 else f"result_{index}"
         body[field] = var_result_def() if returned.type.is_list else result_def()
+    for argument in schema.written:
+        body[f"{argument.name}_after"] = result_def()
     if pure:
         body["traits"] = traits_def(Pure())
     return schema_op(type(class_name(schema), (SchemaOp,), body))
@@ -139,12 +155,18 @@ def of_overload(overload: Any) -> type[SchemaOp]:
 
 LIBRARIES = {
     "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
+    "llama": "executorch.extension.llm.custom_ops.custom_ops",
     "torchao": "torchao.quantization",
     "dim_order_ops": "executorch.exir.passes.dim_order_ops_registry",
     "stepwell_mx": "stepwell.dialects.tosa_mxfp.operators",
     "tosa_mxfp": "executorch.backends.arm.ao_ext",
 }
 """The module that registers a namespace's operators, imported when one of them is named."""
+
+FURTHER_LIBRARIES = {
+    "quantized_decomposed": "executorch.exir.passes._quant_patterns_and_replacements",
+}
+"""Slower to import: registers those operators of a namespace that the first module does not."""
 
 
 def torch_overload(cls: type[SchemaOp]) -> Any:
@@ -164,13 +186,20 @@ def torch_overload(cls: type[SchemaOp]) -> Any:
 
 def overload_of(name: str) -> Any:
     """The `OpOverload` of an op's name, its library imported; None where torch knows none."""
-    import torch
-
     parts = name.split(".")
     if len(parts) != 3 or parts[0].startswith("_") or not all(p.isidentifier() for p in parts):
         return None
-    if parts[0] in LIBRARIES:
-        importlib.import_module(LIBRARIES[parts[0]])
+    for libraries in (LIBRARIES, FURTHER_LIBRARIES):
+        if parts[0] in libraries:
+            importlib.import_module(libraries[parts[0]])
+        if (found := _loaded_overload(parts)) is not None:
+            return found
+    return None
+
+
+def _loaded_overload(parts: list[str]) -> Any:
+    import torch
+
     qualified = f"{parts[0]}::{parts[1]}"
     overload = "" if parts[2] == "default" else parts[2]
     try:
@@ -194,4 +223,5 @@ def is_pure(overload: Any) -> bool:
 
     tags = getattr(overload, "tags", ())
     seeded = torch.Tag.nondeterministic_seeded in tags
-    return not seeded and bool(overload._schema.returns)
+    schema = overload._schema
+    return not seeded and (bool(schema.returns) or schema.is_mutable)

@@ -114,6 +114,16 @@ class Schema:
         return any(argument.written for argument in self.arguments)
 
     @cached_property
+    def written(self) -> tuple[Argument, ...]:
+        """The arguments it writes to: an op gives what each becomes, after its returns."""
+        return tuple(a for a in self.arguments if a.written)
+
+    @cached_property
+    def result_count(self) -> int:
+        """How many results an op has that returns no list: its returns, then what it writes."""
+        return len(self.returns) + len(self.written)
+
+    @cached_property
     def tensor_arguments(self) -> tuple[Argument, ...]:
         """The arguments that are operands, in order."""
         return tuple(a for a in self.arguments if a.type.is_tensor)

@@ -32,6 +32,7 @@ _HOME = {
     "parse": "program",
     "read_pte": "artefacts",
     "read_tosa": "artefacts",
+    "register_op": "registering",
     "run_pte": "artefacts",
     "mx_accuracy": "artefacts",
     "to_mxfp": "artefacts",
@@ -73,5 +74,6 @@ if TYPE_CHECKING:
     from stepwell.program import from_exported_program as from_exported_program
     from stepwell.program import load as load
     from stepwell.program import parse as parse
+    from stepwell.registering import register_op as register_op
     from stepwell.report import Report as Report
     from stepwell.transform_pass import transform_pass as transform_pass

@@ -237,14 +237,15 @@ def test_locations_name_node_module_and_line_but_no_folder() -> None:
 
 
 def test_everything_unsupported_is_reported_at_once() -> None:
-    @torch.library.custom_op("stepwell_test::scale_", mutates_args={"x"})
-    def scale_(x: Tensor, factor: float) -> None:
-        x.mul_(factor)
+    @torch.library.custom_op("stepwell_test::scale_all", mutates_args={"xs"})
+    def scale_all(xs: list[Tensor], factor: float) -> None:
+        for x in xs:
+            x.mul_(factor)
 
     def write(x: Tensor) -> Tensor:
         y = x * 1
-        torch.ops.stepwell_test.scale_(y, 2.0)
-        torch.ops.stepwell_test.scale_(y, 3.0)
+        torch.ops.stepwell_test.scale_all([y], 2.0)
+        torch.ops.stepwell_test.scale_all([y], 3.0)
         return y
 
     exported = torch.export.export(as_module(write), (torch.randn(2),))

@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from stepwell.dialects import control, sym
 from stepwell.dialects.symbols import flat_types, type_of
 from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.translate.torch_in.functionalized import NAMES, import_functionalized
 from stepwell.translate.torch_in.mutation import WRAPPERS, is_wrapper
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ def import_python_call(importer: GraphImporter, node: Node, target: Any) -> None
         return
     rule = _HIGHER_ORDER.get(getattr(target, "__name__", ""))
     if rule is None or not isinstance(target, torch._ops.HigherOrderOperator):
-        if _name(target) == "auto_functionalized_v2":
-            raise _writes_to_arguments(node.args[0])
+        if _name(target) in NAMES:
+            import_functionalized(importer, node)
+            return
         raise UnsupportedError("it has no form in the IR", help=_REASONS.get(_name(target)))
     importer.append(rule(importer, node), node)
 
@@ -50,19 +52,7 @@ def _name(target: Any) -> str:
 _REASONS = {
     "executorch_call_delegate": "import the program before it is lowered to a backend",
     "flex_attention": "call scaled_dot_product_attention, with what score_mod adds as its mask",
-    "auto_functionalized": "export with torch 2.13, which writes auto_functionalized_v2",
 }
-
-
-def _writes_to_arguments(operator: Any) -> UnsupportedError:
-    """What is wrong with a custom operator that torch has made functional by copying."""
-    schema = operator._schema
-    written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
-    return UnsupportedError(
-        f"the custom operator {schema.name} writes to its argument {', '.join(written)}",
-        help="programs are functional: register a form that returns the new value instead, and "
-        "copy it where it belongs",
-    )
 
 
 def _values(importer: GraphImporter, nodes: Any) -> list[SSAValue]:

@@ -98,7 +98,22 @@ class GraphExporter:
             for name, value in zip(names, positional, strict=False)
         )
         kwargs = {name: self._argument(v, converters[name]) for name, v in keywords.items()}
-        self.call(op, target, args, kwargs)
+        if op.SCHEMA.is_mutable:
+            self._functionalized(op, target, dict(zip(names, args, strict=False)) | kwargs)
+        else:
+            self.call(op, target, args, kwargs)
+
+    def _functionalized(self, op: SchemaOp, target: Any, given: dict[str, Any]) -> None:
+        """A custom operator that writes, as torch's functionalisation calls it: on its bases."""
+        bases: list[Any] = []
+        for argument in op.SCHEMA.written:
+            given[f"_{argument.name}_base_index"] = len(bases)
+            bases.append(given.pop(argument.name))
+        for argument in op.SCHEMA.arguments:
+            if argument.default and not argument.written:
+                given.setdefault(argument.name, argument.default[0])
+        given["_all_bases"] = bases
+        self.call(op, torch.ops.higher_order.auto_functionalized_v2, (target,), given)
 
     def call(
         self,
@@ -146,6 +161,8 @@ class GraphExporter:
         rest = iter(results)
         for index, item in enumerate(cast(Sequence[Any], value)):
             nested = isinstance(item, tuple | list)
+            if item is None:  # of an operator that returns nothing, and writes
+                continue
             count = len(cast(Sequence[Any], item)) if nested else 1
             taken = [next(rest) for _ in range(count)]
             wanted = [v for v in taken if v.name_hint or any(True for _ in v.uses)]

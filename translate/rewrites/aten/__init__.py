@@ -72,12 +72,14 @@ from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.stack_to_cat import StackToCat
 from stepwell.translate.rewrites.aten.strided_slice_to_view import StridedSliceToView
 from stepwell.translate.rewrites.aten.transpose_to_permute import TransposeToPermute
+from stepwell.translate.rewrites.aten.type_as_to_copy import TypeAsToCopy
 from stepwell.translate.rewrites.aten.unit_pooling_to_slice import UnitPoolingToSlice
 from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 
 NOOPS: tuple[Rewrite[Any], ...] = (
     RemoveNoopExpand(),
     RemoveNoopView(),
+    TypeAsToCopy(),
     RemoveNoopCast(),
     RemoveCopy(),
     RemoveDropout(),
