@@ -1,0 +1,88 @@
+"""Which ops of a method no kernel of the runtime computes, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation
+
+from stepwell.backends.executorch.emit_control import CONTROL
+from stepwell.backends.executorch.emit_scalars import has_scalar_kernels
+from stepwell.backends.executorch.kernel_calls import kernel_limit, kernel_of, runs_as_kernel
+from stepwell.backends.executorch.runner import is_scalar_type
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.control import YieldOp
+from stepwell.dialects.sym import SymOp
+from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
+from stepwell.ir.diagnostics import Problem, describe_op, op_name
+from stepwell.ir.dtypes import dtype_name, has_torch_dtype, torch_dtype
+from stepwell.ir.types import element
+
+_BOUNDARY = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp, YieldOp)
+
+
+def missing_kernels(func: FuncOp, delegates: Collection[type[Operation]]) -> list[Problem]:
+    """Every op of a method that is no delegate and for which the runtime has no kernel."""
+    problems: list[Problem] = []
+
+    def look(block: Block) -> None:
+        for op in block.ops:
+            if (foreign := _foreign_dtype(op)) is not None:
+                problems.append(
+                    Problem(
+                        f"{op_name(op)}: ExecuTorch has no element type {foreign}",
+                        describe_op(op),
+                        "convert the tensors around it; complex numbers as two real ones",
+                    )
+                )
+            elif not _can_be_emitted(op, delegates):
+                problems.append(
+                    Problem(
+                        f"{op_name(op)}: {_lack(op)}",
+                        describe_op(op),
+                        "decompose it to operators that have one, or lower it into a delegate",
+                    )
+                )
+            elif type(op) in CONTROL:
+                for region in op.regions:
+                    look(region.block)
+
+    look(func.body.block)
+    return problems
+
+
+def _foreign_dtype(op: Operation) -> str | None:
+    """The first dtype among an op's tensors that no value of a plan can have."""
+    for value in (*op.operands, *op.results):
+        type_ = value.type
+        if isinstance(type_, TensorType) and has_torch_dtype(element(type_)):
+            dtype = torch_dtype(element(type_))
+            if not is_scalar_type(dtype):
+                return dtype_name(element(type_))
+    return None
+
+
+def _lack(op: Operation) -> str:
+    limit = kernel_limit(op) if isinstance(op, SchemaOp) and kernel_of(type(op)) else None
+    return limit or "the ExecuTorch runtime has no kernel for it"
+
+
+def _can_be_emitted(op: Operation, delegates: Collection[type[Operation]]) -> bool:
+    if isinstance(op, SchemaOp):
+        return op.name in UNCHECKED or runs_as_kernel(op)
+    if isinstance(op, SymOp):
+        return has_scalar_kernels(op)
+    return isinstance(op, _BOUNDARY) or type(op) in delegates or type(op) in CONTROL
+
+
+UNCHECKED = frozenset(
+    {
+        "aten._assert_scalar.default",
+        "aten._assert_tensor_metadata.default",
+        "aten.sym_constrain_range.default",
+        "aten.sym_constrain_range_for_size.default",
+    }
+)
+"""Assertions of export. A kernel cannot raise them; the runtime checks shapes where it runs."""
