@@ -10,8 +10,9 @@ from __future__ import annotations
 import ast
 import logging
 import operator
+import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import sympy
@@ -26,6 +27,7 @@ from xdsl.ir import Attribute
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
+from stepwell.ir.switches import without_logs
 from stepwell.ir.types import BoolType, Dim, FloatType, IntType, NoneType, dims, element, tensor
 
 Ranges = Mapping[str, tuple[int, int | None]]
@@ -118,24 +120,27 @@ _LOGGERS = tuple(
 )
 
 
-@contextmanager
-def asked_quietly() -> Generator[None]:
+_FAKES = threading.RLock()
+"""Held while a fake mode is entered: torch turns a switch of the process by doing so
+(`_set_only_lift_cpu_tensors`), and puts back what it found when it was entered."""
+
+
+def asked_quietly() -> AbstractContextManager[None]:
     """Torch logs a traceback for every call its shape functions refuse; here it is an answer."""
-    before = [logger.disabled for logger in _LOGGERS]
-    for logger in _LOGGERS:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, was in zip(_LOGGERS, before, strict=True):
-            logger.disabled = was
+    return without_logs(_LOGGERS)
 
 
 class Symbols:
-    """The symbols of one method, in a shape environment of their own."""
+    """The symbols of one method, in a shape environment of their own.
 
-    def __init__(self, ranges: Ranges | None = None) -> None:
+    Args:
+        ranges: of symbols by name; others have torch's.
+        device: where fake tensors say they are.
+    """
+
+    def __init__(self, ranges: Ranges | None = None, device: str = "cpu") -> None:
         self.env = ShapeEnv()
+        self.device = device
         self.mode = FakeTensorMode(shape_env=self.env, static_shapes=False)
         self._ranges = dict(ranges or {})
         self.ranges: dict[sympy.Symbol, Any] = {}
@@ -143,6 +148,12 @@ class Symbols:
         self._symbols: dict[str, sympy.Symbol] = {}
         self._expressions: dict[str, Any] = {}
         self._examples = _primes()
+
+    @contextmanager
+    def on_fakes(self) -> Generator[None]:
+        """Torch's operators compute on fake tensors, in this thread; one thread at a time."""
+        with _FAKES, self.mode, torch.no_grad():
+            yield
 
     def symbol(self, name: str) -> sympy.Symbol:
         """The symbol of a name; `u0`, `u1`, … are known only once the program runs."""
@@ -264,8 +275,9 @@ class Symbols:
         for axis in reversed(order or range(len(shape))):
             strides[axis] = step
             step = step * (shape[axis] if shape[axis] != 0 else 1)
-        with self.mode:
-            return torch.empty_strided(shape, strides, dtype=torch_dtype(element(type_)))
+        with self.on_fakes():
+            dtype = torch_dtype(element(type_))
+            return torch.empty_strided(shape, strides, dtype=dtype, device=self.device)
 
 
 _TRIES = 16

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from stepwell.ir.diagnostics import StepwellError
@@ -27,21 +28,14 @@ def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
     Raises:
         StepwellError: the folder does not exist or cannot be written.
     """
+    beside = path.parent / f".stepwell.{secrets.token_hex(8)}"
     try:
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise StepwellError(f"cannot write {path}: {error.strerror or error}") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
+        with beside.open("xb") as file:
             file.writelines(parts)
-        os.chmod(beside, 0o666 & ~_umask())
         os.replace(beside, path)
-    except OSError as error:
-        os.unlink(beside)
+    except BaseException as error:  # Ctrl-C too
+        with suppress(OSError):
+            beside.unlink()
+        if not isinstance(error, OSError):
+            raise
         raise StepwellError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def _umask() -> int:
-    held = os.umask(0)
-    os.umask(held)
-    return held

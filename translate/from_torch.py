@@ -13,10 +13,10 @@ from torch.export import ExportedProgram
 from xdsl.dialects.builtin import ModuleOp
 
 import stepwell.dialects.aten.level
-from stepwell.ir.collection import without_collection
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
+from stepwell.ir.switches import without_collection
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.torch_in.graph import Importing
 from stepwell.translate.torch_in.method import Source, import_method

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import copy
 import tempfile
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.backends.executorch.container import Container, DelegateCall, KernelCall, Method
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import write_atomically
+from stepwell.ir.switches import without_warnings
 
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord
@@ -75,8 +75,7 @@ def etrecord(container: Container, exported: Any, method: str = "forward") -> ET
             help="methods are " + ", ".join(m.name for m in container.methods),
         )
     shared = [*exported.state_dict.values(), *exported.constants.values()]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
+    with without_warnings(".*LeafSpec", FutureWarning):
         marked = copy.deepcopy(exported, {id(tensor): tensor for tensor in shared})
     handle_of = {name: handle for handle, name in described.node_names.items()}
     for node in marked.graph.nodes:

@@ -49,10 +49,10 @@ from stepwell.dialects.xnnpack import (
     datatype,
 )
 from stepwell.dialects.xnnpack.datatypes import group_size
-from stepwell.ir.collection import without_collection
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError, describe_op, quoted
 from stepwell.ir.signature import get_signature
+from stepwell.ir.switches import without_collection
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore, dense_bytes, dense_size, dense_view
 

@@ -11,10 +11,8 @@ with the example inputs at hand. Where torch cannot decide, the op's own stateme
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
@@ -37,14 +35,6 @@ _BY_VALUE: dict[Key, Sequence[Attribute]] = {}
 _SYMBOLIC: dict[Key, Sequence[Attribute]] = {}
 """Result types where sizes are expressions."""
 _CAPACITY = 100_000
-
-
-@cache
-def _static() -> Symbols:
-    """Where programs without symbolic sizes are asked about; sympy is imported when one is."""
-    from stepwell.dialects.symbols import Symbols
-
-    return Symbols()
 
 
 @infers(SchemaOp)
@@ -95,13 +85,13 @@ def by_torch(op: SchemaOp, symbols: Symbols | None = None) -> Sequence[Attribute
     """What torch's own kernels give for fake operands of these types."""
     from torch._subclasses.fake_tensor import UnsupportedOperatorException
 
-    from stepwell.dialects.symbols import asked_quietly, flat_types
+    from stepwell.dialects.symbols import Symbols, asked_quietly, flat_types
 
-    within = _static() if symbols is None else symbols
+    within = Symbols() if symbols is None else symbols
     try:
         values = [within.fake(value.type) for value in op.operands]
         positional, keywords = call_arguments(op, values)
-        with within.mode, torch.no_grad(), asked_quietly():
+        with within.on_fakes(), asked_quietly():
             returned = plan_of(type(op)).shape(*positional, **keywords)
         written = [v.type for a in op.SCHEMA.written if (v := op.operand(a.name)) is not None]
         if not op.SCHEMA.returns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from typing import Any, TypeVar
 
 from xdsl.irdl import (
@@ -25,6 +26,8 @@ from stepwell.ir.diagnostics import StepwellError
 
 _C = TypeVar("_C", bound=SchemaOp)
 _CLASSES: dict[str, type[SchemaOp]] = {}
+_MAKING = threading.RLock()
+"""Held while a class is made on demand: two threads may ask for the same one."""
 
 
 def class_name(schema: Schema) -> str:
@@ -150,7 +153,7 @@ def of_overload(overload: Any) -> type[SchemaOp]:
     """The class of a torch `OpOverload` (also ExecuTorch's edge wrappers, by their schema)."""
     schema = overload._schema
     name = schema.name.replace("::", ".") + "." + (schema.overload_name or "default")
-    return _CLASSES.get(name) or _generated(name) or define(str(schema), is_pure(overload))
+    return _CLASSES.get(name) or _generated(name) or _define_once(name, overload)
 
 
 LIBRARIES = {
@@ -214,7 +217,12 @@ def _loaded_overload(parts: list[str]) -> Any:
 
 def _define_from_torch(name: str) -> type[SchemaOp] | None:
     handle = overload_of(name)
-    return None if handle is None else define(str(handle._schema), is_pure(handle))
+    return None if handle is None else _define_once(name, handle)
+
+
+def _define_once(name: str, overload: Any) -> type[SchemaOp]:
+    with _MAKING:
+        return _CLASSES.get(name) or define(str(overload._schema), is_pure(overload))
 
 
 def is_pure(overload: Any) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, or 1 after an error that was reported.
+    """Run a command; returns the exit code: 0, 1 after a reported error, 130 after Ctrl-C.
 
     Arguments that argparse does not take end the process with 2.
     """
@@ -37,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except BrokenPipeError:
         return 0
+    except KeyboardInterrupt:
+        return 130  # as a shell counts an interrupt
 
 
 def _parser() -> argparse.ArgumentParser:

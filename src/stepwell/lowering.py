@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.calling import flatten_inputs, with_frozen, without_frozen
-from stepwell.ir.collection import without_collection
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import write_atomically
 from stepwell.ir.pipeline import Observer, Pipeline
 from stepwell.ir.program import Program as IRProgram
+from stepwell.ir.switches import without_collection
 from stepwell.program import Program, from_exported_program
 from stepwell.report import Report
 from stepwell.targets import PIPELINES, Target, find_target

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.switches import without_warnings
 
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord
@@ -190,8 +190,7 @@ def _inspected(path: Path, record: ETRecord | None, method: str, repeat: int) ->
     """What ExecuTorch's Inspector says of a run."""
     from executorch.devtools import Inspector
 
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Output Buffer not found|Unsupported kwarg")
+    with without_warnings("Output Buffer not found|Unsupported kwarg"):
         inspector = Inspector(etdump_path=str(path), etrecord=record)
     nodes = _nodes(record)
     found: list[Event] = []

@@ -149,7 +149,7 @@ class GraphExporter:
         """The call's example value, by torch's own shape functions."""
         examples, named = _examples(args), _examples(kwargs)
         try:
-            with self.shared.symbols.mode, torch.no_grad():
+            with self.shared.symbols.on_fakes():
                 return target(*examples, **named)
         except Exception as error:  # torch's shape functions raise whatever they like
             reason = (str(error).splitlines() or [type(error).__name__])[0]

@@ -44,6 +44,10 @@ class CannotTraceError(Exception):
     """Carries the sentence of a refusal out of the dispatcher."""
 
 
+class FusedLayerError(CannotTraceError):
+    """PyTorch chose a layer of oneDNN, which it does only for tensors that are on a CPU."""
+
+
 class Recorder(TorchDispatchMode):
     """Follows the functions that compute operators by others, and writes down all other calls."""
 
@@ -67,7 +71,10 @@ class Recorder(TorchDispatchMode):
             return self._functional(func, args, kwargs)
         if func.namespace == "prim" or not func._schema.returns:
             return func(*args, **kwargs)  # a question, or an assertion
-        function = self._function_of(func, self._depth == 0 and func is self._root)
+        root = self._depth == 0 and func is self._root
+        if "mkldnn" in func.name() and not root:
+            raise FusedLayerError(f"{_spelled(func)} is a layer of oneDNN")
+        function = self._function_of(func, root)
         if function is None:
             return self._record(func, args, kwargs)
         taken_apart = self._follow(function, func, args, kwargs)

@@ -7,8 +7,8 @@ computes an operator, and thereby where to stop; nothing here knows any operator
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -33,6 +33,7 @@ from stepwell.translate.rewrites.aten.recorded_calls import (
     Call,
     CannotTraceError,
     FunctionOf,
+    FusedLayerError,
     Recorder,
 )
 from stepwell.translate.rewrites.aten.sizes import Sizes, can_compute
@@ -68,6 +69,8 @@ class Trace:
 
 
 _TRACES: dict[Any, Trace | Refusal] = {}
+"""By all that a trace hangs on; attributes compare floats bit by bit."""
+_CAPACITY = 10_000
 
 
 def trace(op: SchemaOp, function_of: FunctionOf) -> Trace | Refusal:
@@ -80,6 +83,8 @@ def trace(op: SchemaOp, function_of: FunctionOf) -> Trace | Refusal:
     key = (function_of, type(op), types, shared, frozenset(op.properties.items()), stated)
     found = _TRACES.get(key)
     if found is None:
+        if len(_TRACES) >= _CAPACITY:
+            _TRACES.clear()
         found = _TRACES[key] = _traced(op, function_of, ranges)
     return found
 
@@ -96,18 +101,29 @@ def _ranges_around(op: Operation) -> Ranges:
     return get_signature(parent).ranges if parent is not None else {}
 
 
-def _traced(op: SchemaOp, function_of: FunctionOf, ranges: Ranges) -> Trace | Refusal:
-    symbols = Symbols(ranges)
+def _traced(
+    op: SchemaOp, function_of: FunctionOf, ranges: Ranges, device: str = "cpu"
+) -> Trace | Refusal:
+    """The calls, as they are on a device.
+
+    On a CPU PyTorch may take a fused layer of oneDNN, which is no operator of a target. A tensor on
+    the device `meta` has no such layers: an LSTM is taken apart there, and no switch is touched.
+    """
+    symbols = Symbols(ranges, device)
     symbols.mode.allow_non_fake_inputs = True
     fakes = {value: symbols.fake(value.type) for value in dict.fromkeys(op.operands)}
     overload = torch_overload(type(op))
     recorder = Recorder(overload, function_of, symbols.env)
     positional, keywords = op.bind()
-    with symbols.mode:
+    with symbols.on_fakes():
         positional, keywords = _to_torch(positional, fakes), _to_torch(keywords, fakes)
         try:
-            with torch.no_grad(), _without_onednn(), _dispatcher(op), recorder:
+            with _dispatcher(op), recorder:
                 results = overload(*positional, **keywords)
+        except FusedLayerError as error:
+            if device == "meta":
+                return Refusal(str(error))
+            return _traced(op, function_of, ranges, "meta")
         except CannotTraceError as error:
             return Refusal(str(error))
         except (RuntimeError, TypeError, ValueError, IndexError, StepwellError) as error:
@@ -158,17 +174,6 @@ def _dispatcher(op: SchemaOp) -> AbstractContextManager[Any]:
     """Composite kernels in C++ take no symbolic sizes, those of the Python dispatcher do."""
     static = all(_is_static_tensor(value.type) for value in op.operands)
     return nullcontext() if static else enable_python_dispatcher()
-
-
-@contextmanager
-def _without_onednn() -> Generator[None]:
-    """Fused layers of oneDNN are no operators of a target; an LSTM is taken apart instead."""
-    enabled = torch._C._get_mkldnn_enabled()  # pyright: ignore[reportPrivateUsage]
-    torch._C._set_mkldnn_enabled(False)  # pyright: ignore[reportPrivateUsage]
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(enabled)  # pyright: ignore[reportPrivateUsage]
 
 
 def _to_torch(value: Any, fakes: Mapping[SSAValue, Any]) -> Any:

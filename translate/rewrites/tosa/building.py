@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
+from math import copysign, prod
 
 import torch
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType
@@ -111,7 +111,7 @@ class Builder:
 
     def number(self, number: float, rank: int, held: Attribute) -> SSAValue:
         """A tensor of one element."""
-        tensor_, key = _one_element(number, rank, held)
+        tensor_, key = _one_element(number, copysign(1.0, number), rank, held)
         if key not in self.rw.weights:
             self.rw.weights.constant(tensor_)
         return self.rw.insert(WeightOp(key, tensor([1] * rank, held))).results[0]
@@ -227,9 +227,14 @@ class Builder:
         )
 
 
-@lru_cache(maxsize=1024)
-def _one_element(number: float, rank: int, held: Attribute) -> tuple[torch.Tensor, str]:
-    """A tensor of one element and the key that a weight store gives it."""
+@lru_cache(maxsize=1024, typed=True)
+def _one_element(
+    number: float, sign: float, rank: int, held: Attribute
+) -> tuple[torch.Tensor, str]:
+    """A tensor of one element and the key that a weight store gives it.
+
+    `sign` is the number's own: 0.0 == -0.0, and a cache must tell them apart.
+    """
     value = torch.full([1] * rank, number, dtype=torch_dtype(held))
     return value, WeightStore().constant(value)
 

@@ -8,7 +8,7 @@ argument whose dimension it is, and ADD_SHAPE, MUL_SHAPE, … compute the rest: 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import sympy
@@ -40,15 +40,10 @@ _BINARY: tuple[tuple[Any, type[TosaOp]], ...] = (
 )
 
 
-@cache
-def _symbols() -> Symbols:
-    return Symbols()
-
-
 @lru_cache(maxsize=4096)
 def size_of(dim: Dim) -> Size:
     """The size that a dimension of a type spells."""
-    return dim if isinstance(dim, int) else _symbols().expression(dim)
+    return dim if isinstance(dim, int) else Symbols().expression(dim)
 
 
 def dimension(size: Size) -> Dim:
