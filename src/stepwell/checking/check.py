@@ -94,7 +94,7 @@ def check(
     work = Program.of(source.clone())
     work.verify()
     work.context = Context(found.name, found.settings(given))
-    run = _Check(work, memory)
+    run = Checked(work, memory)
     started = time.perf_counter()
     total = len(steps) + 1 + artefact
     tell = progress or _silent
@@ -142,7 +142,7 @@ def _silent(what: str, number: int, of: int) -> None:
 
 
 @dataclass
-class _Check:
+class Checked:
     """A program on its way down, with what it computed before the step at hand."""
 
     program: Program

@@ -17,7 +17,7 @@ from xdsl.ir import Operation, Region, SSAValue
 
 from stepwell.checking.samples import Sample
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
-from stepwell.ir.diagnostics import UnsupportedError, op_name
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError, describe_op, op_name
 from stepwell.ir.interpretation import Interpreter, Outcome, rule_for
 from stepwell.ir.weights import WeightStore
 
@@ -158,6 +158,9 @@ class Recording:
                 results = rule(op, operands, self.interpreter)
         except (KeyError, UnsupportedError):
             raise NotRecorded from None
+        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise StepwellError(f"{op_name(op)}: {reason}", describe_op(op)) from error
         return tuple(dense(v, r) for v, r in zip(results, op.results, strict=True))
 
 

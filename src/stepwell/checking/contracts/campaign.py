@@ -1,0 +1,95 @@
+"""Every documented rewrite, tried: how many variants came to what, and what is wrong."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from types import FrameType
+from typing import Any
+
+from stepwell.checking.contracts.draft import draft_of
+from stepwell.checking.contracts.trial import Outcome, Verdict, try_variant
+from stepwell.checking.contracts.variants import Variant, variants_of
+from stepwell.ir.rewriting import Rewrite
+from stepwell.translate.rewrites.documentation import (
+    examples_of,
+    module_names,
+    module_of,
+    rewrites_of,
+)
+
+FINITE_ONLY = {
+    "aten.remove_safe_softmax_guard": "scores that overflow to −∞ in a whole row are not caught",
+    "xnnpack.add_mask_before_softmax": "a score of +∞ or NaN under the mask stays NaN",
+}
+"""Rewrites whose docstring excludes values that are not finite."""
+SECONDS = 20
+"""How long one variant may take; the usual one takes some ten milliseconds."""
+
+
+@dataclass
+class Tally:
+    """What came of one rewrite's variants."""
+
+    name: str
+    outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
+    wrong: list[tuple[Variant, str]] = field(default_factory=list[tuple[Variant, str]])
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {dict(self.outcomes)}"]
+        lines += [f"  {' + '.join(v.labels) or 'the example'}: {why}" for v, why in self.wrong]
+        return "\n".join(lines)
+
+
+def documented() -> Iterator[str]:
+    """The modules of rewrites that state an example, as `aten.merge_views`."""
+    return (name for name in module_names() if rewrites_of(module_of(name)))
+
+
+def tally(name: str, count: int, seed: int = 0) -> Tally:
+    """Try the first `count` variants of a module's examples, shared out among them."""
+    module = module_of(name)
+    rewrites = tuple(rewrite() for rewrite in rewrites_of(module))
+    anchors = [anchor for rewrite in rewrites for anchor in rewrite.anchors]
+    found = Tally(name)
+    examples = examples_of(module)
+    for before, _ in examples:
+        many = max(count // len(examples), 1)
+        for variant in islice(variants_of(draft_of(before), anchors, seed), many):
+            verdict = _tried(rewrites, variant, name in FINITE_ONLY)
+            found.outcomes[verdict.outcome] += 1
+            if verdict.outcome == "wrong":
+                found.wrong.append((variant, verdict.why))
+    return found
+
+
+class _TooLong(BaseException):
+    """Passes every handler of exceptions."""
+
+
+def _tried(rewrites: tuple[Rewrite[Any], ...], variant: Variant, finite_only: bool) -> Verdict:
+    try:
+        with _at_most(SECONDS):
+            return try_variant(rewrites, variant.draft, finite_only=finite_only)
+    except _TooLong:
+        return Verdict("wrong", f"takes more than {SECONDS} seconds")
+
+
+@contextmanager
+def _at_most(seconds: int) -> Generator[None]:
+    """Interrupt what runs in the main thread after so many seconds."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,38 @@
+"""The ways in which an example may be varied, one edit at a time.
+
+Each edit changes one thing of a draft and knows nothing of the rewrite. Many lead to no program
+at all: building the draft finds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Operation
+
+from stepwell.checking.contracts.argument_edits import argument_edits, operator_edits
+from stepwell.checking.contracts.draft import Draft
+from stepwell.checking.contracts.edit import (
+    Edit,
+)
+from stepwell.checking.contracts.reader_edits import constant_edits, reader_edits
+from stepwell.checking.contracts.type_edits import (
+    dtype_edits,
+    layout_edits,
+    quantisation_edits,
+    shape_edits,
+)
+
+
+def edits_of(draft: Draft, anchors: Sequence[type[Operation]] = ()) -> list[Edit]:
+    """Every single edit of a draft, in a fixed order."""
+    return [
+        *dtype_edits(draft),
+        *shape_edits(draft),
+        *argument_edits(draft),
+        *reader_edits(draft),
+        *constant_edits(draft),
+        *quantisation_edits(draft),
+        *layout_edits(draft),
+        *operator_edits(draft, anchors),
+    ]

@@ -1,0 +1,136 @@
+"""What the elements of a tensor are, and how it lies in memory."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Literal
+
+import torch
+from xdsl.ir import Attribute
+
+from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.types import dims, element
+
+Fill = Literal[
+    "random", "ones", "zeros", "negative zeros", "positive", "negative", "causal", "rolled",
+    "integers", "extremes", "huge", "denormal", "special",
+]  # fmt: skip
+NAMED: tuple[Fill, ...] = ("ones", "zeros", "positive", "causal", "rolled")
+"""Fills that a key may ask for, as `g#positive`."""
+SPECIAL = (0.0, -0.0, 1.0, -1.0, torch.nan, torch.inf, -torch.inf, 1e-40, -3e38, 3e38, 6.0, -3.0)
+"""What exact rewrites keep, bit for bit."""
+UNRULY: frozenset[Fill] = frozenset({"extremes", "huge", "special"})
+"""Weights with which sums overflow or are not numbers: a bounded rewrite promises nothing."""
+Lying = Literal["dense", "transposed", "expanded", "sliced"]
+
+
+def fill_of(key: str) -> Fill:
+    """What a key asks for."""
+    for name in NAMED:
+        if f"#{name}" in key:
+            return name
+    return "random"
+
+
+def tensor_of(
+    shape: list[int], dtype: torch.dtype, fill: Fill, random: torch.Generator | None = None
+) -> torch.Tensor:
+    """A tensor with such elements; what a dtype has not becomes its nearest kind."""
+    if fill in ("ones", "zeros"):
+        return torch.full(shape, fill == "ones", dtype=dtype)
+    if fill == "rolled":
+        places = torch.arange(shape[0] if shape else 1).roll(1).to(dtype)
+        return places.reshape([-1, *[1] * (len(shape) - 1)][: len(shape)]).expand(shape).clone()
+    if fill == "causal":
+        if len(shape) < 2:
+            return torch.zeros(shape, dtype=dtype)
+        allowed = torch.ones(shape, dtype=torch.bool).tril()
+        if not dtype.is_floating_point:
+            return allowed.to(dtype)
+        return torch.zeros(shape, dtype=dtype).masked_fill(~allowed, -torch.inf)
+    if dtype == torch.bool:
+        return torch.rand(shape, generator=random) > 0.5
+    if dtype.is_complex:
+        return torch.randn(shape, dtype=dtype, generator=random)
+    if not dtype.is_floating_point:
+        return _integers(shape, dtype, fill, random)
+    return _floats(shape, dtype, fill, random)
+
+
+def _integers(
+    shape: list[int], dtype: torch.dtype, fill: Fill, random: torch.Generator | None
+) -> torch.Tensor:
+    info = torch.iinfo(dtype)
+    if fill == "extremes":
+        table = torch.tensor([info.min, info.max, 0, 1, max(info.min, -1)], dtype=dtype)
+        return table[torch.randint(0, len(table), shape, generator=random)]
+    low, high = {"integers": (-9, 10), "negative": (-9, 0), "huge": (info.max // 2, info.max)}.get(
+        fill, (0, 3)
+    )
+    low, high = max(low, info.min), min(high, info.max)
+    return torch.randint(low, max(high, low + 1), shape, generator=random).to(dtype)
+
+
+def _floats(
+    shape: list[int], dtype: torch.dtype, fill: Fill, random: torch.Generator | None
+) -> torch.Tensor:
+    if dtype.itemsize == 1:  # MX payloads and scales: any code will do.
+        ends = (0x70, 0x80) if dtype == torch.float8_e8m0fnu else (0, 0x78)
+        return torch.randint(*ends, shape, generator=random).to(torch.uint8).view(dtype)
+    limits = torch.finfo(dtype)
+    real = torch.randn(shape, generator=random, dtype=torch.float64)
+    if fill == "positive":
+        return (torch.rand(shape, generator=random, dtype=torch.float64) + 0.5).to(dtype)
+    if fill == "negative":
+        return (-real.abs()).to(dtype)
+    if fill == "negative zeros":
+        return torch.full(shape, -0.0, dtype=dtype)
+    if fill == "denormal":
+        return (real * limits.smallest_normal / 4).to(dtype)
+    if fill == "huge":
+        return (real.sign() * limits.max / 2).to(dtype)
+    if fill == "extremes":
+        table = torch.tensor([-limits.max, limits.max, 1.0, -1.0], dtype=torch.float64)
+        return table[torch.randint(0, 4, shape, generator=random)].to(dtype)
+    if fill == "special":
+        table = torch.tensor(SPECIAL, dtype=torch.float64)
+        return table[torch.randint(0, len(table), shape, generator=random)].to(dtype)
+    if fill == "integers":  # Halves, whole numbers and zeros of both signs: where ties are.
+        table = torch.tensor([0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -2.5, 3.0, 6.0])
+        return table[torch.randint(0, len(table), shape, generator=random)].to(dtype)
+    return real.to(dtype)
+
+
+def value_of(type_: Any, fill: Fill, shape: list[int], random: torch.Generator) -> torch.Tensor:
+    """A value of a tensor type, stored integers where it is quantised."""
+    held = quantization(type_)
+    if held is None:
+        return tensor_of(shape, torch_dtype(element(type_)), fill, random)
+    ends = (held.low, held.high + 1)
+    if fill == "zeros":
+        zero = min(max(held.zero_points[0], held.low), held.high)
+        ends = (zero, zero + 1)
+    made = torch.randint(*ends, shape, generator=random).to(storage_dtype(held))
+    if fill in ("extremes", "special"):
+        at = torch.rand(shape, generator=random) > 0.5
+        made = torch.where(at, torch.full_like(made, held.low), torch.full_like(made, held.high))
+    return made
+
+
+def weight_tensor(type_: Attribute, fill: Fill, lying: str) -> torch.Tensor:
+    """A weight of a type: its elements hang on the type alone, so that a finding stays one."""
+    random = torch.Generator().manual_seed(zlib.crc32(f"{type_} {fill}".encode()))
+    shape = [d for d in dims(type_) if isinstance(d, int)]
+    made = value_of(type_, fill, shape, random)
+    if lying == "transposed" and made.dim() > 1:
+        back = made.transpose(0, -1).contiguous()
+        return back.transpose(0, -1)
+    if lying == "expanded" and made.dim():
+        return made[:1].expand(shape)
+    if lying == "sliced":
+        wide = torch.empty([2 * size for size in shape], dtype=made.dtype)
+        view = wide[tuple(slice(None, None, 2) for _ in shape)]
+        view.copy_(made)
+        return view
+    return made

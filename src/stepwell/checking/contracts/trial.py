@@ -1,0 +1,185 @@
+"""One variant against one rewrite: dropped, not matched, refused, applied, or wrong."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation
+
+from stepwell.checking.check import Checked
+from stepwell.checking.contracts.draft import Draft, Dropped
+from stepwell.checking.contracts.fills import UNRULY, Fill, value_of
+from stepwell.checking.recording import Recording, record
+from stepwell.checking.samples import Sample
+from stepwell.dialects.quant.types import quantization
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import is_float
+from stepwell.ir.rewriting import Rewrite, Together
+from stepwell.ir.types import BoolType, FloatType, dims, element
+from stepwell.ir.verification import find_problems
+from stepwell.program import Program
+
+Outcome = Literal["dropped", "not matched", "refused", "applied", "wrong"]
+
+SAMPLES: tuple[tuple[str, Fill, Fill, bool], ...] = (
+    ("random", "random", "zeros", True),
+    ("ties and whole numbers", "integers", "random", True),
+    ("zeros", "zeros", "integers", True),
+    ("negative", "negative", "negative", True),
+    ("special values", "special", "random", False),
+    ("denormals", "denormal", "rolled", False),
+    ("extremes", "extremes", "extremes", False),
+)
+"""(label, how floats are filled, how integers are, whether a bounded step promises anything)."""
+MODERATE = 0.75
+"""Floats up to this power of the largest one are of moderate size."""
+SYMBOL = 3
+"""The value of a symbolic size, where its range allows it."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a variant; `why` in words, for all but what applied."""
+
+    outcome: Outcome
+    why: str = ""
+
+
+def try_variant(
+    rewrites: Sequence[Rewrite[Any]], draft: Draft, *, finite_only: bool = False
+) -> Verdict:
+    """Apply rewrites to a variant, and compare it with what it was on every sample.
+
+    Args:
+        rewrites: driven together to a fixed point.
+        draft: the variant.
+        finite_only: the rewrites say that they hold for finite values alone.
+
+    Returns:
+        "dropped" if the variant is no program, or its own meaning refuses every sample.
+    """
+    try:
+        program = draft.build()
+    except Dropped as reason:
+        return Verdict("dropped", str(reason))
+    unruly = any(source.fill in UNRULY for source in draft.sources if source.key is not None)
+    work = Program.of(program)
+    try:
+        run = _recorded(work, unruly, finite_only)
+    except StepwellError as error:
+        return Verdict("dropped", error.problems[0].fact)
+    except Exception as error:  # Kernels raise whatever they like.
+        return Verdict("dropped", _traced(error))
+    try:
+        run.step(Together("contract", tuple(rewrites)))
+    except Exception as error:  # Whatever it is: nothing may escape a rewrite.
+        return Verdict("wrong", f"raises {_traced(error)}")
+    problems = list(find_problems(work.module, work.weights, membership=False))
+    if problems:
+        return Verdict("wrong", f"does not verify: {problems[0]}")
+    if run.findings:
+        found = run.findings[0]
+        return Verdict("wrong", f"on {found.sample}: {found.what} [{found.bound}]")
+    if run.history.events:
+        return Verdict("applied")
+    if run.history.refusals:
+        return Verdict("refused", next(iter(run.history.refusals.values())).reason)
+    return Verdict("not matched")
+
+
+def _traced(error: Exception) -> str:
+    """An exception with the places it came through, innermost last."""
+    frames = [
+        f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)[-4:]
+    ]
+    text = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {text} ({' > '.join(frames)})"
+
+
+def _recorded(work: Program, unruly: bool, finite_only: bool) -> Checked:
+    """A check that has recorded the variant on every sample on which it runs."""
+    run = Checked(work, 1 << 28)
+    func = work.method()
+    floats = any(_is_float(v.type) for op in func.walk() for v in (*op.operands, *op.results))
+    kept: list[Recording] = []
+    failure = ""
+    for sample in samples_of(func, floats=floats, unruly=unruly):
+        try:
+            made = record(func, work.weights, sample)
+        except StepwellError as error:
+            failure = error.problems[0].fact
+            continue
+        if sample.plain and overflows(made):
+            made.sample = replace(sample, plain=False)
+        if made.sample.plain or not finite_only:
+            kept.append(made)
+    if not kept:
+        raise StepwellError(f"it runs on no sample: {failure}")
+    run.recordings[func.sym_name.data] = kept
+    return run
+
+
+def overflows(recording: Recording) -> bool:
+    """Whether floats come near the largest of their type, or cease to be finite on the way.
+
+    There a factor that moves makes another sum overflow; a bound speaks of moderate numbers.
+    """
+    for value, held in recording.values.items():
+        if not isinstance(held, torch.Tensor) or not held.is_floating_point() or not held.numel():
+            continue
+        if held.dtype.itemsize == 1:
+            continue
+        limit = torch.finfo(held.dtype).max ** MODERATE
+        finite = held[held.isfinite()]
+        if finite.numel() and float(finite.double().abs().max()) > limit:
+            return True
+        owner = value.owner
+        if isinstance(owner, Operation) and finite.numel() < held.numel():
+            given = [recording.values.get(operand) for operand in owner.operands]
+            if "inf" not in str(owner) and all(_is_finite(tensor) for tensor in given):
+                return True
+    return False
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, torch.Tensor) or bool(value.isfinite().all())
+
+
+def _is_float(type_: Any) -> bool:
+    if not isinstance(type_, TensorType):
+        return isinstance(type_, FloatType)
+    return quantization(type_) is None and is_float(element(type_))
+
+
+def samples_of(func: FuncOp, *, floats: bool, unruly: bool = False) -> list[Sample]:
+    """The run-time inputs that a variant is tried on.
+
+    Args:
+        func: the method.
+        floats: whether it computes with floats. A bound speaks of floats: integers alone must be
+            right at their extremes too.
+        unruly: its weights overflow or are not numbers, so that only exact steps promise anything.
+    """
+    random = torch.Generator().manual_seed(0)
+    types = func.function_type.inputs.data
+    made: list[Sample] = []
+    for label, real, whole, plain in SAMPLES:
+        inputs: list[Any] = []
+        for type_ in types:
+            if isinstance(type_, TensorType):
+                shape = [d if isinstance(d, int) else SYMBOL for d in dims(type_)]
+                fill = real if _is_float(type_) or quantization(type_) is not None else whole
+                value = value_of(type_, fill, shape, random)
+                inputs.append(value)
+            else:
+                numbers: dict[type[Attribute], Any] = {BoolType: True, FloatType: 0.5}
+                inputs.append(numbers.get(type(type_), SYMBOL))
+        made.append(Sample(label, tuple(inputs), (plain or not floats) and not unruly))
+    return made
