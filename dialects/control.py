@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import torch
 from xdsl.ir import Attribute, Dialect, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -34,6 +33,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from stepwell.ir.inference import infers
 from stepwell.ir.interpretation import Interpreter, interprets
+from stepwell.ir.on_demand import torch
 from stepwell.ir.types import dims, element, tensor
 
 _ISOLATED = traits_def(IsolatedFromAbove(), RecursiveMemoryEffect())

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from stepwell.ir.diagnostics import InputMismatch, Problem
 from stepwell.ir.dtypes import dtype_name, element_type, has_torch_dtype
+from stepwell.ir.on_demand import pytree, torch
 from stepwell.ir.signature import Port, Signature, get_signature
 from stepwell.ir.types import dims, element
 

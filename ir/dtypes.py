@@ -6,7 +6,8 @@ TOSA and linalg output; bool is `i1`.
 
 from __future__ import annotations
 
-import torch
+from functools import cache
+
 from xdsl.dialects.builtin import (
     BFloat16Type,
     ComplexType,
@@ -25,68 +26,78 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute
 
 from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.on_demand import torch
 
 f16, f32, f64, bf16 = Float16Type(), Float32Type(), Float64Type(), BFloat16Type()
 i1, i8, i16, i32, i64 = (IntegerType(width) for width in (1, 8, 16, 32, 64))
+f8E4M3FN, f8E5M2 = Float8E4M3FNType(), Float8E5M2Type()
 ui8, ui16, ui32, ui64 = (IntegerType(width, Signedness.UNSIGNED) for width in (8, 16, 32, 64))
 
-_TABLE: tuple[tuple[torch.dtype, Attribute], ...] = (
-    (torch.float32, f32),
-    (torch.float64, f64),
-    (torch.float16, f16),
-    (torch.bfloat16, bf16),
-    (torch.bool, i1),
-    (torch.int8, i8),
-    (torch.int16, i16),
-    (torch.int32, i32),
-    (torch.int64, i64),
-    (torch.uint8, ui8),
-    (torch.uint16, ui16),
-    (torch.uint32, ui32),
-    (torch.uint64, ui64),
-    (torch.complex32, ComplexType(f16)),
-    (torch.complex64, ComplexType(f32)),
-    (torch.complex128, ComplexType(f64)),
-    (torch.float8_e4m3fn, Float8E4M3FNType()),
-    (torch.float8_e5m2, Float8E5M2Type()),
-    (torch.float8_e4m3fnuz, Float8E4M3FNUZType()),
-    (torch.float8_e5m2fnuz, Float8E5M2FNUZType()),
-    (torch.float8_e8m0fnu, Float8E8M0FNUType()),
-    (torch.float4_e2m1fn_x2, Float4E2M1FNType()),
-)
+ELEMENT_TYPES: dict[str, Attribute] = {
+    "float32": f32,
+    "float64": f64,
+    "float16": f16,
+    "bfloat16": bf16,
+    "bool": i1,
+    "int8": i8,
+    "int16": i16,
+    "int32": i32,
+    "int64": i64,
+    "uint8": ui8,
+    "uint16": ui16,
+    "uint32": ui32,
+    "uint64": ui64,
+    "complex32": ComplexType(f16),
+    "complex64": ComplexType(f32),
+    "complex128": ComplexType(f64),
+    "float8_e4m3fn": f8E4M3FN,
+    "float8_e5m2": f8E5M2,
+    "float8_e4m3fnuz": Float8E4M3FNUZType(),
+    "float8_e5m2fnuz": Float8E5M2FNUZType(),
+    "float8_e8m0fnu": Float8E8M0FNUType(),
+    "float4_e2m1fn_x2": Float4E2M1FNType(),
+}
+"""The element type of each of torch's dtypes, by the name it has there."""
 
-_TO_ELEMENT = dict(_TABLE)
-_TO_TORCH: dict[Attribute, torch.dtype] = {element: dtype for dtype, element in _TABLE}
+_BY_ELEMENT: dict[Attribute, str] = {element: name for name, element in ELEMENT_TYPES.items()}
+
+
+@cache
+def _dtypes() -> tuple[dict[torch.dtype, Attribute], dict[Attribute, torch.dtype]]:
+    """Torch's dtypes by element type and the other way round, once torch is needed."""
+    pairs = [(getattr(torch, name), element) for name, element in ELEMENT_TYPES.items()]
+    return dict(pairs), {element: dtype for dtype, element in pairs}
 
 
 def element_type(dtype: torch.dtype) -> Attribute:
     """The xDSL element type of a torch dtype."""
+    elements, _ = _dtypes()
     try:
-        return _TO_ELEMENT[dtype]
+        return elements[dtype]
     except KeyError:
         raise UnsupportedError(
             f"dtype {dtype} has no element type in the IR",
-            help="convert the tensor to one of " + ", ".join(str(d) for d in _TO_ELEMENT),
+            help="convert the tensor to one of " + ", ".join(str(d) for d in elements),
         ) from None
 
 
 def torch_dtype(element: Attribute) -> torch.dtype:
     """The torch dtype of an xDSL element type."""
     try:
-        return _TO_TORCH[element]
+        return _dtypes()[1][element]
     except KeyError:
         raise UnsupportedError(f"element type {element} has no torch dtype") from None
 
 
 def has_torch_dtype(element: Attribute) -> bool:
     """Whether torch can hold elements of this type (quantised and MX types it cannot)."""
-    return element in _TO_TORCH
+    return element in _BY_ELEMENT
 
 
 def dtype_name(element: Attribute) -> str:
     """The name torch gives an element type (`float32`, `uint8`); one it lacks is named likewise."""
-    if element in _TO_TORCH:
-        return str(_TO_TORCH[element]).removeprefix("torch.")
+    if element in _BY_ELEMENT:
+        return _BY_ELEMENT[element]
     if isinstance(element, IntegerType):
         sign = "u" if element.signedness.data == Signedness.UNSIGNED else ""
         return f"{sign}int{element.width.data}"
@@ -95,7 +106,7 @@ def dtype_name(element: Attribute) -> str:
 
 def is_float(element: Attribute) -> bool:
     """f16, bf16, f32, f64 or a reduced-precision float."""
-    return has_torch_dtype(element) and torch_dtype(element).is_floating_point
+    return _BY_ELEMENT.get(element, "").startswith(("float", "bfloat"))
 
 
 def is_integer(element: Attribute) -> bool:

@@ -7,11 +7,11 @@ the model nor the program; a `Session` keeps what `stepwell.update` wrote betwee
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import torch
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
@@ -23,6 +23,7 @@ from stepwell.ir.diagnostics import (
     describe_op,
     op_name,
 )
+from stepwell.ir.on_demand import torch
 from stepwell.ir.weights import WeightStore
 
 Value = Any
@@ -46,8 +47,19 @@ def interprets(*classes: type[Operation]) -> Callable[[_F], _F]:
     return register
 
 
+_HOMES: dict[str, str] = {}
+
+
+def meaning_stands_in(dialect: str, module: str) -> None:
+    """Say which module registers the rules of a dialect's ops; it is imported when one runs."""
+    _HOMES[dialect] = module
+
+
 def rule_for(cls: type[Operation]) -> Rule | None:
     """The rule of a class or of the nearest base that has one."""
+    home = _HOMES.get(cls.name.partition(".")[0])
+    if home is not None:
+        importlib.import_module(home)
     for base in cls.__mro__:
         if base in _RULES:
             return _RULES[base]
@@ -68,7 +80,7 @@ class Interpreter:
     """Runs one method once. `observe` sees every op with its results (used to bisect)."""
 
     weights: WeightStore
-    state: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
+    state: dict[str, torch.Tensor] = field(default_factory=dict[str, "torch.Tensor"])
     observe: Callable[[Operation, Sequence[Value]], None] | None = None
 
     def call(self, func: FuncOp, inputs: Sequence[Value]) -> Outcome:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import torch
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
@@ -16,6 +15,7 @@ from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.interpretation import Interpreter, Outcome
 from stepwell.ir.levels import level_of
+from stepwell.ir.on_demand import torch
 from stepwell.ir.signature import Signature, get_signature
 from stepwell.ir.storage import load_module, save_module, used_weights
 from stepwell.ir.text import parse_module, to_text
@@ -127,7 +127,7 @@ class Session:
     """Calls of one program that share its mutable buffers; methods share them too."""
 
     program: Program
-    state: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
+    state: dict[str, torch.Tensor] = field(default_factory=dict[str, "torch.Tensor"])
 
     def run(self, *args: Any, method: str = "forward", **kwargs: Any) -> tuple[Any, ...]:
         """Call a method; buffers it updates are seen by later calls."""

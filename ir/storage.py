@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import safetensors
-import safetensors.torch
-import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, quoted
 from stepwell.ir.files import read_bytes, write_atomically
+from stepwell.ir.on_demand import torch
 from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.types import WeightAttr
 from stepwell.ir.weights import WeightStore
@@ -30,20 +29,8 @@ FORMAT = "stepwell-1"
 _VIEWS = "stepwell.views"
 _MEMORY = "memory:"
 _PLAIN = frozenset(
-    {
-        torch.float64,
-        torch.float32,
-        torch.float16,
-        torch.bfloat16,
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-        torch.bool,
-        torch.float8_e4m3fn,
-        torch.float8_e5m2,
-    }
+    "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool "
+    "float8_e4m3fn float8_e5m2".split()
 )
 """Types stored under their own name; every safetensors reader knows them."""
 
@@ -136,7 +123,9 @@ def pack_tensors(tensors: dict[str, torch.Tensor]) -> bytes:
     metadata = {"format": "pt", "stepwell": FORMAT}
     if views:
         metadata[_VIEWS] = json.dumps(views)
-    return _in_one_order(safetensors.torch.save(stored, metadata))
+    from safetensors.torch import save  # It brings torch along.
+
+    return _in_one_order(save(stored, metadata))
 
 
 def _in_one_order(data: bytes) -> bytes:
@@ -155,7 +144,7 @@ def _memory(tensor: torch.Tensor) -> int:
 
 def _owns_memory(key: str, tensor: torch.Tensor) -> bool:
     return (
-        tensor.dtype in _PLAIN
+        str(tensor.dtype).removeprefix("torch.") in _PLAIN
         and not key.startswith(_MEMORY)
         and tensor.storage_offset() == 0
         and tensor.stride() == torch.empty(tensor.shape, device="meta").stride()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -27,6 +26,7 @@ from stepwell.ir.diagnostics import (
 )
 from stepwell.ir.inference import infer
 from stepwell.ir.levels import find_level, known_levels, level_of
+from stepwell.ir.on_demand import pytree
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import check_encoding
 from stepwell.ir.verdicts import Key, is_sound, remember_sound, verdict_key

@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-import torch
-
 from stepwell.ir.diagnostics import StepwellError, quoted
 from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.on_demand import torch
 from stepwell.ir.types import AnyTensor, dims, element, tensor_like
 
-Recipe = Callable[..., torch.Tensor]
+Recipe = Callable[..., "torch.Tensor"]
 Rows = Literal["of the first", "of all"] | int
 """Of which sources some rows are what the same rows of a recipe's result are made of.
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-import torch
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
@@ -166,8 +165,8 @@ _SCALAR_TYPES: dict[object, Attribute] = {
     7: dtypes.f64,
     11: dtypes.i1,
     15: dtypes.bf16,
-    23: dtypes.element_type(torch.float8_e5m2),
-    24: dtypes.element_type(torch.float8_e4m3fn),
+    23: dtypes.f8E5M2,
+    24: dtypes.f8E4M3FN,
     27: dtypes.ui16,
     28: dtypes.ui32,
     29: dtypes.ui64,

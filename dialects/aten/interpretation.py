@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import torch
 from xdsl.dialects.builtin import ArrayAttr
 
 from stepwell.dialects.aten.attributes import NoneArg, python_value
@@ -21,6 +20,7 @@ from stepwell.dialects.aten.schema import Argument
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.interpretation import interprets
+from stepwell.ir.on_demand import torch
 
 _RUNNING_STATISTICS = ("running_mean", "running_var")
 WRITES_UNDECLARED: dict[str, tuple[str, ...]] = {
@@ -59,7 +59,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "ScalarType": torch_dtype,
     "Layout": torch_object,
     "MemoryFormat": torch_object,
-    "Device": torch.device,
+    "Device": lambda name: torch.device(name),
 }
 
 

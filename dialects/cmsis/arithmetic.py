@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import torch
-
 from stepwell.dialects.cmsis.kernels.elementwise import LEFT_SHIFT
+from stepwell.ir.on_demand import torch
 
 Q31_ONE = 1 << 31
 SHIFT_RANGE = (-31, 30)

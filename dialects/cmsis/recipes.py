@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from stepwell.dialects.cmsis import arithmetic
+from stepwell.ir.on_demand import torch
 from stepwell.ir.weights import recipe
 
 

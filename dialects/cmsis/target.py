@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, cast
-
-from executorch.backends.cortex_m.library import cmsis_nn as _library
+from functools import cache
+from typing import Any
 
 from stepwell.ir.diagnostics import UnsupportedError
 
-_cmsis_nn = cast(Any, _library)
+
+@cache
+def _cmsis_nn() -> Any:
+    """CMSIS-NN's own functions of buffer sizes, as ExecuTorch's wheel ships them."""
+    return importlib.import_module("executorch.backends.cortex_m.library").cmsis_nn
 
 
 class Isa(StrEnum):
@@ -90,9 +94,9 @@ def convolution_scratch(
 ) -> int:
     """Bytes that `arm_convolve_wrapper_s8` needs."""
     return int(
-        _cmsis_nn.convolve_wrapper_buffer_size(
+        _cmsis_nn().convolve_wrapper_buffer_size(
             _backend(isa),
-            _cmsis_nn.DataType.A8W8,
+            _cmsis_nn().DataType.A8W8,
             input_nhwc=list(input_nhwc),
             filter_nhwc=list(filter_ohwi),
             output_nhwc=list(output_nhwc),
@@ -124,9 +128,9 @@ def depthwise_scratch(
     """Bytes that `arm_depthwise_conv_wrapper_s8` needs."""
     one, height, width, channels = filter_1hwo
     return int(
-        _cmsis_nn.depthwise_conv_wrapper_buffer_size(
+        _cmsis_nn().depthwise_conv_wrapper_buffer_size(
             _backend(isa),
-            _cmsis_nn.DataType.A8W8,
+            _cmsis_nn().DataType.A8W8,
             input_nhwc=list(input_nhwc),
             filter_nhwc=[channels, height, width, one],
             output_nhwc=list(output_nhwc),
@@ -168,19 +172,19 @@ def transpose_convolution_scratch(
         "activation_min": activation[0],
         "activation_max": activation[1],
     }
-    backend, kind = _backend(isa), _cmsis_nn.DataType.A8W8
-    rows = _cmsis_nn.transpose_conv_buffer_size(
+    backend, kind = _backend(isa), _cmsis_nn().DataType.A8W8
+    rows = _cmsis_nn().transpose_conv_buffer_size(
         backend, kind, output_nhwc=list(output_nhwc), **common
     )
-    reverse = _cmsis_nn.transpose_conv_reverse_conv_buffer_size(backend, kind, **common)
+    reverse = _cmsis_nn().transpose_conv_reverse_conv_buffer_size(backend, kind, **common)
     return int(rows), int(reverse)
 
 
 def fully_connected_scratch(isa: Isa, *, inner: int, outputs: int) -> int:
     """Bytes of the kernel sums of a fully connected layer or batch matmul of N = `outputs`."""
     return int(
-        _cmsis_nn.fully_connected_buffer_size(
-            _backend(isa), _cmsis_nn.DataType.A8W8, filter_nhwc=[inner, 1, 1, outputs]
+        _cmsis_nn().fully_connected_buffer_size(
+            _backend(isa), _cmsis_nn().DataType.A8W8, filter_nhwc=[inner, 1, 1, outputs]
         )
     )
 
@@ -188,9 +192,9 @@ def fully_connected_scratch(isa: Isa, *, inner: int, outputs: int) -> int:
 def avgpool_scratch(isa: Isa, *, output_width: int, channels: int) -> int:
     """Bytes that `arm_avgpool_s8` needs."""
     return int(
-        _cmsis_nn.avgpool_buffer_size(
+        _cmsis_nn().avgpool_buffer_size(
             _backend(isa),
-            _cmsis_nn.DataType.A8W8,
+            _cmsis_nn().DataType.A8W8,
             dim_dst_width=output_width,
             ch_src=channels,
         )
@@ -198,4 +202,4 @@ def avgpool_scratch(isa: Isa, *, output_width: int, channels: int) -> int:
 
 
 def _backend(isa: Isa) -> object:
-    return getattr(_cmsis_nn.Backend, isa.name)
+    return getattr(_cmsis_nn().Backend, isa.name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Dialect, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
@@ -24,6 +23,7 @@ from stepwell.dialects.quant.types import (
     type_problem,
 )
 from stepwell.ir.interpretation import interprets
+from stepwell.ir.on_demand import torch
 from stepwell.ir.types import AnyTensor, dims, element, with_element
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.types import Quantization, storage_dtype
 from stepwell.ir.dtypes import f32
+from stepwell.ir.on_demand import torch
 from stepwell.ir.weights import recipe
 
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
-import torch
 from xdsl.dialects.builtin import AnyFloat, IntegerType, Signedness
 from xdsl.ir import Attribute, Data, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
@@ -25,6 +24,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from stepwell.ir.dtypes import element_type, f32, torch_dtype
+from stepwell.ir.on_demand import torch
 from stepwell.ir.types import dims, element
 
 STORAGE_BITS = (4, 8, 16, 32)

@@ -2,18 +2,20 @@
 
 from xdsl.ir import Dialect, Operation
 
-from stepwell.dialects.tosa import meaning as _meaning
 from stepwell.dialects.tosa import shapes as _shapes
 from stepwell.dialects.tosa.attributes import ATTRIBUTES
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.generated import OPERATORS
 from stepwell.dialects.tosa.structural import STRUCTURAL
+from stepwell.ir.interpretation import meaning_stands_in
 from stepwell.ir.levels import Level, register_level
 
-__all__ = ["TOSA_LEVEL", "Tosa", "_meaning", "_shapes"]
+__all__ = ["TOSA_LEVEL", "Tosa", "_shapes"]
 
 Tosa = Dialect("tosa", [*OPERATORS, *STRUCTURAL], [*ATTRIBUTES])
 """The operators, types and enumerations."""
+
+meaning_stands_in("tosa", "stepwell.dialects.tosa.meaning.rules")
 
 
 def _refuses(op: Operation) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-import torch
 from xdsl.dialects.builtin import (
     AnyFloat,
     DenseIntOrFPElementsAttr,
@@ -19,6 +18,7 @@ from stepwell.dialects.tosa.generated import ConstShapeOp
 from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import element_type
+from stepwell.ir.on_demand import torch
 from stepwell.ir.types import AnyTensor, WeightAttr, tensor
 
 INLINE = 16

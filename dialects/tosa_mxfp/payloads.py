@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import torch
-
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.on_demand import torch
 
 BLOCK = 32
 """Elements that share one scale: the only block size TOSA 1.1 defines."""
@@ -34,8 +33,8 @@ class Payload:
     fractional bits.  ``minimum_exponent`` is the exponent of the smallest normal
     number, ``maximum`` the largest finite value, ``lowest`` the smallest, and
     ``maximum_exponent`` the exponent of ``maximum``.  ``nan_code`` is the code the
-    reference model stores throughout a block whose scale is NaN.  ``torch_dtype`` is
-    torch's type of the same codes, where it has one.
+    reference model stores throughout a block whose scale is NaN.  ``dtype`` is
+    the name of torch's type of the same codes, where it has one.
     """
 
     name: str
@@ -47,7 +46,12 @@ class Payload:
     maximum: float
     lowest: float
     nan_code: int
-    torch_dtype: torch.dtype | None = None
+    dtype: str | None = None
+
+    @property
+    def torch_dtype(self) -> torch.dtype | None:
+        """Torch's type of the same codes, where it has one."""
+        return getattr(torch, self.dtype) if self.dtype else None
 
     @property
     def is_fixed_point(self) -> bool:
@@ -72,8 +76,8 @@ PAYLOADS: Mapping[str, Payload] = MappingProxyType(
     {
         payload.name: payload
         for payload in (
-            Payload("fp8e4m3", 8, 4, 3, -6, 8, 448.0, -448.0, 0x7F, torch.float8_e4m3fn),
-            Payload("fp8e5m2", 8, 5, 2, -14, 15, 57344.0, -57344.0, 0x7E, torch.float8_e5m2),
+            Payload("fp8e4m3", 8, 4, 3, -6, 8, 448.0, -448.0, 0x7F, "float8_e4m3fn"),
+            Payload("fp8e5m2", 8, 5, 2, -14, 15, 57344.0, -57344.0, 0x7E, "float8_e5m2"),
             Payload("fp6e2m3", 6, 2, 3, 0, 2, 7.5, -7.5, 0x18),
             Payload("fp6e3m2", 6, 3, 2, -2, 4, 28.0, -28.0, 0x1C),
             Payload("fp4e2m1", 4, 2, 1, 0, 2, 6.0, -6.0, 0x06),

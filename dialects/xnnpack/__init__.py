@@ -5,7 +5,7 @@ Source: `schema.fbs` in `executorch/backends/xnnpack/serialization`, `xnnpack.h`
 
 from xdsl.ir import Dialect
 
-from stepwell.dialects.xnnpack import meaning, shapes
+from stepwell.dialects.xnnpack import shapes
 from stepwell.dialects.xnnpack.base import XnnpackOp
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.delegate import MAX_EXTERNALS, DelegateOp, YieldOp
@@ -65,6 +65,7 @@ from stepwell.dialects.xnnpack.spatial import (
     MaxPooling2d,
     StaticResizeBilinear2d,
 )
+from stepwell.ir.interpretation import meaning_stands_in
 
 NODES: dict[str, type[XnnpackOp]] = {
     cls.NODE: cls
@@ -121,6 +122,8 @@ NODES: dict[str, type[XnnpackOp]] = {
 """The op of each node of the schema, by the node's name there."""
 
 Xnnpack = Dialect("xnnpack", [*NODES.values(), DelegateOp, YieldOp], [DynamicInt8Type])
+
+meaning_stands_in("xnnpack", "stepwell.dialects.xnnpack.meaning")
 
 __all__ = [
     "CONCATENATES",
@@ -179,6 +182,5 @@ __all__ = [
     "XnnpackOp",
     "YieldOp",
     "datatype",
-    "meaning",
     "shapes",
 ]

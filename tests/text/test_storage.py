@@ -14,7 +14,7 @@ from xdsl.ir import Block, Region
 import stepwell
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
-from stepwell.ir.dtypes import _TO_ELEMENT  # pyright: ignore[reportPrivateUsage]
+from stepwell.ir.dtypes import ELEMENT_TYPES
 from stepwell.ir.program import Program
 from stepwell.ir.storage import pack_tensors, unpack_tensors
 from stepwell.ir.text import structurally_equal, to_text
@@ -103,7 +103,7 @@ def test_tensors_come_back_with_strides_and_aliases(tmp_path: Path) -> None:
     assert held["tied"][2, 1] == held["transposed"][1, 2] == held["row"][0] == 42.0
 
 
-@pytest.mark.parametrize("dtype", list(_TO_ELEMENT), ids=str)
+@pytest.mark.parametrize("dtype", [getattr(torch, name) for name in ELEMENT_TYPES], ids=str)
 def test_every_type_comes_back(dtype: torch.dtype, tmp_path: Path) -> None:
     raw = torch.arange(64, dtype=torch.uint8)
     tensor = (raw % 2).bool() if dtype == torch.bool else raw.view(dtype)

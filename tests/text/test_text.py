@@ -203,7 +203,7 @@ def test_weights_and_state_are_keys_in_the_text() -> None:
 def test_types_of_every_element_read_back_upstream() -> None:
     from stepwell.ir import dtypes
 
-    elements = list(dtypes._TO_TORCH)  # pyright: ignore[reportPrivateUsage]
+    elements = list(dtypes.ELEMENT_TYPES.values())
     block = Block(arg_types=[tensor([2], element) for element in elements])
     block.add_op(ReturnOp())
     types = [arg.type for arg in block.args]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-import torch.nn.functional as F
-
 from stepwell.dialects.cmsis.kernels.fixed_point import requantize, to_int8, wrap32
+from stepwell.ir.on_demand import functional as F
+from stepwell.ir.on_demand import torch
 
 
 def conv_s8(

@@ -5,9 +5,11 @@ Values travel as int64 and are wrapped to int32 wherever the C code stores an `i
 
 from __future__ import annotations
 
-import torch
+from typing import TypeAlias
 
-Integers = int | torch.Tensor
+from stepwell.ir.on_demand import torch
+
+Integers: TypeAlias = "int | torch.Tensor"
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 

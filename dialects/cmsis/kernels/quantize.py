@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+from stepwell.ir.on_demand import torch
 
 
 def quantize_per_tensor(

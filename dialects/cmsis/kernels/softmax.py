@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from stepwell.dialects.cmsis.kernels.fixed_point import (
     INT32_MAX,
     INT32_MIN,
@@ -12,6 +10,7 @@ from stepwell.dialects.cmsis.kernels.fixed_point import (
     doubling_high_mult,
     wrap32,
 )
+from stepwell.ir.on_demand import torch
 
 ACCUM_BITS = 12
 """Integer bits of the accumulator that holds the sum of exponentials."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-
+from stepwell.ir.on_demand import torch
 from stepwell.ir.types import Dim
 
 NCHW_TO_NHWC, NHWC_TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)

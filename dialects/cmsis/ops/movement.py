@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-import torch
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
@@ -21,6 +20,7 @@ from stepwell.dialects.cmsis.ops.base import (
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.dtypes import f32, i8, i16, torch_dtype
 from stepwell.ir.interpretation import interprets
+from stepwell.ir.on_demand import torch
 from stepwell.ir.types import Dim, dims, element
 
 DTYPES = {"int8": torch.int8, "int16": torch.int16}

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, cast
 
-import torch
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -49,6 +48,7 @@ from stepwell.dialects.cmsis.target import (
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.dtypes import i32
 from stepwell.ir.interpretation import interprets
+from stepwell.ir.on_demand import torch
 from stepwell.ir.types import Dim, dims, element
 
 

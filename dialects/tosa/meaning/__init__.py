@@ -1,4 +1,4 @@
-"""What each TOSA operator computes: importing this package registers the interpreter's rules.
+"""What each TOSA operator computes: `rules` registers all of the interpreter's rules.
 
 Integer, data movement and block-scaled operators are exact; floating-point ones are torch's, within
 the specification's bounds.  Values at run time: a tensor of torch's dtype where there is one; codes
@@ -6,28 +6,6 @@ for element types that torch lacks (int4 in int8, int48 in int64, fp6, fp4 and m
 tuple of ints for `!tosa.shape`; `BlockScaled` for a tensor of a block-scaled type.
 """
 
-from stepwell.dialects.tosa.meaning import (
-    arithmetic,
-    block_scaled,
-    control,
-    convolution,
-    movement,
-    pooling,
-    quantised,
-    reductions,
-    shapes,
-)
 from stepwell.dialects.tosa.meaning.values import BlockScaled
 
-__all__ = [
-    "BlockScaled",
-    "arithmetic",
-    "block_scaled",
-    "control",
-    "convolution",
-    "movement",
-    "pooling",
-    "quantised",
-    "reductions",
-    "shapes",
-]
+__all__ = ["BlockScaled"]

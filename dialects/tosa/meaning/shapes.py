@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.constants import tensor_of_dense
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.interpretation import Interpreter, interprets
+from stepwell.ir.on_demand import torch
 
 Args = Sequence[Any]
 

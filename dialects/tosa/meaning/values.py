@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -16,8 +14,11 @@ from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.codes import i4, i48, payload_of_element
 from stepwell.dialects.tosa_mxfp.payloads import Payload, payload_named
 from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
+from stepwell.ir.on_demand import torch
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from stepwell.ir.interpretation import Interpreter, Value
 
     Rule = tuple[TosaOp, Sequence[Value], Interpreter]

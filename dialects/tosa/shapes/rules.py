@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import torch
 from xdsl.dialects.builtin import TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -20,6 +19,7 @@ from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.inference import infers
+from stepwell.ir.on_demand import torch
 from stepwell.ir.types import Dim, WeightAttr, dims, tensor
 
 Shape = tuple[Dim, ...] | None

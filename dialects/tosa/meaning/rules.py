@@ -1,0 +1,25 @@
+"""Importing this module registers the interpreter's rule of every TOSA operator."""
+
+from stepwell.dialects.tosa.meaning import (
+    arithmetic,
+    block_scaled,
+    control,
+    convolution,
+    movement,
+    pooling,
+    quantised,
+    reductions,
+    shapes,
+)
+
+__all__ = [
+    "arithmetic",
+    "block_scaled",
+    "control",
+    "convolution",
+    "movement",
+    "pooling",
+    "quantised",
+    "reductions",
+    "shapes",
+]

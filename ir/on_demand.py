@@ -1,0 +1,34 @@
+"""torch, imported when something of it is first needed.
+
+Importing torch costs more than a second. A text is read, verified, rewritten and printed without
+it, so modules on that way take it from here: `from stepwell.ir.on_demand import torch`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+
+class OnDemand:
+    """A package that is imported when one of its attributes is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        found = getattr(importlib.import_module(self._name), attribute)
+        setattr(self, attribute, found)
+        return found
+
+
+if TYPE_CHECKING:
+    import torch as torch
+    import torch.nn.functional as functional
+    from torch.utils import _pytree as pytree
+else:
+    torch = OnDemand("torch")
+    functional = OnDemand("torch.nn.functional")
+    pytree = OnDemand("torch.utils._pytree")
+
+__all__ = ["functional", "pytree", "torch"]
