@@ -22,7 +22,6 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.shapes import rule_for
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.inference import infers
-from stepwell.ir.on_demand import torch
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import BoolType, FloatType, IntType, ShapeAttr, dims, element
 

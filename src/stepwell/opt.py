@@ -20,31 +20,31 @@ from typing import IO, Any
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
+from xdsl.transforms import get_all_passes
 from xdsl.utils.exceptions import ArgSpecParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
+from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, VerificationError
 from stepwell.ir.files import write_atomically
 from stepwell.ir.storage import unpack_tensors, weights_path
 from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import WeightStore
-from stepwell.steps import all_passes, use_weights
+from stepwell.steps import Passes, all_passes, use_weights
 
 
 class OptMain(xDSLOptMain):
     """xDSL's driver over stepwell's levels. Plain xDSL passes (`cse`, `dce`) work too."""
 
     def register_all_dialects(self) -> None:
-        """None: the text parser finds dialects by itself."""
+        """The text parser finds dialects by itself, once they are known."""
+        make_known()
         self.ctx = Context()
 
     def register_all_passes(self) -> None:
         """Passes of xDSL, and ours."""
-        from xdsl.transforms import get_all_passes
-
-        for name, factory in {**get_all_passes(), **all_passes()}.items():
-            self.available_passes[name] = factory
+        self.available_passes = Passes(get_all_passes())
 
     def register_all_targets(self) -> None:
         """Text only: artefacts are what `stepwell lower` is for."""
@@ -141,7 +141,7 @@ def opt(arguments: Sequence[str]) -> int:
     """
     main = OptMain(args=arguments)
     if main.args.list_passes:
-        for name, factory in sorted(main.available_passes.items()):
+        for name, factory in sorted({**get_all_passes(), **all_passes()}.items()):
             print(_describe(name, factory()))
         return 0
     try:

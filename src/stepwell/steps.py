@@ -15,28 +15,28 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, cast, get_type_hints
 from weakref import WeakKeyDictionary
 
-import torch
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 import stepwell.translate.rewrites
-from stepwell.backends.executorch import decompose
 from stepwell.ir import cleanup
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
+from stepwell.ir.on_demand import torch
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Named, Pass, Rewrite, Step, Together
 from stepwell.ir.types import AnyTensor, dims, element
 from stepwell.ir.weights import WeightStore
-from stepwell.targets import PIPELINES
 
 StepMaker = Callable[..., Step]
+PassMaker = Callable[[], type[ModulePass]]
 
 WRAPPERS = (Together, Named)
 """Steps that hold others: they have no name of their own."""
@@ -71,7 +71,7 @@ def step_classes() -> dict[str, type[Step]]:
 def _modules() -> Iterator[Any]:
     root = stepwell.translate.rewrites
     yield cleanup
-    yield decompose
+    yield importlib.import_module("stepwell.backends.executorch.decompose")
     for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
         yield importlib.import_module(info.name)
 
@@ -167,9 +167,50 @@ def _pipeline_pass(name: str, pipeline: Pipeline) -> type[ModulePass]:
     )
 
 
-def all_passes() -> dict[str, Callable[[], type[ModulePass]]]:
+class Passes(dict[str, PassMaker]):
+    """Pass name → factory: those given, and ours, imported when one is named.
+
+    Importing every rewrite and pipeline takes seconds, a text may need none of them, and most
+    passes stand in one file that has their name in it.
+    """
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and self._find(name))
+
+    def __missing__(self, name: str) -> PassMaker:
+        if not self._find(name):
+            raise KeyError(name)
+        return self[name]
+
+    def _find(self, name: str) -> bool:
+        step = _step_of_one_file(name)
+        if step is not None:
+            self[name] = lambda: as_module_pass(step, name)
+        elif name in (found := all_passes()):
+            self[name] = found[name]
+        return super().__contains__(name)
+
+
+def _step_of_one_file(name: str) -> type[Step] | None:
+    """The step of a name where one file alone has the name in it."""
+    root = Path(stepwell.translate.rewrites.__path__[0])
+    files = [f for f in root.glob("*/*.py") if f' = "{name}"' in f.read_text(encoding="utf-8")]
+    if len(files) != 1:
+        return None
+    place = ".".join(files[0].relative_to(root).with_suffix("").parts)
+    module = importlib.import_module(f"{stepwell.translate.rewrites.__name__}.{place}")
+    for value in vars(module).values():
+        is_step = inspect.isclass(value) and issubclass(value, Rewrite | Pass)
+        if is_step and vars(value).get("name") == name:
+            return cast(type[Step], value)
+    return None
+
+
+def all_passes() -> dict[str, PassMaker]:
     """Pass name → factory: every step, every group of a pipeline, every pipeline."""
-    found: dict[str, Callable[[], type[ModulePass]]] = {}
+    from stepwell.targets import PIPELINES  # Every rewrite there is.
+
+    found: dict[str, PassMaker] = {}
     for name, cls in step_classes().items():
         found[name] = lambda c=cls, n=name: as_module_pass(c, n)
     for name, pipeline in PIPELINES.items():

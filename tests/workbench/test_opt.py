@@ -126,3 +126,25 @@ def test_plain_xdsl_opt_sees_our_dialects_and_passes(permutes: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("aten.permute.default") == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["opt", "FILE"], ["opt", "FILE", "-p", "cse"]])
+def test_a_text_is_read_verified_and_printed_without_torch(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    text = tmp_path / "text.mlir"
+    text.write_text(
+        "func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {\n"
+        "  %y = aten.relu.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>\n"
+        "  func.return %y : tensor<2x3xf32>\n"
+        "}\n"
+    )
+    given = [str(text) if word == "FILE" else word for word in arguments]
+    code = (
+        "import contextlib, sys\n"
+        "from stepwell.cli import main\n"
+        f"with contextlib.suppress(SystemExit): main({given!r})\n"
+        "print(sorted({'torch', 'sympy', 'executorch'} & set(sys.modules)))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"
