@@ -1,0 +1,42 @@
+"""A process that judges one program after another: an abort costs one start."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+
+MEMORY = 12 * 2**30
+"""Bytes of address space: what wants more raises instead of taking the machine along."""
+
+
+def main() -> None:
+    """Answer each line of JSON with one."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # What runtimes print goes elsewhere.
+    import torch
+
+    torch.set_num_threads(1)
+    from .drawing import draw
+    from .source import Program
+    from .verdicts import LANES, judge
+
+    for line in sys.stdin:
+        asked = json.loads(line)
+        lane = asked["lane"]
+        if "program" in asked:
+            program = Program.of_json(asked["program"])
+        else:
+            program = draw(asked["seed"], LANES[lane].profile)
+        if asked.get("describe"):
+            answer = {"program": program.as_json(), "text": program.text}
+        else:
+            answer = judge(program, lane).as_json()
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

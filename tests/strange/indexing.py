@@ -1,0 +1,133 @@
+"""Index, gather, scatter; sort and the like."""
+
+from __future__ import annotations
+
+from .drawing import Draw, UnsuitableError, form
+
+
+def _indices(d: Draw, size: int, shape: tuple[int, ...], negative: bool = False) -> str:
+    if not size:
+        raise UnsuitableError
+    low = -size if negative and d.maybe(0.3) else 0
+    dtype = d.choose("i64", "i64", "i64", "i32") if negative else "i64"
+    return d.hold(f"nn.Buffer(integers({d.seed}, {shape}, {low}, {size}, {dtype}))")
+
+
+@form("indexing")
+def indexed(d: Draw) -> str:
+    x = d.ranked(1)
+    shape = d.space[x].shape
+    axis = d.integer(0, len(shape) - 1)
+    index = _indices(d, shape[axis], (d.integer(1, 4),), True)
+    before = ":, " * axis
+    texts = [
+        f"{x}[{before}{index}]",
+        f"{x}.index_select({axis}, {index}.abs() % {max(shape[axis], 1)})",
+        f"{x}[{before}{index}.reshape(-1, 1)]",
+        f"torch.take({x}, {index}.long())",
+        f"{x}[{before}[0, -1, 0]]",
+    ]
+    if len(shape) > 1:
+        other = _indices(d, shape[1], (1,), True)
+        texts += [f"{x}[{_indices(d, shape[0], (3,), True)}, {other}]"] * 2
+        texts += [f"{x}[{_indices(d, shape[0], (2, 1))}, ..., {_indices(d, shape[-1], (3,))}]"]
+    return d.rng.choice(texts)
+
+
+@form("indexing")
+def gathered(d: Draw) -> str:
+    x = d.ranked(1)
+    shape = list(d.space[x].shape)
+    axis = d.axis(x)
+    wanted = [d.integer(1, s) if s else 0 for s in shape]
+    index = _indices(d, shape[axis], tuple(wanted))
+    return d.choose(
+        f"torch.gather({x}, {axis}, {index})",
+        f"torch.take_along_dim({x}, {index}[{', '.join([':1'] * len(shape))}], {axis})",
+    )
+
+
+@form("indexing")
+def scattered(d: Draw) -> str:
+    x = d.ranked(1)
+    shape = list(d.space[x].shape)
+    axis = d.axis(x)
+    size = shape[axis]
+    if not all(shape):
+        raise UnsuitableError
+    order = d.hold(f"nn.Buffer(permuted({d.seed}, {size}))")
+    spread = [1] * len(shape)
+    spread[axis] = size
+    index = f"{order}.reshape({tuple(spread)}).expand({tuple(shape)})"
+    source = d.constant(shape, d.named_dtype(x))
+    some = _indices(d, size, (d.integer(1, 3),))
+    rows = list(shape)
+    rows[axis] = d.space["self"].get_buffer(some.removeprefix("self.")).shape[0]
+    added = d.constant(rows, d.named_dtype(x))
+    return d.choose(
+        f"{x}.scatter({axis}, {index}, {source})",
+        f"{x}.scatter({axis}, {index}, {d.choose(1, 2.5)})",
+        f"{x}.scatter_add({axis}, {index}, {source})",
+        f"{x}.scatter_reduce({axis}, {index}, {source}, {d.choose('amax', 'sum', 'amin')!r})",
+        f"{x}.index_add({axis}, {some}, {added})",
+        f"{x}.index_fill({axis}, {some}, 2)",
+        f"{x}.index_copy({axis}, {order}, {source})",
+        f"torch.select_scatter({x}, {x}.select({axis}, 0) * 2, {axis}, {size - 1})",
+        f"torch.slice_scatter({x}, {x}.narrow({axis}, 0, 1), {axis}, {size - 1}, {size})",
+    )
+
+
+@form("indexing")
+def put(d: Draw) -> str:
+    x = d.ranked(1)
+    shape = d.space[x].shape
+    index = _indices(d, shape[0], (1,))
+    dtype = d.named_dtype(x)
+    return d.choose(
+        f"{x}.index_put(({index},), {d.constant((1, *shape[1:]), dtype)})",
+        f"{x}.index_put(({index},), {d.constant((), dtype)}, accumulate=True)",
+        f"{x}.index_put(({x} > 0,), {d.constant((), dtype)})",
+        f"out = {x}.clone()\nout[{index}] = {d.choose(1, 0)}",
+        f"out = {x}.clone()\nout[{x} > 0] = 0",
+    )
+
+
+@form("indexing")
+def embedded(d: Draw) -> str:
+    x = d.tensor(lambda t: t.dtype.is_floating_point is False and str(t.dtype).endswith("int64"))
+    rows = d.integer(2, 6)
+    table = d.constant((rows, d.integer(1, 5)), d.choose("f32", "f32", "f16"))
+    pad = d.choose("", "", ", padding_idx=0")
+    return f"F.embedding({x} % {rows}, {table}{pad})"
+
+
+@form("sorted")
+def ordered(d: Draw) -> str:
+    x = d.ranked(1)
+    axis = d.axis(x, lambda s: s > 0)
+    count = d.integer(1, d.space[x].shape[axis])
+    largest = d.choose("", ", largest=False")
+    return d.choose(
+        f"{x}.topk({count}, {axis}{largest})[0]",
+        f"torch.sort({x}, {axis}, descending={d.maybe()})[0]",
+        f"torch.sort({x}, stable=True, dim={axis})[1]",
+        f"torch.argsort({x}, {axis}, stable=True)",
+        f"torch.kthvalue({x}, {count}, {axis})[0]",
+        f"torch.median({x}, {axis})[0]",
+        f"torch.msort({x})",
+    )
+
+
+@form("sorted")
+def running(d: Draw) -> str:
+    x = d.ranked()
+    axis = d.axis(x) if d.space[x].dim() else d.choose(0, -1)
+    return d.choose(
+        f"{x}.cumsum({axis})",
+        f"{x}.cumprod({axis})",
+        f"torch.cummax({x}, {axis})[0]",
+        f"torch.cummin({x}, {axis})[{d.integer(0, 1)}]",
+        f"torch.logcumsumexp({x}, {axis})",
+        f"torch.diff({x}, dim={axis})",
+        f"{x}.cumsum({axis}, dtype={d.choose('f32', 'i64')})",
+    )

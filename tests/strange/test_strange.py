@@ -1,0 +1,117 @@
+"""Strange programs on every target, a few in the suite and a thousand each in `make soak`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+import pytest
+import torch
+
+from .drawing import draw
+from .judging import Judge, candidates
+from .oracle import Expected
+from .source import Program
+from .verdicts import BAD, FLOATS, LANES, judge_seed
+
+QUICK = {
+    "program": 6,
+    "xnnpack": 6,
+    "tosa-1.0+fp": 4,
+    "tosa-1.0+int": 4,
+    "tosa-1.0+int, int8": 2,
+    "xnnpack, int8": 3,
+    "cortex-m55": 3,
+}
+"""Programs of the suite, by target."""
+
+
+def program_of(*statements: str, **more: object) -> Program:
+    inputs = (("x0", "normal(0, (3, 4), f32)"),)
+    return Program(inputs, statements=statements, outputs=("v0",), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lane", QUICK)
+def test_a_few_programs_are_right_or_refused(lane: str) -> None:
+    for seed in range(QUICK[lane]):
+        found = judge_seed(seed, lane)
+        assert found.kind not in BAD, f"{found.kind}: {found.said}\n{found.text}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lane", LANES)
+def test_a_thousand_programs_are_right_or_refused(lane: str) -> None:
+    taken, wrong = 0, list[str]()
+    with Judge() as judge:
+        for seed in count():
+            found = judge.seed(seed, lane)
+            taken += found["kind"] in ("equal", *BAD)
+            if found["kind"] in BAD:
+                wrong.append(f"seed {seed}: {found['kind']}: {found['said']}")
+            if taken == 1000:
+                break
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_seed_gives_the_same_text_always() -> None:
+    for seed in range(20):
+        assert draw(seed, FLOATS) == draw(seed, FLOATS)
+
+
+def test_a_text_runs_on_its_own() -> None:
+    program = draw(3, FLOATS)
+    space: dict[str, object] = {}
+    exec("from tests.strange.values import *\n" + program.text.partition("\n")[2], space)
+    assert space["Strange"]()(*space["inputs"]()) is not None  # type: ignore[operator]
+
+
+def test_a_result_off_by_more_than_rounding_is_a_mismatch() -> None:
+    program = program_of("v0 = torch.softmax(x0 * 3, -1)")
+    given = program.given()
+    right = program.module()(*given)
+    expected = Expected.of(program, given, program.module())
+    assert expected.complaint(right) is None
+    assert expected.complaint([right[0] * (1 + 2**-12)]) is not None
+    assert (
+        expected.complaint([right[0].double()])
+        == "output 0: torch.float64 instead of torch.float32"
+    )
+
+
+def test_what_rounding_decides_is_not_asked() -> None:
+    program = program_of("v0 = (x0 - x0.mean() + x0.mean()) > x0")
+    expected = Expected.of(program, program.given(), program.module())
+    assert any(not torch.equal(run[0], expected.runs[0][0]) for run in expected.runs)
+    known = torch.stack([run[0] == expected.runs[0][0] for run in expected.runs]).all(0)
+    assert (
+        expected.complaint([torch.where(known, expected.runs[0][0], ~expected.runs[0][0])]) is None
+    )
+
+
+def test_a_class_of_its_own_is_a_mismatch() -> None:
+    program = program_of("v0 = x0.sqrt()")
+    expected = Expected.of(program, program.given(), program.module())
+    assert "nan" in str(expected.complaint([program.module()(*program.given())[0].nan_to_num()]))
+
+
+def test_what_is_dropped_takes_its_readers_along() -> None:
+    program = program_of("v0 = x0 * 2", "v1 = x0 + 1", "v2 = v1 * v0")
+    assert program.without([1]).statements == ("v0 = x0 * 2",)
+    assert program.tidy().statements == ("v0 = x0 * 2",)
+
+
+def test_every_step_of_the_shrinker_is_smaller_and_runs() -> None:
+    for seed in range(10):
+        program = draw(seed, FLOATS)
+        for smaller in candidates(program):
+            assert len(smaller.text) < len(program.text)
+            smaller.module()
+
+
+def test_a_refusal_names_the_statement_it_is_about() -> None:
+    program = program_of("v0 = x0.clone()\nv0.add_(1)", "v1 = x0 + 1", nesting="flat")
+    program = replace(program, outputs=("v0", "v1"))
+    lines = program.text.split("\n")
+    at = next(i for i, line in enumerate(lines, 1) if "v1 =" in line)
+    assert program.line_of(at) == 1
+    assert program.line_of(at - 1) == 0

@@ -1,0 +1,368 @@
+"""What becomes of a program on a target."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+import stepwell
+from stepwell.backends.executorch.runner import PteSession
+from stepwell.ir.diagnostics import ArtefactError, InputMismatch, StepwellError, VerificationError
+
+from .drawing import Profile, draw
+from .oracle import Expected
+from .source import FILE, Program
+
+REPAIRS = 4
+"""How often what a target refuses is taken out, so that the rest of a program is tried."""
+
+FLOATS = Profile()
+TOSA = Profile(
+    dtypes="f32 f32 f32 f32 f32 f32 f32 f16 i32 i8 i64 boolean", special=0.03, varying=0.05
+)
+WHOLE = Profile(
+    dtypes="i32 i32 i32 i8 i8 i16 boolean i64",
+    families=dict(
+        views=2,
+        padding=1,
+        arithmetic=1,
+        compared=1,
+        masked=1,
+        whole=3,
+        indexing=1,
+        reductions=1,
+        mutation=0.5,
+        dtypes=0.3,
+    ),
+    varying=0.03,
+)
+QUANTISED = Profile(
+    families=dict(
+        views=1.5,
+        padding=0.7,
+        pointwise=1,
+        arithmetic=1,
+        convolutions=3,
+        pools=1.5,
+        norms=1,
+        products=1.5,
+        attention=0.3,
+        softmax=0.5,
+        reductions=0.5,
+        interpolation=0.3,
+    ),
+    ranks=(2, 3, 4, 4, 4, 4),
+    special=0.0,
+    varying=0.0,
+    length=(1, 5),
+    plain=True,
+)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A target, what its programs are drawn from, and how they come to it."""
+
+    target: str
+    profile: Profile
+    quantiser: str | None = None
+
+
+LANES = {
+    "program": Lane("", FLOATS),
+    "xnnpack": Lane("xnnpack", FLOATS),
+    "tosa-1.0+fp": Lane("tosa-1.0+fp", TOSA),
+    "tosa-1.1+fp": Lane("tosa-1.1+fp", TOSA),
+    "tosa-1.0+int": Lane("tosa-1.0+int", WHOLE),
+    "tosa-1.0+int, int8": Lane("tosa-1.0+int", QUANTISED, "tosa"),
+    "xnnpack, int8": Lane("xnnpack", QUANTISED, "xnnpack"),
+    "cortex-m4": Lane("cortex-m4", QUANTISED, "cortex-m"),
+    "cortex-m55": Lane("cortex-m55", QUANTISED, "cortex-m"),
+}
+
+BAD = ("mismatch", "abort", "traceback", "silent", "hang")
+
+
+@dataclass
+class Verdict:
+    """`equal`, `refused`, one of BAD, or `no program` where torch itself fails."""
+
+    kind: str
+    said: str = ""
+    refusals: list[str] = field(default_factory=list[str])
+    """What was taken out, or refused at last."""
+    statements: int = 0
+    program: dict[str, Any] | None = None
+    text: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class WrongError(Exception):
+    """A finding."""
+
+    def __init__(self, kind: str, said: str) -> None:
+        super().__init__(said)
+        self.kind, self.said = kind, said
+
+
+def exported(program: Program) -> ExportedProgram:
+    """The program as torch exports it."""
+    logging.disable(logging.WARNING)
+    given = program.given()
+    shapes = program.dynamic_shapes()
+    return torch.export.export(program.module(), given, dynamic_shapes=shapes, strict=False)
+
+
+def quantised(program: Program, by: str) -> tuple[ExportedProgram, Program]:
+    """The program as PT2E quantises it."""
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    graph = exported(program).module(check_guards=False)
+    prepared = prepare_pt2e(graph, quantiser(by))
+    given = program.given()
+    prepared(*given)
+    prepared(*pytree.tree_map(lambda x: x * 0.7, given))
+    return torch.export.export(convert_pt2e(prepared), given, strict=False), program
+
+
+def quantiser(by: str) -> Any:
+    if by == "xnnpack":
+        from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+            XNNPACKQuantizer,
+            get_symmetric_quantization_config,
+        )
+
+        return XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
+    if by == "tosa":
+        from executorch.backends.arm.quantizer import arm_quantizer
+        from executorch.backends.arm.tosa.specification import TosaSpecification
+
+        made = arm_quantizer.TOSAQuantizer(TosaSpecification.create_from_string("TOSA-1.0+INT"))
+        return made.set_global(arm_quantizer.get_symmetric_quantization_config())
+    from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+    return CortexMQuantizer()
+
+
+def judge(program: Program, lane: str) -> Verdict:
+    """What becomes of a program; what is refused is taken out and the rest tried again."""
+    refusals: list[str] = []
+    for _ in range(REPAIRS + 1):
+        verdict, lines = judge_whole(program, lane)
+        verdict.refusals = refusals = refusals + verdict.refusals
+        verdict.program, verdict.text = program.as_json(), program.text
+        verdict.statements = len(program.statements)
+        if verdict.kind != "refused":
+            return verdict
+        dropped = {at for line in lines if (at := program.line_of(line)) is not None}
+        rest = program.without(sorted(dropped))
+        made = [n for s in rest.statements for n in re.findall(r"^v\d+", s)]
+        if not dropped or not made:
+            return verdict
+        if not rest.outputs:
+            rest = replace(rest, outputs=(made[-1],))
+        program = rest.tidy()
+    return verdict
+
+
+def judge_whole(program: Program, lane: str) -> tuple[Verdict, list[int]]:
+    """What becomes of a program as it is, and the lines of the text that were refused."""
+    way = LANES[lane]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            if way.quantiser:
+                ep, _ = quantised(program, way.quantiser)
+            else:
+                ep = exported(program)
+        except Exception as error:
+            return Verdict("no program", f"{type(error).__name__}: {error}"[:300]), []
+        try:
+            if not way.target:
+                _round_trips(program, ep)
+            else:
+                _target(program, ep, way)
+        except WrongError as wrong:
+            return Verdict(wrong.kind, wrong.said), []
+        except (VerificationError, ArtefactError, InputMismatch) as error:
+            return Verdict("traceback", _trace(error)), []
+        except StepwellError as error:
+            lines = [int(n) for n in re.findall(rf"{re.escape(FILE)}:(\d+)", str(error))]
+            facts = [problem.fact for problem in error.problems]
+            return Verdict("refused", "", facts), lines
+        except Exception as error:
+            return Verdict("traceback", _trace(error)), []
+    return Verdict("equal"), []
+
+
+def _trace(error: BaseException) -> str:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "strange/" not in f.filename]
+    last = [f"{'/'.join(f.filename.split('/')[-2:])}:{f.lineno}" for f in frames[-4:]]
+    return f"{type(error).__name__}: {str(error)[:600]} [{' < '.join(reversed(last))}]"
+
+
+def _others(program: Program, ep: ExportedProgram) -> list[Any]:
+    """Inputs of other sizes, where the export really let them vary, and eager takes them."""
+    if not program.sizes or not ep.range_constraints:
+        return []
+    found: list[Any] = []
+    for sizes in program.others:
+        try:
+            given = program.given(sizes)
+            with torch.no_grad():
+                program.module()(*given)
+                copy.deepcopy(ep).module()(*given)
+        except Exception:
+            continue
+        found.append(given)
+    return found
+
+
+def _expected(program: Program, ep: ExportedProgram, given: Any) -> Expected:
+    try:
+        return Expected.of(program, given, copy.deepcopy(ep).module(check_guards=False))
+    except Exception as error:
+        raise WrongError("no program", f"eager fails: {error}"[:300]) from error
+
+
+def _compare(expected: Expected, where: str, run: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+    try:
+        outputs = run()
+    except ArtefactError as error:
+        raise WrongError("silent", f"{where}: {error}") from error
+    if said := expected.complaint(outputs):
+        raise WrongError("mismatch", f"{where}: {said}")
+    return outputs
+
+
+def _round_trips(program: Program, ep: ExportedProgram) -> None:
+    """Import, text and back, the interpreter, and torch again."""
+    imported = stepwell.from_exported_program(ep)
+    imported.verify()
+    text = str(imported)
+    parsed = stepwell.parse(text, weights=imported.weights)
+    if str(parsed) != text:
+        raise WrongError("mismatch", "the text of what was parsed is another")
+    back = imported.to_exported_program()
+    for given in [program.given(), *_others(program, ep)]:
+        expected = _expected(program, ep, given)
+        _compare(expected, "interpreter", lambda given=given: imported.run(*given))
+        module = back.module(check_guards=False)
+        _compare(
+            expected,
+            "torch again",
+            lambda given=given, module=module: pytree.tree_leaves(module(*given)),
+        )
+
+
+def _target(program: Program, ep: ExportedProgram, way: Lane) -> None:
+    lowered = stepwell.lower(ep, way.target)
+    text = str(lowered.program)
+    if str(stepwell.parse(text, weights=lowered.program.weights)) != text:
+        raise WrongError("mismatch", "the text of what was parsed is another")
+    assert lowered.artefact
+    if way.quantiser:
+        _compare_quantised(program, ep, lowered, way)
+        return
+    for given in [program.given(), *_others(program, ep)]:
+        expected = _expected(program, ep, given)
+        if way.target.startswith("tosa"):
+            expected = expected.narrowed()
+        _compare(expected, "interpreter", lambda given=given: lowered.program.run(*given))
+        _compare(expected, way.target, lambda given=given: lowered.run(*given))
+    if way.target == "xnnpack" and re.search(r"self\.c\d+\.\w+_\(", program.text):
+        _twice(program, lowered)
+
+
+def _twice(program: Program, lowered: stepwell.Lowered) -> None:
+    """The second call, which sees what the first one wrote."""
+    given = program.given()
+    flat = pytree.tree_leaves(given)
+    module = program.module()
+    with torch.no_grad():
+        try:
+            module(*program.given())
+            wanted = pytree.tree_leaves(module(*program.given()))
+        except RuntimeError:
+            return
+    session = PteSession.load(lowered.artefact)
+    try:
+        session.run(*flat)
+        outputs = session.run(*flat)
+    except ArtefactError as error:
+        raise WrongError("silent", f"second call: {error}") from error
+    for mine, other in zip(outputs, wanted, strict=True):
+        if not torch.allclose(mine.double(), other.double(), 0.05, 0.05, equal_nan=True):
+            shown = f"{mine.reshape(-1)[:4]} for {other.reshape(-1)[:4]}"
+            raise WrongError("mismatch", f"second call: {shown}")
+
+
+def _compare_quantised(
+    program: Program, ep: ExportedProgram, lowered: stepwell.Lowered, way: Lane
+) -> None:
+    given = program.given()
+    try:
+        expected = Expected.of_quantised(given, ep.module(check_guards=False))
+    except Exception as error:
+        raise WrongError("no program", f"the quantised graph fails: {error}"[:300]) from error
+    flat = pytree.tree_leaves(given)
+    sides = {side: _parameters(lowered, side) for side in ("input", "output")}
+    stored = [_stored(v, *p) for v, p in zip(flat, _padded(sides["input"], len(flat)), strict=True)]
+    inside = lowered.program.run(*stored)
+    try:
+        outside = lowered.run(*stored)
+    except ArtefactError as error:
+        raise WrongError("silent", str(error)) from error
+    if way.target != "xnnpack":
+        for index, (mine, other) in enumerate(zip(inside, outside, strict=True)):
+            if mine.dtype == other.dtype and mine.is_floating_point():
+                same = torch.allclose(mine, other, 1e-4, 1e-5, equal_nan=True)
+            else:
+                same = torch.equal(mine, other.to(mine.dtype))
+            if not same:
+                raise WrongError(
+                    "mismatch", f"output {index}: the artefact and the interpreter differ"
+                )
+    steps = _padded(sides["output"], len(outside))
+    real = [
+        v if v.is_floating_point() else (v.float() - zero) * scale
+        for v, (scale, zero) in zip(outside, steps, strict=True)
+    ]
+    units = [scale if zero is not None else 0.0 for scale, zero in steps]
+    if said := expected.complaint(real, units):
+        raise WrongError("mismatch", f"{way.target}: {said}")
+
+
+def _parameters(lowered: stepwell.Lowered, side: str) -> list[tuple[float, int]]:
+    """Scale and zero point of what a TOSA program takes and gives as integers."""
+    text = str(lowered.program.method().attributes.get(f"tosa.{side}_quantization", ""))
+    found = re.findall(r"scale=(\S+) zero_point=(-?\d+)", text)
+    return [(float(scale), int(zero)) for scale, zero in found]
+
+
+def _padded(found: list[tuple[float, int]], count: int) -> list[tuple[float, Any]]:
+    return [*found] if len(found) == count else [(0.0, None)] * count
+
+
+def _stored(value: Tensor, scale: float, zero: int | None) -> Tensor:
+    if zero is None:
+        return value
+    return (torch.round(value / scale) + zero).clamp(-128, 127).to(torch.int8)
+
+
+def judge_seed(seed: int, lane: str) -> Verdict:
+    """Draw a program and judge it."""
+    return judge(draw(seed, LANES[lane].profile), lane)

@@ -1,0 +1,104 @@
+"""Judge programs of the second generator on each target, and print what became of them.
+
+    python tools/strange.py --programs 1000 xnnpack cortex-m55
+    python tools/strange.py --seed 17 xnnpack          # one program, its text, its verdict
+
+A row counts programs that the target took (what it refuses is taken out of them and counted beside,
+with the sentence) and what went wrong: results outside what the arithmetic allows, aborts,
+tracebacks, failures at run time after a lowering without a word, and endless runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.strange.judging import Judge, signature
+from tests.strange.source import Program
+from tests.strange.verdicts import BAD, LANES
+
+
+def main() -> None:
+    """Read the command line, judge, print."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("lanes", nargs="*", default=list(LANES), metavar="TARGET")
+    parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="this program alone, with its text")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="for each target")
+    parser.add_argument("--reasons", type=int, default=10, help="refusals to list")
+    parser.add_argument("--findings", type=Path, help="a file for what went wrong, as JSON lines")
+    parser.add_argument("--shrink", action="store_true", help="make findings small")
+    given = parser.parse_args()
+    rows: list[str] = []
+    with Judge() as judge:
+        for lane in given.lanes:
+            if given.seed is not None:
+                found = judge.seed(given.seed, lane)
+                show(found, judge, lane, given)
+                continue
+            rows.append(run(judge, lane, given))
+    if rows:
+        print("\n| target | programs | refused whole | parts refused | " + " | ".join(BAD) + " |")
+        print("|---" * (4 + len(BAD)) + "|")
+        print("\n".join(rows))
+
+
+def run(judge: Judge, lane: str, given: argparse.Namespace) -> str:
+    """Judge seeds until enough programs were taken; gives a row of the table."""
+    kinds: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    parts, started, seed = 0, time.monotonic(), given.first
+    seen: set[tuple[str, str]] = set()
+    while sum(kinds[k] for k in ("equal", *BAD)) < given.programs:
+        if time.monotonic() - started > given.seconds:
+            break
+        found = judge.seed(seed, lane)
+        kinds[found["kind"]] += 1
+        parts += len(found["refusals"])
+        reasons.update(plain(reason) for reason in found["refusals"])
+        if found["kind"] in BAD:
+            found |= {"seed": seed, "lane": lane}
+            kind = signature(found)
+            if given.shrink and kind not in seen and found["kind"] != "hang":
+                small = judge.shrink(Program.of_json(found["program"]), lane, found)
+                again = judge.ask(program=small.as_json(), lane=lane)
+                found |= {"said": again["said"], "text": small.text}
+            seen.add(kind)
+            print(f"{lane} seed {seed}: {found['kind']}: {found['said'][:300]}", flush=True)
+            if given.findings:
+                with given.findings.open("a") as file:
+                    file.write(json.dumps(found) + "\n")
+        seed += 1
+    taken = sum(kinds[k] for k in ("equal", *BAD))
+    print(f"\n{lane}: seeds {given.first} to {seed - 1}, {dict(kinds)}")
+    for reason, count in reasons.most_common(given.reasons):
+        print(f"  {count:5} {reason[:160]}")
+    bad = " | ".join(str(kinds[k]) for k in BAD)
+    return f"| {lane} | {taken} | {kinds['refused']} | {parts} | {bad} |"
+
+
+def plain(reason: str) -> str:
+    """A refusal without the numbers of one program."""
+    return re.sub(r"-?\d+(\.\d+)?(e-?\d+)?", "#", reason)
+
+
+def show(found: dict[str, Any], judge: Judge, lane: str, given: argparse.Namespace) -> None:
+    """One program with its verdict."""
+    text = found["text"]
+    if given.shrink and found["kind"] in BAD:
+        text = judge.shrink(Program.of_json(found["program"]), lane, found).text
+    print(text)
+    print(found["kind"], found["said"], *found["refusals"], sep="\n")
+
+
+if __name__ == "__main__":
+    main()
