@@ -15,7 +15,7 @@ from stepwell.ir.diagnostics import UnsupportedError
 @cache
 def _cmsis_nn() -> Any:
     """CMSIS-NN's own functions of buffer sizes, as ExecuTorch's wheel ships them."""
-    return importlib.import_module("executorch.backends.cortex_m.library").cmsis_nn
+    return importlib.import_module("executorch.backends.cortex_m.library.cmsis_nn")
 
 
 class Isa(StrEnum):

@@ -1,4 +1,6 @@
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -79,6 +81,15 @@ def test_each_cpu_has_the_instruction_set_cmsis_nn_resolves_it_to(cpu: str, isa:
     assert cmsis_nn.resolve_backend(member).name == isa.name
     assert target(cpu).isa is isa
     assert cpu in CPUS
+
+
+def test_buffer_sizes_are_known_where_nothing_else_was_imported() -> None:
+    asked = (
+        "from stepwell.dialects.cmsis.target import Isa, fully_connected_scratch as size;"
+        "print(size(Isa.MVE, inner=64, outputs=10))"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True)
+    assert done.stdout.strip() == "40", done.stderr
 
 
 def test_a_core_can_be_asked_for_without_its_best_extension() -> None:

@@ -136,6 +136,8 @@ class Draw:
         name = f"{kind}{len(self.held)}"
         made = eval(text, dict(self.space))
         self.held.append((f"self.{name}", text))
+        if hasattr(self.module, name):  # Of a statement that came to nothing.
+            delattr(self.module, name)
         setattr(self.module, name, made)
         return f"self.{name}"
 
