@@ -215,7 +215,11 @@ def _load_ort(path: Path, inputs: tuple[torch.Tensor, ...], threads: int) -> Run
     options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     feed = _feed([value.name for value in session.get_inputs()], inputs)
-    return lambda: session.run(None, feed)[0]
+
+    def run() -> Any:
+        return session.run(None, feed)[0]
+
+    return run
 
 
 def _load_openvino(path: Path, inputs: tuple[torch.Tensor, ...], threads: int) -> Run:
@@ -435,7 +439,7 @@ def main() -> None:
         peer, path, given, threads = sys.argv[2:]
         child(peer, Path(path), Path(given), int(threads))
         return
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--models", default=",".join((*GOAL, *FURTHER, *LANGUAGE, *QUANTISED)))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=6.0, help="of running, for each model")

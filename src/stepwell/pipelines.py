@@ -70,6 +70,7 @@ from stepwell.translate.rewrites.xnnpack.add_mask_before_softmax import AddMaskB
 from stepwell.translate.rewrites.xnnpack.affine_to_depthwise import AffineToDepthwise
 from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
+from stepwell.translate.rewrites.xnnpack.convolve_by_winograd import ConvolveByWinograd
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
 from stepwell.translate.rewrites.xnnpack.expand_log_softmax import ExpandLogSoftmax
@@ -236,6 +237,7 @@ XNNPACK = Pipeline(
         AffineToDepthwise(),
         SplitDepthwise(),
         FuseClamp(),
+        ConvolveByWinograd(),
         PartitionXnnpack(),
         RemoveDeadCode(),
     ),

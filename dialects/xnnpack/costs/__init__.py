@@ -32,12 +32,13 @@ class Costs:
         product: a multiply-add of a product of float32 matrices.
         element: an element that a node with one operand reads and writes.
         addition: an element of a sum of two tensors.
-        slice: an element that a slice copies.
+        slice: an element that a slice or a concatenation copies.
         transpose: an element that changes its place.
         convert: an element between two datatypes.
         depthwise: an element of a depthwise convolution's result, for each of `TAPS`.
         lone_tap: a tap of a depthwise window that no kernel holds, for each element: an indirect
             product of one channel a group.
+        weight: an element of a weight that a product of few rows waits for.
         block: one more block of an attention, whatever its size: the start of some eight nodes, and
             operands packed at run time.
 
@@ -53,6 +54,7 @@ class Costs:
     convert: float
     depthwise: tuple[float, ...]
     lone_tap: float
+    weight: float
     block: float
 
     @property
