@@ -9,7 +9,7 @@ every guard has passed; `ir/rewriter.py` has what `build` may do then.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,8 +24,13 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriter import Rewriter, Scope, neighbours
 from stepwell.ir.walking import walk
 
-APPLICATIONS_PER_OP = 64
-"""How often rewrites are applied at one op before the driver says that they undo each other."""
+DEEP = 8
+"""An op is deep if so many applications led to it in a row, each at what the one before had made or
+changed. Lowerings of models go four deep; rewrites that undo each other, or rebuild what they
+match, go on for ever."""
+DEEP_APPLICATIONS = 4096
+"""How many applications at deep ops, and one more for each op that the program had, a run may make
+before the driver says that it has no end."""
 
 
 @dataclass(frozen=True)
@@ -274,10 +279,13 @@ def run_rewrites(
     """Drive rewrites to a fixed point with a worklist; dead pure ops go as they appear.
 
     Each op is visited once at first, and again only when an operand, a user or the op itself
-    changed. More than `APPLICATIONS_PER_OP` applications to one op mean that two rewrites undo each
-    other: an error.
+    changed.
 
     Returns: the number of applications.
+
+    Raises:
+        StepwellError: rewrites undo each other, or one makes again what it matches, without an end
+            (see `DEEP_APPLICATIONS`).
     """
     return _Driver(program, rewrites, history if history is not None else History()).run()
 
@@ -295,15 +303,18 @@ class _Driver:
         self._dispatch: dict[type[Operation], tuple[Rewrite[Any], ...]] = {}
         self._work: deque[Operation] = deque()
         self._waiting: set[Operation] = set()
-        self._applications: dict[Operation, int] = {}
+        self._depths: dict[Operation, int] = {}
+        self._deep: Counter[str] = Counter()
+        self._allowed = DEEP_APPLICATIONS
         self._scopes: dict[Block, Scope] = {}
         self._refused: dict[tuple[Operation, str], str] = {}
 
     def run(self) -> int:
         """Visit ops until none waits; returns the number of applications."""
-        self._work.extend(
-            op for op in walk(self.program.module) if self._candidates(op) or is_dead(op)
-        )
+        for op in walk(self.program.module):
+            self._allowed += 1
+            if self._candidates(op) or is_dead(op):
+                self._work.append(op)
         self._waiting.update(self._work)
         while self._work:
             op = self._work.popleft()
@@ -343,6 +354,7 @@ class _Driver:
         operands = list(op.operands)
         op.detach()
         op.erase()
+        self._depths.pop(op, None)
         self.history.swept += 1
         self._push(neighbours(operands))
 
@@ -359,13 +371,11 @@ class _Driver:
                 return
 
     def _apply(self, rewrite: Rewrite[Any], op: Operation, found: Any) -> None:
-        count = self._applications[op] = self._applications.get(op, 0) + 1
-        if count > APPLICATIONS_PER_OP:
-            raise StepwellError(
-                f"{op_name(op)}: {rewrite.name} applied {count} times without an end",
-                describe_op(op),
-                "two rewrites undo each other; run them in separate steps",
-            )
+        depth = self._depths.pop(op, 0) + 1
+        if depth > DEEP:
+            self._deep[rewrite.name] += 1
+            if self._deep.total() > self._allowed:
+                raise self._endless(op)
         rw = Rewriter(op, self.program, self._scopes)
         root, where = (op_name(op), node_name(op.location)), describe_op(op)
         watch = self.history.watch
@@ -373,10 +383,23 @@ class _Driver:
             watch.before(rewrite, op, found)
         rewrite.build(found, rw)
         self.applied += 1
+        for heir in (*rw.inserted, *rw.modified, op):
+            if heir.parent is not None:
+                self._depths[heir] = max(depth, self._depths.get(heir, 0))
         _record(self.history, rewrite.name, root, where, rw)
         if watch is not None:
             watch.after(rewrite, rw)
         self._push(_affected(op, rw))
+
+    def _endless(self, op: Operation) -> StepwellError:
+        """The error that names the rewrites which go round."""
+        names = [name for name, count in self._deep.most_common() if count * 100 > self._allowed]
+        cause = "it makes again what it matches" if len(names) == 1 else "they undo each other"
+        return StepwellError(
+            f"{op_name(op)}: {', '.join(names)} applied {self._deep.total()} times without an end",
+            describe_op(op),
+            f"{cause}; let a guard refuse what is done already, or run them in separate steps",
+        )
 
 
 def _record(

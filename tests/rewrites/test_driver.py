@@ -1,5 +1,6 @@
 """The driver: rewrites to a fixed point, refusals that last, an end in any case."""
 
+import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -63,6 +64,71 @@ class TanhToTanh(Respelled):
 
 
 @dataclass(frozen=True)
+class TanhToRelu(Respelled):
+    name: ClassVar[str] = "tanh-to-relu"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.TanhDefault,)
+    other: ClassVar[Any] = aten.ReluDefault
+
+
+@dataclass(frozen=True)
+class TwoRelus(Respelled):
+    name: ClassVar[str] = "two-relus"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ReluDefault,)
+
+    def build(self, match: Operation, rw: Rewriter) -> None:
+        inner = rw.insert(aten.ReluDefault.make(match.operands[0]))
+        outer = rw.insert(aten.ReluDefault.make(inner.results[0]))
+        rw.replace(match, outer.results)
+
+
+@dataclass(frozen=True)
+class ReluInPlace(Respelled):
+    name: ClassVar[str] = "relu-in-place"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ReluDefault,)
+
+    def build(self, match: Operation, rw: Rewriter) -> None:
+        rw.changed(match)
+
+
+@dataclass(frozen=True)
+class ReluUnderNegation(Respelled):
+    name: ClassVar[str] = "relu-under-negation"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ReluDefault,)
+
+    def build(self, match: Operation, rw: Rewriter) -> None:
+        inner = rw.insert(aten.NegDefault.make(match.operands[0]))
+        rw.replace(match, rw.insert(aten.ReluDefault.make(inner.results[0])).results)
+
+
+@dataclass(frozen=True)
+class SinkNegation(Respelled):
+    """relu(neg(x)) → neg(relu(x)): wrong, and all that a walk down a chain needs."""
+
+    name: ClassVar[str] = "sink-negation"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.NegDefault,)
+
+    def match(self, op: Any, program: Program) -> Operation | Refusal | None:
+        reader = next(iter(op.results[0].uses)).operation
+        return op if isinstance(reader, aten.ReluDefault) else None
+
+    def build(self, match: Operation, rw: Rewriter) -> None:
+        reader = next(iter(match.results[0].uses)).operation
+        first = rw.insert(aten.ReluDefault.make(match.operands[0]), before=reader)
+        rw.replace(reader, rw.insert(aten.NegDefault.make(first.results[0]), reader).results)
+        rw.erase(match)
+
+
+NAMES = (
+    "relu-to-tanh",
+    "tanh-to-tanh",
+    "tanh-to-relu",
+    "two-relus",
+    "relu-in-place",
+    "relu-under-negation",
+)
+
+
+@dataclass(frozen=True)
 class RefuseRelu(Respelled):
     name: ClassVar[str] = "refuse-relu"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ReluDefault,)
@@ -75,9 +141,41 @@ def names(program: Program) -> list[str]:
     return [op.name for op in program.module.walk() if op.name.startswith("aten.")]
 
 
-def test_rewrites_that_never_end_are_an_error_that_names_them() -> None:
-    with pytest.raises(StepwellError, match="tanh-to-tanh applied 65 times without an end"):
-        run_rewrites(stepwell.parse(TEXT), (ReluToTanh(), TanhToTanh()))
+@pytest.mark.parametrize(
+    ("rewrites", "named"),
+    [
+        ((ReluToTanh(), TanhToTanh()), {"tanh-to-tanh"}),
+        ((ReluToTanh(), TanhToRelu()), {"relu-to-tanh", "tanh-to-relu"}),
+        ((TwoRelus(),), {"two-relus"}),
+        ((ReluInPlace(),), {"relu-in-place"}),
+        ((ReluUnderNegation(),), {"relu-under-negation"}),
+    ],
+    ids=["it rebuilds its own op", "two undo each other", "it doubles", "in place", "it grows"],
+)
+def test_rewrites_that_never_end_are_an_error_that_names_them(
+    rewrites: tuple[Rewrite[Any], ...], named: set[str]
+) -> None:
+    started = time.process_time()
+    with pytest.raises(StepwellError, match="without an end") as error:
+        run_rewrites(stepwell.parse(TEXT), rewrites)
+    fact = error.value.problems[0].fact
+    assert {name for name in NAMES if name in fact} == named
+    assert time.process_time() - started < 5
+
+
+def test_what_sinks_through_a_long_chain_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each application is at what the one before made, and there are as many as there are ops."""
+    monkeypatch.setattr("stepwell.ir.rewriting.DEEP_APPLICATIONS", 0)
+    length = 300
+    lines = [f"%v{n + 1} = aten.relu.default(%v{n}) : (T) -> T" for n in range(length)]
+    text = "\n".join(
+        ["func.func @forward(%x: T) -> T {", "%v0 = aten.neg.default(%x) : (T) -> T", *lines]
+    )
+    program = stepwell.parse(
+        (text + f"\nfunc.return %v{length} : T }}").replace("T", "tensor<2xf32>")
+    )
+    assert run_rewrites(program, (SinkNegation(),)) == length
+    assert names(program)[-1] == "aten.neg.default"
 
 
 def test_what_nothing_reads_is_swept_whatever_the_rewrites() -> None:
