@@ -71,7 +71,21 @@ from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.ir.diagnostics import node_name
 
 Spellings = tuple[str, ...]
-"""One event, by every name it has: kernels for 4-bit weights are named after the processor."""
+"""One event, by every name it has: XNNPACK names some kernels after what the processor does."""
+
+ROWS = ("QD8", "QDU8", "QP8")
+"""How dynamically quantised rows are called: signed ones, those with 128 added (processors whose
+products of bytes take an unsigned one: VNNI), those packed before (KleidiAI). A runtime picks one
+by the processor, the same for all operators of a kind."""
+
+
+def kind_of(event: str) -> str:
+    """What an event is whatever the processor: `Convolution` of `Convolution (NHWC, F32) IGEMM #2`.
+
+    A quantisation, or a change between float types, is a `Convert`; a processor with kernels of its
+    own for halves or packed rows reports fewer of them.
+    """
+    return event.partition(" (")[0].removeprefix("Dynamic ")
 
 
 def event_nodes(delegate: DelegateOp) -> dict[str, tuple[str, ...]]:
@@ -139,7 +153,7 @@ def _convert(op: XnnpackOp) -> list[Spellings]:
         return _once("Convert (NC)")
     readers = [use.operation for use in op.results[0].uses]
     packs = all(isinstance(r, XnnpackOp) and _packs_rows(r) for r in readers)
-    return [] if packs else _once(f"Convert (NC, {_float(op)}, QD8)")
+    return [] if packs else [tuple(f"Convert (NC, {_float(op)}, {rows})" for rows in ROWS)]
 
 
 def _packs_rows(reader: XnnpackOp) -> bool:
@@ -155,8 +169,7 @@ def _product(op: XnnpackOp) -> list[Spellings]:
     is_batch = isinstance(op, BatchMatrixMultiply)
     title = "Batch Matrix Multiply" if is_batch else "Fully Connected"
     if given == "qdint8":
-        kinds = ("QD8", "QDU8", "QP8")
-        product = tuple(f"{title} (NC, {kind}, F32, {stored}) GEMM" for kind in kinds)
+        product = tuple(f"{title} (NC, {rows}, F32, {stored}) GEMM" for rows in ROWS)
         if datatype(op.results[0].type) == "fp16":
             return [("Convert (NC)",), product, ("Convert (NC)",)]
         return [product]
@@ -189,7 +202,7 @@ def _convolution(op: Any) -> list[Spellings]:
     elif isinstance(op, Convolution2d) and op.window == (1, 1) and not any(op.paddings):
         kind = "GEMM" if op.pair("stride") == (1, 1) else "IGEMM"
     if given == "qdint8":
-        return _once(f"Convolution (NHWC, QD8, F32, QC8W) {kind}")
+        return [tuple(f"Convolution (NHWC, {rows}, F32, QC8W) {kind}" for rows in ROWS)]
     return _once(f"Convolution (NHWC, {stored}) {kind}")
 
 
@@ -197,11 +210,12 @@ def _deconvolution(op: Any) -> list[Spellings]:
     stored = f"NHWC, {_float(op)}"
     if datatype(op.operands[1].type) == "qcint8":
         stored = "NC, QS8, QC8W"
-    if datatype(op.operands[0].type) == "qdint8":
-        stored = "NHWC, QD8, F32, QC8W"
     strided = op.pair("stride") != (1, 1) and op.pair("dilation") == (1, 1)
     spread = all(s <= k for s, k in zip(op.pair("stride"), op.window, strict=True))
-    return _once(f"Deconvolution ({stored}) {'Subconv2D' if strided and spread else 'IGEMM'}")
+    kernel = "Subconv2D" if strided and spread else "IGEMM"
+    if datatype(op.operands[0].type) == "qdint8":
+        return [tuple(f"Deconvolution (NHWC, {rows}, F32, QC8W) {kernel}" for rows in ROWS)]
+    return _once(f"Deconvolution ({stored}) {kernel}")
 
 
 def _max_pooling(op: XnnpackOp) -> list[Spellings]:

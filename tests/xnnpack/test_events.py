@@ -1,4 +1,8 @@
-"""What the debug map calls a node is what the runtime's profiler calls it."""
+"""The debug map lists what the runtime's profiler reports, in its order.
+
+Which kernel runs, and so what the profiler calls it to the last letter, is the processor's choice;
+of what kind each event is, and in which order they come, is not.
+"""
 
 from pathlib import Path
 
@@ -7,9 +11,11 @@ from dialect_cases import all_cases
 
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.backends.xnnpack.alone import container_of
-from stepwell.backends.xnnpack.events import events
+from stepwell.backends.xnnpack.events import events, kind_of
 
 CASES = all_cases()
+CONVERT = kind_of("Convert (NC)")
+"""A processor without kernels for halves reports one on each side; one that packs rows, none."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +46,10 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_event_of_the_runtime_is_foretold(case, reported: dict[str, list[str]]) -> None:
-    foretold = [spellings for _, spellings in events(case.trial().delegate)]
-    kinds = [name.rsplit(" #", 1)[0] for name in reported[case.name]]
-    assert len(kinds) == len(foretold)
-    assert all(kind in spellings for kind, spellings in zip(kinds, foretold, strict=True))
+    foretold = [{kind_of(name) for name in names} for _, names in events(case.trial().delegate)]
+    assert all(len(kinds) == 1 for kinds in foretold)  # The processor chooses names alone.
+    kinds = [kind for (kind,) in foretold]
+    found = [kind_of(name) for name in reported[case.name]]
+    assert [kind for kind in found if kind != CONVERT] == [k for k in kinds if k != CONVERT]
+    if not {"fp16", "qdint8"} & set(case.name.split()):
+        assert found == kinds

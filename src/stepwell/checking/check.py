@@ -101,7 +101,7 @@ def check(
     tell("the program itself", 0, total)
     run.start(inputs, seed)
     if reference is not None:
-        run.add(*check_reference(reference, run.recordings))
+        run.add(*check_reference(reference, work, run.recordings))
     for number, step in enumerate(steps, 1):
         tell(step_name(step), number, total)
         run.step(step)

@@ -2,7 +2,8 @@
 
 Float kernels may give other last bits for another memory layout, so every value is made dense
 before it goes on: the result of a step then depends on its numbers alone, and an exact rewrite
-upstream changes nothing downstream.
+upstream changes nothing downstream. Dense is meant to the letter, since kernels are picked by it:
+the strides of axes of size 1 too, and a beginning where an allocation begins.
 """
 
 from __future__ import annotations
@@ -49,13 +50,22 @@ class RecordingInterpreter(Interpreter):
         return super().run_region(region, arguments, outer)
 
 
+ALIGNED = 64
+"""Bytes: what torch's allocator gives; a library of products may round by how its operands lie."""
+
+
 def dense(value: Any, of: SSAValue) -> Any:
     """A tensor in row-major order, but for readers to which its strides are part of its meaning."""
-    if not isinstance(value, torch.Tensor) or value.is_contiguous():
+    if not isinstance(value, torch.Tensor):
         return value
     if any("as_strided" in op_name(use.operation) for use in of.uses):
         return value
-    return value.contiguous()
+    if not value.is_contiguous() or (value.numel() and value.data_ptr() % ALIGNED):
+        value = value.clone(memory_format=torch.contiguous_format)
+    strides = [1] * value.dim()
+    for axis in reversed(range(value.dim() - 1)):
+        strides[axis] = strides[axis + 1] * max(value.shape[axis + 1], 1)
+    return value if list(value.stride()) == strides else value.as_strided(value.shape, strides)
 
 
 @dataclass

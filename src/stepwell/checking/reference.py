@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +13,9 @@ from torch.utils import _pytree as pytree
 from stepwell.checking.compare import deviation, differs
 from stepwell.checking.recording import Recording
 from stepwell.checking.result import Finding, StepVerdict
+from stepwell.checking.rounding import sensitivity
 from stepwell.checking.watching import describe_bound
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound
 
 IMPORT = Bound(2e-5, 1e-6, "kernels sum in another order for another memory layout")
@@ -20,10 +23,15 @@ IMPORT = Bound(2e-5, 1e-6, "kernels sum in another order for another memory layo
 
 
 def check_reference(
-    module: Any, recordings: dict[str, list[Recording]]
+    module: Any, program: Program, recordings: dict[str, list[Recording]]
 ) -> tuple[list[StepVerdict], list[Finding], list[str]]:
-    """Compare eager PyTorch with the imported program, on the plain samples of `forward`."""
+    """Compare eager PyTorch with the imported program, on the plain samples of `forward`.
+
+    Where they differ by more than `IMPORT`, what noise in the floats becomes on this very sample
+    decides: numbers that nearly cancel carry the last bits of two kernels any distance.
+    """
     started = time.perf_counter()
+    widest = IMPORT
     findings: list[Finding] = []
     skipped: list[str] = []
     largest, compared = 0.0, 0
@@ -45,9 +53,15 @@ def check_reference(
             skipped.append(f"eager PyTorch gives {len(eager)} tensors, the program {len(ours)}")
             continue
         compared += 1
-        for index, (before, after) in enumerate(zip(eager, ours, strict=True)):
+        pairs = list(zip(eager, ours, strict=True))
+        allowed = IMPORT
+        if any(differs(a, b, IMPORT, against="tensor") for a, b in pairs):
+            moved = sensitivity(program.method("forward"), program.weights, sample.inputs)
+            allowed = replace(IMPORT, relative=IMPORT.relative + moved)
+            widest = max(widest, allowed, key=lambda bound: bound.relative)
+        for index, (before, after) in enumerate(pairs):
             largest = max(largest, deviation(before, after))
-            difference = differs(before, after, IMPORT, against="tensor")
+            difference = differs(before, after, allowed, against="tensor")
             if difference is not None:
                 fact = f"output {index}: {difference}"
                 findings.append(
@@ -57,6 +71,6 @@ def check_reference(
                 )
     seconds = time.perf_counter() - started
     verdict = StepVerdict(
-        "import", 1, describe_bound(IMPORT), compared, 0, largest, seconds, not findings
+        "import", 1, describe_bound(widest), compared, 0, largest, seconds, not findings
     )
     return [verdict], findings, skipped
