@@ -13,7 +13,7 @@ HAS_TORCH := 'import sys, torch; sys.exit(not torch.__version__.startswith("2.13
 # Each test worker, benchmark and demo measures and computes with one thread of its own.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check bench soak guards clean
+.PHONY: demo test check bench soak guards other-cpus clean
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
@@ -29,6 +29,10 @@ soak: $(READY)
 # Removes each guard of the rewrites in turn: a test must fail (docs/guards.md).
 guards: $(READY)
 	$(BIN)/python tools/guards.py
+
+# The tests marked `kernels` as other CPUs would run them; needs Debian's qemu-user for two of them.
+other-cpus: $(READY)
+	$(BIN)/python tools/other_cpus.py
 
 check: $(READY)
 	$(BIN)/ruff check .

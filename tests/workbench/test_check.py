@@ -133,6 +133,7 @@ class OneColour(torch.nn.Module):
         return self.project(self.query.expand(len(x), -1, -1)) @ tokens
 
 
+@pytest.mark.kernels
 def test_numbers_that_cancel_and_constants_that_lie_otherwise_are_no_findings() -> None:
     torch.manual_seed(0)
     exported = torch.export.export(OneColour().eval(), (torch.randn(2, 1, 16, 16),))

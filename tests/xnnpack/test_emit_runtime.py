@@ -12,6 +12,7 @@ from stepwell.dialects import xnnpack as xnn
 from stepwell.dialects.xnnpack import NODES, ScaledDotProductAttention
 from stepwell.ir.weights import WeightStore
 
+pytestmark = pytest.mark.kernels
 CASES = all_cases()
 RELATIVE = {torch.float32: 2.0**-19, torch.float16: 2.0**-9}
 """Bounds, as parts of the largest number in the result, where no products are summed. Half kernels

@@ -13,6 +13,7 @@ from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.backends.xnnpack.alone import container_of
 from stepwell.backends.xnnpack.events import events, kind_of
 
+pytestmark = pytest.mark.kernels
 CASES = all_cases()
 CONVERT = kind_of("Convert (NC)")
 """A processor without kernels for halves reports one on each side; one that packs rows, none."""

@@ -16,6 +16,7 @@ from gpt2 import gpt2_2layers
 from llama import HEAD, WIDTH, Block, rotary_table
 from mobilenet import mobilenet_v3_small
 from random_weights import random_input, randomise
+from stepwell.checking.rounding import sensitivity
 from transformer import transformer_encoder_2layers
 
 
@@ -66,21 +67,26 @@ def lowered(module: nn.Module, *inputs: torch.Tensor) -> stepwell.Lowered:
     return stepwell.lower(torch.export.export(module.eval(), inputs), "xnnpack")
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
-def test_a_model_of_halves_is_one_delegate_near_both_of_torchs_results(name: str) -> None:
+def test_a_model_of_halves_is_one_delegate_as_near_as_halves_are(name: str) -> None:
+    """As near to doubles as a last bit of a half in every value leaves it: what a kernel may do.
+
+    GPT-2 with every sum kept in halves is off by 0.008 of its largest output, ours here by 0.001.
+    """
     make, outside = MODELS[name]
     module, inputs = make()
-    single = module(*inputs)
     module, inputs = copy.deepcopy(module).half(), tuple(halves(value) for value in inputs)
     made = lowered(module, *inputs)
     assert (made.report.delegates, dict(made.report.outside)) == (1, outside)
     (ours,) = made.run(*inputs)
     assert ours.dtype == torch.float16
-    # Eight spacings of halves at the largest output; torch's own halves are up to two from floats.
-    bound = 2**-7 * float(single.abs().max())
-    for wanted in (module(*inputs).float(), single):
-        torch.testing.assert_close(ours.float(), wanted, rtol=0, atol=bound)
+    wide = copy.deepcopy(module).double()
+    exact = wide(*(v.double() if v.is_floating_point() else v for v in inputs))
+    source = stepwell.from_exported_program(torch.export.export(module.eval(), inputs))
+    moved = sensitivity(source.method("forward"), source.weights, inputs)
+    torch.testing.assert_close(ours.double(), exact, rtol=0, atol=moved * float(exact.abs().max()))
 
 
 @torch.no_grad()
