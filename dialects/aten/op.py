@@ -157,15 +157,8 @@ class SchemaOp(Verifies, CallOp):
         return self.SCHEMA.takes_runtime_scalars and self.group_sizes()[-1] > 0
 
     def _default(self, argument: Argument) -> Any:
-        if argument.default:
-            value = argument.default[0]
-            if argument.type.base == "ScalarType":
-                return scalar_type(value)
-            if argument.type.base == "MemoryFormat" and isinstance(value, int):
-                return MEMORY_FORMATS[value]
-            return value
-        if argument.type.nullable:
-            return None
+        if argument.default or argument.type.nullable:
+            return stated_default(argument)
         raise StepwellError(f"{self.name}: argument {argument.name} is missing")
 
     def bind(self) -> tuple[list[Any], dict[str, Any]]:
@@ -310,6 +303,18 @@ class SchemaOp(Verifies, CallOp):
             raise VerifyException(
                 f"{self.name}: {needed} arguments are run-time values, {have} operands give them"
             )
+
+
+def stated_default(argument: Argument) -> Any:
+    """What an argument is where it is not passed; None if the schema states nothing."""
+    if not argument.default:
+        return None
+    value = argument.default[0]
+    if argument.type.base == "ScalarType":
+        return scalar_type(value)
+    if argument.type.base == "MemoryFormat" and isinstance(value, int):
+        return MEMORY_FORMATS[value]
+    return value
 
 
 @cache

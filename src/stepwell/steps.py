@@ -52,7 +52,7 @@ def step_classes() -> dict[str, type[Step]]:
     """
     named: dict[str, dict[type[Step], None]] = {}
     for module in _modules():
-        for value in vars(module).values():
+        for value in (*vars(module).values(), *getattr(module, "RULES", ())):
             if not inspect.isclass(value) or not issubclass(value, Rewrite | Pass):
                 continue
             step = cast(type[Step], value)
@@ -194,12 +194,13 @@ class Passes(dict[str, PassMaker]):
 def _step_of_one_file(name: str) -> type[Step] | None:
     """The step of a name where one file alone has the name in it."""
     root = Path(stepwell.translate.rewrites.__path__[0])
-    files = [f for f in root.glob("*/*.py") if f' = "{name}"' in f.read_text(encoding="utf-8")]
+    named = re.compile(rf'( = "{re.escape(name)}"$)|(^rule {re.escape(name)}$)', re.M)
+    files = [f for f in root.glob("*/*.py") if named.search(f.read_text(encoding="utf-8"))]
     if len(files) != 1:
         return None
     place = ".".join(files[0].relative_to(root).with_suffix("").parts)
     module = importlib.import_module(f"{stepwell.translate.rewrites.__name__}.{place}")
-    for value in vars(module).values():
+    for value in (*vars(module).values(), *getattr(module, "RULES", ())):
         is_step = inspect.isclass(value) and issubclass(value, Rewrite | Pass)
         if is_step and vars(value).get("name") == name:
             return cast(type[Step], value)

@@ -12,6 +12,7 @@ from typing import Any
 
 import stepwell.translate.rewrites as rewrites
 from stepwell.ir.rewriting import Rewrite
+from stepwell.translate.rules.examples import example_of
 
 _BLOCK = r"(?P<{}>(?:[ ]{{4}}.*(?:\n|$)|\n)+)"
 _EXAMPLE = re.compile(
@@ -39,10 +40,10 @@ def module_of(name: str) -> ModuleType:
 
 
 def rewrites_of(module: ModuleType) -> list[type[Rewrite[Any]]]:
-    """The rewrites a module defines, bases of others left out."""
+    """The rewrites a module defines, rules among them, bases of others left out."""
     return [
         held
-        for held in vars(module).values()
+        for held in (*vars(module).values(), *getattr(module, "RULES", ()))
         if isinstance(held, type)
         and issubclass(held, Rewrite)
         and held.__module__ == module.__name__
@@ -52,6 +53,8 @@ def rewrites_of(module: ModuleType) -> list[type[Rewrite[Any]]]:
 
 
 def examples_of(module: ModuleType) -> list[tuple[str, str]]:
-    """The (before, after) texts of a module's docstring."""
+    """The (before, after) texts of a module's docstring, or of each of its rules."""
+    if rules := getattr(module, "RULES", ()):
+        return [example_of(rule) for rule in rules]
     text = module.__doc__ or ""
     return [(dedent(m["before"]), dedent(m["after"])) for m in _EXAMPLE.finditer(text)]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting import Rewrite
+from stepwell.translate.rewrites.aten import activations, sums
 from stepwell.translate.rewrites.aten.normalise_expand import NormaliseExpand
 from stepwell.translate.rewrites.aten.normalise_norm import NormaliseNorm
 from stepwell.translate.rewrites.aten.normalise_reduction import NormaliseReduction
@@ -17,9 +18,6 @@ from stepwell.translate.rewrites.aten.remove_neutral_arithmetic import RemoveNeu
 from stepwell.translate.rewrites.aten.repeat_to_expand import RepeatToExpand
 from stepwell.translate.rewrites.aten.reshape_to_view import ReshapeToView
 from stepwell.translate.rewrites.aten.roll_to_cat import RollToCat
-from stepwell.translate.rewrites.aten.softshrink_to_clamp import SoftshrinkToClamp
-from stepwell.translate.rewrites.aten.split_alpha import SplitAlpha
-from stepwell.translate.rewrites.aten.split_elu_scale import SplitEluScale
 from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.stack_to_cat import StackToCat
 from stepwell.translate.rewrites.aten.strided_slice_to_view import StridedSliceToView
@@ -27,6 +25,7 @@ from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 
 TWO = '%n = aten.sym_size.int(%z, 0) : (tensor<2xf32>) -> !stepwell.int<"2">'
 X = "tensor<9x3xf32>"
+RULE = {rule.name: rule() for rule in (*activations.RULES, *sums.RULES)}
 
 
 def symbolic(*shape: int | str) -> str:
@@ -51,9 +50,9 @@ def symbolic(*shape: int | str) -> str:
         (RepeatToExpand(), "repeat.default(%x, [1, %n])", "9x6", "counts"),
         (RepeatToExpand(), "repeat_interleave.self_int(%x, %n, 1)", "9x6", "count"),
         (RollToCat(), "roll.default(%x, [%n], [1])", "9x3", "shift"),
-        (SoftshrinkToClamp(), "softshrink.default(%x, %n)", "9x3", "width"),
-        (SplitAlpha(), "add.Tensor(%x, %x, alpha=%n)", "9x3", "alpha"),
-        (SplitEluScale(), "elu.default(%x, %n)", "9x3", "factor"),
+        (RULE["softshrink-to-clamp"], "softshrink.default(%x, %n)", "9x3", "lambd"),
+        (RULE["split-alpha-of-add"], "add.Tensor(%x, %x, alpha=%n)", "9x3", "alpha"),
+        (RULE["split-elu-scale"], "elu.default(%x, %n)", "9x3", "alpha"),
         (StridedSliceToView(), "slice.Tensor(%x, 0, 1, 9, %n)", "4x3", "step"),
         (StridedSliceToView(), "slice.Tensor(%x, 0, %n, 9, 2)", "4x3", "bound"),
         (StridedSliceToView(), "slice.Tensor(%x, 0, 0, %n, 2)", "1x3", "bound"),

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.ir.rewriting import Rewrite
+from stepwell.translate.rewrites.aten import activations, sums
 from stepwell.translate.rewrites.aten.adaptive_pool_to_pool import AdaptivePoolToPool
 from stepwell.translate.rewrites.aten.addcmul_to_products import AddcmulToProducts
 from stepwell.translate.rewrites.aten.as_strided_to_view import AsStridedToView
@@ -25,9 +26,7 @@ from stepwell.translate.rewrites.aten.division_to_multiplication import Division
 from stepwell.translate.rewrites.aten.einsum_to_bmm import EinsumToBmm
 from stepwell.translate.rewrites.aten.fold_batch_norm import FoldBatchNorm
 from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
-from stepwell.translate.rewrites.aten.hardsigmoid_to_clamp import HardsigmoidToClamp
 from stepwell.translate.rewrites.aten.index_to_slices import IndexToSlices
-from stepwell.translate.rewrites.aten.lerp_to_products import LerpToProducts
 from stepwell.translate.rewrites.aten.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.aten.matmul_to_bmm import MatmulToBmm
 from stepwell.translate.rewrites.aten.matmul_to_linear import MatmulToLinear
@@ -63,11 +62,6 @@ from stepwell.translate.rewrites.aten.reshape_to_view import ReshapeToView
 from stepwell.translate.rewrites.aten.rms_norm_to_means import RmsNormToMeans
 from stepwell.translate.rewrites.aten.roll_to_cat import RollToCat
 from stepwell.translate.rewrites.aten.select_by_constant_mask import SelectByConstantMask
-from stepwell.translate.rewrites.aten.silu_to_sigmoid import SiluToSigmoid
-from stepwell.translate.rewrites.aten.softplus_to_log import SoftplusToLog
-from stepwell.translate.rewrites.aten.softshrink_to_clamp import SoftshrinkToClamp
-from stepwell.translate.rewrites.aten.split_alpha import SplitAlpha
-from stepwell.translate.rewrites.aten.split_elu_scale import SplitEluScale
 from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.stack_to_cat import StackToCat
 from stepwell.translate.rewrites.aten.strided_slice_to_view import StridedSliceToView
@@ -112,20 +106,15 @@ SHAPES: tuple[Rewrite[Any], ...] = (
 
 ARITHMETIC: tuple[Rewrite[Any], ...] = (
     LiftNumberOperand(),
-    SplitAlpha(),
+    *(rule() for rule in sums.RULES),
     DivisionToMultiplication(),
     PowerToProducts(),
     AddcmulToProducts(),
     ClipToClamp(),
     ClampToExtrema(),
-    LerpToProducts(),
-    SplitEluScale(),
-    SoftshrinkToClamp(),
     ReciprocalToDivision(),
     RecogniseHardswish(),
-    HardsigmoidToClamp(),
-    SiluToSigmoid(),
-    SoftplusToLog(),
+    *(rule() for rule in activations.RULES),
     MergeClamps(),
     MergeScalarProducts(),
 )

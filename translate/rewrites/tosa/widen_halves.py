@@ -34,9 +34,6 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, with_element
 from stepwell.translate.rewrites.aten.building import emit
-from stepwell.translate.rewrites.aten.lerp_to_products import LerpToProducts
-from stepwell.translate.rewrites.aten.softplus_to_log import SoftplusToLog
-from stepwell.translate.rewrites.aten.split_elu_scale import SplitEluScale
 from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean
 
@@ -70,9 +67,13 @@ class WidenHalves(Rewrite[Halves]):
         aten.GeluDefault,
         aten.HardsigmoidDefault,
         aten.SquareDefault,
-        *LerpToProducts.anchors,
-        *SoftplusToLog.anchors,
-        *SplitEluScale.anchors,
+        aten.LerpScalar,
+        aten.SoftplusDefault,
+        aten.MishDefault,
+        aten.LogSigmoidDefault,
+        aten.EluDefault,
+        aten.SeluDefault,
+        aten.CeluDefault,
         *VarianceToMeans.anchors,
     )
     bound: ClassVar[Bound] = Bound(2**-8, 2**-8, "a result next to the middle of two halves")

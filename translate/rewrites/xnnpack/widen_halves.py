@@ -37,8 +37,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
 from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.aten.activations import is_gate_of_hardswish
 from stepwell.translate.rewrites.aten.building import emit
-from stepwell.translate.rewrites.aten.hardsigmoid_to_clamp import used_as_hardswish
 from stepwell.translate.rewrites.aten.lift_constant_scalar import rounds
 from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_shift
@@ -121,7 +121,7 @@ class WidenHalves(Rewrite[Halves]):
             return None
         if isinstance(op, aten.GeluDefault) and op.arg("approximate") != "tanh":
             return None
-        if isinstance(op, aten.HardsigmoidDefault) and used_as_hardswish(op):
+        if isinstance(op, aten.HardsigmoidDefault) and is_gate_of_hardswish(op.results[0]):
             return None
         if isinstance(op, aten.ConvolutionDefault) and not op.arg("transposed"):
             return None

@@ -1,0 +1,123 @@
+"""Sums with factors, as products and plain sums.
+
+rule split-alpha-of-add
+    `add` with a factor; no target's addition has one.
+Before:
+    %y = aten.add.Tensor(%x, %z, alpha=$a)
+After:
+    %p = aten.mul.Scalar(%z, $a)
+    %y = aten.add.Tensor(%x, %p)
+where not is_one($a)
+where is_number($a) else "alpha is a truth value, or complex"
+where same_element(%x, %z) else "the operands have several dtypes, and alpha is not 1"
+where not is_bool(%x) else "alpha of truth values is not 1"
+bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
+for $a = 2
+
+rule split-alpha-of-sub
+    `sub` with a factor.
+Before:
+    %y = aten.sub.Tensor(%x, %z, alpha=$a)
+After:
+    %p = aten.mul.Scalar(%z, $a)
+    %y = aten.sub.Tensor(%x, %p)
+where not is_one($a)
+where is_number($a) else "alpha is a truth value, or complex"
+where same_element(%x, %z) else "the operands have several dtypes, and alpha is not 1"
+where not is_bool(%x) else "alpha of truth values is not 1"
+bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
+for $a = 2
+
+rule split-alpha-of-rsub
+    `rsub` takes its first operand from its second.
+Before:
+    %y = aten.rsub.Tensor(%x, %z, alpha=$a)
+After:
+    %p = aten.mul.Scalar(%x, $a)
+    %y = aten.sub.Tensor(%z, %p)
+where not is_one($a)
+where is_number($a) else "alpha is a truth value, or complex"
+where same_element(%x, %z) else "the operands have several dtypes, and alpha is not 1"
+where not is_bool(%x) else "alpha of truth values is not 1"
+bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
+for $a = 2
+
+rule rsub-to-sub
+    `rsub` without a factor.
+Before:
+    %y = aten.rsub.Tensor(%x, %z, alpha=1)
+After:
+    %y = aten.sub.Tensor(%z, %x)
+
+rule drop-alpha-of-add
+    A factor of 1 that is written down says nothing.
+Before:
+    %y = aten.add.Tensor(%x, %z, alpha=$a)
+After:
+    %y = aten.add.Tensor(%x, %z)
+where is_one($a)
+where states_alpha(%y)
+for $a = 1
+
+rule drop-alpha-of-sub
+    A factor of 1 that is written down says nothing.
+Before:
+    %y = aten.sub.Tensor(%x, %z, alpha=$a)
+After:
+    %y = aten.sub.Tensor(%x, %z)
+where is_one($a)
+where states_alpha(%y)
+for $a = 1
+
+rule lerp-from-start
+    torch interpolates from the nearer end: a + w·(b − a) below one half. Its decomposition asks for
+    the weight at run time; a number is known now.
+Before:
+    %y = aten.lerp.Scalar(%a, %b, $w) : (tensor<$*S x $E>, …) -> …
+After:
+    %d = aten.sub.Tensor(%b, %a)
+    %p = aten.mul.Scalar(%d, $w)
+    %y = aten.add.Tensor(%a, %p)
+where is_nearer_to_start($w)
+where is_single($E) else "the error bound of this rewrite holds for float32 only"
+bound 1e-6 relative, 1e-6 absolute: "torch may contract the product and the sum"
+for $w = 0.25
+
+rule lerp-from-end
+    From one half on: b − (b − a)·(1 − w).
+Before:
+    %y = aten.lerp.Scalar(%a, %b, $w) : (tensor<$*S x $E>, …) -> …
+After:
+    %d = aten.sub.Tensor(%b, %a)
+    %p = aten.mul.Scalar(%d, complement($w))
+    %y = aten.sub.Tensor(%b, %p)
+where not is_nearer_to_start($w)
+where is_single($E) else "the error bound of this rewrite holds for float32 only"
+bound 1e-6 relative, 1e-6 absolute: "torch may contract the product and the sum"
+for $w = 0.75
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.translate.rules import read_rules
+
+
+def states_alpha(total: SSAValue) -> bool:
+    """A sum whose factor is written down."""
+    owner = total.owner
+    return isinstance(owner, Operation) and "alpha" in owner.properties
+
+
+def is_nearer_to_start(weight: float) -> bool:
+    """Torch's own choice of the end to start from."""
+    return abs(weight) < 0.5
+
+
+def complement(weight: float) -> float:
+    """1 − weight."""
+    return 1 - weight
+
+
+RULES = read_rules(__doc__, globals())

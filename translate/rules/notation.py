@@ -1,0 +1,315 @@
+"""The text of a rule: what stands before, what after, under which conditions, how far off.
+
+    rule silu-to-sigmoid
+        What silu is, for targets that have no such op.
+    Before:
+        %y = aten.silu.default(%x) : (tensor<$*S x $E>) -> tensor<$*S x $E>
+    After:
+        %s = aten.sigmoid.default(%x)
+        %y = aten.mul.Tensor(%x, %s)
+    where is_single_or_double($E) else "torch computes the silu of this dtype in float32"
+    bound 1e-6 relative, 1e-7 absolute: "two roundings for one"
+    for   $S = [2, 3]
+
+`%name` is a value, `$name` a hole: an element type, a size or an argument that is no tensor; `$*S`
+is any number of sizes. A hole that stands twice must be the same thing twice; so must a value.
+`{%a, %b}` in an argument list matches the two in either order. An argument that is not written has
+its default. A type may be left out: before, anything matches; after, it is inferred. The last line
+before defines the value that the last line after replaces; `%y = %x` gives a value that is there.
+
+A `where` clause names a predicate of the module the rule stands in. Where it does not hold the rule
+refuses with the sentence behind `else`, in which `{c}` is what `$c` is; without one the op is not
+the rule's business. Arguments after may be `function($c, …)`, computed by a function of the module.
+`for` says what holes are in the example that documentation and tests are given.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from stepwell.ir.diagnostics import ParseFailure
+from stepwell.ir.rewriting import EXACT, Bound
+
+
+@dataclass(frozen=True)
+class ValueName:
+    """`%x`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Hole:
+    """`$c`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Computed:
+    """`function(arguments)`."""
+
+    function: str
+    arguments: tuple[Term, ...]
+
+
+Term: TypeAlias = "ValueName | Hole | Computed | list[Any] | int | float | bool | str | None"
+"""An argument: a list holds terms."""
+
+
+@dataclass(frozen=True)
+class TypePattern:
+    """`tensor<$*S x 4 x $E>`: sizes and the element, each a hole or itself."""
+
+    sizes: tuple[int | Hole, ...]
+    rest: Hole | None
+    """The hole of any number of sizes in front of `sizes`, if there is one."""
+    element: Hole | str
+
+
+@dataclass(frozen=True)
+class Line:
+    """`%result = op(arguments) : (types) -> type`; `forwards` stands for an op that is none."""
+
+    result: str
+    op: str
+    arguments: tuple[tuple[str | None, Term], ...]
+    unordered: bool = False
+    operand_types: tuple[TypePattern | None, ...] = ()
+    result_type: TypePattern | None = None
+    forwards: ValueName | None = None
+
+
+@dataclass(frozen=True)
+class Where:
+    """`where predicate(arguments) else "sentence"`."""
+
+    predicate: str
+    arguments: tuple[Term, ...]
+    refusal: str | None
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule as it was read."""
+
+    name: str
+    text: str
+    prose: str
+    before: tuple[Line, ...]
+    after: tuple[Line, ...]
+    where: tuple[Where, ...] = ()
+    bound: Bound = EXACT
+    example: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def root(self) -> Line:
+        """The line that the rule replaces."""
+        return self.before[-1]
+
+
+_START = re.compile(r"^rule (?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)$", re.M)
+_LINE = re.compile(r"^%(?P<result>\w+) = (?:%(?P<value>\w+)|(?P<op>[\w.]+)\((?P<rest>.*))$")
+_WHERE = re.compile(r'^where (?P<not>not )?(?P<call>\w+\(.*\))(?: else "(?P<refusal>[^"]*)")?$')
+_BOUND = re.compile(r'^bound (?P<terms>[^:]+): "(?P<reason>[^"]*)"$')
+_TYPE = re.compile(r"^tensor<(?P<parts>[^<>]*)>$")
+
+
+def read(text: str) -> Iterator[Rule]:
+    """The rules in a text, in order; what stands before the first is prose.
+
+    Raises:
+        ParseFailure: naming the rule and the line that is not understood.
+    """
+    starts = list(_START.finditer(text))
+    for start, following in zip(starts, [*starts[1:], None], strict=True):
+        end = following.start() if following else len(text)
+        yield _read_rule(start["name"], text[start.start() : end].rstrip() + "\n")
+
+
+def _read_rule(name: str, text: str) -> Rule:
+    before: list[Line] = []
+    after: list[Line] = []
+    where: list[Where] = []
+    prose: list[str] = []
+    bound, example = EXACT, dict[str, Any]()
+    block: list[Line] | None = None
+    for line in _joined(text.splitlines()[1:]):
+        stripped = line.strip()
+        try:
+            if stripped in ("Before:", "After:"):
+                block = before if stripped == "Before:" else after
+            elif line.startswith("    ") and block is not None:
+                block.append(_read_line(stripped))
+            elif line.startswith("    "):
+                prose.append(stripped)
+            elif found := _WHERE.match(stripped):
+                call = _Terms(found["call"]).one()
+                assert isinstance(call, Computed)
+                where.append(
+                    Where(call.function, call.arguments, found["refusal"], bool(found["not"]))
+                )
+            elif found := _BOUND.match(stripped):
+                bound = _read_bound(found["terms"], found["reason"])
+            elif stripped.startswith("for "):
+                example.update(_read_example(stripped.removeprefix("for ")))
+            elif stripped:
+                raise ParseFailure("it is none of the lines that a rule is made of")
+        except ParseFailure as error:
+            raise ParseFailure(
+                f"rule {name}: {error.problems[0].fact}", f"the line {stripped!r}"
+            ) from None
+    if not before or not after:
+        raise ParseFailure(f"rule {name} has nothing before or nothing after")
+    if before[-1].result != after[-1].result:
+        raise ParseFailure(f"rule {name}: the last lines define different values")
+    return Rule(
+        name, text, " ".join(prose), tuple(before), tuple(after), tuple(where), bound, example
+    )
+
+
+def _joined(lines: Sequence[str]) -> Iterator[str]:
+    """Lines with an open bracket go on in the next one."""
+    held = ""
+    for line in lines:
+        held = f"{held} {line.strip()}" if held else line
+        if held.count("(") + held.count("[") > held.count(")") + held.count("]"):
+            continue
+        yield held
+        held = ""
+    if held:
+        yield held
+
+
+def _read_line(text: str) -> Line:
+    found = _LINE.match(text)
+    if found is None:
+        raise ParseFailure("it is no `%y = op(…)`")
+    if found["value"]:
+        return Line(found["result"], "", (), forwards=ValueName(found["value"]))
+    terms = _Terms(found["rest"])
+    unordered = terms.take("{")
+    arguments = list(terms.until("}" if unordered else ")"))
+    if unordered:
+        terms.take(",")
+        arguments += terms.until(")")
+    operand_types: tuple[TypePattern | None, ...] = ()
+    result_type = None
+    rest = terms.rest()
+    if rest:
+        if not rest.startswith(":") or "->" not in rest:
+            raise ParseFailure("behind the arguments stands no `: (types) -> type`")
+        given, result = rest[1:].split("->")
+        inner = given.strip().removeprefix("(").removesuffix(")")
+        operand_types = tuple(_read_type(part) for part in _split_types(inner))
+        result_type = _read_type(result)
+    return Line(
+        found["result"], found["op"], tuple(arguments), unordered, operand_types, result_type
+    )
+
+
+def _split_types(text: str) -> list[str]:
+    return re.findall(r"tensor<[^<>]*>|…", text)
+
+
+def _read_type(text: str) -> TypePattern | None:
+    text = text.strip()
+    if text in ("…", ""):
+        return None
+    found = _TYPE.match(text)
+    if found is None:
+        raise ParseFailure(f"{text!r} is no tensor type")
+    parts = [part.strip() for part in found["parts"].split(" x ")]
+    rest = None
+    if parts[0].startswith("$*"):
+        rest = Hole(parts.pop(0)[2:])
+    sizes = [Hole(part[1:]) if part.startswith("$") else int(part) for part in parts[:-1]]
+    element = Hole(parts[-1][1:]) if parts[-1].startswith("$") else parts[-1]
+    return TypePattern(tuple(sizes), rest, element)
+
+
+def _read_bound(terms: str, reason: str) -> Bound:
+    values = {"relative": 0.0, "absolute": 0.0}
+    for term in terms.split(","):
+        number, _, kind = term.strip().partition(" ")
+        if kind not in values:
+            raise ParseFailure(f"a bound is relative or absolute, not {kind!r}")
+        values[kind] = float(number)
+    return Bound(values["relative"], values["absolute"], reason)
+
+
+def _read_example(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for part in re.split(r",\s*(?=[$%])", text):
+        name, _, value = part.partition("=")
+        held = value.strip()
+        bare = re.fullmatch(r"[a-z]\w*", held) and held not in ("none", "true", "false")
+        found[name.strip()[1:]] = held if bare else _Terms(held).one()
+    return found
+
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<value>%\w+)|(?P<hole>\$\w+)|(?P<number>-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)\b)"""
+    r"""|(?P<string>"[^"]*")|(?P<word>[A-Za-z_]\w*)|(?P<sign>[][(){},=]))"""
+)
+_WORDS = {"none": None, "true": True, "false": False}
+
+
+class _Terms:
+    """Reads the arguments of an op or a function, and says where they end."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+
+    def one(self) -> Term:
+        found = self.term()
+        if self.rest():
+            raise ParseFailure(f"{self.rest()!r} stands behind it")
+        return found
+
+    def rest(self) -> str:
+        return self.text[self.at :].strip()
+
+    def take(self, sign: str) -> bool:
+        found = _TOKEN.match(self.text, self.at)
+        if found is None or found["sign"] != sign:
+            return False
+        self.at = found.end()
+        return True
+
+    def until(self, closing: str) -> Iterator[tuple[str | None, Term]]:
+        """(name or None, term) of each argument up to the closing bracket, which is taken."""
+        while not self.take(closing):
+            name = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*").match(self.text, self.at)
+            if name:
+                self.at = name.end()
+            yield (name[1] if name else None), self.term()
+            self.take(",")
+
+    def term(self) -> Term:
+        found = _TOKEN.match(self.text, self.at)
+        if found is None:
+            raise ParseFailure(f"{self.rest()!r} is no argument")
+        self.at = found.end()
+        if found["value"]:
+            return ValueName(found["value"][1:])
+        if found["hole"]:
+            return Hole(found["hole"][1:])
+        if found["number"]:
+            text = found["number"]
+            return float(text) if text.lstrip("-") in ("inf", "nan") else ast.literal_eval(text)
+        if found["string"]:
+            return found["string"][1:-1]
+        if found["sign"] == "[":
+            return [term for _, term in self.until("]")]
+        word = found["word"]
+        if word in _WORDS:
+            return _WORDS[word]
+        if word and self.take("("):
+            return Computed(word, tuple(term for _, term in self.until(")")))
+        raise ParseFailure(f"{found[0].strip()!r} is no argument")

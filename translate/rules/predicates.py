@@ -1,0 +1,72 @@
+"""Conditions that rules share. Each reads as a fact about what a rule has found."""
+
+from __future__ import annotations
+
+from math import frexp, isfinite
+
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.ir import dtypes
+from stepwell.ir.dtypes import f32, f64, i1
+from stepwell.ir.types import dims, element
+
+
+def is_float(of: Attribute) -> bool:
+    """A floating-point element type."""
+    return dtypes.is_float(of)
+
+
+def is_single_or_double(of: Attribute) -> bool:
+    """An element type that torch computes in as it is; halves it computes in f32."""
+    return of in (f32, f64)
+
+
+def is_single(of: Attribute) -> bool:
+    """f32."""
+    return of == f32
+
+
+def is_bool(value: SSAValue) -> bool:
+    """A tensor of truth values."""
+    return element(value.type) == i1
+
+
+def is_one(value: object) -> bool:
+    """1, as an integer or a float."""
+    return is_number(value) and value == 1
+
+
+def is_positive(value: object) -> bool:
+    """A number above 0."""
+    return isinstance(value, int | float) and value > 0
+
+
+def is_number(value: object) -> bool:
+    """A real number, no bool and no complex one."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_finite(value: object) -> bool:
+    """A real number that is neither infinite nor NaN."""
+    return isinstance(value, int | float) and isfinite(value)
+
+
+def is_power_of_two(value: object) -> bool:
+    """±2ᵏ."""
+    return is_number(value) and isfinite(value) and abs(frexp(value)[0]) == 0.5  # pyright: ignore
+
+
+def reads_once(value: SSAValue) -> bool:
+    """A value that one op reads, once."""
+    first = value.first_use
+    return first is not None and len(list(value.uses)) == 1
+
+
+def same_type(one: SSAValue, other: SSAValue) -> bool:
+    """Two values of provably one shape and element type."""
+    return one.type == other.type and "?" not in dims(one.type)
+
+
+def same_element(*values: SSAValue) -> bool:
+    """Values of one element type."""
+    return len({element(value.type) for value in values}) == 1
