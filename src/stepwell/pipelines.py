@@ -10,7 +10,11 @@ from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Step, Together
 from stepwell.translate.rewrites.aten import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
+from stepwell.translate.rewrites.aten.ask_inputs_for_sizes import AskInputsForSizes
 from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
+from stepwell.translate.rewrites.aten.expand_attention_of_any_length import (
+    ExpandAttentionOfAnyLength,
+)
 from stepwell.translate.rewrites.aten.fold_affine_behind_convolution import (
     FoldAffineBehindConvolution,
 )
@@ -176,6 +180,8 @@ XNNPACK = Pipeline(
         Together("share-heads", (MergePermutes(), ShareRepeatedHeads())),
         SkipMaskedAttention(),
         ExpandAttention(),
+        ExpandAttentionOfAnyLength(),
+        AskInputsForSizes(),
         CentreResidualStream(),
         WidenHalves(),
         Together(

@@ -39,3 +39,19 @@ def test_interleaving_repeats_each_element(apply: Any, method: Any):
         RepeatToExpand(),
     )
     assert done.ops() == ["aten.view.default", "aten.expand.default", "aten.view.default"]
+
+
+LATE = 'tensor<2x?xf32, #stepwell.shape<[2, "n"]>>'
+
+
+def test_sizes_that_are_not_repeated_may_be_symbolic(apply: Any, method: Any):
+    wide = 'tensor<6x?xf32, #stepwell.shape<[6, "n"]>>'
+    line = f"%y = aten.repeat_interleave.self_int(%x, 3, 0) : ({LATE}) -> {wide}"
+    assert apply(method(f"%x: {LATE}", line, gives=wide), RepeatToExpand()).count == 1
+
+
+def test_an_axis_of_symbolic_size_is_not_repeated(refused: Any, method: Any):
+    long = 'tensor<2x?xf32, #stepwell.shape<[2, "3*n"]>>'
+    for call in ("repeat.default(%x, [1, 3])", "repeat_interleave.self_int(%x, 3, 1)"):
+        line = f"%y = aten.{call} : ({LATE}) -> {long}"
+        refused(method(f"%x: {LATE}", line, gives=long), RepeatToExpand(), "symbolic size")

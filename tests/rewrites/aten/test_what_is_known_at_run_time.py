@@ -86,7 +86,6 @@ def test_a_number_that_is_not_written_down_is_none_to_rewrite_with(
             ("s0", 1, 6, 6),
             "symbolic",
         ),
-        (RepeatToExpand(), "repeat.default(%x, [1, 2])", ("s0", 3), ("s0", 6), "symbolic"),
         (RollToCat(), "roll.default(%x, [1], [0])", ("s0", 3), ("s0", 3), "symbolic"),
         (VarianceToMeans(), "var.correction(%x, [1], correction=1)", (2, "s0"), (2,), "symbolic"),
         (NormaliseExpand(), "expand_copy.default(%x, [-1, 3])", ("s0", 3), ("s0", 3), ""),

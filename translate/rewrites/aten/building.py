@@ -218,12 +218,16 @@ def cat_op(values: Sequence[SSAValue], at: int) -> SchemaOp:
     return aten.CatDefault.make(list(values), at, result_types=[result])
 
 
-def expand(rw: Rewriter, value: SSAValue, shape: Sequence[int]) -> SSAValue:
-    """`aten.expand.default` to a static shape, or the value itself where that is its own."""
+def expand(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
+    """`aten.expand.default`, or the value itself where the shape is its own.
+
+    An axis of symbolic size stays as it is.
+    """
     if tuple(shape) == dims(value.type):
         return value
     result = tensor(shape, element(value.type))
-    return emit(rw, aten.ExpandDefault.make(value, list(shape), result_types=[result]))
+    sizes = [size if isinstance(size, int) else -1 for size in shape]
+    return emit(rw, aten.ExpandDefault.make(value, sizes, result_types=[result]))
 
 
 def element_count(shape: Sequence[int]) -> int:

@@ -7,6 +7,7 @@ at run time may go only where no row is closed.
 from __future__ import annotations
 
 import torch
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
@@ -14,6 +15,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import i1
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
+from stepwell.ir.signature import get_signature
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.finiteness import is_finite
 
@@ -30,22 +32,52 @@ ROW_PICKING = frozenset(
 def unopened_rows(mask: SSAValue, program: Program) -> Refusal | None:
     """None if every row of `mask` (along its last axis) has an element that lets through.
 
-    Proven for constants, by looking; for whole rows picked out of a proven tensor; and for what is
-    computed from activations without infinities, as positions relative to a query are.
+    Proven for constants, by looking; for whole rows picked out of a proven tensor, and the first
+    parts of rows whose first element lets through; and for what is computed from activations
+    without infinities, as positions relative to a query are.
     """
     if element(mask.type) != i1 and is_finite(mask, program):
         return None
+    begins = False
     while isinstance(owner := mask.owner, SchemaOp) and owner.name in ROW_PICKING:
-        if not keeps_rows(owner):
+        if keeps_beginnings(owner):
+            begins = True
+        elif not keeps_rows(owner):
             return Refusal(f"{owner.name} may cut rows of the mask")
         mask = owner.operands[0]
     if not isinstance(mask.owner, WeightOp):
         return Refusal("the mask is known only at run time: a row may be all −inf")
     held = program.weights.get(mask.owner.key.data)
     open_cells = held if held.dtype == torch.bool else held > float("-inf")
+    if begins:
+        open_cells = open_cells[..., :1]
     if not bool(open_cells.any(dim=-1).all()):
-        return Refusal("the constant mask has a row that is all −inf")
+        rows = "whose beginning" if begins else "that"
+        return Refusal(f"the constant mask has a row {rows} is all −inf")
     return None
+
+
+def keeps_beginnings(op: SchemaOp) -> bool:
+    """Whether an op cuts rows behind their first element, of which it leaves at least one."""
+    if op.name != "aten.slice.Tensor":
+        return False
+    rank = len(dims(op.operands[0].type))
+    *rows, size = dims(op.results[0].type)
+    if op.arg("dim") % rank != rank - 1 or op.arg("start") not in (0, None) or size == 0:
+        return False
+    # Where there are as many columns as rows, there is no row if there is no column.
+    return isinstance(size, int) or size in rows or _least(op, size) >= 1
+
+
+def _least(op: SchemaOp, size: str) -> int:
+    """The least that a symbolic size can be, as far as the method states it; 0 where it does not."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, FuncOp):
+        parent = parent.parent_op()
+    if parent is None or "stepwell.ranges" not in parent.attributes:
+        return 0
+    low, _ = get_signature(parent).ranges.get(size, (0, None))
+    return low
 
 
 def keeps_rows(op: SchemaOp) -> bool:

@@ -33,7 +33,8 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.translate.rewrites.aten.building import axis, expand, static_dims, view
+from stepwell.ir.types import Dim, dims
+from stepwell.translate.rewrites.aten.building import axis, expand, view
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Repeated:
     """View as `units`, expand to `sizes`, view as the result."""
 
     op: SchemaOp
-    units: tuple[int, ...]
-    sizes: tuple[int, ...]
+    units: tuple[Dim, ...]
+    sizes: tuple[Dim, ...]
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,10 @@ class RepeatToExpand(Rewrite[Repeated]):
     )
 
     def match(self, op: SchemaOp, program: Program) -> Repeated | Refusal | None:
-        """Shape and counts are numbers, and something is repeated."""
-        shape = static_dims(op.operands[0])
-        if shape is None:
-            return Refusal("the repeated shape is symbolic")
+        """Counts are numbers, and so is each size that is repeated."""
+        shape = dims(op.operands[0].type)
+        if "?" in shape:
+            return Refusal("the repeated shape is not known")
         if isinstance(op, aten.RepeatInterleaveSelfInt):
             return self._interleaved(op, shape)
         counts = op.arg("dims" if isinstance(op, aten.TileDefault) else "repeats")
@@ -69,22 +70,28 @@ class RepeatToExpand(Rewrite[Repeated]):
         rank = max(len(shape), len(counts))
         shape = (1,) * (rank - len(shape)) + shape
         counts = [1] * (rank - len(counts)) + list(counts)
-        units: list[int] = []
-        sizes: list[int] = []
+        units: list[Dim] = []
+        sizes: list[Dim] = []
         for size, count in zip(shape, counts, strict=True):
-            if count != 1 and size != 1:
+            if isinstance(size, str):
+                if count != 1:
+                    return Refusal("an axis of symbolic size is repeated")
+                units, sizes = [*units, size], [*sizes, size]
+            elif count != 1 and size != 1:
                 units, sizes = [*units, 1, size], [*sizes, count, size]
             else:
                 units, sizes = [*units, size], [*sizes, size * count]
         return Repeated(op, tuple(units), tuple(sizes))
 
-    def _interleaved(self, op: SchemaOp, shape: Sequence[int]) -> Repeated | Refusal:
+    def _interleaved(self, op: SchemaOp, shape: Sequence[Dim]) -> Repeated | Refusal:
         count, at = op.arg("repeats"), op.arg("dim")
         if isinstance(count, SSAValue):
             return Refusal("the count is known only at run time")
         if at is None:
             return Refusal("repeat_interleave without a dim flattens its operand first")
         at = axis(at, len(shape))
+        if isinstance(shape[at], str):
+            return Refusal("an axis of symbolic size is repeated")
         units = (*shape[: at + 1], 1, *shape[at + 1 :])
         sizes = (*shape[: at + 1], count, *shape[at + 1 :])
         return Repeated(op, units, sizes)
@@ -93,6 +100,4 @@ class RepeatToExpand(Rewrite[Repeated]):
         """Write view, expand and view, as far as they do something."""
         value, result = match.op.operands[0], match.op.results[0]
         repeated = expand(rw, view(rw, value, match.units), match.sizes)
-        shape = static_dims(result)
-        assert shape is not None
-        rw.replace(match.op, [view(rw, repeated, shape)])
+        rw.replace(match.op, [view(rw, repeated, dims(result.type))])

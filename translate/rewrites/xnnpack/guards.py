@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import dtype_name, f16, f32
+from stepwell.dialects.sym import ConstantOp
+from stepwell.ir.core import WeightOp, weight_key
+from stepwell.ir.dtypes import dtype_name, f16, f32, is_float
 from stepwell.ir.rewriting import Refusal
-from stepwell.ir.types import dims, element
+from stepwell.ir.types import IntType, dims, element
 
 MAX_RANK = 6
 FLOATS = (f32, f16)
@@ -65,3 +66,91 @@ def not_constant(value: SSAValue | None, what: str) -> Refusal | None:
     if value is None or weight_key(value) is not None:
         return None
     return Refusal(f"the {what} is computed at run time; XNNPACK packs constant ones only")
+
+
+def stands_among_integers(op: SchemaOp) -> bool:
+    """Whether an op computes a few floats between integers, and is read by integer ops alone.
+
+    Positions relative to a query, which T5 sorts into buckets by their logarithm, are such floats.
+    A delegate that computes them hands them back at once: what it could do later waits for ops
+    outside, and becomes a delegate of its own.
+    """
+    return (
+        all(is_made_of_integers(value) for value in op.operands)
+        and bool(op.results[0].uses)
+        and _is_read_outside(op.results[0])
+    )
+
+
+def moves_among_integers(op: SchemaOp) -> bool:
+    """Whether an op moves what integers or inputs gave, and an op that stays outside reads it.
+
+    Outside a view costs nothing; in a delegate it would be one more, before the others.
+    """
+    is_given = isinstance(op.operands[0].owner, Block) or is_made_of_integers(op.operands[0])
+    return is_given and any(_stays_outside(use.operation) for use in op.results[0].uses)
+
+
+def _stays_outside(reader: Operation) -> bool:
+    if not isinstance(reader, SchemaOp) or not isinstance(reader.results[0].type, TensorType):
+        return False
+    at = _CHOOSES.get(reader.name)
+    if at is not None and weight_key(reader.operands[at]) is None:
+        return True
+    return not is_float(element(reader.results[0].type)) or (
+        reader.name in _SMALL and stands_among_integers(reader)
+    )
+
+
+def is_made_of_integers(value: SSAValue, depth: int = 0) -> bool:
+    """Whether a value is a constant, or made of integers by ops that no delegate has."""
+    if depth == _FAR:
+        return False
+    owner = value.owner
+    if isinstance(owner, WeightOp | ConstantOp) or isinstance(value.type, IntType):
+        return True
+    if not isinstance(owner, SchemaOp) or not owner.operands:
+        return False
+    source = owner.operands[0].type
+    if owner.name in _LOOKS_UP or not isinstance(source, TensorType):
+        return True
+    if not is_float(element(source)):
+        return True
+    return owner.name in _SMALL and all(is_made_of_integers(v, depth + 1) for v in owner.operands)
+
+
+def _is_read_outside(value: SSAValue, depth: int = 0) -> bool:
+    if depth == _FAR:
+        return False
+    for use in value.uses:
+        reader = use.operation
+        if not isinstance(reader, SchemaOp):
+            return False
+        if not isinstance(reader.results[0].type, TensorType):
+            continue
+        if not is_float(element(reader.results[0].type)):
+            continue
+        at = _CHOOSES.get(reader.name)
+        if at is not None and weight_key(reader.operands[at]) is None:
+            continue
+        if reader.name not in _SMALL or not _is_read_outside(reader.results[0], depth + 1):
+            return False
+    return True
+
+
+_CHOOSES = {f"aten.where.{name}": 0 for name in ("self", "ScalarOther", "ScalarSelf")} | {
+    f"aten.masked_fill.{name}": 1 for name in ("Scalar", "Tensor")
+}
+"""Ops that choose by truth values, with the operand that those are."""
+
+_FAR = 12
+"""How many ops are looked at in a row: there are few between integers and integers."""
+
+_LOOKS_UP = frozenset({"aten.embedding.default"})
+_SMALL = frozenset(
+    f"aten.{name}"
+    for name in (
+        "log.default add.Tensor mul.Tensor div.Tensor sub.Tensor mul.Scalar add.Scalar div.Scalar "
+        "sub.Scalar permute.default view.default unsqueeze.default abs.default neg.default"
+    ).split()
+)

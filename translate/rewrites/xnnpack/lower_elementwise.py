@@ -28,7 +28,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.building import overflows
-from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
+from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack, stands_among_integers
 
 UNARY: dict[type[Operation], type[XnnpackOp]] = {
     aten.AbsDefault: xnnpack.Abs,
@@ -88,6 +88,8 @@ class LowerElementwise(Rewrite[Elementwise]):
             return refusal
         if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
             return Refusal("all operands are constants; XNNPACK needs one that is computed")
+        if stands_among_integers(op):
+            return Refusal("its floats are computed from integers and become integers")
         if type(op) in UNARY:
             return Elementwise(op, UNARY[type(op)], (op.operands[0],))
         if type(op) in BINARY:

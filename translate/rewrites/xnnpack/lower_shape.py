@@ -32,6 +32,7 @@ from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.aten.building import axis
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import static_bounds
 from stepwell.translate.rewrites.xnnpack.guards import (
+    moves_among_integers,
     not_floats,
     not_for_xnnpack,
     not_static,
@@ -73,6 +74,8 @@ class LowerShape(Rewrite[Moved]):
             return refusal
         if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
             return Refusal("all operands are constants; XNNPACK needs one that is computed")
+        if moves_among_integers(op):
+            return Refusal("what it moves is looked up by integers, and read outside")
         if isinstance(op, aten.SliceTensor) and static_bounds(op) is None:
             return Refusal("XNNPACK slices with step 1 and constant bounds")
         if isinstance(op, aten.ConstantPadNdDefault) and min(op.arg("pad"), default=0) < 0:

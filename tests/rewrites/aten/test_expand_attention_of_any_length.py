@@ -1,0 +1,150 @@
+"""Attention of symbolic length is written out, whatever its mask; a closed row gives zeros."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.nn import functional as F
+
+import stepwell
+from stepwell.backends.executorch.runner import PteSession
+from stepwell.translate.rewrites.aten.expand_attention_of_any_length import (
+    ExpandAttentionOfAnyLength,
+)
+
+NAME = "aten.scaled_dot_product_attention.default"
+STATIC = "tensor<1x2x4x8xf32>"
+LATE = 'tensor<1x4x?x8xf32, #stepwell.shape<[1, 4, "n", 8]>>'
+HEADS = 'tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "n", 8]>>'
+BATCHES = 'tensor<?x4x?x8xf32, #stepwell.shape<["b", 4, "n", 8]>>'
+SHARED = 'tensor<?x2x?x8xf32, #stepwell.shape<["b", 2, "n", 8]>>'
+DEPTH = 'tensor<1x4x?x?xf32, #stepwell.shape<[1, 4, "n", "d"]>>'
+MATRIX = 'tensor<?x8xf32, #stepwell.shape<["n", 8]>>'
+NEAR_MISSES = {
+    "lengths that are numbers": (STATIC, STATIC, "none", None),
+    "dropout": (LATE, LATE, "none, 1.0", "eval mode"),
+    "any number of heads": (HEADS, HEADS, "enable_gqa=true", "number of heads"),
+    "heads that share keys in any batch": (BATCHES, SHARED, "enable_gqa=true", "batch is"),
+    "a scale of any head size": (DEPTH, DEPTH, "none", "head size"),
+    "matrices without heads": (MATRIX, MATRIX, "none", "stacks of heads"),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_attention_stays_whole_with(name: str, refused: Any, method: Any) -> None:
+    q, k, how, reason = NEAR_MISSES[name]
+    line = f"%y = {NAME}(%q, %k, %k, {how}) : ({q}, {k}, {k}) -> {q}"
+    given = method(f"%q: {q}, %k: {k}", line, gives=q)
+    refused(given, ExpandAttentionOfAnyLength(), *([reason] if reason else []))
+
+
+class Attention(nn.Module):
+    """Heads of projections of tokens, with a mask of some kind."""
+
+    def __init__(self, kind: str, keys: int, cross: int | None) -> None:
+        super().__init__()
+        self.kind, self.cross = kind, cross
+        self.query = nn.Linear(16, 32)
+        self.key, self.value = nn.Linear(16, 8 * keys), nn.Linear(16, 8 * keys)
+        self.register_buffer("square", torch.ones(16, 16, dtype=torch.bool).tril())
+
+    def _mask(self, length: int, mask: Tensor) -> Tensor | None:
+        match self.kind:
+            case "sliced":
+                return self.square[:length, :length]
+            case "given":
+                return mask[:, None, None] > 0
+            case "added":
+                return torch.where(mask > 0, 0.0, float("-inf"))[:, None, None]
+            case "positions":
+                return (torch.arange(length)[:, None] >= torch.arange(length))[None, None]
+            case _:
+                return None
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        seen = x if self.cross is None else x[:, :1].expand(batch, self.cross, 16)
+        q, k, v = (
+            part(source).view(batch, source.shape[1], -1, 8).transpose(1, 2)
+            for part, source in ((self.query, x), (self.key, seen), (self.value, seen))
+        )
+        if q.shape[1] != k.shape[1]:
+            k, v = (part.repeat_interleave(4 // part.shape[1], dim=1) for part in (k, v))
+        causal = self.kind == "causal"
+        chosen = self._mask(length, mask)
+        y = F.scaled_dot_product_attention(q, k, v, chosen, is_causal=causal)
+        return y.transpose(1, 2).reshape(batch, length, 32)
+
+
+KINDS = [
+    ("none", 1, 2),
+    ("causal", 1, 4),
+    ("causal", 2, 2),
+    ("sliced", 1, 2),
+    ("given", 2, 4),
+    ("given", 2, 2),
+    ("added", 2, 1),
+    ("positions", 1, 1),
+]
+
+
+@pytest.mark.parametrize(("kind", "batch", "keys"), KINDS)
+def test_any_mask_and_any_length_is_one_delegate_that_computes_what_torch_does(
+    kind: str, batch: int, keys: int
+) -> None:
+    torch.manual_seed(1)
+    model = Attention(kind, keys, None).eval()
+    length = Dim("n", min=2, max=12)
+    example = (torch.randn(batch, 5, 16), torch.ones(batch, 5))
+    exported = torch.export.export(model, example, dynamic_shapes=({1: length}, {1: length}))
+    lowered = stepwell.lower(exported, "xnnpack")
+    assert lowered.report.delegates == 1
+    session = PteSession.load(lowered.to_pte())
+    for size in (2, 7, 12):
+        x, mask = torch.randn(batch, size, 16), (torch.rand(batch, size) > 0.4).float()
+        mask[-1] = 0  # Every row of the last image is closed: PyTorch gives zeros.
+        torch.testing.assert_close(session.run(x, mask)[0], model(x, mask))
+
+
+def test_queries_of_any_length_over_keys_of_one() -> None:
+    model = Attention("causal", 2, 7).eval()
+    exported = torch.export.export(
+        model,
+        (torch.randn(1, 5, 16), torch.ones(1, 5)),
+        dynamic_shapes=({1: (n := Dim("n", min=2, max=12))}, {1: n}),
+    )
+    lowered = stepwell.lower(exported, "xnnpack")
+    x, mask = torch.randn(1, 9, 16), torch.ones(1, 9)
+    torch.testing.assert_close(lowered.run(x, mask)[0], model(x, mask))
+
+
+class Buckets(nn.Module):
+    """T5's bias: a table of numbers for logarithms of distances, permuted to the heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.layer = nn.Embedding(6, 4), nn.Linear(8, 32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = x.shape[1]
+        at = torch.arange(length)
+        far = (at[:, None] - at).abs()
+        near = (torch.log(far.float() + 1.0) * 2.0).to(torch.long).clamp(max=5)
+        bias = self.table(near).permute(2, 0, 1)[None]
+        bias = torch.where(at[:, None] >= at, bias, float("-inf"))
+        q = self.layer(x).view(1, length, 4, 8).transpose(1, 2)
+        return F.scaled_dot_product_attention(q, q, q, bias)
+
+
+def test_floats_that_positions_become_on_their_way_to_integers_stay_outside() -> None:
+    model = Buckets().eval()
+    exported = torch.export.export(
+        model, (torch.randn(1, 5, 8),), dynamic_shapes=({1: Dim("n", min=2, max=9)},)
+    )
+    lowered = stepwell.lower(exported, "xnnpack")
+    assert lowered.report.delegates == 1
+    assert lowered.report.outside["aten.log.default"] == 1
+    x = torch.randn(1, 8, 8)
+    torch.testing.assert_close(lowered.run(x)[0], model(x))
