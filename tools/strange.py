@@ -68,7 +68,7 @@ def run(judge: Judge, lane: str, given: argparse.Namespace) -> str:
         if found["kind"] in BAD:
             found |= {"seed": seed, "lane": lane}
             kind = signature(found)
-            if given.shrink and kind not in seen and found["kind"] != "hang":
+            if given.shrink and kind not in seen and found["kind"] != "hang" and "program" in found:
                 small = judge.shrink(Program.of_json(found["program"]), lane, found)
                 again = judge.ask(program=small.as_json(), lane=lane)
                 found |= {"said": again["said"], "text": small.text}

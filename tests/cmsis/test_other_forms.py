@@ -13,9 +13,13 @@ from torch import nn
 from torchao.quantization.pt2e import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
+import stepwell
 from stepwell.backends.cortex_m.emit import to_pte
 from stepwell.backends.cortex_m.read import read_pte
+from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+from .conftest import pt2e
 
 
 class Net(nn.Module):
@@ -197,3 +201,13 @@ def test_what_stays_a_float_without_a_lowering_says_why(lower: Any) -> None:
     said = {r.op: r.reason for r in result.refusals}
     assert said["aten.cumsum.default"] == "the library has no such operator"
     assert "is not quantised" in said["aten.sigmoid.default"]
+
+
+def test_a_kernel_that_is_computed_with_scales_along_an_axis_is_refused_in_words() -> None:
+    class ByItself(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.conv2d(x, x, None, 1, 1)
+
+    exported = pt2e(ByItself(), (torch.randn(2, 3, 7, 2),))
+    with pytest.raises(UnsupportedError, match="scales along an axis are for weights; this value"):
+        stepwell.lower(exported, "cortex-m55")

@@ -23,6 +23,10 @@ def main() -> None:
     from .source import Program
     from .verdicts import LANES, judge
 
+    def say(answer: dict[str, object]) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
     for line in sys.stdin:
         asked = json.loads(line)
         lane = asked["lane"]
@@ -31,11 +35,9 @@ def main() -> None:
         else:
             program = draw(asked["seed"], LANES[lane].profile)
         if asked.get("describe"):
-            answer = {"program": program.as_json(), "text": program.text}
+            say({"program": program.as_json(), "text": program.text})
         else:
-            answer = judge(program, lane).as_json()
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+            say(judge(program, lane, lambda: say({"phase": "exported"})).as_json())
 
 
 if __name__ == "__main__":

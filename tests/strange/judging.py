@@ -53,22 +53,29 @@ class Judge:
         child = self.child
         assert child.stdin is not None
         assert child.stdout is not None
+        ours = False
         try:
             child.stdin.write(json.dumps(question) + "\n")
             child.stdin.flush()
-            ready, _, _ = select.select([child.stdout], [], [], self.seconds)
-            line = child.stdout.readline() if ready else ""
+            while True:
+                ready, _, _ = select.select([child.stdout], [], [], self.seconds)
+                line = child.stdout.readline() if ready else ""
+                answer = json.loads(line) if line else {}
+                if "phase" not in answer:
+                    break
+                ours = True
         except BrokenPipeError:
-            ready, line = [True], ""
-        if line:
-            return json.loads(line)
+            ready, answer = [child.stdout], {}
+        if answer:
+            return answer
         ended = child.wait() if ready else None
         self._stop()
         if ended is None:
             said = f"no answer within {self.seconds:g} s"
-            return {"kind": "hang", "said": said, "refusals": [], "statements": 0}
-        said = signal.Signals(-ended).name if ended < 0 else f"exit {ended}"
-        return {"kind": "abort", "said": said, "refusals": [], "statements": 0}
+        else:
+            said = signal.Signals(-ended).name if ended < 0 else f"exit {ended}"
+        kind = ("hang" if ended is None else "abort") if ours else "no program"
+        return {"kind": kind, "said": said, "refusals": [], "statements": 0}
 
     def seed(self, seed: int, lane: str) -> dict[str, Any]:
         """The verdict on a seed's program, which it says whatever becomes of the child."""

@@ -9,6 +9,8 @@ or in a truth value, nothing is known of the element, and nothing is asked.
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,6 +44,9 @@ dequantize_per_tensor dequantize_per_channel resize_ set_ cummax cummin kthvalue
 nan_to_num randperm randn randint rand""".split()
 )
 """Operators that compute no new number."""
+
+
+CONTROL = re.compile(r"\b(cond|while_loop|scan|map_rows)\(")
 
 
 class Shaken(TorchDispatchMode):
@@ -117,17 +122,22 @@ class Expected:
     runs: list[list[Tensor]]
 
     @classmethod
-    def of(cls, program: Program, given: Any, exported: Callable[..., Any]) -> Expected:
+    def of(cls, program: Program, given: Any, exported: torch.nn.Module) -> Expected:
         """What a right result of a float or integer program may be."""
-        runs = [eager(program, given), pytree.tree_leaves(exported(*_copied(given)))]
+        runs = [eager(program, given), pytree.tree_leaves(copy.deepcopy(exported)(*_copied(given)))]
         with suppress(RuntimeError):  # What mixes dtypes by hand may not run widened.
             runs.append(eager(program, given, wide=True))
+        has_control = bool(CONTROL.search(program.text))  # Which no dispatch mode sees into.
         for seed in range(RUNS):
+            # By turns what eager calls, and what it was exported as: one call may be many there.
+            made = copy.deepcopy(exported) if seed % 2 and not has_control else program.module()
             shaken = Shaken(seed)
-            moved = floats(given, partial(_nudged, shaken)) if seed else given
-            module = program.module()
-            with torch.no_grad(), shaken:
-                runs.append(pytree.tree_leaves(module(*_copied(moved))))
+            with torch.no_grad():
+                for held in made.parameters():
+                    shaken.moved(held, 1.0) if held.is_floating_point() else None
+                with shaken:
+                    moved = floats(given, partial(_nudged, shaken)) if seed else given
+                    runs.append(pytree.tree_leaves(made(*_copied(moved))))
         return cls([[_tensor(v) for v in run] for run in runs])
 
     def narrowed(self) -> Expected:

@@ -20,7 +20,7 @@ QUICK = {
     "tosa-1.0+fp": 4,
     "tosa-1.0+int": 4,
     "tosa-1.0+int, int8": 2,
-    "xnnpack, int8": 3,
+    "xnnpack, int8": 2,
     "cortex-m55": 3,
 }
 """Programs of the suite, by target."""

@@ -157,11 +157,17 @@ def quantiser(by: str) -> Any:
     return CortexMQuantizer()
 
 
-def judge(program: Program, lane: str) -> Verdict:
-    """What becomes of a program; what is refused is taken out and the rest tried again."""
+def judge(program: Program, lane: str, exported_it: Callable[[], None] | None = None) -> Verdict:
+    """What becomes of a program; what is refused is taken out and the rest tried again.
+
+    Args:
+        program: the program.
+        lane: one of LANES.
+        exported_it: called when torch is done and stepwell's turn begins.
+    """
     refusals: list[str] = []
     for _ in range(REPAIRS + 1):
-        verdict, lines = judge_whole(program, lane)
+        verdict, lines = judge_whole(program, lane, exported_it)
         verdict.refusals = refusals = refusals + verdict.refusals
         verdict.program, verdict.text = program.as_json(), program.text
         verdict.statements = len(program.statements)
@@ -178,7 +184,9 @@ def judge(program: Program, lane: str) -> Verdict:
     return verdict
 
 
-def judge_whole(program: Program, lane: str) -> tuple[Verdict, list[int]]:
+def judge_whole(
+    program: Program, lane: str, exported_it: Callable[[], None] | None = None
+) -> tuple[Verdict, list[int]]:
     """What becomes of a program as it is, and the lines of the text that were refused."""
     way = LANES[lane]
     with warnings.catch_warnings():
@@ -190,6 +198,8 @@ def judge_whole(program: Program, lane: str) -> tuple[Verdict, list[int]]:
                 ep = exported(program)
         except Exception as error:
             return Verdict("no program", f"{type(error).__name__}: {error}"[:300]), []
+        if exported_it is not None:
+            exported_it()
         try:
             if not way.target:
                 _round_trips(program, ep)
@@ -233,7 +243,7 @@ def _others(program: Program, ep: ExportedProgram) -> list[Any]:
 
 def _expected(program: Program, ep: ExportedProgram, given: Any) -> Expected:
     try:
-        return Expected.of(program, given, copy.deepcopy(ep).module(check_guards=False))
+        return Expected.of(program, given, ep.module(check_guards=False))
     except Exception as error:
         raise WrongError("no program", f"eager fails: {error}"[:300]) from error
 

@@ -28,6 +28,8 @@ from stepwell.dialects.cmsis.target import (
     avgpool_scratch,
     fully_connected_scratch,
 )
+from stepwell.dialects.quant import DequantizeCast, QuantizeCast
+from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
@@ -52,7 +54,14 @@ class StateTarget(Pass):
     target: Target = M55
 
     def apply(self, program: Program, history: History) -> int:
-        """Returns the number of ops given scratch sizes."""
+        """Returns the number of ops given scratch sizes.
+
+        Raises:
+            UnsupportedError: naming every cast between floats and integers that has no form here.
+        """
+        left = [op for op in program.module.walk() if isinstance(op, QuantizeCast | DequantizeCast)]
+        if left:
+            raise UnsupportedError([_without_form(op) for op in left])
         set_level(program.module, CMSIS_LEVEL.name)
         program.module.attributes[TARGET] = StringAttr(str(self.target))
         changed = 0
@@ -61,6 +70,14 @@ class StateTarget(Pass):
                 op.properties[field] = IntegerAttr(size, i64)
                 changed += 1
         return changed
+
+
+def _without_form(op: QuantizeCast | DequantizeCast) -> Problem:
+    return Problem(
+        f"{op_name(op)}: scales along an axis are for weights; this value is computed at run time",
+        describe_op(op),
+        "quantise it with one scale, or leave the operator that reads it in floats",
+    )
 
 
 def scratch_sizes(op: Operation, target: Target) -> dict[str, int]:
