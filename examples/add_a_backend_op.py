@@ -20,13 +20,13 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def
 from xdsl.traits import Pure
 
 import stepwell
+from stepwell import History, Pass, Refusal, Rewrite, Rewriter
 from stepwell.checking import check
 from stepwell.dialects import aten
 from stepwell.ir.inference import infers
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.levels import Level, register_level, set_level
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass, Refusal, Rewrite, Rewriter
 from stepwell.ir.text import register_dialect
 
 

@@ -16,13 +16,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _HOME = {
+    "Bound": "ir.rewriting",
+    "History": "ir.rewriting",
     "Lowered": "lowering",
     "PIPELINES": "lowering",
+    "Pass": "ir.rewriting",
     "Pipeline": "lowering",
     "Program": "program",
+    "Refusal": "ir.rewriting",
     "Report": "report",
+    "Rewrite": "ir.rewriting",
+    "Rewriter": "ir.rewriting",
     "Session": "program",
     "StepwellError": "program",
+    "Together": "ir.rewriting",
     "VerificationError": "program",
     "check": "checking",
     "explain": "explaining",
@@ -44,6 +51,8 @@ __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("stepwell")
     if name not in _HOME:
         raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"stepwell.{_HOME[name]}"), name)
@@ -52,10 +61,11 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return ["__version__", *__all__]
 
 
 if TYPE_CHECKING:
+    __version__: str
     from stepwell.artefacts import mx_accuracy as mx_accuracy
     from stepwell.artefacts import read_pte as read_pte
     from stepwell.artefacts import read_tosa as read_tosa
@@ -63,6 +73,13 @@ if TYPE_CHECKING:
     from stepwell.artefacts import to_mxfp as to_mxfp
     from stepwell.checking import check as check
     from stepwell.explaining import explain as explain
+    from stepwell.ir.rewriting import Bound as Bound
+    from stepwell.ir.rewriting import History as History
+    from stepwell.ir.rewriting import Pass as Pass
+    from stepwell.ir.rewriting import Refusal as Refusal
+    from stepwell.ir.rewriting import Rewrite as Rewrite
+    from stepwell.ir.rewriting import Rewriter as Rewriter
+    from stepwell.ir.rewriting import Together as Together
     from stepwell.lowering import PIPELINES as PIPELINES
     from stepwell.lowering import Lowered as Lowered
     from stepwell.lowering import Pipeline as Pipeline

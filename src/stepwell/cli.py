@@ -64,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     lower.add_argument(
         "--emit-ir", type=Path, metavar="FILE", help="also write the target-level IR as text"
     )
+    lower.add_argument(
+        "-v", "--verbose", action="store_true", help="every step, and every refusal with its place"
+    )
     lower.add_argument("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
     lower.add_argument(
         "--etrecord",
@@ -109,7 +112,7 @@ def _lower(arguments: argparse.Namespace) -> int:
     options = options_of(arguments)
     model = open_model(arguments.model, trust=arguments.trust)
     lowered = lower(model.program, arguments.target, sizes=arguments.sizes, **options)
-    print(lowered.report)
+    print(lowered.report.text(arguments.verbose))
     if arguments.emit_ir:
         write_atomically(arguments.emit_ir, str(lowered.program).encode())
     if arguments.output:

@@ -32,7 +32,16 @@ class Report:
     events: tuple[Event, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
-        listed = ", ".join(f"{name}×{count}" for name, count in self.outside.most_common())
+        return self.text()
+
+    def text(self, verbose: bool = False) -> str:
+        """The report as a table.
+
+        Args:
+            verbose: every step and every refusal with its place; else the steps that did something,
+                and each sentence once with the number of ops it was said of.
+        """
+        listed = ", ".join(f"{name} × {count}" for name, count in self.outside.most_common())
         rows = [
             f"target     {self.target}",
             f"delegates  {self.delegates}",
@@ -41,17 +50,32 @@ class Report:
             "",
             f"{'step':36} {'applied':>8} {'ops after':>10} {'ms':>9}",
         ]
+        shown = [step for step in self.steps if verbose or step.applied]
         rows += [
             f"{step.name:36} {step.applied:8} {step.ops:10} {step.seconds * 1e3:9.2f}"
-            for step in self.steps
+            for step in shown
         ]
+        if idle := len(self.steps) - len(shown):
+            took = sum(step.seconds for step in self.steps if not step.applied) * 1e3
+            rows.append(f"{f'{idle} steps had nothing to do':36} {'':8} {'':10} {took:9.2f}")
         if self.refusals:
             rows += ["", "refused:"]
-            rows += [
-                f"  {r.rewrite}: {r.op}: {r.reason}" + (f"  ({r.where})" if r.where else "")
-                for r in self.refusals
-            ]
+            rows += self._every_refusal() if verbose else self._refusals_once()
         return "\n".join(rows)
+
+    def _every_refusal(self) -> list[str]:
+        return [
+            f"  {r.rewrite}: {r.op}: {r.reason}" + (f"  ({r.where})" if r.where else "")
+            for r in self.refusals
+        ]
+
+    def _refusals_once(self) -> list[str]:
+        """Each sentence with the op and the number of places, the commonest first."""
+        counted = Counter((r.rewrite, r.op, r.reason) for r in self.refusals)
+        return [
+            f"  {rewrite}: {op}: {reason}" + (f"  (× {count})" if count > 1 else "")
+            for (rewrite, op, reason), count in counted.most_common()
+        ]
 
     def _repr_html_(self) -> str:
         from stepwell.showing.tables import report_table

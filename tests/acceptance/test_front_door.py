@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 from collections import Counter
@@ -197,3 +198,26 @@ def test_what_is_no_exported_program_is_refused_in_words(given: Any) -> None:
 def test_the_name_of_a_file_is_not_its_bytes() -> None:
     with pytest.raises(stepwell.StepwellError, match=r"a str is no \.pte"):
         stepwell.read_pte("model.pte")  # type: ignore[arg-type]
+
+
+def test_the_package_shows_its_public_names_alone() -> None:
+    assert dir(stepwell) == sorted(["__version__", *stepwell.__all__])
+    assert stepwell.__version__ == importlib.metadata.version("stepwell")
+    for name in stepwell.__all__:
+        assert getattr(stepwell, name).__doc__, name
+
+
+def test_a_report_tells_what_was_done_and_each_refusal_once() -> None:
+    class Twice(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sort().values + x.neg().sort().values
+
+    report = stepwell.lower(torch.export.export(Twice(), (torch.randn(4),)), "xnnpack").report
+    idle = [step.name for step in report.steps if not step.applied]
+    brief, whole = report.text().splitlines(), report.text(verbose=True).splitlines()
+    assert str(report) == report.text()
+    assert not any(line.split()[:1] == [name] for line in brief for name in idle)
+    assert all(any(line.split()[:1] == [name] for line in whole) for name in idle)
+    refusals = brief[brief.index("refused:") + 1 :]
+    assert len(refusals) == len(set(refusals)) < len(report.refusals)
+    assert any("(× 2)" in line for line in refusals)
