@@ -63,7 +63,7 @@ CPUS = (
     Cpu("eager as SSE4", {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}),
     Cpu("eager as AVX2", {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}),
     Cpu("Haswell: AVX2", emulated="Haswell"),
-    Cpu("Nehalem: SSE4", emulated="Nehalem"),
+    Cpu("SandyBridge: AVX", emulated="SandyBridge"),
 )
 
 
@@ -94,7 +94,8 @@ def main() -> int:
             text=True,
             check=False,
         )
-        lines = done.stdout.strip().splitlines() or ["no output"]
+        killed = f"killed by signal {-done.returncode}" if done.returncode < 0 else "no output"
+        lines = done.stdout.strip().splitlines() or [killed]
         print(f"{cpu.name:16} {lines[-1]} ({time.perf_counter() - started:.0f} s)", flush=True)
         if done.returncode:
             failed = True
