@@ -9,6 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import (
     TensorType,
 )
+from xdsl.ir import Attribute
 
 from stepwell.checking.contracts.draft import Draft, Ref, Step, mapped, refs_in
 from stepwell.checking.contracts.edit import (
@@ -32,12 +33,12 @@ def reader_edits(draft: Draft) -> Iterator[Edit]:
         for behind in (False, True):
             where = "behind the others" if behind else "before the others"
             label = f"{name} is read once more, {where}"
-            yield Edit("readers", label, partial(_read_again, at, number, behind))
+            yield Edit("readers", label, partial(_read_again, at, number, type_, behind))
         yield Edit("readers", f"{name} is returned too", partial(_return_too, number))
         if step.cls.name in ("quant.qcast", "quant.dcast", "quant.scast"):
             continue
         label = f"{name} is read twice by a product"
-        yield Edit("readers", label, partial(_squared, number))
+        yield Edit("readers", label, partial(_squared, number, type_))
     for index, number in enumerate(draft.returned):
         if len(draft.returned) > 1:
             label = f"output {index} is not returned"
@@ -64,13 +65,13 @@ def reader_edits(draft: Draft) -> Iterator[Edit]:
         yield Edit("readers", f"step {at} stands one earlier", partial(_earlier, at))
 
 
-def _reading(number: int, result: int) -> Step:
+def _reading(number: int, type_: Attribute, result: int) -> Step:
     cls = op_class("aten.neg.default")
-    return Step(cls, {"self": Ref(number)}, {}, {}, [], [result], None)
+    return Step(cls, {"self": Ref(number)}, {}, {}, [type_], [result], None)
 
 
-def _read_again(at: int, number: int, behind: bool, draft: Draft) -> None:
-    reader = _reading(number, draft.fresh())
+def _read_again(at: int, number: int, type_: Attribute, behind: bool, draft: Draft) -> None:
+    reader = _reading(number, type_, draft.fresh())
     draft.steps.insert(len(draft.steps) if behind else at + 1, reader)
     draft.returned.append(reader.results[0])
 
@@ -83,10 +84,10 @@ def _return_less(index: int, draft: Draft) -> None:
     del draft.returned[index]
 
 
-def _squared(number: int, draft: Draft) -> None:
+def _squared(number: int, type_: Attribute, draft: Draft) -> None:
     cls, made = op_class("aten.mul.Tensor"), draft.fresh()
     both = {"self": Ref(number), "other": Ref(number)}
-    draft.steps.append(Step(cls, both, {}, {}, [], [made], None))
+    draft.steps.append(Step(cls, both, {}, {}, [type_], [made], None))
     draft.returned.append(made)
 
 

@@ -39,6 +39,8 @@ SAMPLES: tuple[tuple[str, Fill, Fill, bool], ...] = (
 """(label, how floats are filled, how integers are, whether a bounded step promises anything)."""
 MODERATE = 0.75
 """Floats up to this power of the largest one are of moderate size."""
+HUGE = 1e30
+"""The largest factor that a bound speaks of."""
 SYMBOL = 3
 """The value of a symbolic size, where its range allows it."""
 
@@ -68,7 +70,7 @@ def try_variant(
         program = draft.build()
     except Dropped as reason:
         return Verdict("dropped", str(reason))
-    unruly = any(source.fill in UNRULY for source in draft.sources if source.key is not None)
+    unruly = is_unruly(draft)
     work = Program.of(program)
     try:
         run = _recorded(work, unruly, finite_only)
@@ -91,6 +93,22 @@ def try_variant(
     if run.history.refusals:
         return Verdict("refused", next(iter(run.history.refusals.values())).reason)
     return Verdict("not matched")
+
+
+FILLS = ("where", "masked_fill", "full", "clamp", "pad", "hardtanh", "maximum", "minimum")
+"""Ops that put a number in a place or compare with it: an infinite one is as good as another."""
+
+
+def is_unruly(draft: Draft) -> bool:
+    """Whether weights or factors overflow or are not numbers."""
+    if any(source.fill in UNRULY for source in draft.sources if source.key is not None):
+        return True
+    return any(
+        isinstance(value, float) and not abs(value) <= HUGE
+        for step in draft.steps
+        if not any(word in step.cls.name for word in FILLS)
+        for value in step.arguments.values()
+    )
 
 
 def _traced(error: Exception) -> str:
