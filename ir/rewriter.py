@@ -70,6 +70,8 @@ class Rewriter:
         default_factory=list[tuple[SSAValue, SSAValue]]
     )
     """Each value that was replaced, with its replacement."""
+    superseded: list[SSAValue] = field(default_factory=list[SSAValue])
+    """Values that stand for others and hold other numbers, which their readers make up for."""
     modified: list[Operation] = field(default_factory=list[Operation])
     """Ops that were changed in place."""
 
@@ -114,6 +116,12 @@ class Rewriter:
         """Let every use of `old` use `new` instead; whatever the types."""
         self.touched.extend(use.operation for use in old.uses)
         self.replaced.append((old, new))
+        old.replace_all_uses_with(new)
+
+    def supersede(self, old: SSAValue, new: SSAValue) -> None:
+        """Let every use of `old` use `new`, which holds other numbers: its readers change too."""
+        self.touched.extend(use.operation for use in old.uses)
+        self.superseded.append(new)
         old.replace_all_uses_with(new)
 
     def set_operand(self, op: Operation, index: int, value: SSAValue) -> None:

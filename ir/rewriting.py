@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import Pure
@@ -145,6 +146,8 @@ class Rewrite(ABC, Generic[M]):
     name: ClassVar[str]
     anchors: ClassVar[tuple[type[Operation], ...]]
     bound: ClassVar[Bound] = EXACT
+    takes_empty: ClassVar[bool] = True
+    """Whether it is asked about ops that take or give a tensor without elements."""
 
     @abstractmethod
     def match(self, op: Any, program: Program) -> M | Refusal | None:
@@ -268,6 +271,17 @@ def _is_pure_class(cls: type[Operation]) -> bool:
     return cls.has_trait(Pure)
 
 
+_EMPTY = Refusal("a tensor that it takes or gives is empty")
+
+
+def is_empty(op: Operation) -> bool:
+    """Whether an op takes or gives a tensor without elements."""
+    return any(
+        isinstance(type_, TensorType) and 0 in type_.get_shape()
+        for type_ in (*op.operand_types, *op.result_types)
+    )
+
+
 def is_pure(op: Operation) -> bool:
     """Whether an op without uses may go."""
     return _is_pure_class(type(op))
@@ -361,7 +375,9 @@ class _Driver:
     def _visit(self, op: Operation) -> None:
         """Apply the first rewrite that matches, if one does."""
         for rewrite in self._candidates(op):
-            found = rewrite.match(op, self.program)
+            found = _EMPTY if not rewrite.takes_empty and is_empty(op) else None
+            if found is None:
+                found = rewrite.match(op, self.program)
             if isinstance(found, Refusal):
                 self._refused[op, rewrite.name] = found.reason
                 continue

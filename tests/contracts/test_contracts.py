@@ -13,25 +13,8 @@ A_FEW = 10
 """Variants of each rewrite, of as many kinds, in `make test`."""
 MANY = int(os.environ.get("SOAK_EXAMPLES", "1500"))
 
-LEFT = frozenset(
-    {
-        "aten.expand_attention",
-        "tosa.adopt_executorch_mx",
-        "tosa.fold_scale_into_projection",
-        "tosa.lower_along",
-        "tosa.lower_bits",
-        "tosa.lower_control",
-        "tosa.lower_int8_elementwise",
-        "tosa.lower_int8_layers",
-        "tosa.lower_truth",
-        "xnnpack.limit_by_mask",
-        "xnnpack.prelu_channels_last",
-        "xnnpack.skip_masked_attention",
-    }
-)
-"""Modules with variants that are wrong today; being mended, one by one."""
 
-NAMES = [name for name in documented() if name not in LEFT]
+NAMES = list(documented())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -44,4 +44,4 @@ def _rescale(op: t.RescaleOp, args: Args, ctx: Interpreter) -> Args:
         low, high = bounds(target)
         result = torch.where(result > high, result - 2 * (high + 1), result)
         assert low < 0
-    return (narrow(result, op),)
+    return (narrow(result.reshape(x.shape), op),)

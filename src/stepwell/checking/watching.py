@@ -67,6 +67,8 @@ class Watcher:
         looked = False
         for recordings in self.recordings.values():
             for recording in recordings:
+                for value in rewriter.superseded:
+                    recording.invalidate(value)
                 looked |= self._modified(recording, rewrite, rewriter, event)
                 looked |= self._replaced(recording, rewrite, rewriter, event)
         self.trusted &= looked or not rewrite.bound.is_local

@@ -39,6 +39,7 @@ class AdaptivePoolToPool(Respell):
     """`adaptive_avg_pool`, `adaptive_max_pool2d` to `mean`, `amax`, `avg_pool2d`, `max_pool2d`."""
 
     name: ClassVar[str] = "adaptive-pool-to-pool"
+    takes_empty: ClassVar[bool] = False
     bound: ClassVar[Bound] = Bound(1e-6, 1e-6, "the mean may be summed in another order")
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.AdaptiveAvgPool1dDefault,

@@ -26,7 +26,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.building import emit, emit_as
+from stepwell.translate.rewrites.aten.building import emit, emit_as, promotes
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class AddcmulToProducts(Rewrite[AddedProduct]):
             return Refusal("value is complex, or known only at run time")
         if any(element(v.type) != element(op.results[0].type) for v in op.operands):
             return Refusal("the operands have several dtypes")
+        if refusal := promotes(value, element(op.results[0].type)):
+            return refusal
         form = aten.MulTensor if isinstance(op, aten.AddcmulDefault) else aten.DivTensor
         return AddedProduct(op, form, value)
 

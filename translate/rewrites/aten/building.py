@@ -41,6 +41,13 @@ def overflows(number: float, held: Attribute) -> Refusal | None:
     return None
 
 
+def promotes(number: object, held: Attribute) -> Refusal | None:
+    """A number leaves integers what they are: with a float they would become floats."""
+    if isinstance(number, float) and not is_float(held):
+        return Refusal(f"{dtype_name(held)} and the float {number!r} would give floats")
+    return None
+
+
 def static_dims(value: SSAValue) -> tuple[int, ...] | None:
     """The dimensions of a tensor if all are numbers."""
     known = tuple(d for d in dims(value.type) if isinstance(d, int))

@@ -23,7 +23,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.aten.building import emit
 
@@ -42,6 +42,7 @@ class ClampToExtrema(Rewrite[Clamped]):
     """`aten.clamp.Tensor` to `aten.maximum` and `aten.minimum`; a NaN in any of them stays one."""
 
     name: ClassVar[str] = "clamp-to-extrema"
+    bound: ClassVar[Bound] = Bound(0.0, 5e-324, "which of two zeros is greater hangs on the kernel")
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ClampTensor,)
 
     def match(self, op: SchemaOp, program: Program) -> Clamped | Refusal | None:

@@ -30,7 +30,8 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
-from stepwell.translate.rewrites.aten.building import same_type
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.aten.building import promotes, same_type
 from stepwell.translate.rewrites.aten.respelling import Respell, Respelled
 
 Number = int | float | SSAValue | None
@@ -69,6 +70,9 @@ class ClipToClamp(Respell):
         ):
             return Refusal("a threshold other than 0 jumps")
         low, high = limits(op)
+        for bound in (low, high):
+            if refusal := promotes(bound, element(value.type)):
+                return refusal
         return Respelled(op, aten.ClampDefault, {"self": value, "min": low, "max": high})
 
 

@@ -74,6 +74,7 @@ class ExpandAttention(Rewrite[WholeAttention]):
     """`scaled_dot_product_attention` to matmul, mask, softmax, matmul."""
 
     name: ClassVar[str] = "expand-attention"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
     bound: ClassVar[Bound] = Bound(2e-5, 2e-6, "torch may run a fused kernel with another order")
 
@@ -88,6 +89,13 @@ class ExpandAttention(Rewrite[WholeAttention]):
             refusal = unopened_rows(mask, program)
             if refusal is not None:
                 return refusal
+        if len({dims(value.type)[:-3] for value in op.operands[:3]}) > 1:
+            return Refusal("queries, keys and values have different leading axes")
+        heads = {dims(value.type)[:-2] for value in op.operands[:3]}
+        if len(heads) > 1 and not op.arg("enable_gqa"):
+            return Refusal("queries, keys and values have different numbers of heads")
+        if dims(op.operands[1].type)[:-1] != dims(op.operands[2].type)[:-1]:
+            return Refusal("there are more keys than values, or heads of them")
         group = query_group(op)
         if isinstance(group, Refusal):
             return group

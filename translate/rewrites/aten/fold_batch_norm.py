@@ -127,6 +127,8 @@ class FoldBatchNorm(Rewrite[Folded]):
         known = {name: key for name, key in keys.items() if key is not None}
         if len(known) != len(keys):
             return Refusal("the statistics are computed or updated by the program")
+        if any(len(dims(value.type)) != 1 for value in values.values()):
+            return Refusal("a parameter has several axes")
         layer = layer_before(op.operands[0])
         return Folded(op, tuple(known), tuple(known.values()), layer)
 

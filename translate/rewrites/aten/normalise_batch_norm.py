@@ -25,6 +25,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.respelling import Respell, Respelled
 
 
@@ -45,12 +46,20 @@ class NormaliseBatchNorm(Respell):
         if isinstance(op, aten.InstanceNormDefault):
             if op.arg("use_input_stats"):
                 return None
+            if op.operand("running_mean") is None or op.operand("running_var") is None:
+                return Refusal("it has no statistics")
         elif any(saved.uses for saved in op.results[1:]):
             return Refusal("the mean or deviation that it saves for training is used")
         if "training" in op.SCHEMA.by_name and op.arg("training"):
             return Refusal(
                 "exported in training mode: it normalises by the batch; call model.eval()"
             )
+        channels = dims(op.operands[0].type)[1:2]
+        names = ("weight", "bias", "running_mean", "running_var")
+        if any(
+            (held := op.operand(name)) is not None and dims(held.type) != channels for name in names
+        ):
+            return Refusal("its parameters are not one number for each channel")
         taken = ("input", "weight", "bias", "running_mean", "running_var", "momentum", "eps")
         arguments = {name: op.arg(name) for name in taken}
         arguments |= {"training": False, "cudnn_enabled": False}

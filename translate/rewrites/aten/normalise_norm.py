@@ -37,6 +37,7 @@ class NormaliseNorm(Respell):
     """`native_layer_norm`, `native_group_norm`, `instance_norm` to `layer_norm`, `group_norm`."""
 
     name: ClassVar[str] = "normalise-norm"
+    takes_empty: ClassVar[bool] = False
     bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "instance and group norm sum in another order")
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.NativeLayerNormDefault,
@@ -61,4 +62,6 @@ class NormaliseNorm(Respell):
         channels = dims(op.operands[0].type)[1]
         if not isinstance(channels, int):
             return Refusal("the number of channels is symbolic")
+        if all(size == 1 for size in dims(op.operands[0].type)[2:]):
+            return Refusal("a channel has one element, whose deviation is rounding alone")
         return Respelled(op, aten.GroupNormDefault, {**affine, "num_groups": channels})

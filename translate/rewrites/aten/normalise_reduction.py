@@ -28,6 +28,7 @@ from xdsl.ir import Attribute, Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.dtypes import dtype_name, i64, is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element, tensor, with_element
@@ -79,6 +80,14 @@ class NormaliseReduction(Rewrite[Reduction]):
         form = _FORMS[type(op)]
         if dtype is None and form is aten.SumDimIntList:
             dtype = element(op.results[0].type)
+        if (
+            dtype is not None
+            and form is aten.SumDimIntList
+            and not (is_float(dtype) or dtype == i64)
+        ):
+            return Refusal(
+                f"a sum in {dtype_name(dtype)} has no form that does not state its dtype"
+            )
         if dtype == element(value.type):
             dtype = None
         if rank == 0:

@@ -49,6 +49,7 @@ class PixelShuffleToPermute(Rewrite[Shuffled]):
     """Shuffles of channels and pixels to `aten.permute` between views."""
 
     name: ClassVar[str] = "pixel-shuffle-to-permute"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.PixelShuffleDefault,
         aten.PixelUnshuffleDefault,

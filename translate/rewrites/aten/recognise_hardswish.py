@@ -51,6 +51,8 @@ class RecogniseHardswish(Respell):
             product = owner
         x, gate = product.operands
         for value, other in ((x, gate), (gate, x)):
+            if value.type != op.results[0].type:
+                continue
             if self._is_gate(other, value, divided=product is op):
                 return Respelled(op, aten.HardswishDefault, {"self": value})
         return None

@@ -63,10 +63,16 @@ class RmsNormToMeans(Rewrite[RootMeanSquare]):
         dtype = element(op.operands[0].type)
         if dtype not in (f32, f64):
             return Refusal("torch normalises this dtype in float32")
+        weight = op.arg("weight")
+        if weight is not None and element(weight.type) != dtype:
+            return Refusal("the weight is of another dtype than what it scales")
+        count = len(op.arg("normalized_shape"))
+        if not count or any(value.type != op.operands[0].type for value in op.results[:1]):
+            return Refusal("it normalises no axis")
         epsilon = op.arg("eps")
         if epsilon is None:
             epsilon = torch.finfo(torch_dtype(dtype)).eps
-        return RootMeanSquare(op, len(op.arg("normalized_shape")), epsilon, op.arg("weight"))
+        return RootMeanSquare(op, count, epsilon, weight)
 
     def build(self, match: RootMeanSquare, rw: Rewriter) -> None:
         """Write square, mean, sum, root and products."""

@@ -65,8 +65,12 @@ class ShareRepeatedHeads(Rewrite[SharedHeads]):
         keys, values = (repeated(value) for value in op.operands[1:3])
         if op.arg("enable_gqa") or keys is None or values is None:
             return None
+        if len(dims(op.operands[0].type)) < 3:
+            return Refusal("the queries have no heads")
         if keys.shape[:-2] != values.shape[:-2]:
             return Refusal("keys and values are not repeated equally often")
+        if op.arg("dropout_p"):
+            return Refusal(f"dropout_p is {op.arg('dropout_p')}; export the model in eval mode")
         return SharedHeads(op, keys, values)
 
     def build(self, match: SharedHeads, rw: Rewriter) -> None:

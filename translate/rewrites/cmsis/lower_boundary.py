@@ -41,7 +41,7 @@ from stepwell.dialects.quant.types import (
     storage_element,
 )
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import f32
+from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import with_element
@@ -75,6 +75,8 @@ class LowerBoundary(Rewrite[Boundary]):
         typed = op.result if isinstance(op, QuantizeCast) else op.input
         held = quantization(typed.type)
         assert held is not None
+        if held.expressed == f64:
+            return Refusal("it expresses float64; the operators take float32")
         key = None
         if isinstance(op, DequantizeCast) and isinstance(op.input.owner, StorageCast):
             key = weight_key(op.input.owner.input)

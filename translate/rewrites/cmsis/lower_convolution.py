@@ -114,6 +114,7 @@ class LowerConvolution(Rewrite[Convolution]):
     """q(conv(dq(x), dq(w), b)) → cmsis."""
 
     name: ClassVar[str] = "lower-convolution"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = CONVOLUTIONS
     bound: ClassVar[Bound] = Bound(absolute=1.0, reason="fixed-point requantisation, in units")
 

@@ -91,6 +91,7 @@ class LowerLinear(Rewrite[Linear]):
     """q(linear(dq(x), dq(w), b)) → cmsis."""
 
     name: ClassVar[str] = "lower-linear"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (LINEAR, ADDMM, MM, MATMUL)
     bound: ClassVar[Bound] = Bound(absolute=1.0, reason="fixed-point requantisation, in units")
 
@@ -206,6 +207,8 @@ def _parts(
     """(input, weight, bias, whether the weight is [K, N])."""
     if isinstance(op, LINEAR):
         weight = op.operands[1]
+        if len(dims(weight.type)) != 2:
+            return Refusal("its weight is one row, so that there is no axis of outputs")
         return op.operands[0], weight, op.operand("bias"), False
     if isinstance(op, ADDMM):
         if op.arg("beta") != 1 or op.arg("alpha") != 1:

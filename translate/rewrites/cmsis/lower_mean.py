@@ -91,6 +91,7 @@ class LowerMean(Rewrite[Mean]):
     """q(mean(dq(x), dims)) and q(sum(dq(x), dims)) → cmsis."""
 
     name: ClassVar[str] = "lower-mean"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (MEAN, SUM)
     bound: ClassVar[Bound] = Bound(absolute=1.0, reason="averages are rounded, in units")
 
@@ -102,6 +103,8 @@ class LowerMean(Rewrite[Mean]):
         if op.arg("dtype") is not None:
             return Refusal("it changes the element type")
         shape = cast("tuple[int, ...]", dims(given))
+        if not shape:
+            return Refusal("a scalar has no axes")
         axes = sorted(axis % len(shape) for axis in (op.arg("dim") or range(len(shape))))
         if axes != list(range(axes[0], axes[-1] + 1)):
             return Refusal(f"dimensions {axes} do not lie next to each other")

@@ -31,6 +31,7 @@ After:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isnan
 from typing import ClassVar, cast
 
 from xdsl.ir import Operation, SSAValue
@@ -162,6 +163,8 @@ class LowerPad(Rewrite[Padding]):
         if isinstance(uses, Refusal):
             return uses
         value = float(op.arg("value") or 0)
+        if isnan(value):
+            return Refusal("it pads with NaN, which no scale holds")
         stored = narrowed(x.held, [(value, value)])[0]
         if (stored - x.held.zero_point) * x.held.scale != value:
             exact = all(use.held == x.held for use in uses)

@@ -52,6 +52,7 @@ from stepwell.translate.rewrites.cmsis.quantized import (
     deliver,
     distinct,
     quantized_uses,
+    shift_refusal,
 )
 from stepwell.translate.rewrites.cmsis.rescale import rescaled
 from stepwell.translate.rewrites.cmsis.reshape import transposed
@@ -74,13 +75,16 @@ class LowerSoftmax(Rewrite[Rows]):
     """q(softmax(dq(x))) → cmsis."""
 
     name: ClassVar[str] = "lower-softmax"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = SOFTMAX
     bound: ClassVar[Bound] = Bound(absolute=1.0, reason="fixed-point exponential, in units")
 
     def match(self, op: SchemaOp, program: Program) -> Rows | Refusal | None:
         """The row is short enough and known, operand and uses are int8."""
         shape = dims(op.operands[0].type)
-        dim = cast(int, op.arg("dim")) % max(len(shape), 1)
+        if not shape:
+            return Refusal("a scalar has no rows")
+        dim = cast(int, op.arg("dim")) % len(shape)
         row = shape[dim]
         if not isinstance(row, int):
             return Refusal("the length of its rows is known only at run time")
@@ -94,6 +98,8 @@ class LowerSoftmax(Rewrite[Rows]):
         x = activation(op.operands[0])
         if isinstance(x, Refusal):
             return x
+        if refusal := shift_refusal([softmax_parameters(x.held.scale).input]):
+            return refusal
         uses = quantized_uses(op.results[0])
         if isinstance(uses, Refusal):
             return uses

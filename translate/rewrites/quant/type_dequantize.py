@@ -31,6 +31,7 @@ from stepwell.dialects.quant import DequantizeCast, StorageCast
 from stepwell.dialects.quant.ops import quantized_type
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.types import element
 from stepwell.translate.rewrites.quant.parameters import is_dynamic, quantization_of
 from stepwell.translate.rewrites.quant.type_quantize import Quantize
 
@@ -57,6 +58,8 @@ class TypeDequantize(Rewrite[Quantize]):
         held = quantization_of(op, op.operands[0].type, program)
         if isinstance(held, Refusal):
             return held
+        if element(op.results[0].type) != held.data.expressed:
+            return Refusal("it gives other numbers than its type expresses")
         return Quantize(op, op.operands[0], held)
 
     def build(self, match: Quantize, rw: Rewriter) -> None:

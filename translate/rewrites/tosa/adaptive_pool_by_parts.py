@@ -51,6 +51,7 @@ class AdaptivePoolByParts(Rewrite[Parts]):
     """`adaptive_avg_pool`, `adaptive_max_pool` of one to three axes to reductions of slices."""
 
     name: ClassVar[str] = "adaptive-pool-by-parts-to-tosa"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.AdaptiveAvgPool1dDefault,
         aten.AdaptiveAvgPool2dDefault,

@@ -96,6 +96,11 @@ class AdoptExecutorchMx(Rewrite[Adopted]):
         payload = payload_of(word, torch_dtype(element(op.operands[1].type)))
         if payload is None:
             return Refusal(f"{word!r} is not an MX payload")
+        held = [torch_dtype(element(value.type)) for value in op.operands[1:3]]
+        if any(dtype.itemsize != 1 or dtype == torch.bool for dtype in held):
+            return Refusal("its codes and scales are no bytes")
+        if payload_of("", held[0]) not in (None, payload) and payload != "mxint8":
+            return Refusal(f"its codes are {held[0]}, not {payload}")
         codes, scales = weight_key(op.operands[1]), weight_key(op.operands[2])
         if codes is None or scales is None:
             return Refusal("the weight is computed at run time")
@@ -106,7 +111,7 @@ class AdoptExecutorchMx(Rewrite[Adopted]):
         op, payload, result = match.op, match.payload, match.op.results[0]
         x = op.operands[0]
         if element(x.type) != f32:
-            x = rw.insert(aten.ToDtype.make(x, torch.float32)).results[0]
+            x = rw.insert(aten.ToDtype.make(x, f32)).results[0]
         recipe_name = "mx_linear_weight" if isinstance(op, EtLinearOp) else "mx_conv2d_weight"
         weight: SSAValue = rw.weight(
             rw.weights.derive(recipe_name, [match.codes, match.scales], payload=payload)

@@ -29,6 +29,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import element
 from stepwell.translate.rewrites.aten.building import emit, static_dims, view
 
 
@@ -45,6 +46,7 @@ class BatchNormToProducts(Rewrite[Normalised]):
     """`batch_norm` to (x - mean) · (rsqrt(variance + eps) · weight) + bias."""
 
     name: ClassVar[str] = "batch-norm-to-products-to-tosa"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BatchNormDefault,)
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "the scale is computed first")
 
@@ -54,6 +56,9 @@ class BatchNormToProducts(Rewrite[Normalised]):
             return None
         if all(weight_key(value) is not None for value in op.operands[1:]):
             return None
+        held = element(op.operands[0].type)
+        if any(element(value.type) != held for value in op.operands[1:]):
+            return Refusal("the parameters are of another dtype than what they scale")
         shape = static_dims(op.operands[0])
         return Refusal("the shape is symbolic") if shape is None else Normalised(op, shape)
 

@@ -30,7 +30,7 @@ from stepwell.dialects.tosa_mxfp.operators import OPERATORS, TYPES, form_refused
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import element
+from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.tosa.choose_mxfp import MxConv2dOp, MxLinearOp, MxMatmulOp
 
 _OPERATORS_NEED = (frozenset(("mxfp",)), frozenset(("mxfp", "mxfp_conv")))
@@ -51,6 +51,7 @@ class ChooseMxForm(Rewrite[OtherForm]):
 
     extensions: frozenset[str] = frozenset(("mx_common", *MX_EXTENSIONS.values()))
     name: ClassVar[str] = "choose-mx-form"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (MxLinearOp, MxMatmulOp, MxConv2dOp)
     bound: ClassVar[Bound] = Bound(
         2e-5, 1e-5, "sums go over the axis instead of over blocks, or the other way"
@@ -58,6 +59,8 @@ class ChooseMxForm(Rewrite[OtherForm]):
 
     def match(self, op: SchemaOp, program: Program) -> OtherForm | Refusal | None:
         """Guards: the target lacks this form, it has the other, and the product has it too."""
+        if isinstance(op, MxMatmulOp) and any(len(dims(v.type)) != 3 for v in op.operands[:2]):
+            return Refusal("it multiplies no two batches of matrices")
         held = op.arg("form")
         if self._has(held, op):
             return None

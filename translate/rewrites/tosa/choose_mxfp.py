@@ -93,12 +93,15 @@ class ChooseMxLinear(ChooseMx):
     """`aten.linear` to `stepwell_mx.linear`."""
 
     name: ClassVar[str] = "choose-mx-linear"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Guard: a weight known at compile time."""
         if weight_key(op.operands[1]) is None:
             return Refusal("the weight is computed at run time")
+        if len(dims(op.operands[1].type)) != 2:
+            return Refusal("its weight is one row, so that there is no axis of outputs")
         return None
 
     def build(self, match: Chosen, rw: Rewriter) -> None:
@@ -121,6 +124,7 @@ class ChooseMxMatmul(ChooseMx):
     """`aten.bmm` to `stepwell_mx.matmul_t` of the transposed right side: QKᵀ and PV."""
 
     name: ClassVar[str] = "choose-mx-matmul"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BmmDefault,)
 
     def build(self, match: Chosen, rw: Rewriter) -> None:
@@ -143,6 +147,7 @@ class ChooseMxConv2d(ChooseMx):
     """`aten.convolution` of images to `stepwell_mx.conv2d`."""
 
     name: ClassVar[str] = "choose-mx-conv2d"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
     convolves: ClassVar[bool] = True
 

@@ -34,8 +34,10 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import emit_as, static_dims
 
@@ -86,6 +88,7 @@ class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
     """`slice(linear(x)) * s` to `slice(linear(x))` with scaled rows."""
 
     name: ClassVar[str] = "fold-scale-into-projection"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MulScalar,)
     bound: ClassVar[Bound] = Bound(2e-6, 2e-6, "the product moves into the weight")
 
@@ -98,6 +101,12 @@ class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
         if chain is None:
             return None
         linear, layout = chain
+        if op.results[0].type != op.operands[0].type or not is_float(element(op.results[0].type)):
+            return Refusal("the factor is no float of the projection's own dtype")
+        if len(dims(linear.operands[1].type)) != 2:
+            return Refusal("its weight is one row, so that there is no axis of outputs")
+        if any(strides(use.operation) for step in layout for use in step.operands[0].uses):
+            return Refusal("a slice takes every so many features, or counts them from the end")
         if any(len(list(step.results[0].uses)) > 1 for step in after_slice(layout)):
             return Refusal("another op reads the unscaled value")
         keys = [weight_key(v) for v in linear.operands[1:]]
@@ -133,8 +142,17 @@ class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
             result_types=[linear.results[0].type],
         )
         value = emit_as(inner, new, linear.results[0])
-        rw.replace_value(linear.results[0], value)
+        rw.supersede(linear.results[0], value)
         rw.erase(linear)
+
+
+def strides(op: Operation) -> bool:
+    """Whether a slice has a step, is empty, or names axis or start from the end."""
+    if not isinstance(op, aten.SliceTensor):
+        return False
+    if 0 in dims(op.results[0].type):
+        return True
+    return op.arg("step") != 1 or op.arg("dim") < 0 or (op.arg("start") or 0) < 0
 
 
 def chain_to_linear(value: SSAValue) -> tuple[SchemaOp, list[SchemaOp]] | None:

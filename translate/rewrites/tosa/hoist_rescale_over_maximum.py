@@ -69,6 +69,8 @@ class HoistRescaleOverMaximum(Rewrite[Reduced]):
             return Refusal("another op reads the maximum as it is")
         if not any(is_alike(use.operation, op) for use in reduction.input.uses):
             return Refusal("nothing rescales the row by the same numbers")
+        if not keeps_order(op, program):
+            return Refusal("its multiplier may be negative, which turns the order of rows")
         return Reduced(op, reduction)
 
     def build(self, match: Reduced, rw: Rewriter) -> None:
@@ -90,6 +92,15 @@ def is_alike(other: Operation, op: t.RescaleOp) -> bool:
         return False
     pairs = zip(other.operands[1:], op.operands[1:], strict=True)
     return all(is_same(a, b) for a, b in pairs)
+
+
+def keeps_order(op: t.RescaleOp, program: Program) -> bool:
+    """Whether a greater value is rescaled to no smaller one."""
+    key = weight_key(op.multiplier)
+    if key is None:
+        return False
+    numbers = program.weights.get(key)
+    return numbers.numel() == 1 and int(numbers) >= 0
 
 
 def is_same(a: SSAValue, b: SSAValue) -> bool:

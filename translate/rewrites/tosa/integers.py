@@ -20,7 +20,7 @@ from stepwell.dialects.tosa.codes import i48
 from stepwell.dialects.tosa.constants import const
 from stepwell.dialects.tosa.meaning.quantised import apply_scale_32
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import i1, i8, i16, i32
+from stepwell.ir.dtypes import f32, i1, i8, i16, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
@@ -76,6 +76,7 @@ class LowerInt8(Rewrite[Quantised]):
     """Base: operands dequantised, every use quantised, shapes static."""
 
     bound: ClassVar[Bound] = IN_UNITS
+    takes_empty: ClassVar[bool] = False
     activations: ClassVar[int] = 1
     has_weight: ClassVar[bool] = False
 
@@ -91,6 +92,8 @@ class LowerInt8(Rewrite[Quantised]):
         uses = quantized_uses(op.results[0], bits)
         if isinstance(uses, Refusal):
             return uses
+        if bits == 16 and any(x.held.expressed != f32 for x in (*inputs, *uses_of(uses))):
+            return Refusal("its reals are halves, which are coarser than 16-bit integers")
         if bits == 16 and any(x.held.zero_point for x in (*inputs, *uses_of(uses))):
             return Refusal("TOSA takes zero points for 8-bit integers only")
         tensors = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]

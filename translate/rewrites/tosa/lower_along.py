@@ -33,6 +33,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
+from stepwell.translate.rewrites.tosa.lower_indices import counted_from_the_front
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
 from stepwell.translate.rewrites.tosa.volumes import narrow
 
@@ -69,7 +70,7 @@ class LowerAlong(LowerToTosa):
                 max(one, other) if i != axis else other
                 for i, (one, other) in enumerate(zip(shape_of(x), shape_of(index), strict=True))
             ]
-            index = spread(index, wanted, b)
+            index = spread(counted_from_the_front(index, size, b), wanted, b)
             x = spread(x, [size if i == axis else n for i, n in enumerate(wanted)], b)
         return b.reshape(along(x, axis, index, b), shape)
 

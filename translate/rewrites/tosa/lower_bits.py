@@ -61,6 +61,9 @@ class LowerBits(LowerToTosa):
         """Two integers of one type, numbers that are known."""
         if any(map(is_scalar, op.operands)):
             return Refusal("the number is known only at run time")
+        number = op.arg("other") if "other" in op.SCHEMA.by_name else None
+        if isinstance(number, int) and not -(1 << 31) <= number < 1 << 31:
+            return Refusal(f"{number} does not fit int32")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

@@ -28,7 +28,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.dtypes import dtype_name, i1
+from stepwell.ir.dtypes import dtype_name, i1, i32, i64
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, shape_of
@@ -58,11 +58,21 @@ class LowerCast(LowerToTosa):
             signed = isinstance(held, IntegerType) and held.signedness.data.name == "SIGNLESS"
             if held not in FLOATS and not signed:
                 return Refusal(f"TOSA has no cast from or to {dtype_name(held)}")
+        given, made = (element(value.type) for value in (op.operands[0], op.results[0]))
+        if made == i1 and not compares(given):
+            return Refusal(
+                f"TOSA compares no {dtype_name(given)}, by which it would become a truth"
+            )
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """The conversion of each element."""
         return converted(op.operands[0], element(op.results[0].type), b)
+
+
+def compares(held: Attribute) -> bool:
+    """Whether TOSA compares two tensors of an element type."""
+    return held in (i1, i32, i64) or held in FLOATS
 
 
 def converted(x: SSAValue, target: Attribute, b: Builder) -> SSAValue:

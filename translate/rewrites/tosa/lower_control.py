@@ -40,8 +40,10 @@ from xdsl.ir import Attribute, Operation, Region, SSAValue
 from stepwell.dialects.control import CondOp, WhileLoopOp, YieldOp
 from stepwell.dialects.tosa import structural as s
 from stepwell.ir.core import WeightOp, weight_key
+from stepwell.ir.dtypes import i1
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import element
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ class LowerControl(Rewrite[Lowerable]):
         other = next((v for v in values if not isinstance(v.type, TensorType)), None)
         if other is not None:
             return Refusal(f"it takes or gives {other.type}, which is not a tensor")
+        if isinstance(op, CondOp) and element(op.predicate.type) != i1:
+            return Refusal("its condition is a number, not a truth value")
         return Lowerable(op)
 
     def build(self, match: Lowerable, rw: Rewriter) -> None:

@@ -98,7 +98,7 @@ def _one_index(rows: Rows, held: Sequence[Size], wraps: bool, b: Builder) -> SSA
         size = held[rows.first + axis]
         index = rows.indices[axis]
         if wraps:
-            index = _from_the_front(index, size, b)
+            index = counted_from_the_front(index, size, b)
         part = index if step == 1 else b.scalar(t.MulOp, index, step)
         total = part if total is None else b.binary(t.AddOp, part, total)
         step *= size
@@ -106,7 +106,7 @@ def _one_index(rows: Rows, held: Sequence[Size], wraps: bool, b: Builder) -> SSA
     return total
 
 
-def _from_the_front(index: SSAValue, size: int, b: Builder) -> SSAValue:
+def counted_from_the_front(index: SSAValue, size: int, b: Builder) -> SSAValue:
     """An index that is not negative; a constant one is decided at compile time."""
     key = weight_key(index)
     if key is not None:

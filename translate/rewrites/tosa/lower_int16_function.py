@@ -71,6 +71,7 @@ class LowerInt16Function(Rewrite[Wide]):
     """q(f(dq(x))) of 16 bits to TABLE and RESCALE, or to GATHER."""
 
     name: ClassVar[str] = "lower-int16-function"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
     bound: ClassVar[Bound] = Bound(
         units=1, reason="lines between 513 entries, tried on every value"

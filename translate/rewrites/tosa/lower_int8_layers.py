@@ -195,6 +195,12 @@ class LowerInt8Linear(LowerInt8):
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
     has_weight: ClassVar[bool] = True
 
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """A weight `[out, in]`."""
+        if len(shape_of(op.operands[1])) != 2:
+            return Refusal("its weight is one row, so that there is no axis of outputs")
+        return None
+
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """Rows as pixels of an image."""
         assert match.weight is not None

@@ -77,6 +77,8 @@ class LowerInt8Reduction(LowerInt8):
         shape, axes = shape_of(op.operands[0]), axes_of(op)
         if isinstance(op, aten.MeanDim) and is_image_mean(shape, axes):
             return Refusal("it is a mean of images, which a pool computes")
+        if "keepdim" in op.SCHEMA.by_name and not op.arg("keepdim"):
+            return Refusal("its axes are not kept; normalise-reduction keeps them")
         found = super().match(op, program)
         if not isinstance(found, Quantised) or type(op) in EXTREMA:
             return found

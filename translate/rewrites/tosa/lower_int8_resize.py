@@ -47,7 +47,13 @@ from stepwell.translate.rewrites.cmsis.quantized import Use
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.convolving import TO_NCHW
 from stepwell.translate.rewrites.tosa.integers import LowerInt8, Quantised, rescale, stored, width
-from stepwell.translate.rewrites.tosa.lower_resize import MODES, as_image, axes_of, resize
+from stepwell.translate.rewrites.tosa.lower_resize import (
+    MODES,
+    as_image,
+    axes_of,
+    not_resized,
+    resize,
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,8 @@ class LowerInt8Resize(LowerInt8):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Lines or images, for which RESIZE has numbers; linear ones of 8 bits."""
         axes = axes_of(op)
+        if refusal := not_resized(op):
+            return refusal
         if len(axes) > 2:
             return Refusal("it resizes a volume; RESIZE has two axes")
         if any(axis.parameters() is None for axis in axes):

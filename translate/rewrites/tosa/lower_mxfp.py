@@ -108,6 +108,8 @@ class LowerMxLinear(LowerToTosa):
         """A form that TOSA has for these payloads and this element type."""
         x, other = op.operands[:2]
         held = element(x.type)
+        if isinstance(op, MxMatmulOp) and {len(shape_of(x)), len(shape_of(other))} != {3}:
+            return Refusal("MATMUL_T takes two batches of matrices")
         if held not in FLOATS or element(other.type) != held:
             return Refusal(
                 f"TOSA has no MX product of {dtype_name(held)} by {dtype_name(element(other.type))}"

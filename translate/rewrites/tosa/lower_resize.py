@@ -93,6 +93,9 @@ def not_resized(op: SchemaOp) -> Refusal | None:
     """Sizes that are numbers."""
     if not is_known((*shape_of(op.operands[0])[1:], *shape_of(op.results[0])[2:])):
         return Refusal("the plane of the image is symbolic")
+    for axis in axes_of(op):
+        if axis.scale is not None and not axis.scale_is_its_own():
+            return Refusal(f"{axis.size} elements by a scale of {axis.scale} are not {axis.wanted}")
     return None
 
 

@@ -27,12 +27,12 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.ir.dtypes import i1
+from stepwell.ir.dtypes import dtype_name, i1
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder
-from stepwell.translate.rewrites.tosa.lower_cast import converted
+from stepwell.translate.rewrites.tosa.lower_cast import compares, converted
 from stepwell.translate.rewrites.tosa.lowering import Lowerable, LowerToTosa
 
 OPERATORS: dict[type[Operation], type[TosaOp]] = {
@@ -57,6 +57,9 @@ class LowerTruth(LowerToTosa):
         types = [value.type for value in op.operands]
         if all(isinstance(type_, TensorType) and element(type_) == i1 for type_ in types):
             return None
+        for type_ in types:
+            if isinstance(type_, TensorType) and not compares(element(type_)):
+                return Refusal(f"TOSA compares no {dtype_name(element(type_))}")
         return super().match(op, program)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

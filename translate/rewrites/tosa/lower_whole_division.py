@@ -22,14 +22,15 @@ from dataclasses import dataclass
 from math import frexp
 from typing import ClassVar
 
+import torch
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import dtype_name, i1, i32, i64
+from stepwell.ir.dtypes import dtype_name, i1, i32, i64, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import IntType, element
@@ -109,6 +110,8 @@ def _not_whole(op: SchemaOp, other: float | SSAValue) -> Refusal | None:
     if held in INTEGERS:
         if element(op.results[0].type) != held:
             return Refusal("its operands are integers, its result is not")
+        if not isinstance(other, SSAValue) and not fits(other, held):
+            return Refusal(f"{other} does not fit {dtype_name(held)}")
         if isinstance(other, SSAValue):
             return (
                 None if element(other.type) == held else Refusal("the operands have several dtypes")
@@ -122,6 +125,12 @@ def _not_whole(op: SchemaOp, other: float | SSAValue) -> Refusal | None:
     if abs(share) != 0.5 or abs(exponent - 1) > LARGEST_EXPONENT:
         return Refusal(f"the divisor {other} is no power of two: its quotient rounds")
     return None
+
+
+def fits(number: float, held: Attribute) -> bool:
+    """Whether an integer type has a number."""
+    info = torch.iinfo(torch_dtype(held))
+    return info.min <= number <= info.max
 
 
 def _divisor(op: SchemaOp, weights: WeightStore) -> float | SSAValue:

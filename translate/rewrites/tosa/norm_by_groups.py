@@ -15,6 +15,7 @@ After:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from xdsl.ir import Operation
@@ -39,6 +40,7 @@ class NormByGroups(Rewrite[Statistics]):
     """`instance_norm`, and batch norms that normalise by their batch, to `group_norm`."""
 
     name: ClassVar[str] = "norm-by-groups-to-tosa"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.InstanceNormDefault,
         aten._NativeBatchNormLegitNoStats,
@@ -54,6 +56,10 @@ class NormByGroups(Rewrite[Statistics]):
         shape = static_dims(op.operands[0])
         if shape is None:
             return Refusal("the shape is symbolic")
+        if prod(shape[2:]) * (1 if isinstance(op, aten.InstanceNormDefault) else shape[0]) == 1:
+            return Refusal("a channel has one element, whose deviation is rounding alone")
+        if not op.arg("eps") > 0:
+            return Refusal(f"eps is {op.arg('eps')}, so that a constant channel divides by nothing")
         if any(saved.uses for saved in op.results[1:]):
             return Refusal("the mean or deviation that it saves for training is used")
         return Statistics(op, shape)

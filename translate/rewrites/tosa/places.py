@@ -33,6 +33,13 @@ class Axis:
     scale: float | None = None
     corners: bool = False
 
+    def scale_is_its_own(self) -> bool:
+        """Whether the stated scale makes so many elements of these."""
+        scale = self.scale
+        if scale is None or not 0 < scale <= LARGEST_IMAGE:
+            return scale is None
+        return abs(self.size * scale - self.wanted) <= 1
+
     def places(self) -> torch.Tensor:
         """The place of each new element on the old axis, `f64[wanted]`, as torch computes it."""
         return _places(self)

@@ -65,6 +65,7 @@ class SplitLayerNorm(Rewrite[LayerNorm]):
     """`layer_norm` over the last axis to arithmetic."""
 
     name: ClassVar[str] = "split-layer-norm"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LayerNormDefault,)
     bound: ClassVar[Bound] = Bound(2e-5, 2e-5, "sums in another order, the scale regrouped")
 

@@ -43,7 +43,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import emit, permute, view
+from stepwell.translate.rewrites.aten.building import emit, overflows, permute, view
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_shift
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import (
@@ -83,6 +83,7 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
         shape = dims(op.operands[0].type)
         for refusal in (
             not_for_xnnpack(op),
+            overflows(op.arg("eps"), element(op.operands[0].type)),
             not_constant(op.operand("weight"), "scale"),
             not_constant(op.operand("bias"), "shift"),
             None if is_static_behind(shape) else Refusal("a dimension of the image is symbolic"),

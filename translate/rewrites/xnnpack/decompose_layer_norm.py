@@ -36,7 +36,7 @@ from stepwell.ir.dtypes import dtype_name, f16, f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.aten.building import emit, static_dims, view
+from stepwell.translate.rewrites.aten.building import emit, overflows, static_dims, view
 from stepwell.translate.rewrites.xnnpack.row_statistics import ROWS, bound_of_rows, normalise_rows
 
 
@@ -62,6 +62,8 @@ class DecomposeLayerNorm(Rewrite[LayerNorm]):
         held = element(op.operands[0].type)
         if held not in (f32, f16):
             return Refusal(f"XNNPACK computes in float32 or float16, not {dtype_name(held)}")
+        if refusal := overflows(op.arg("eps"), held):
+            return refusal
         sizes = op.arg("normalized_shape")
         if not all(isinstance(size, int) for size in sizes):
             return Refusal("a normalised axis has a symbolic size")

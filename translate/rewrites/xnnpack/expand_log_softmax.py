@@ -49,6 +49,7 @@ class ExpandLogSoftmax(Rewrite[LogSoftmax]):
     """`_log_softmax` to amax, sub, exp, sum, log, sub."""
 
     name: ClassVar[str] = "expand-log-softmax"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten._LogSoftmaxDefault,)
     bound: ClassVar[Bound] = Bound(2e-6, 2e-6, "exponentials summed in another order")
 

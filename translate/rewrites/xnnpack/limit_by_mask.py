@@ -35,7 +35,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import emit
@@ -54,6 +54,8 @@ MAKERS = ("div", "reciprocal", "sqrt", "rsqrt", "log", "pow", "acos", "asin", "a
 @recipe("limits")
 def limits(mask: torch.Tensor, *, kept: bool, free: float, fill: float, dtype: str) -> torch.Tensor:
     """`free` where the mask equals `kept`, `fill` elsewhere."""
+    if mask.is_meta:
+        return torch.empty(mask.shape, dtype=getattr(torch, dtype), device="meta")
     numbers = torch.tensor([fill, free], dtype=getattr(torch, dtype))
     return numbers[(mask == kept).long()]
 
@@ -74,6 +76,7 @@ class LimitByMask(Rewrite[Masked]):
     """`where` and `masked_fill` with a constant mask to minima and maxima."""
 
     name: ClassVar[str] = "limit-by-mask"
+    bound: ClassVar[Bound] = Bound(0.0, 5e-324, "a maximum takes either of two zeros")
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.WhereSelf,
         aten.WhereScalarOther,

@@ -28,7 +28,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.building import axes, emit, static_dims, view
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
@@ -49,6 +49,7 @@ class LowerGreatest(Rewrite[Greatest]):
     """`aten.{amax,amin}` to max pooling."""
 
     name: ClassVar[str] = "lower-greatest"
+    bound: ClassVar[Bound] = Bound(0.0, 5e-324, "a maximum takes either of two zeros")
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.AmaxDefault, aten.AminDefault)
 
     def match(self, op: SchemaOp, program: Program) -> Greatest | Refusal | None:

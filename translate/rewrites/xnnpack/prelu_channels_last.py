@@ -28,7 +28,7 @@ from xdsl.ir import Operation
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.building import permute
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
@@ -46,6 +46,7 @@ class PreluChannelsLast(Rewrite[SlopesPerChannel]):
     """`prelu` of `[N, C, …]` to one of `[N, …, C]` between permutes."""
 
     name: ClassVar[str] = "prelu-channels-last"
+    bound: ClassVar[Bound] = Bound(0.0, 5e-324, "a zero keeps its sign or takes that of the slope")
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.PreluDefault,)
 
     def match(self, op: SchemaOp, program: Program) -> SlopesPerChannel | Refusal | None:

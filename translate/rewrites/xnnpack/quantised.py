@@ -95,6 +95,9 @@ def not_rescalable(source: SSAValue, weight: StoredWeight, made: SSAValue) -> Re
     """Products must shrink, or grow by less than 256, on their way to the result's scale."""
     result = quantization(made.type)
     assert result is not None
+    given = quantization(source.type)
+    if not result.is_per_tensor or given is None or not given.is_per_tensor:
+        return Refusal("an activation has a scale for each index of an axis; XNNPACK's have one")
     ratio = product_step(source, weight) / result.scale
     if ratio >= MAX_RESCALE:
         return Refusal(f"products are rescaled by {ratio:g}; XNNPACK takes less than 256")

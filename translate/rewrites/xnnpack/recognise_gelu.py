@@ -87,7 +87,7 @@ def _found(op: SchemaOp, other: SSAValue, outer: float, inside: SSAValue) -> Wri
         return Refusal("the error bound of this rewrite holds for float32 only")
     for factor, x in _scaled(other):
         for scale, same in _scaled(inside):
-            if same is not x:
+            if same is not x or x.type != op.results[0].type:
                 continue
             if abs(scale * sqrt(2) - 1) <= NEAR:
                 return WrittenGelu(op, x, 2 * factor * outer)

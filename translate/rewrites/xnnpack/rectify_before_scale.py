@@ -42,8 +42,10 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import element
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import (
     constant_along_channels,
@@ -89,6 +91,8 @@ class RectifyBeforeScale(Rewrite[RectifiedAffine]):
             return None
         if not (op.operands[0].has_one_use() and shifted[0].has_one_use()):
             return Refusal("the scaled value is read before it is rectified too")
+        if not is_float(element(op.results[0].type)):
+            return Refusal("integers have no quotient of shift and factor")
         is_padded = False
         for use in op.results[0].uses:
             refusal = takes_no_constants(use.operation, use.index, shifted=False)

@@ -98,6 +98,7 @@ class SkipMaskedAttention(Rewrite[MaskedAttention]):
     """One attention to a few over fewer keys, put together along the queries."""
 
     name: ClassVar[str] = "skip-masked-attention"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
     bound: ClassVar[Bound] = Bound(2e-5, 2e-6, "sums over fewer keys, in another order")
 
@@ -107,6 +108,13 @@ class SkipMaskedAttention(Rewrite[MaskedAttention]):
         key = weight_key(mask) if mask is not None else None
         if op.arg("dropout_p") or not (is_causal or key is not None) or is_block(op):
             return None
+        if len({dims(value.type)[:-2][:-1] for value in op.operands[:3]}) > 1:
+            return Refusal("queries, keys and values have different leading axes")
+        if (
+            not dims(op.operands[0].type)[:-2]
+            or dims(op.operands[1].type)[:-2] != dims(op.operands[2].type)[:-2]
+        ):
+            return Refusal("queries, keys and values have different heads, or none")
         sizes = sizes_of(op)
         if sizes is None:
             return Refusal("the number of queries or keys, or their size, is symbolic")

@@ -69,6 +69,7 @@ class VolumesToImages(Rewrite[VolumeConvolution]):
     """`aten.convolution` of volumes to convolutions of images, one for each slice of the kernel."""
 
     name: ClassVar[str] = "volumes-to-images"
+    takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
     bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "products are summed slice by slice")
 

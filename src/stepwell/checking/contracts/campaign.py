@@ -12,7 +12,14 @@ from types import FrameType
 from typing import Any
 
 from stepwell.checking.contracts.draft import draft_of
-from stepwell.checking.contracts.trial import Outcome, Verdict, try_variant
+from stepwell.checking.contracts.trial import (
+    DISTINCT,
+    ROWS,
+    SAMPLES,
+    Outcome,
+    Verdict,
+    try_variant,
+)
 from stepwell.checking.contracts.variants import Variant, variants_of
 from stepwell.ir.rewriting import Rewrite
 from stepwell.translate.rewrites.documentation import (
@@ -24,9 +31,15 @@ from stepwell.translate.rewrites.documentation import (
 
 FINITE_ONLY = {
     "aten.remove_safe_softmax_guard": "scores that overflow to −∞ in a whole row are not caught",
+    "xnnpack.lower_quantised_casts": "ExecuTorch clamps to int32 in float32, where 2³¹ - 1 is 2³¹",
+    "xnnpack.limit_by_mask": "a NaN that the mask hides is found by what computes the value",
     "xnnpack.add_mask_before_softmax": "a score of +∞ or NaN under the mask stays NaN",
 }
-"""Rewrites whose docstring excludes values that are not finite."""
+"""Rewrites that hold for finite values alone, and why."""
+SORTING = {"tosa.lower_order": "which of equal elements comes first, torch leaves open"}
+"""Rewrites of sorts."""
+INDEXING = {"tosa.lower_along": "torch takes an index beyond the end as its remainder"}
+"""Rewrites of ops that name rows; they are tried with rows near both ends."""
 SECONDS = 20
 """How long one variant may take; the usual one takes some ten milliseconds."""
 
@@ -60,7 +73,7 @@ def tally(name: str, count: int, seed: int = 0) -> Tally:
     for before, _ in examples:
         many = max(count // len(examples), 1)
         for variant in islice(variants_of(draft_of(before), anchors, seed), many):
-            verdict = _tried(rewrites, variant, name in FINITE_ONLY)
+            verdict = tried(rewrites, variant, name)
             found.outcomes[verdict.outcome] += 1
             if verdict.outcome == "wrong":
                 found.wrong.append((variant, verdict.why))
@@ -71,10 +84,14 @@ class _TooLong(BaseException):
     """Passes every handler of exceptions."""
 
 
-def _tried(rewrites: tuple[Rewrite[Any], ...], variant: Variant, finite_only: bool) -> Verdict:
+def tried(rewrites: tuple[Rewrite[Any], ...], variant: Variant, name: str) -> Verdict:
+    """What comes of one variant of a module's example; it may take `SECONDS`."""
     try:
         with _at_most(SECONDS):
-            return try_variant(rewrites, variant.draft, finite_only=finite_only)
+            samples = DISTINCT if name in SORTING else ROWS if name in INDEXING else SAMPLES
+            if name in FINITE_ONLY:
+                samples = tuple(sample for sample in samples if sample[-1])
+            return try_variant(rewrites, variant.draft, samples)
     except _TooLong:
         return Verdict("wrong", f"takes more than {SECONDS} seconds")
 

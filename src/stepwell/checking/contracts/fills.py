@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from stepwell.ir.types import dims, element
 
 Fill = Literal[
     "random", "ones", "zeros", "negative zeros", "positive", "negative", "causal", "rolled",
-    "integers", "extremes", "huge", "denormal", "special",
+    "distinct", "rows", "integers", "extremes", "huge", "denormal", "special",
 ]  # fmt: skip
 NAMED: tuple[Fill, ...] = ("ones", "zeros", "positive", "causal", "rolled")
 """Fills that a key may ask for, as `g#positive`."""
@@ -49,6 +50,9 @@ def tensor_of(
         if not dtype.is_floating_point:
             return allowed.to(dtype)
         return torch.zeros(shape, dtype=dtype).masked_fill(~allowed, -torch.inf)
+    if fill == "distinct":
+        places = torch.randperm(math.prod(shape), generator=random) - math.prod(shape) // 2
+        return places.reshape(shape).to(dtype)
     if dtype == torch.bool:
         return torch.rand(shape, generator=random) > 0.5
     if dtype.is_complex:
@@ -65,9 +69,13 @@ def _integers(
     if fill == "extremes":
         table = torch.tensor([info.min, info.max, 0, 1, max(info.min, -1)], dtype=dtype)
         return table[torch.randint(0, len(table), shape, generator=random)]
-    low, high = {"integers": (-9, 10), "negative": (-9, 0), "huge": (info.max // 2, info.max)}.get(
-        fill, (0, 3)
-    )
+    ends = {
+        "integers": (-9, 10),
+        "negative": (-9, 0),
+        "rows": (-2, 2),
+        "huge": (info.max // 2, info.max),
+    }
+    low, high = ends.get(fill, (0, 3))
     low, high = max(low, info.min), min(high, info.max)
     return torch.randint(low, max(high, low + 1), shape, generator=random).to(dtype)
 
