@@ -132,6 +132,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "input 0 has its last 2 axes",
     ),
     "tosa.split_layer_norm": ("size 4 is 0 everywhere",),
+    "xnnpack.convolve_by_winograd": ("w holds extremes",),
     "xnnpack.decompose_group_norm": ("aten.group_norm.default: eps=3.5e+38",),
     "xnnpack.decompose_layer_norm": ("aten.layer_norm.default: eps=3.5e+38",),
     "xnnpack.expand_log_softmax": ("size 6 is 0 everywhere",),

@@ -143,6 +143,10 @@ G = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
 """Three taps to four elements."""
 
 
+LARGEST_WEIGHT = torch.finfo(torch.float32).max / WINDOW**2
+"""Sums of the weights of a window are finite up to here."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """A row of Bᵀ: two pixels of a tile, `first` and `first + step`, with their signs."""
@@ -206,6 +210,8 @@ class ConvolveByWinograd(Rewrite[Tiled]):
         match = Tiled(op, (-(-height // TILE), -(-width // TILE)), weight.key.data)
         if LEAST_GAIN * self.by_tiles(match) >= self.directly(op):
             return Refusal("its sums cost more than the products that they save")
+        if not bool((program.weights.get(match.filter).abs() <= LARGEST_WEIGHT).all()):
+            return Refusal("a weight is not finite, or sums of weights would not be")
         return match
 
     def directly(self, op: Convolution2d) -> float:

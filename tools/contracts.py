@@ -1,0 +1,58 @@
+"""Try variants of every rewrite's documented example, and print the table of `docs/contracts.md`.
+
+    python tools/contracts.py                  100 variants of each rewrite
+    python tools/contracts.py -n 1500 -s 1     as `make soak` tries them
+    python tools/contracts.py -k 'tosa.lower'  only modules in whose name this is found
+
+Exit status 1 if a variant is wrong, or a rewrite applied to none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import Counter
+
+import torch
+
+from stepwell.checking.contracts.campaign import Tally, documented, tally
+from stepwell.checking.contracts.trial import Outcome
+
+COLUMNS: tuple[Outcome, ...] = ("applied", "refused", "not matched", "dropped", "wrong")
+
+
+def row(name: str, outcomes: Counter[Outcome]) -> str:
+    """One line of the table."""
+    numbers = [sum(outcomes.values()), *(outcomes[column] for column in COLUMNS)]
+    return f"| {name} | " + " | ".join(map(str, numbers)) + " |"
+
+
+def main() -> int:
+    """Print the table; what is wrong goes to standard error."""
+    parser = argparse.ArgumentParser(description="variants of every rewrite's example")
+    parser.add_argument("-n", type=int, default=100, help="variants of each rewrite")
+    parser.add_argument("-s", type=int, default=0, help="seed")
+    parser.add_argument("-k", default="", help="only modules in whose name this is found")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    print("| rewrite | tried | applied | refused | not matched | dropped | wrong |")
+    print("|---|---|---|---|---|---|---|")
+    total: Counter[Outcome] = Counter()
+    bad: list[Tally] = []
+    for name in documented():
+        if not re.search(given.k, name):
+            continue
+        found = tally(name, given.n, given.s)
+        total.update(found.outcomes)
+        print(row(name, found.outcomes), flush=True)
+        if found.wrong or not found.outcomes["applied"]:
+            bad.append(found)
+    print(row("all", total))
+    for found in bad:
+        print(found, file=sys.stderr)
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
