@@ -7,11 +7,12 @@ constant tensors. A constant method, `stepwell_target`, says which CPU a program
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import torch
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.backends.cortex_m.limits import limit_problems
@@ -27,17 +28,28 @@ from stepwell.backends.executorch.emit import MethodEmitter, missing_kernels
 from stepwell.backends.executorch.runner import scalar_type
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.dialects.aten.schema import Argument
-from stepwell.dialects.cmsis.ops import CmsisOp, Pad, QuantizedAdd, QuantizedMul, Relabel
+from stepwell.dialects.cmsis.ops import (
+    CmsisOp,
+    Copy,
+    Join,
+    Pad,
+    Part,
+    QuantizedAdd,
+    QuantizedMul,
+    Relabel,
+)
 from stepwell.dialects.cmsis.ops.base import TARGET
 from stepwell.dialects.cmsis.ops.elementwise import is_channel_broadcast
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC
 from stepwell.dialects.cmsis.ops.movement import DTYPES, is_taken_as_channels_last
+from stepwell.dialects.cmsis.ops.places import IN_PLACE
 from stepwell.dialects.quant import StorageCast
-from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.dialects.quant.types import quantization, storage_dtype, storage_element
 from stepwell.ir.diagnostics import Problem, UnsupportedError, VerificationError, describe_op
+from stepwell.ir.dtypes import element_bytes
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port
-from stepwell.ir.types import dims, is_static
+from stepwell.ir.types import dims, element, is_static
 from stepwell.ir.weights import dense_bytes
 
 TARGET_METHOD = "stepwell_target"
@@ -101,6 +113,12 @@ class CortexMEmitter(MethodEmitter):
                 self.values[op.result] = self.values[op.input]
             case Relabel():
                 self.values[op.out] = self._relabelled(op)
+            case Part():
+                self.values[op.out] = self._part(op)
+            case Join():
+                self.values[op.out] = self._joined(op)
+            case Copy():
+                self.values[op.out] = self._copied(op)
             case CmsisOp():
                 self._library_call(op)
             case _:
@@ -132,6 +150,40 @@ class CortexMEmitter(MethodEmitter):
         order = [perm.index(axis) for axis in self._order(source)]
         return self._view(source, op.out.type, order)
 
+    def _part(self, op: Part) -> int:
+        source = self.values[op.input]
+        offset = op.number("start") * self._slice_bytes(op.input.type, op.number("axis"))
+        return self.builder.tensor(
+            self._scalar_type(op.out.type),
+            cast("tuple[int, ...]", dims(op.out.type)),
+            dim_order=self._order(source),
+            storage_of=source,
+            offset=offset,
+        )
+
+    def _slice_bytes(self, type_: Attribute, axis: int) -> int:
+        """Bytes of one slice of an axis before which all are of size 1."""
+        return math.prod(cast("tuple[int, ...]", dims(type_)[axis + 1 :])) * element_bytes(
+            self._stored(type_)
+        )
+
+    def _stored(self, type_: Attribute) -> Attribute:
+        held = quantization(type_)
+        return element(type_) if held is None else storage_element(held)
+
+    def _joined(self, op: Join) -> int:
+        whole, axis, at = self.fresh(op.out.type), op.number("axis"), 0
+        for value in op.inputs:
+            self.builder.place(self.values[value], whole, at)
+            at += cast(int, dims(value.type)[axis]) * self._slice_bytes(value.type, axis)
+        return whole
+
+    def _copied(self, op: Copy) -> int:
+        source, none = self.values[op.input], self.builder.scalar(None)
+        copy = self.fresh(op.out.type, Port("", self._order(source)))
+        self.builder.call("aten::clone.out", [source, none, copy, copy], [self.handle])
+        return copy
+
     def _entered(self, argument: SSAValue, value: int, port: Port) -> int:
         """An input that is only seen relabelled is taken as it lies in memory."""
         if argument.uses.get_length() and all(
@@ -159,7 +211,12 @@ class CortexMEmitter(MethodEmitter):
         order = self._order(next(iter(operands.values())))
         is_elementwise = dims(op.output.type) in {dims(v.type) for v in op.operands}
         like_input = is_elementwise and order != contiguous(len(order))
-        result = self.fresh(op.output.type, Port("", order) if like_input else None)
+        if IN_PLACE in op.attributes:
+            taken = cast("IntegerAttr[Any]", op.attributes[IN_PLACE]).value.data
+            source = list(operands.values())[taken]
+            result = self._view(source, op.output.type, order)
+        else:
+            result = self.fresh(op.output.type, Port("", order) if like_input else None)
         args = [
             result if argument.name == "out" else self._argument(op, argument, operands)
             for argument in schema.arguments

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from stepwell.backends.executorch.container import (
     BoolList,
@@ -33,6 +34,7 @@ from stepwell.backends.executorch.container import (
     contiguous,
 )
 from stepwell.backends.executorch.memory import ALIGNMENT, Lifetime, plan_memory
+from stepwell.backends.executorch.pieces import Buffer, Piece, plan_pieces
 from stepwell.ir.diagnostics import StepwellError
 
 ACTIVATIONS, STATE = 1, 2
@@ -122,6 +124,7 @@ class MethodBuilder:
         self._values: list[Value] = []
         self._scalars: dict[tuple[type, object], int] = {}
         self._planned: dict[int, int] = {}  # Tensor value -> the value whose storage it has.
+        self._within: dict[int, int] = {}  # Tensor value -> its first byte there, if not 0.
         self._instructions: list[Instruction] = []
         self._delegates: list[Delegate] = []
         self._inputs: list[int] = []
@@ -137,12 +140,13 @@ class MethodBuilder:
         dim_order: Sequence[int] | None = None,
         dynamism: Dynamism = Dynamism.STATIC,
         storage_of: int | None = None,
+        offset: int = 0,
         borrowed: bool = False,
     ) -> int:
         """A new tensor value, given memory when the method is finished.
 
         `sizes` are upper bounds where the tensor is dynamic. `storage_of` names another tensor of
-        this method whose bytes this one shares from the first byte on (a view of it). A `borrowed`
+        this method whose bytes this one shares, from byte `offset` on (a view of it). A `borrowed`
         input has no memory of its own: it is the caller's, who sees what is written to it.
         """
         index = self._add(
@@ -162,11 +166,23 @@ class MethodBuilder:
             assert isinstance(base, TensorValue)
             if storage_of in self._planned:
                 self._planned[index] = self._planned[storage_of]
+                self._within[index] = self._within.get(storage_of, 0) + offset
             else:
+                assert not offset, "a part of a constant is a constant of its own"
                 value = self._values[index]
                 assert isinstance(value, TensorValue)
                 self._values[index] = replace(value, storage=base.storage)
         return index
+
+    def place(self, value: int, whole: int, offset: int) -> None:
+        """Give a tensor that has memory of its own, and all that share it, a place in another's."""
+        base, into = self._planned[value], self._planned[whole]
+        assert base != into and not self._within.get(value, 0), "it has a place already"
+        moved = self._within.get(whole, 0) + offset
+        for index, held in self._planned.items():
+            if held == base:
+                self._planned[index] = into
+                self._within[index] = self._within.get(index, 0) + moved
 
     def constant(
         self,
@@ -346,24 +362,58 @@ class MethodBuilder:
 
     def _place_tensors(self) -> int:
         """Give every planned tensor its offset; the size of the arena in bytes."""
-        spans = self._spans()
-        bases = sorted(spans)
-        sizes = dict.fromkeys(bases, 0)
-        for index, base in self._planned.items():
-            value = self._values[index]
-            assert isinstance(value, TensorValue)
-            sizes[base] = max(sizes.get(base, 0), value.nbytes)
-        plan = plan_memory([Lifetime(sizes[b], *spans[b]) for b in bases])
+        buffers = self._buffers()
+        bases = sorted(buffers)
+        held = [buffers[base] for base in bases]
+        if all(len(buffer.pieces) <= 1 for buffer in held):
+            spans = [Lifetime(b.size, b.first, b.last) for b in held]
+            plan = plan_memory(spans)
+        else:
+            plan = plan_pieces(held)
         offsets = dict(zip(bases, plan.offsets, strict=True))
         for index, base in self._planned.items():
             value = self._values[index]
             assert isinstance(value, TensorValue)
-            place = Planned(ACTIVATIONS, offsets.get(base, 0))
-            self._values[index] = replace(value, storage=place)
+            offset = offsets.get(base, 0) + self._within.get(index, 0)
+            self._values[index] = replace(value, storage=Planned(ACTIVATIONS, offset))
         return max(plan.arena_size, ALIGNMENT)
 
+    def _buffers(self) -> dict[int, Buffer]:
+        """Each planned storage that is touched: its runs of bytes, and when each is needed."""
+        spans = self._spans()
+        members: dict[int, list[int]] = {}
+        for index, base in self._planned.items():
+            members.setdefault(base, []).append(index)
+        buffers: dict[int, Buffer] = {}
+        for base, indices in members.items():
+            reach = {index: self._bytes(index) for index in indices}
+            touched = [index for index in indices if index in spans]
+            if not touched:
+                continue
+            if not any(start for start, _ in reach.values()):
+                first = min(spans[index][0] for index in touched)
+                last = max(spans[index][1] for index in touched)
+                buffers[base] = Buffer((Piece(0, max(e for _, e in reach.values()), first, last),))
+                continue
+            edges = sorted({edge for index in touched for edge in reach[index]})
+            pieces: list[Piece] = []
+            for start, end in pairwise(edges):
+                inside = [i for i in touched if reach[i][0] <= start and end <= reach[i][1]]
+                if inside:
+                    first = min(spans[i][0] for i in inside)
+                    last = max(spans[i][1] for i in inside)
+                    pieces.append(Piece(start, end, first, last))
+            buffers[base] = Buffer(tuple(pieces))
+        return buffers
+
+    def _bytes(self, index: int) -> tuple[int, int]:
+        """Where a tensor begins and ends in the storage it shares."""
+        value, start = self._values[index], self._within.get(index, 0)
+        assert isinstance(value, TensorValue)
+        return start, start + value.nbytes
+
     def _spans(self) -> dict[int, tuple[int, int]]:
-        """First and last instruction at which each planned storage holds something needed."""
+        """First and last instruction at which each planned tensor holds something needed."""
         spans: dict[int, tuple[int, int]] = {}
 
         def touch(index: int, step: int) -> None:
@@ -375,10 +425,9 @@ class MethodBuilder:
                     if item >= 0:
                         touch(item, step)
                 return
-            base = self._planned.get(index)
-            if base is not None:
-                first, last = spans.get(base, (step, step))
-                spans[base] = (min(first, step), max(last, step))
+            if index in self._planned:
+                first, last = spans.get(index, (step, step))
+                spans[index] = (min(first, step), max(last, step))
 
         end = len(self._instructions)
         for index in self._inputs:

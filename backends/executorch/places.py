@@ -131,16 +131,61 @@ class Places:
             return self._undefined(index, declared)
         arena = self.arenas.setdefault(storage.memory_id, Arena())
         held = arena.read(storage.offset)
-        if held is None or self._is_new(storage):
+        if (held is None and not self._covers(arena, declared)) or self._is_new(storage):
             return self._at_entry(index, declared, storage)
-        if held.content == index:
+        if held is not None and held.content == index:
             return self.values[index]
-        if not self._is_readable_as(held.content, declared):
+        if held is None or not self._is_readable_as(held.content, declared):
+            gathered = self._gathered(arena, index, declared)
+            if gathered is not None:
+                return gathered
+            assert held is not None
             raise UnsupportedError(
                 f"value {index} reads part of what was written to value {held.content}",
                 f"method {self.method.name}",
             )
         return self._seen_as(held.content, index)
+
+    def _covers(self, arena: Arena[int], declared: TensorValue) -> bool:
+        """Whether what was written fills every byte of a tensor."""
+        assert isinstance(declared.storage, Planned | State)
+        start = declared.storage.offset
+        return arena.covering(start, start + declared.nbytes) is not None
+
+    def _gathered(self, arena: Arena[int], index: int, declared: TensorValue) -> SSAValue | None:
+        """A tensor over a part of what was written, or over several parts one after the other."""
+        assert isinstance(declared.storage, Planned | State)
+        start = declared.storage.offset
+        end = start + declared.nbytes
+        found = arena.covering(start, end)
+        if found is None:
+            return None
+        size = torch_dtype(declared.scalar_type).itemsize
+        runs: list[SSAValue] = []
+        for held in found:
+            writer = self.tensor(held.content)
+            first, last = max(start, held.start) - held.origin, min(end, held.end) - held.origin
+            if writer.scalar_type != declared.scalar_type or first % size or last % size:
+                return None
+            runs.append(self._run(held.content, writer, first // size, last // size))
+        lying = [declared.sizes[axis] for axis in declared.dim_order]
+        kind = element(runs[0].type)
+        if len(runs) > 1:
+            count = math.prod(lying)
+            runs = [self.op("aten.cat.default", runs, 0, types=[tensor([count], kind)])]
+        value = self.as_type(index, runs[0], tensor(lying, kind))
+        back = [declared.dim_order.index(axis) for axis in range(len(lying))]
+        return self._permuted(value, back)
+
+    def _run(self, content: int, writer: TensorValue, first: int, last: int) -> SSAValue:
+        """Elements `first` to `last` of what a value wrote, in the order of memory."""
+        value = self._permuted(self.values[content], writer.dim_order)
+        count, kind = math.prod(writer.sizes), element(value.type)
+        flat = self.as_type(content, value, tensor([count], kind))
+        if (first, last) == (0, count):
+            return flat
+        made = tensor([last - first], kind)
+        return self.op("aten.slice.Tensor", flat, 0, first, last, 1, types=[made])
 
     def _seen_as(self, content: int, index: int) -> SSAValue:
         """The bytes that value `content` wrote, in the sizes and dim order of value `index`."""
@@ -277,8 +322,11 @@ class Places:
             return True
         if storage is None or not declared.nbytes:
             return index in self.values
-        held = self.arenas.setdefault(storage.memory_id, Arena()).read(storage.offset)
-        return held is not None and self._is_readable_as(held.content, declared)
+        arena = self.arenas.setdefault(storage.memory_id, Arena())
+        held = arena.read(storage.offset)
+        if held is not None and self._is_readable_as(held.content, declared):
+            return True
+        return self._covers(arena, declared)
 
     def _is_readable_as(self, content: int, declared: TensorValue) -> bool:
         writer = self.tensor(content)

@@ -3,8 +3,8 @@
 from xdsl.ir import Dialect
 
 from stepwell.dialects.cmsis.level import CMSIS_LEVEL
-from stepwell.dialects.cmsis.ops import LIBRARY_OPS, CmsisOp, Relabel
+from stepwell.dialects.cmsis.ops import LIBRARY_OPS, CmsisOp, Copy, Join, Part, Relabel
 
-Cmsis = Dialect("cmsis", [*LIBRARY_OPS, Relabel], [])
+Cmsis = Dialect("cmsis", [*LIBRARY_OPS, Relabel, Part, Join, Copy], [])
 
-__all__ = ["CMSIS_LEVEL", "LIBRARY_OPS", "Cmsis", "CmsisOp", "Relabel"]
+__all__ = ["CMSIS_LEVEL", "LIBRARY_OPS", "Cmsis", "CmsisOp", "Copy", "Join", "Part", "Relabel"]

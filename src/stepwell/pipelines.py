@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.backends.cortex_m.plan_memory import PlanMemory
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.cmsis.target import target as find_cpu
@@ -9,6 +10,7 @@ from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Step, Together
+from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.aten import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.aten.ask_inputs_for_sizes import AskInputsForSizes
 from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
@@ -368,7 +370,11 @@ PLACE_LAYOUTS = Together(
 
 
 def cortex_m_pipeline(
-    cpu: Target | str, bias_form: str | None = None, io: Io | None = None
+    cpu: Target | str,
+    bias_form: str | None = None,
+    io: Io | None = None,
+    optimise: str = SPEED,
+    arena: int | None = None,
 ) -> Pipeline:
     """Every step for a CPU.
 
@@ -376,6 +382,8 @@ def cortex_m_pipeline(
         cpu: `cortex-m55`, `cortex-m4`, …, or `cortex-m55+dsp`.
         bias_form: `bias`, `kernel-sum`, `both` or `run-time`; the CPU's own if None.
         io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
+        optimise: `memory` runs image ops row by row where that saves more than it costs.
+        arena: the bytes that activations may take; implies what is needed for it.
     """
     target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
     form = BiasForm.of(target) if bias_form is None else BiasForm(bias_form)
@@ -396,5 +404,6 @@ def cortex_m_pipeline(
             FoldKernelSum(form),
             StateTarget(target),
             RemoveDeadCode(),
+            *((PlanMemory(arena),) if optimise == MEMORY or arena is not None else ()),
         ),
     )

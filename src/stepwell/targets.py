@@ -12,6 +12,7 @@ from stepwell.ir.options import PIPELINE, ByName, Option, chosen, nearest, read_
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.pipelines import XNNPACK, XNNPACK_PUBLISHED, cortex_m_pipeline, tosa_pipeline
+from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.cmsis import BiasForm
 from stepwell.translate.rewrites.cmsis.integer_ports import FLOAT, INTEGERS
 
@@ -47,12 +48,26 @@ IO = Option(
     "the element type that float inputs and outputs have at the border",
     at=(PIPELINE,),
 )
+OPTIMISE = Option(
+    "optimise",
+    (SPEED, MEMORY),
+    SPEED,
+    "memory: run image ops row by row wherever that saves more RAM than the further calls take",
+    at=(PIPELINE,),
+)
+ARENA = Option(
+    "arena",
+    range(16, 1 << 32),
+    None,
+    "the bytes that activations may take; what runs row by row follows from it",
+    at=(PIPELINE,),
+)
 METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir"))
 
 OPTIONS: tuple[Option, ...] = ()
 """What every target takes."""
 XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS,)
-CORTEX_M_OPTIONS = (BIAS_FORM, IO)
+CORTEX_M_OPTIONS = (BIAS_FORM, IO, OPTIMISE, ARENA)
 TOSA_OPTIONS = (METHOD,)
 
 Emitter = Callable[..., Any]
@@ -253,7 +268,8 @@ class CortexMTarget(Target):
 
     def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
         """The CPU's pipeline with the bias and the border where they are asked for."""
-        return cortex_m_pipeline(self.name, options.get(BIAS_FORM.name), options.get(IO.name))
+        given = {o.name: options[o.name] for o in CORTEX_M_OPTIONS if o.name in options}
+        return cortex_m_pipeline(self.name, **given)
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
         """No delegates; the ops that are not the library's and not views."""

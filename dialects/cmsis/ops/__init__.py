@@ -18,6 +18,7 @@ from stepwell.dialects.cmsis.ops.movement import (
     Relabel,
     Transpose,
 )
+from stepwell.dialects.cmsis.ops.places import Copy, Join, Part
 from stepwell.dialects.cmsis.ops.pooling import (
     QuantizedAvgPool2d,
     QuantizedAvgPool2dNhwc,
@@ -63,10 +64,13 @@ LIBRARY_OPS: tuple[type[CmsisOp], ...] = (
 __all__ = [
     "LIBRARY_OPS",
     "CmsisOp",
+    "Copy",
     "DequantizePerTensor",
+    "Join",
     "Maximum",
     "Minimum",
     "Pad",
+    "Part",
     "QuantizePerTensor",
     "QuantizedActivation",
     "QuantizedAdd",

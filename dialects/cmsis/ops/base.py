@@ -28,7 +28,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, OptOperandDef
+from xdsl.irdl import IRDLOperation, OptOperandDef, VarOperandDef
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -121,14 +121,15 @@ class CmsisOp(IRDLOperation, ABC):
         printer.print_string("(")
         first = True
         for name, definition in self.get_irdl_definition().operands:
-            value = cast("SSAValue | None", getattr(self, name))
-            if value is None:
-                continue
-            printer.print_string("" if first else ", ")
-            if isinstance(definition, OptOperandDef):
-                printer.print_string(f"{name} = ")
-            printer.print_ssa_value(value)
-            first = False
+            held = getattr(self, name)
+            for value in held if isinstance(held, tuple) else (held,):
+                if value is None:
+                    continue
+                printer.print_string("" if first else ", ")
+                if isinstance(definition, OptOperandDef):
+                    printer.print_string(f"{name} = ")
+                printer.print_ssa_value(value)
+                first = False
         printer.print_string(")")
         held = {k: v for k, v in self.properties.items() if k != _SEGMENTS}
         held.update(self.attributes)
@@ -168,6 +169,8 @@ class CmsisOp(IRDLOperation, ABC):
         for name, definition in definitions.operands:
             if isinstance(definition, OptOperandDef):
                 found = [named.pop(name)] if name in named else []
+            elif isinstance(definition, VarOperandDef):
+                found, plain = plain, []
             else:
                 found = [plain.pop(0)] if plain else []
             operands.append([parser.resolve_operand(v, next(types)) for v in found])

@@ -129,6 +129,32 @@ class Spatial(CmsisOp):
         """Why the result's shape does not follow from the operands'."""
         raise NotImplementedError
 
+    def _windows(self, *sizes: Dim) -> tuple[Dim, Dim]:
+        """Windows along height and width, for the input's (h, w) and the kernel's.
+
+        The kernels take the result's height as it is stated and read cells past the last row as
+        padding, so that a run of rows of a larger result is one call (`stream-rows`): any height
+        will do whose last window begins in the input.
+        """
+        stride, padding, dilation = (self.numbers(f) for f in ("stride", "padding", "dilation"))
+        height, width = (
+            spatial_size(size, cast(int, kernel), stride[axis], padding[axis], dilation[axis])
+            for axis, (size, kernel) in enumerate(zip(sizes[:2], sizes[2:], strict=True))
+        )
+        _, (_, stated, _, _) = self.nhwc()
+        if isinstance(stated, int) and isinstance(height, int) and isinstance(sizes[0], int):
+            begins = (stated - 1) * stride[0] - padding[0]
+            height = stated if stated > 0 and begins < sizes[0] else height
+        return height, width
+
+    @property
+    def output_size(self) -> tuple[int, int] | None:
+        """Height and width of the result where they are stated."""
+        _, (_, height, width, _) = self.nhwc()
+        if isinstance(height, int) and isinstance(width, int):
+            return height, width
+        return None
+
     def scratch_problems(self, target: Target) -> Iterator[str]:
         """Why the scratch size is not what the kernel needs on a target."""
         raise NotImplementedError
@@ -183,12 +209,9 @@ class _Conv(Spatial):
         o, kh, kw, ci = cast("tuple[int, ...]", dims(self.weight.type))
         if isinstance(c, int) and (c % ci or o % (c // ci)):
             yield f"{c} channels do not divide into groups of {ci} for {o} outputs"
-        stride, padding, dilation = (self.numbers(f) for f in ("stride", "padding", "dilation"))
-        size = [
-            spatial_size(d, k, stride[i], padding[i], dilation[i])
-            for i, (d, k) in enumerate(((h, kh), (w, kw)))
-        ]
-        yield from result_problems(self, own_shape((n, *size, o), self.IS_NHWC))
+        yield from result_problems(
+            self, own_shape((n, *self._windows(h, w, kh, kw), o), self.IS_NHWC)
+        )
 
     def needed_scratch(self, target: Target) -> int | None:
         """Bytes of scratch on a target, if the shapes are known."""
@@ -244,12 +267,9 @@ class _Depthwise(Spatial):
         one, kh, kw, o = cast("tuple[int, ...]", dims(self.weight.type))
         if one != 1 or (isinstance(c, int) and o != c * self.number("depth_multiplier")):
             yield f"weight {[one, kh, kw, o]} for {c} channels times depth_multiplier"
-        stride, padding, dilation = (self.numbers(f) for f in ("stride", "padding", "dilation"))
-        size = [
-            spatial_size(d, k, stride[i], padding[i], dilation[i])
-            for i, (d, k) in enumerate(((h, kh), (w, kw)))
-        ]
-        yield from result_problems(self, own_shape((n, *size, o), self.IS_NHWC))
+        yield from result_problems(
+            self, own_shape((n, *self._windows(h, w, kh, kw), o), self.IS_NHWC)
+        )
 
     def needed_scratch(self, target: Target) -> int | None:
         """Bytes of scratch on a target, if the shapes are known."""
@@ -380,14 +400,26 @@ def _operands(op: Spatial, args: Sequence[Any]) -> tuple[Any, Any, Any]:
 @interprets(_Conv)
 def _conv(op: _Conv, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     x, weight, bias = _operands(op, args)
-    out = kernels.conv_s8(x, weight, dilation=op.numbers("dilation"), **_common(op, bias))
+    out = kernels.conv_s8(
+        x,
+        weight,
+        dilation=op.numbers("dilation"),
+        output_size=op.output_size,
+        **_common(op, bias),
+    )
     return (from_nhwc(out, op.IS_NHWC),)
 
 
 @interprets(_Depthwise)
 def _depthwise(op: _Depthwise, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     x, weight, bias = _operands(op, args)
-    out = kernels.depthwise_conv_s8(x, weight, dilation=op.numbers("dilation"), **_common(op, bias))
+    out = kernels.depthwise_conv_s8(
+        x,
+        weight,
+        dilation=op.numbers("dilation"),
+        output_size=op.output_size,
+        **_common(op, bias),
+    )
     return (from_nhwc(out, op.IS_NHWC),)
 
 

@@ -1,0 +1,159 @@
+"""Tensors as places in a larger one: a run of rows, rows joined, and rows copied.
+
+Rows of an NHWC tensor of batch 1 stand one after the other in memory, so that a run of them is a
+tensor over a part of the bytes, and several tensors can be written where their whole will stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import torch
+from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import Pure
+
+from stepwell.dialects.cmsis.ops.base import CmsisOp, result_problems, to_attribute
+from stepwell.ir.interpretation import interprets
+from stepwell.ir.types import dims, element
+
+
+def outermost(value: SSAValue) -> int:
+    """The first axis of a tensor whose size is not 1: along it, elements stand in runs."""
+    shape = dims(value.type)
+    return next((axis for axis, size in enumerate(shape) if size != 1), 0)
+
+
+def _places_problem(op: CmsisOp, value: SSAValue, axis: int) -> Iterator[str]:
+    shape = dims(value.type)
+    if not 0 <= axis < len(shape) or any(size != 1 for size in shape[:axis]):
+        yield f"axis {axis} of {list(shape)} is not its outermost: its slices lie apart"
+    if element(value.type) != element(op.output.type):
+        yield f"{value.type} becomes {op.output.type}; elements stay what they are"
+
+
+@irdl_op_definition
+class Part(CmsisOp):
+    """`length` slices of the outermost axis, as they lie: both tensors share their bytes."""
+
+    name = "cmsis.part"
+    OPERATOR: ClassVar[str] = ""
+    input = operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    start = prop_def(IntegerAttr)
+    out = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        axis, start = self.number("axis"), self.number("start")
+        yield from _places_problem(self, self.input, axis)
+        given, made = dims(self.input.type), dims(self.out.type)
+        if len(made) != len(given) or not 0 <= axis < len(given):
+            yield f"the result has rank {len(made)}, the operand {len(given)}"
+            return
+        whole, length = given[axis], made[axis]
+        if not isinstance(whole, int) or not isinstance(length, int):
+            yield f"the size of axis {axis} is not known"
+        elif not 0 <= start <= start + length <= whole:
+            yield f"slices {start}:{start + length} of {whole}"
+        yield from result_problems(self, (*given[:axis], length, *given[axis + 1 :]))
+
+
+@irdl_op_definition
+class Join(CmsisOp):
+    """Tensors one after the other along the outermost axis: each is written where it will stand.
+
+    Nothing runs. Each operand is what a kernel has just written, and stands in this result alone.
+    """
+
+    name = "cmsis.join"
+    OPERATOR: ClassVar[str] = ""
+    inputs = var_operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    out = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    @classmethod
+    def of(cls, values: Sequence[SSAValue], axis: int, result: Attribute) -> Join:
+        """Values joined along an axis."""
+        return cls(
+            operands=[list(values)],
+            result_types=[result],
+            properties={"axis": to_attribute(axis)},
+        )
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        axis = self.number("axis")
+        total = 0
+        for value in self.inputs:
+            yield from _places_problem(self, value, axis)
+            size = dims(value.type)[axis]
+            total += size if isinstance(size, int) else 0
+            if not writes_its_own(value.owner):
+                yield f"{value.type} is not what a kernel writes: it has a place already"
+            elif sum(isinstance(use.operation, Join) for use in value.uses) != 1:
+                yield f"{value.type} would stand in several places"
+        if not self.inputs:
+            yield "nothing is joined"
+            return
+        shape = dims(self.inputs[0].type)
+        yield from result_problems(self, (*shape[:axis], total, *shape[axis + 1 :]))
+
+
+@irdl_op_definition
+class Copy(CmsisOp):
+    """The same elements in bytes of their own."""
+
+    name = "cmsis.copy"
+    OPERATOR: ClassVar[str] = ""
+    input = operand_def(TensorType)
+    out = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        if self.input.type != self.out.type:
+            yield f"{self.input.type} becomes {self.out.type}"
+
+
+IN_PLACE = "in_place"
+"""The attribute of an op whose result takes an operand's bytes: the operand's number."""
+
+
+def writes_its_own(op: Any) -> bool:
+    """Whether an op is a kernel call whose result has bytes of its own."""
+    if not isinstance(op, CmsisOp) or IN_PLACE in op.attributes:
+        return False
+    return bool(op.OPERATOR) or isinstance(op, Copy)
+
+
+def is_view(op: Operation) -> bool:
+    """Whether an op only names bytes."""
+    return isinstance(op, CmsisOp) and not op.OPERATOR and not isinstance(op, Copy)
+
+
+@interprets(Part)
+def _part(op: Part, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    axis = op.number("axis")
+    return (args[0].narrow(axis, op.number("start"), dims(op.out.type)[axis]),)
+
+
+@interprets(Join)
+def _join(op: Join, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (torch.cat(list(args), op.number("axis")),)
+
+
+@interprets(Copy)
+def _copy(op: Copy, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    return (args[0].clone(),)

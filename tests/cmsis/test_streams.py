@@ -1,0 +1,172 @@
+"""Image ops row by row: the same bits, each row computed once, in the bytes that were asked for."""
+
+import importlib
+import random
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import stepwell
+from stepwell.backends.cortex_m.emit import to_pte
+from stepwell.backends.executorch.read import read_container
+from stepwell.dialects.cmsis.target import target
+from stepwell.ir.program import Program
+from stepwell.translate.memory.rows import Image, RowOp, Stream, schedule
+from stepwell.translate.rewrites.cmsis.stream_rows import images, segment_of, write_stream
+
+CPU = "cortex-m4"
+
+
+class Residual(nn.Module):
+    """Every kind of op that runs row by row, around a residual."""
+
+    def __init__(self, kernel: int, stride: int, dilation: int = 1) -> None:
+        super().__init__()
+        reach = (kernel - 1) * dilation
+        self.stem = nn.Conv2d(3, 4, kernel, stride, reach // 2, dilation)
+        self.depthwise = nn.Conv2d(4, 4, 3, padding=1, groups=4)
+        self.point = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.stem(x))
+        y = torch.sigmoid(self.depthwise(x)) * x + self.point(x)
+        return nn.functional.max_pool2d(y, 2)
+
+
+def lowered(quantised: Any, module: nn.Module, *shape: int) -> Program:
+    x = torch.randn(shape).to(memory_format=torch.channels_last)
+    exported = quantised(module.to(memory_format=torch.channels_last), (x,))
+    return stepwell.lower(exported, CPU, io="int8").program
+
+
+def drawn(*shape: int) -> Tensor:
+    x = torch.randint(-128, 128, shape, dtype=torch.int8)
+    return x.to(memory_format=torch.channels_last)
+
+
+def arena(data: bytes) -> int:
+    return sum(read_container(bytearray(data)).methods[0].arena_sizes[1:])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "dilation", "height"),
+    [(3, 1, 1, 3), (3, 2, 1, 2), (5, 2, 1, 1), (3, 1, 2, 4)],
+)
+@pytest.mark.parametrize("upwards", [False, True])
+def test_rows_in_any_order_and_height_give_the_same_bits(
+    quantised: Any, kernel: int, stride: int, dilation: int, height: int, upwards: bool
+) -> None:
+    shape = (1, 3, 21, 10)
+    program = lowered(quantised, Residual(kernel, stride, dilation), *shape)
+    x = drawn(*shape)
+    (wanted,) = program.run(x)
+    ops = [op for op in program.method().body.block.ops if images(op)]
+    assert len(ops) == 7
+    segment = segment_of(ops)
+    assert segment is not None
+    calls = schedule(segment.stream, height, upwards=upwards)
+    write_stream(segment, calls, target(CPU))
+    program.verify()
+    assert torch.equal(program.run(x)[0], wanted)
+    assert torch.equal(stepwell.read_pte(to_pte(program)).run(x)[0], wanted)
+    assert torch.equal(stepwell.parse(str(program), weights=program.weights).run(x)[0], wanted)
+
+
+def test_no_row_is_computed_twice() -> None:
+    drawing = random.Random(0)
+    for _ in range(40):
+        ops: list[RowOp] = []
+        shapes = {0: Image(drawing.randrange(8, 40), 1)}
+        for index in range(drawing.randrange(1, 6)):
+            reach, stride = drawing.choice([(1, 1), (3, 1), (3, 2), (5, 1), (5, 2)])
+            op = RowOp((index,), index + 1, reach, stride, drawing.randrange(reach))
+            rows = (shapes[index].rows + 2 * op.padding - reach) // stride + 1
+            if rows < 2:
+                break
+            ops.append(op)
+            shapes[index + 1] = Image(rows, 1)
+        if not ops:
+            continue
+        stream = Stream(tuple(ops), shapes, (0,), len(ops))
+        for upwards in (False, True):
+            calls = schedule(stream, drawing.randrange(1, 5), upwards=upwards)
+            there: dict[int, tuple[int, int]] = {0: (0, shapes[0].rows)}
+            seen: dict[int, list[int]] = {}
+            for call in calls:
+                op = stream.ops[call.op]
+                low, high = there[op.inputs[0]]
+                assert low <= call.reads[0][0] < call.reads[0][1] <= high
+                if call.kept is not None:
+                    held = there[op.output]
+                    assert held[0] <= call.kept[0] < call.kept[1] <= held[1]
+                there[op.output] = call.window
+                seen.setdefault(op.output, []).extend(range(*call.rows))
+            rows = range(shapes[stream.output].rows)
+            assert sorted(seen[stream.output]) == list(rows)
+            assert all(len(set(found)) == len(found) for found in seen.values())
+
+
+def test_a_layer_takes_over_the_rows_of_its_operand(quantised: Any) -> None:
+    """Two layers of 25 rows of 320 bytes: 25 rows, a tile and its halo instead of 50 rows."""
+    module, inputs = importlib.import_module("tiny").ds_cnn()
+    exported = quantised(module, inputs, calibrations=0)
+    whole = arena(stepwell.lower(exported, CPU, io="int8").to_pte())
+    wanted = stepwell.lower(exported, CPU, io="int8", arena=9600)
+    program = wanted.program
+    assert whole == 16000 and arena(wanted.to_pte()) <= 9600
+    x = torch.randint(-128, 128, (1, 1, 49, 10), dtype=torch.int8)
+    (reference,) = stepwell.lower(exported, CPU, io="int8").program.run(x)
+    assert torch.equal(program.run(x)[0], reference)
+    assert torch.equal(wanted.run(x)[0], reference)
+
+
+def test_a_limit_that_no_plan_meets_names_the_smallest(quantised: Any) -> None:
+    module = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 1))
+    x = torch.randn(1, 3, 12, 12).to(memory_format=torch.channels_last)
+    exported = quantised(module.to(memory_format=torch.channels_last), (x,))
+    with pytest.raises(
+        stepwell.StepwellError, match=r"no plan of 64 bytes.*the smallest has"
+    ) as no:
+        stepwell.lower(exported, CPU, io="int8", arena=64)
+    least = int(str(no.value).split("the smallest has ")[1].split()[0])
+    assert arena(stepwell.lower(exported, CPU, io="int8", arena=least).to_pte()) <= least
+
+
+def test_less_memory_is_never_more(quantised: Any) -> None:
+    for module, shape in ((Residual(3, 1), (1, 3, 16, 16)), (Residual(5, 2), (1, 3, 24, 9))):
+        x = torch.randn(shape).to(memory_format=torch.channels_last)
+        exported = quantised(module.to(memory_format=torch.channels_last), (x,))
+        sizes = [
+            arena(stepwell.lower(exported, "cortex-m55", io="int8", **options).to_pte())
+            for options in ({"optimise": "memory"}, {})
+        ]
+        assert all(less <= more for less, more in pairwise(sizes))
+
+
+PLACES = {
+    "%p = cmsis.part(%x) {axis = 2 : i64, start = 0 : i64} : "
+    "(tensor<1x4x3x2xi8>) -> tensor<1x4x2x2xi8>": "axis 2 .* is not its outermost",
+    "%p = cmsis.part(%x) {axis = 1 : i64, start = 3 : i64} : "
+    "(tensor<1x4x3x2xi8>) -> tensor<1x2x3x2xi8>": "slices 3:5 of 4",
+    "%p = cmsis.join(%x, %x) {axis = 1 : i64} : "
+    "(tensor<1x4x3x2xi8>, tensor<1x4x3x2xi8>) -> tensor<1x8x3x2xi8>": "not what a kernel writes",
+    "%c = cmsis.copy(%x) : (tensor<1x4x3x2xi8>) -> tensor<1x4x3x2xi8>\n"
+    "%p = cmsis.join(%c, %c) {axis = 1 : i64} : "
+    "(tensor<1x4x3x2xi8>, tensor<1x4x3x2xi8>) -> tensor<1x8x3x2xi8>": "stand in several places",
+    "%p = cmsis.copy(%x) : (tensor<1x4x3x2xi8>) -> tensor<1x2x6x2xi8>": "becomes",
+}
+
+
+@pytest.mark.parametrize("line", PLACES)
+def test_places_that_cannot_be_are_refused(line: str) -> None:
+    made = line.rsplit("-> ", 1)[1]
+    text = (
+        'builtin.module attributes {stepwell.level = "cmsis"} {\n'
+        f"func.func @forward(%x: tensor<1x4x3x2xi8>) -> {made} {{\n{line}\n"
+        f"func.return %p : {made}\n}}\n}}"
+    )
+    with pytest.raises(stepwell.VerificationError, match=PLACES[line]):
+        stepwell.parse(text).verify()

@@ -1,0 +1,226 @@
+"""Writes a run of image ops row by row: the same kernels, called on runs of rows.
+
+No kernel learns anything new: CMSIS-NN takes the height of a result as it is told, the padding
+above it too, and reads cells past the last row as padding. A run of rows of an NHWC tensor is a
+tensor over a part of its bytes (`cmsis.part`), the tiles of a result are written where they will
+stand (`cmsis.join`), and rows that the next tile reads again are copied (`cmsis.copy`).
+
+    %y = conv(%x) : 6 rows → 6 rows, kernel 3, padding 1          in tiles of 3 rows:
+
+    %x0 = cmsis.part(%x) {axis = 1, start = 0} : 4 rows
+    %y0 = conv(%x0) {padding above 1} : 3 rows
+    %x1 = cmsis.part(%x) {axis = 1, start = 2} : 4 rows
+    %y1 = conv(%x1) {padding above 0} : 3 rows
+    %y  = cmsis.join(%y0, %y1) {axis = 1}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.cmsis.ops import (
+    CmsisOp,
+    Copy,
+    Join,
+    Maximum,
+    Minimum,
+    Part,
+    QuantizedActivation,
+    QuantizedAdd,
+    QuantizedAvgPool2dNhwc,
+    QuantizedConv2dNhwc,
+    QuantizedDepthwiseConv2dNhwc,
+    QuantizedMaxPool2dNhwc,
+    QuantizedMul,
+)
+from stepwell.dialects.cmsis.ops.base import to_attribute
+from stepwell.dialects.cmsis.ops.places import writes_its_own
+from stepwell.dialects.cmsis.target import Target
+from stepwell.ir.core import WeightOp
+from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.translate.memory.rows import Call, Image, RowOp, Stream
+from stepwell.translate.rewrites.cmsis.state_target import scratch_sizes
+
+ROWS = 1
+"""The axis of an NHWC tensor that counts rows."""
+
+SPATIAL = (QuantizedConv2dNhwc, QuantizedDepthwiseConv2dNhwc)
+POOLS = (QuantizedMaxPool2dNhwc, QuantizedAvgPool2dNhwc)
+ELEMENTWISE = (QuantizedAdd, QuantizedMul, Minimum, Maximum, QuantizedActivation)
+
+
+def images(op: Operation) -> tuple[SSAValue, ...]:
+    """The operands of an op whose rows its result's rows are made of; none if it has no such form.
+
+    One image each way, of batch 1 and at least two rows, that a kernel writes as a whole.
+    """
+    if not isinstance(op, SPATIAL + POOLS + ELEMENTWISE) or not writes_its_own(op):
+        return ()
+    if not all(is_static(value.type) for value in (*op.operands, *op.results)):
+        return ()
+    made = dims(op.output.type)
+    if len(made) != 4 or made[0] != 1 or cast(int, made[ROWS]) < 2:
+        return ()
+    if isinstance(op, ELEMENTWISE):
+        read = op.operands[:1] if isinstance(op, QuantizedActivation) else op.operands[:2]
+        same = all(dims(value.type) == made for value in read)
+        return tuple(read) if same and not any(map(_is_constant, read)) else ()
+    if isinstance(op, POOLS) and (any(op.numbers("padding")) or op.flag("ceil_mode")):
+        return ()
+    given = op.operands[0]
+    if _is_constant(given) or dims(given.type)[0] != 1:
+        return ()
+    shape = row_op(op, (0,), 1)
+    return (given,) if 0 <= shape.padding < shape.reach else ()
+
+
+def _is_constant(value: SSAValue) -> bool:
+    owner = value.owner
+    while isinstance(owner, Operation) and owner.name == "quant.scast":
+        owner = owner.operands[0].owner
+    return isinstance(owner, WeightOp)
+
+
+def row_op(op: Operation, inputs: tuple[int, ...], output: int) -> RowOp:
+    """An op of `images` as a function of rows; its scratch is stated where it has any."""
+    scratch = 0
+    if isinstance(op, CmsisOp) and "scratch" in op.properties:
+        scratch = op.number("scratch")
+    if isinstance(op, SPATIAL):
+        height = 1 if isinstance(op, QuantizedDepthwiseConv2dNhwc) else ROWS
+        kernel = cast(int, dims(op.weight.type)[height])
+        reach = (kernel - 1) * op.numbers("dilation")[0] + 1
+        return RowOp(
+            inputs, output, reach, op.numbers("stride")[0], op.numbers("padding")[0], scratch
+        )
+    if isinstance(op, POOLS):
+        kernel, stride = op.numbers("kernel_size")[0], op.numbers("stride")[0]
+        return RowOp(inputs, output, kernel, stride, 0, scratch)
+    return RowOp(inputs, output)
+
+
+def image_of(value: SSAValue) -> Image:
+    """Rows of an int8 NHWC tensor of batch 1."""
+    _, rows, width, channels = cast("tuple[int, ...]", dims(value.type))
+    return Image(rows, width * channels)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Ops of a program that stand one after the other, and the stream they are."""
+
+    ops: tuple[Operation, ...]
+    values: tuple[SSAValue, ...]
+    """By number, as the stream names them."""
+    stream: Stream
+
+
+def segment_of(ops: Sequence[Operation]) -> Segment | None:
+    """Ops as a stream, or None if they give more than one result to others."""
+    numbers: dict[SSAValue, int] = {}
+    made = {op.results[0] for op in ops}
+    steps: list[RowOp] = []
+    for op in ops:
+        read = tuple(numbers.setdefault(value, len(numbers)) for value in images(op))
+        steps.append(row_op(op, read, numbers.setdefault(op.results[0], len(numbers))))
+    inside = set(ops)
+    last = ops[-1].results[0]
+    for value in made:
+        escapes = any(use.operation not in inside for use in value.uses)
+        if escapes != (value is last):
+            return None
+    outside = tuple(number for value, number in numbers.items() if value not in made)
+    stream = Stream(
+        tuple(steps), {n: image_of(v) for v, n in numbers.items()}, outside, numbers[last]
+    )
+    return Segment(tuple(ops), tuple(numbers), stream)
+
+
+def write_stream(segment: Segment, calls: Sequence[Call], target: Target) -> None:
+    """Put the calls of a schedule in the place of a segment's ops."""
+    last = segment.ops[-1]
+    block = last.parent
+    assert block is not None
+    stream, values = segment.stream, segment.values
+    held: dict[int, tuple[SSAValue, int]] = {n: (values[n], 0) for n in stream.inputs}
+    """Value → what holds its rows now, and the first row of that."""
+    tiles: list[tuple[int, SSAValue]] = []
+
+    def put(op: Operation, like: Operation) -> SSAValue:
+        op.location = like.location
+        block.insert_op_before(op, last)
+        return op.results[0]
+
+    def rows(number: int, run: tuple[int, int], like: Operation) -> SSAValue:
+        source, first = held[number]
+        if run == (first, first + cast(int, dims(source.type)[ROWS])):
+            return source
+        return put(part(source, run[0] - first, run[1] - run[0]), like)
+
+    for call in calls:
+        op, shape = segment.ops[call.op], stream.ops[call.op]
+        kept: SSAValue | None = None
+        if call.kept is not None:
+            source = rows(shape.output, call.kept, op)
+            kept = put(Copy.make(source, result=source.type), op)
+        read = [rows(v, run, op) for v, run in zip(shape.inputs, call.reads, strict=True)]
+        made = put(_over_rows(op, shape, call.rows, read, target), op)
+        if shape.output == stream.output:
+            tiles.append((call.rows[0], made))
+            continue
+        if kept is not None:
+            assert call.kept is not None
+            pair = [kept, made] if call.kept[0] < call.rows[0] else [made, kept]
+            made = put(join(pair), op)
+        held[shape.output] = made, call.window[0]
+    ordered = [value for _, value in sorted(tiles, key=lambda tile: tile[0])]
+    whole = ordered[0] if len(ordered) == 1 else put(join(ordered), last)
+    last.results[0].replace_all_uses_with(whole)
+    for op in reversed(segment.ops):
+        op.detach()
+        op.erase()
+
+
+def part(value: SSAValue, start: int, length: int) -> Part:
+    """A run of rows of an NHWC tensor."""
+    shape = dims(value.type)
+    made = tensor([*shape[:ROWS], length, *shape[ROWS + 1 :]], element(value.type))
+    return Part.make(value, result=made, axis=ROWS, start=start)
+
+
+def join(values: Sequence[SSAValue]) -> Join:
+    """Runs of rows as one tensor."""
+    shape = dims(values[0].type)
+    rows = sum(cast(int, dims(value.type)[ROWS]) for value in values)
+    made = tensor([*shape[:ROWS], rows, *shape[ROWS + 1 :]], element(values[0].type))
+    return Join.of(values, ROWS, made)
+
+
+def _over_rows(
+    op: Operation,
+    shape: RowOp,
+    run: tuple[int, int],
+    read: Sequence[SSAValue],
+    target: Target,
+) -> Operation:
+    """The op over some rows of its result."""
+    given = dims(op.results[0].type)
+    made = tensor([given[0], run[1] - run[0], *given[2:]], element(op.results[0].type))
+    operands = [*read, *op.operands[len(read) :]]
+    properties = dict(op.properties)
+    if isinstance(op, SPATIAL):
+        above = max(0, shape.padding - run[0] * shape.stride)
+        properties["padding"] = to_attribute([above, op.numbers("padding")[1]])
+    new = type(op).create(
+        operands=operands,
+        result_types=[made],
+        properties=properties,
+        attributes=dict(op.attributes),
+    )
+    for field, size in scratch_sizes(new, target).items():
+        new.properties[field] = to_attribute(size)
+    return new
