@@ -29,10 +29,7 @@ def to_c_array(data: bytes, name: str = "model_pte", *, header: bool = True) -> 
     Raises:
         StepwellError: the name cannot be one.
     """
-    if not name.isidentifier() or not name.isascii():
-        raise StepwellError(f"{name!r} is no C identifier", help="letters, digits and _ only")
-    if name in _KEYWORDS:
-        raise StepwellError(f"{name!r} is a keyword of C or C++", help="choose another name")
+    check_identifier(name)
     rows = [
         "    " + " ".join(f"0x{byte:02x}," for byte in data[start : start + _PER_LINE])
         for start in range(0, len(data), _PER_LINE)
@@ -56,6 +53,14 @@ def to_c_array(data: bytes, name: str = "model_pte", *, header: bool = True) -> 
             "",
         ]
     )
+
+
+def check_identifier(name: str) -> None:
+    """Raise `StepwellError` for a name that nothing in C or C++ can have."""
+    if not name.isidentifier() or not name.isascii():
+        raise StepwellError(f"{name!r} is no C identifier", help="letters, digits and _ only")
+    if name in _KEYWORDS:
+        raise StepwellError(f"{name!r} is a keyword of C or C++", help="choose another name")
 
 
 def identifier_of(stem: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from stepwell.ir.calling import flatten_inputs, with_frozen, without_frozen
 from stepwell.ir.context import Context
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord
     from torch.export import ExportedProgram
 
+    from stepwell.backends.cortex_m.standalone import Sources
     from stepwell.profiling import Profile
 
     Source = IRProgram | ExportedProgram | Mapping[str, ExportedProgram]
@@ -72,14 +73,48 @@ class Lowered:
         """The `.pte` without weights, and the `.ptd` that holds them (xnnpack target)."""
         return self._emit("pte_and_ptd", options)
 
-    def to_c(self, name: str = "model_pte", *, header: bool = True) -> str:
-        """The `.pte` as C text for firmware (cortex-m targets): an aligned array and its length.
+    @overload
+    def to_c(
+        self, name: str = ..., *, header: bool = ..., runtime: Literal["executorch"] = ...
+    ) -> str: ...
+
+    @overload
+    def to_c(self, name: str = ..., *, runtime: None, method: str = ...) -> Sources: ...
+
+    def to_c(
+        self,
+        name: str | None = None,
+        *,
+        header: bool = True,
+        runtime: str | None = "executorch",
+        method: str = "forward",
+    ) -> str | Sources:
+        """C for firmware (cortex-m targets).
 
         Args:
-            name: what the array is called; its length is `<name>_length`.
-            header: a header with static constants, else a source file with external ones.
+            name: a C identifier: of the array (`model_pte`), or of the function `<name>_run` and
+                its files (`model`).
+            header: of an array, a header with static constants, else a source file with external
+                ones; its length is `<name>_length`.
+            runtime: `"executorch"`: the `.pte` as an aligned array, for ExecuTorch's runtime.
+                None: the program itself as C99 that needs nothing but the C library: constants,
+                one static arena, our own kernels, a function; and a CMake project around them.
+            method: which method, without a runtime.
+
+        Returns:
+            Text, or the files by name (`Sources.save(folder)`).
+
+        Raises:
+            StepwellError: the name cannot be one, or there is no such runtime or method.
+            UnsupportedError: without a runtime, naming every call that has no kernel in C.
         """
-        return self._emit("c", {}, name=name, header=header)
+        if runtime is None:
+            return self._emit("sources", {}, name=name or "model", method=method)
+        if runtime != "executorch":
+            raise StepwellError(
+                f"there is no runtime {runtime!r}", help="it is 'executorch' or None"
+            )
+        return self._emit("c", {}, name=name or "model_pte", header=header)
 
     def to_tosa(self, **options: Any) -> bytes:
         """The TOSA flatbuffer (tosa targets)."""

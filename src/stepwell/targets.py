@@ -291,6 +291,12 @@ def _cortex_m_c(program: Program, *, name: str, header: bool) -> str:
     return to_c_array(to_pte(program), name, header=header)
 
 
+def _cortex_m_sources(program: Program, *, name: str, method: str) -> Any:
+    from stepwell.backends.cortex_m.standalone import to_sources
+
+    return to_sources(program, name, method)
+
+
 def _run_cortex_m(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
     from stepwell.backends.cortex_m.read import run_pte
 
@@ -303,7 +309,7 @@ def _cortex_m_target(name: str) -> Target:
         name,
         cortex_m_pipeline(name),
         "pte",
-        {"pte": _cortex_m_pte, "c": _cortex_m_c},
+        {"pte": _cortex_m_pte, "c": _cortex_m_c, "sources": _cortex_m_sources},
         _run_cortex_m,
         CORTEX_M_OPTIONS,
     )

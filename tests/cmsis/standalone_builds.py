@@ -1,0 +1,143 @@
+"""Building and running generated C: on this machine under sanitizers, and on emulated boards."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from stepwell.backends.cortex_m.standalone import Sources
+
+STRICT = (
+    "-std=c99 -Wall -Wextra -Werror -Wconversion -Wshadow -Wpedantic -Wstrict-prototypes".split()
+)
+SANITIZED = "-O1 -g -fsanitize=undefined,address -fno-sanitize-recover=all".split()
+HAS_GCC = shutil.which("gcc") is not None
+HAS_BOARDS = all(map(shutil.which, ("arm-none-eabi-gcc", "qemu-system-arm")))
+
+BOARDS = {"cortex-m4": "mps2-an386", "cortex-m55": "mps3-an547"}
+"""CPU → the board of qemu that has it; both start at address 0 with their vector table."""
+
+_STARTUP = """
+#include <stdint.h>
+int main(void);
+extern uint32_t stack_top;
+void reset(void);
+static void write0(const char *text)
+{
+    register int call __asm__("r0") = 4;
+    register const char *what __asm__("r1") = text;
+    __asm__ volatile("bkpt 0xAB" : "+r"(call) : "r"(what) : "memory");
+}
+void say(const char *text) { write0(text); }
+void reset(void)
+{
+    extern uint32_t data_from, data_start, data_end, bss_start, bss_end;
+    uint32_t *from = &data_from;
+    for (uint32_t *to = &data_start; to < &data_end; to++, from++) { *to = *from; }
+    for (uint32_t *to = &bss_start; to < &bss_end; to++) { *to = 0; }
+    *(volatile uint32_t *)0xE000ED88u |= 0xFu << 20; /* floating point on */
+    __asm__ volatile("dsb; isb");
+    (void)main();
+    register int call __asm__("r0") = 0x18;
+    register int why __asm__("r1") = 0x20026;
+    __asm__ volatile("bkpt 0xAB" : : "r"(call), "r"(why));
+    for (;;) { }
+}
+__attribute__((section(".vectors"), used))
+static const void *const vectors[2] = {&stack_top, (const void *)reset};
+"""
+_LINK = """
+MEMORY {{
+  FLASH : ORIGIN = {flash}, LENGTH = {flash_size}
+  RAM : ORIGIN = {ram}, LENGTH = {ram_size}
+}}
+SECTIONS {{
+  .text : {{ KEEP(*(.vectors)) *(.text*) *(.rodata*) . = ALIGN(4); data_from = .; }} > FLASH
+  .data : AT(data_from) {{ data_start = .; *(.data*) . = ALIGN(4); data_end = .; }} > RAM
+  .bss : {{ bss_start = .; *(.bss*) *(COMMON) . = ALIGN(4); bss_end = .; }} > RAM
+  stack_top = ORIGIN(RAM) + LENGTH(RAM);
+}}
+"""
+_PLACES = {
+    "cortex-m4": {"flash": "0", "flash_size": "4M", "ram": "0x20000000", "ram_size": "4M"},
+    "cortex-m55": {"flash": "0", "flash_size": "512K", "ram": "0x21000000", "ram_size": "2M"},
+}
+
+
+def run_on_host(sources: Sources, folder: Path, inputs: Sequence[Tensor]) -> bytes:
+    """What the program writes for inputs as they lie in memory, built strictly and sanitized."""
+    sources.save(folder)
+    names = [name for name in sources.files if name.endswith(".c")]
+    command = ["gcc", *STRICT, *SANITIZED, *names, "-o", "program", "-lm"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    given = b"".join(in_memory(x).numpy().tobytes() for x in inputs)
+    done = subprocess.run([folder / "program"], input=given, capture_output=True, check=True)
+    return done.stdout
+
+
+def in_memory(value: Tensor) -> Tensor:
+    """Elements in the order in which they lie."""
+    order = sorted(range(value.dim()), key=lambda axis: (-value.stride(axis), axis))
+    return value.permute(order).contiguous()
+
+
+def equals(value: Tensor, data: bytes) -> bool:
+    """Whether bytes are those of a tensor in memory."""
+    return torch.equal(
+        torch.frombuffer(bytearray(data), dtype=value.dtype), in_memory(value).flatten()
+    )
+
+
+def sizes_on(cpu: str, sources: Sources, folder: Path) -> dict[str, int]:
+    """Bytes of code, constants, RAM and the stack of the four deepest functions."""
+    sources.save(folder)
+    compile_for(cpu, ["model.c", "-c", "-fstack-usage"], folder)
+    command = ["arm-none-eabi-size", "-A", "model.o"]
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    section = {
+        m[1]: int(m[2]) for m in re.finditer(r"^(\.\w+\S*)\s+(\d+)", done.stdout, re.MULTILINE)
+    }
+    stack = [int(line.split("\t")[1]) for line in (folder / "model.su").read_text().splitlines()]
+    code = sum(size for name, size in section.items() if name.startswith(".text"))
+    flash = sum(size for name, size in section.items() if name.startswith(".rodata"))
+    ram = sum(size for name, size in section.items() if name.startswith((".bss", ".data")))
+    return {"code": code, "constants": flash, "ram": ram, "stack": sum(sorted(stack)[-4:])}
+
+
+def compile_for(cpu: str, arguments: Sequence[str], folder: Path) -> None:
+    """Run the cross compiler."""
+    flags = ["-mthumb", f"-mcpu={cpu}", "-O2", "-ffreestanding", *STRICT[1:5], "-std=gnu99"]
+    command = ["arm-none-eabi-gcc", *flags, *arguments]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+
+
+def run_on_board(cpu: str, sources: Sources, folder: Path, x: Tensor, wanted: Tensor) -> str:
+    """What the board says: `equal` or `differs`."""
+    sources.save(folder)
+    listed = [", ".join(map(str, in_memory(v).flatten().tolist())) for v in (x, wanted)]
+    (folder / "main.c").write_text(
+        '#include "model.h"\nextern void say(const char *text);\nint main(void);\n'
+        f"static const int8_t given[] = {{{listed[0]}}};\n"
+        f"static const int8_t wanted[] = {{{listed[1]}}};\n"
+        "static int8_t made[sizeof(wanted)];\n"
+        "int main(void)\n{\n    int same = (model_run(given, made) == 0);\n"
+        "    for (uint32_t i = 0; i < sizeof(wanted); i++) {\n"
+        "        same = same && (made[i] == wanted[i]);\n    }\n"
+        '    say(same ? "equal\\n" : "differs\\n");\n    return 0;\n}\n'
+    )
+    (folder / "startup.c").write_text(_STARTUP)
+    (folder / "link.ld").write_text(_LINK.format(**_PLACES[cpu]))
+    compile_for(
+        cpu,
+        ["-nostartfiles", "-T", "link.ld", "main.c", "model.c", "startup.c", "-o", "image", "-lm"],
+        folder,
+    )
+    board = ["qemu-system-arm", "-M", BOARDS[cpu], "-nographic", "-semihosting", "-kernel", "image"]
+    done = subprocess.run(board, cwd=folder, capture_output=True, text=True, timeout=300)
+    return (done.stdout + done.stderr).strip()

@@ -1,0 +1,155 @@
+"""C without a runtime: strict C99 under sanitizers computes the interpreter's bits."""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import stepwell
+
+
+def _beside(name: str) -> ModuleType:
+    path = Path(__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+builds = _beside("standalone_builds")
+needs_gcc = pytest.mark.skipif(not builds.HAS_GCC, reason="gcc is not installed")
+needs_boards = pytest.mark.skipif(
+    not builds.HAS_BOARDS, reason="gcc-arm-none-eabi and qemu-system-arm are not installed"
+)
+
+
+class Images(nn.Module):
+    """Convolutions of every kind, pools, a gate, a difference, a concatenation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3, 2, 1)
+        self.grouped = nn.Conv2d(4, 4, 3, padding=1, groups=2)
+        self.depthwise = nn.Conv2d(4, 8, 3, padding=2, dilation=2, groups=4)
+        self.up = nn.ConvTranspose2d(8, 4, 2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.stem(x))
+        y = self.depthwise(x) * torch.sigmoid(self.depthwise(x))
+        z = torch.cat([self.grouped(x) - x, x], 1)
+        y = nn.functional.max_pool2d(torch.maximum(y, z), 2)
+        return nn.functional.avg_pool2d(self.up(y), 3, 2, 1)
+
+
+class Rows(nn.Module):
+    """Attention over rows, a quotient, a mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = self.project(x)
+        weights = torch.softmax(q @ x.transpose(1, 2), -1)
+        y = torch.minimum(weights @ q, x)
+        return y / (x * x + 2.0)
+
+
+class Padded(nn.Module):
+    """A pad, and a transposition in the end."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.pad(x, (1, 2, 0, 1)).transpose(1, 2) + 0.5
+
+
+def channels_last(value: Any) -> Any:
+    return value.to(memory_format=torch.channels_last)
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    ("module", "shape", "options"),
+    [
+        (Images(), (1, 3, 13, 12), {}),
+        (Images(), (1, 3, 13, 12), {"io": "int8", "optimise": "memory"}),
+        (Rows(), (2, 5, 8), {"io": "int8"}),
+        (Padded(), (2, 3, 4), {}),
+    ],
+    ids=["images", "images row by row", "attention", "pad"],
+)
+def test_the_program_in_c_computes_what_the_interpreter_does(
+    quantised: Any, tmp_path: Path, module: nn.Module, shape: tuple[int, ...], options: Any
+) -> None:
+    cpu = "cortex-m4" if options else "cortex-m55"
+    last = len(shape) == 4
+    x = torch.randn(shape)
+    exported = quantised(
+        *((channels_last(module), (channels_last(x),)) if last else (module, (x,)))
+    )
+    lowered = stepwell.lower(exported, cpu, **options)
+    given = torch.randint(-128, 128, shape, dtype=torch.int8) if "io" in options else 3 * x
+    given = channels_last(given) if last else given
+    sources = lowered.to_c("model", runtime=None)
+    wanted = lowered.program.run(given)
+    data = builds.run_on_host(sources, tmp_path, [given])
+    assert builds.equals(wanted[0], data)
+    assert "malloc" not in sources.files["model.c"]
+
+
+def test_what_has_no_kernel_in_c_is_named(quantised: Any) -> None:
+    class Floats(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cumsum(x, 1) + x
+
+    lowered = stepwell.lower(quantised(Floats(), (torch.randn(2, 4),)), "cortex-m4")
+    with pytest.raises(stepwell.StepwellError, match=r"aten::cumsum\.out has no kernel in C"):
+        lowered.to_c(runtime=None)
+
+
+def test_a_name_and_a_runtime_that_cannot_be_are_refused(quantised: Any) -> None:
+    lowered = stepwell.lower(quantised(nn.Linear(4, 4), (torch.randn(2, 4),)), "cortex-m4")
+    with pytest.raises(stepwell.StepwellError, match="no C identifier"):
+        lowered.to_c("my model", runtime=None)
+    with pytest.raises(stepwell.StepwellError, match="no runtime 'tflm'"):
+        lowered.to_c(runtime="tflm")  # pyright: ignore
+    with pytest.raises(stepwell.StepwellError, match="there is no method 'decode'"):
+        lowered.to_c(runtime=None, method="decode")
+
+
+MLPERF_TINY = {
+    "keyword spotting": ("tiny", "ds_cnn"),
+    "visual wake words": ("microcontrollers", "mobilenet_v1_025"),
+    "image classification": ("resnet", "resnet8"),
+    "anomaly detection": ("tiny", "mlp_autoencoder"),
+}
+
+
+@pytest.mark.slow
+@needs_boards
+@pytest.mark.parametrize("cpu", builds.BOARDS)
+@pytest.mark.parametrize("optimise", ["speed", "memory"])
+@pytest.mark.parametrize("name", MLPERF_TINY)
+def test_mlperf_tiny_runs_on_emulated_boards(
+    quantised: Any, tmp_path: Path, name: str, cpu: str, optimise: str
+) -> None:
+    file, function = MLPERF_TINY[name]
+    module, inputs = getattr(importlib.import_module(file), function)()
+    if inputs[0].dim() == 4:
+        module, inputs = channels_last(module), tuple(map(channels_last, inputs))
+    exported = quantised(module, inputs)
+    lowered = stepwell.lower(exported, cpu, io="int8", optimise=optimise)
+    x = torch.randint(-128, 128, inputs[0].shape, dtype=torch.int8)
+    x = x.to(memory_format=torch.channels_last) if not inputs[0].is_contiguous() else x
+    sources = lowered.to_c("model", runtime=None)
+    (wanted,) = lowered.program.run(x)
+    assert builds.equals(wanted, builds.run_on_host(sources, tmp_path, [x]))
+    assert builds.run_on_board(cpu, sources, tmp_path, x, wanted) == "equal"
+    assert builds.sizes_on(cpu, sources, tmp_path)["ram"] <= sources.arena + 16
