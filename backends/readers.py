@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from stepwell.backends.ethos_u.read import EthosuReader
+from stepwell.backends.ethos_u.vela import BACKEND
 from stepwell.backends.executorch.lift import Readers
 from stepwell.backends.xnnpack.read import XnnpackReader
 
-PTE_READERS = Readers(delegates={"XnnpackBackend": XnnpackReader()})
+PTE_READERS = Readers(delegates={"XnnpackBackend": XnnpackReader(), BACKEND: EthosuReader()})
 """Every reader there is; delegates of other backends stay opaque."""

@@ -19,6 +19,7 @@ PACKAGES = (
     "aten",
     "cmsis",
     "control",
+    "ethosu",
     "executorch",
     "quant",
     "sym",
@@ -43,7 +44,7 @@ def _loader(name: str) -> Callable[[], Dialect]:
     return load
 
 
-LEVELS = ("aten", "cmsis", "executorch", "tosa", "xnnpack")
+LEVELS = ("aten", "cmsis", "ethosu", "executorch", "tosa", "xnnpack")
 """Those of the packages that a program can be at the level of."""
 
 for _name in PACKAGES:

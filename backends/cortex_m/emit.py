@@ -24,7 +24,7 @@ from stepwell.backends.executorch.container import (
     TensorValue,
     contiguous,
 )
-from stepwell.backends.executorch.emit import MethodEmitter, missing_kernels
+from stepwell.backends.executorch.emit import MethodEmitter, PayloadWriters, missing_kernels
 from stepwell.backends.executorch.runner import scalar_type
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.dialects.aten.schema import Argument
@@ -60,8 +60,12 @@ def to_pte(program: Program) -> bytes:
     return to_bytes(emit(program))
 
 
-def emit(program: Program) -> Container:
-    """The container of a program at the cmsis level.
+def emit(program: Program, delegates: PayloadWriters | None = None) -> Container:
+    """The container of a program at the cmsis level, or at one that adds delegates to it.
+
+    Args:
+        program: every method becomes one of the container.
+        delegates: writers of payloads by the class of the delegate op.
 
     Raises:
         VerificationError: an accumulator can overflow with the actual weights.
@@ -73,12 +77,14 @@ def emit(program: Program) -> Container:
         {type(op) for op in program.module.walk() if isinstance(op, CmsisOp | StorageCast)},
         _is_own,
     )
-    missing = [p for func in program.methods.values() for p in missing_kernels(func, own)]
+    writers = dict(delegates or {})
+    known = {**own, **writers}
+    missing = [p for func in program.methods.values() for p in missing_kernels(func, known)]
     if missing := [*missing, *unsized(program)]:
         raise UnsupportedError(missing)
     builder = ContainerBuilder()
     for name, func in program.methods.items():
-        CortexMEmitter(builder, builder.method(name), program, func, {}).emit()
+        CortexMEmitter(builder, builder.method(name), program, func, writers).emit()
     stated = program.module.attributes.get(TARGET)
     if stated is not None:
         constant = builder.method(TARGET_METHOD)

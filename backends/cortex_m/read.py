@@ -15,6 +15,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.backends.cortex_m.emit import TARGET_METHOD
 from stepwell.backends.cortex_m.schemas import declarations, field_of, op_classes
+from stepwell.backends.ethos_u.read import EthosuReader
+from stepwell.backends.ethos_u.vela import BACKEND
 from stepwell.backends.executorch.container import Container, KernelCall
 from stepwell.backends.executorch.lift import Readers, lift
 from stepwell.backends.executorch.read import read_container
@@ -24,6 +26,7 @@ from stepwell.dialects.cmsis.ops.base import TARGET, to_attribute
 from stepwell.dialects.cmsis.ops.layout import NHWC_TO_NCHW
 from stepwell.dialects.cmsis.ops.movement import is_taken_as_channels_last
 from stepwell.dialects.cmsis.target import Target, target
+from stepwell.dialects.ethosu import ETHOSU_LEVEL
 from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import ParseFailure, describe_op
@@ -56,7 +59,9 @@ def read_program(container: Container) -> Program:
     """The program of a container that calls the `cortex_m` library."""
     stated = container.method(TARGET_METHOD)
     methods = tuple(method for method in container.methods if method is not stated)
-    program = lift(replace(container, methods=methods), READERS, level=CMSIS_LEVEL.name)
+    beside = any(d.backend == BACKEND for method in methods for d in method.delegates)
+    level = ETHOSU_LEVEL if beside else CMSIS_LEVEL
+    program = lift(replace(container, methods=methods), READERS, level=level.name)
     if stated is not None and len(stated.outputs) == 1:
         name = stated.values[stated.outputs[0]]
         if isinstance(name, str):
@@ -158,6 +163,7 @@ def _scratch(kernel: str) -> tuple[int, ...]:
 
 
 READERS = Readers(
+    delegates={BACKEND: EthosuReader()},
     kernels={kernel: (_read_call, _written(kernel)) for kernel in op_classes()},
     unread={kernel: _scratch(kernel) for kernel in op_classes()},
 )

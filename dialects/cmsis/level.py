@@ -29,7 +29,7 @@ MOVES_INTEGERS = frozenset(
 )
 """Ops that may read the stored integers of a quantised value: they move and compute nothing."""
 
-_BOUNDARY = ("quantized_decomposed.", "torchao.")
+_BOUNDARY = ("quantized_decomposed.", "torchao.", "ethosu.")
 
 
 def _refuses(op: Operation) -> str | None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from stepwell.backends.cortex_m.standalone import Sources
+    from stepwell.backends.ethos_u.vela import Estimate
     from stepwell.profiling import Profile
 
     Source = IRProgram | ExportedProgram | Mapping[str, ExportedProgram]
@@ -123,6 +124,10 @@ class Lowered:
     def to_mlir(self, **options: Any) -> str:
         """The program as text for upstream MLIR's tools, constants and all (tosa targets)."""
         return self._emit("mlir", options)
+
+    def estimate(self) -> list[Estimate]:
+        """Vela's own cycles, SRAM and flash of each delegate, in order (ethos-u targets)."""
+        return self._emit("estimates", {})
 
     def to_etrecord(self, method: str = "forward", **options: Any) -> ETRecord:
         """What ExecuTorch's Inspector needs to lead a profile of the `.pte` back to the model.

@@ -6,6 +6,7 @@ from stepwell.backends.cortex_m.plan_memory import PlanMemory
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.cmsis.target import target as find_cpu
+from stepwell.dialects.ethosu import ETHOSU_LEVEL
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
@@ -54,6 +55,7 @@ from stepwell.translate.rewrites.cmsis import (
     SinkTranspose,
     StateTarget,
 )
+from stepwell.translate.rewrites.ethosu import LowerForNpu, PartitionEthosu
 from stepwell.translate.rewrites.quant import (
     TYPE_QUANTIZATION,
     CancelCasts,
@@ -405,5 +407,48 @@ def cortex_m_pipeline(
             StateTarget(target),
             RemoveDeadCode(),
             *((PlanMemory(arena),) if optimise == MEMORY or arena is not None else ()),
+        ),
+    )
+
+
+def ethosu_pipeline(
+    accelerator: str, cpu: Target | str = "cortex-m55", io: Io | None = None
+) -> Pipeline:
+    """Every step for an NPU and the CPU beside it.
+
+    Args:
+        accelerator: `ethos-u55-128`, `ethos-u85-256`, …
+        cpu: what runs the rest: CMSIS-NN's operators, and floats that stay floats.
+        io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
+    """
+    target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
+    to_npu = (
+        Together("lower-int8", (*INTEGERS, CancelCasts())),
+        Together("arrange", (*NOOPS, *SHAPES)),
+        Together("lower", TO_TOSA),
+        Together("layout", (*LAYOUT, *FEWER_INTEGERS)),
+    )
+    return Pipeline(
+        accelerator,
+        (
+            Together("normalise", (*NORMAL_FORM, FoldConstants())),
+            TYPE_QUANTIZATION,
+            *(() if io is None else (IntegerPorts(io),)),
+            Named("share-types", ShareCommonSubexpressions()),
+            LowerForNpu(accelerator, to_npu, ("arrange", "lower")),
+            Named("share-operators", ShareCommonSubexpressions()),
+            Together("lower-to-cmsis", TO_CMSIS),
+            ExplainFloats(),
+            LowerBoundary(),
+            DecomposeForKernels(),
+            FoldConstants(),
+            PLACE_LAYOUTS,
+            AbsorbFlatten(),
+            Named("share-kernels", ShareCommonSubexpressions()),
+            FoldKernelSum(BiasForm.of(target)),
+            Named("sweep", RemoveDeadCode()),
+            PartitionEthosu(accelerator),
+            StateTarget(target, ETHOSU_LEVEL.name),
+            Named("sweep-again", RemoveDeadCode()),
         ),
     )

@@ -6,12 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stepwell.backends.ethos_u.accelerators import ACCELERATORS
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import PIPELINE, ByName, Option, chosen, nearest, read_options
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.pipelines import XNNPACK, XNNPACK_PUBLISHED, cortex_m_pipeline, tosa_pipeline
+from stepwell.pipelines import (
+    XNNPACK,
+    XNNPACK_PUBLISHED,
+    cortex_m_pipeline,
+    ethosu_pipeline,
+    tosa_pipeline,
+)
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.cmsis import BiasForm
 from stepwell.translate.rewrites.cmsis.integer_ports import FLOAT, INTEGERS
@@ -24,6 +31,7 @@ PIPELINES: dict[str, Pipeline] = {
     "xnnpack-published": XNNPACK_PUBLISHED,
     **{name: tosa_pipeline(name) for name in TOSA_NAMES},
     **{name: cortex_m_pipeline(name) for name in CPUS},
+    **{name: ethosu_pipeline(name) for name in ACCELERATORS},
 }
 """Every target's pipeline; `stepwell.PIPELINES["xnnpack"].after("step", MyRewrite)` is a copy."""
 
@@ -62,12 +70,16 @@ ARENA = Option(
     "the bytes that activations may take; what runs row by row follows from it",
     at=(PIPELINE,),
 )
+CPU = Option(
+    "cpu", CPUS, "cortex-m55", "the CPU beside the NPU, which runs the rest", at=(PIPELINE,)
+)
 METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir"))
 
 OPTIONS: tuple[Option, ...] = ()
 """What every target takes."""
 XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS,)
 CORTEX_M_OPTIONS = (BIAS_FORM, IO, OPTIMISE, ARENA)
+ETHOSU_OPTIONS = (CPU, IO)
 TOSA_OPTIONS = (METHOD,)
 
 Emitter = Callable[..., Any]
@@ -315,6 +327,53 @@ def _cortex_m_target(name: str) -> Target:
     )
 
 
+@dataclass(frozen=True)
+class EthosuTarget(Target):
+    """An Ethos-U with a Cortex-M beside it."""
+
+    def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
+        """The NPU's pipeline with the CPU and the border that are asked for."""
+        given = {o.name: options[o.name] for o in ETHOSU_OPTIONS if o.name in options}
+        return ethosu_pipeline(self.name, **given)
+
+    def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
+        """Delegates; the ops beside them, the CPU library's too."""
+        from stepwell.backends.ethos_u.inventory import inventory
+
+        return inventory(program)
+
+
+def _ethosu_pte(program: Program) -> bytes:
+    from stepwell.backends.ethos_u.emit import to_pte
+
+    return to_pte(program)
+
+
+def _ethosu_estimates(program: Program) -> Any:
+    from stepwell.backends.ethos_u.emit import estimates
+
+    return estimates(program)
+
+
+def _run_ethosu(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+    raise StepwellError(
+        "there is no simulator of an Ethos-U on this machine",
+        help="lowered.program.run computes what the NPU and the CPU compute",
+    )
+
+
+def _ethosu_target(name: str) -> Target:
+    pipeline = PIPELINES[name] if name in PIPELINES else ethosu_pipeline(name)
+    return EthosuTarget(
+        name,
+        pipeline,
+        "pte",
+        {"pte": _ethosu_pte, "estimates": _ethosu_estimates},
+        _run_ethosu,
+        ETHOSU_OPTIONS,
+    )
+
+
 def find_target(name: str) -> Target:
     """The target of a name.
 
@@ -329,11 +388,13 @@ def find_target(name: str) -> Target:
         return _tosa_target(name)
     if name.startswith("cortex-m"):
         return _cortex_m_target(name)
+    if name in ACCELERATORS:
+        return _ethosu_target(name)
     if name != XNNPACK_TARGET.name:
         raise StepwellError(f"there is no target {name!r}", help=_known(name))
     return XNNPACK_TARGET
 
 
 def _known(name: object) -> str:
-    names = (XNNPACK_TARGET.name, *CPUS, *TOSA_NAMES)
+    names = (XNNPACK_TARGET.name, *CPUS, *ACCELERATORS, *TOSA_NAMES)
     return f"{nearest(str(name), names)}targets are {', '.join(names)}"

@@ -15,6 +15,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
 from stepwell.targets import (
     CORTEX_M_OPTIONS,
+    ETHOSU_OPTIONS,
     OPTIONS,
     PIPELINES,
     TOSA_OPTIONS,
@@ -197,6 +198,7 @@ def test_the_page_lists_every_option() -> None:
             ("all", OPTIONS),
             ("xnnpack", XNNPACK_OPTIONS),
             ("cortex-m*", CORTEX_M_OPTIONS),
+            ("ethos-u*", ETHOSU_OPTIONS),
             ("tosa-*", TOSA_OPTIONS),
         )
         for o in options

@@ -52,6 +52,7 @@ class StateTarget(Pass):
 
     name: ClassVar[str] = "state-target"
     target: Target = M55
+    level: str = CMSIS_LEVEL.name
 
     def apply(self, program: Program, history: History) -> int:
         """Returns the number of ops given scratch sizes.
@@ -62,7 +63,7 @@ class StateTarget(Pass):
         left = [op for op in program.module.walk() if isinstance(op, QuantizeCast | DequantizeCast)]
         if left:
             raise UnsupportedError([_without_form(op) for op in left])
-        set_level(program.module, CMSIS_LEVEL.name)
+        set_level(program.module, self.level)
         program.module.attributes[TARGET] = StringAttr(str(self.target))
         changed = 0
         for op in program.module.walk():

@@ -1,0 +1,207 @@
+"""TOSA bytes to what ExecuTorch's Ethos-U backend loads, by Vela in a process of its own.
+
+The payload is a sequence of blocks (`arm_vela.py` of the ExecuTorch wheel): a header of 32 bytes
+(name, length, whether the data is kept elsewhere), then the data padded to 16 bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stepwell.backends.ethos_u.accelerators import ACCELERATORS, FAMILIES
+from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
+
+BACKEND = "EthosUBackend"
+_HEADER = struct.Struct("<16sIB11s")
+_ALIGNMENT = 16
+_PORT = struct.Struct("<9i")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Vela's own summary of a delegate."""
+
+    cycles: int
+    sram: int
+    """Bytes of SRAM."""
+    flash: int
+    """Bytes of flash or DRAM off the chip."""
+    macs: int
+    """Multiplications and additions."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A delegate's payload and its estimate."""
+
+    payload: bytes
+    estimate: Estimate
+
+
+def compile_tosa(data: bytes, accelerator: str) -> Compiled:
+    """Compile a TOSA flatbuffer.
+
+    Raises:
+        StepwellError: Vela is not installed, or there is no such accelerator.
+        UnsupportedError: Vela refuses the graph, in its own words.
+    """
+    if accelerator not in ACCELERATORS:
+        raise StepwellError(
+            f"there is no accelerator {accelerator!r}", help="there are " + ", ".join(ACCELERATORS)
+        )
+    if find_spec("ethosu") is None:
+        raise StepwellError("Vela is not installed", help="pip install ethos-u-vela")
+    system, memory, _ = FAMILIES[accelerator.rpartition("-")[0]]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "out.tosa"
+        path.write_bytes(data)
+        command = [
+            sys.executable, "-m", "ethosu.vela", f"--accelerator-config={accelerator}",
+            "--config=Arm/vela.ini", "--output-format=raw", f"--system-config={system}",
+            f"--memory-mode={memory}", f"--output-dir={folder}/made", str(path),
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+        made = Path(folder) / "made"
+        archive = made / "out_vela.npz"
+        if done.returncode or not archive.exists():
+            raise UnsupportedError(
+                f"Vela refuses the delegate for {accelerator}: {_complaint(done)}",
+                help="the model's other targets, tosa-1.0+int and cortex-m*, take it",
+            )
+        with np.load(archive, allow_pickle=False) as arrays:
+            payload = b"".join(_block(name, held) for name, held in _blocks(arrays))
+        return Compiled(payload, _estimate(made))
+
+
+def _complaint(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    told = [line for line in lines if "rror" in line or "could not" in line]
+    return " ".join((told or lines or ["no word"])[-2:])
+
+
+def _blocks(arrays: Any) -> Iterator[tuple[str, bytes]]:
+    yield "vela_bin_stream", b""
+    yield "cmd_data", arrays["cmd_data"].tobytes()
+    yield "weight_data", arrays["weight_data"].tobytes()
+    yield "scratch_size", struct.pack("<I", int(arrays["scratch_shape"][0]))
+    for side in ("input", "output"):
+        shapes = arrays[f"{side}_shape"]
+        ports = [
+            _PORT.pack(
+                *(int(size) for size in shape),
+                *(
+                    _int32(arrays[f"{side}_{what}"][i])
+                    for what in ("elem_size", "offset", "region")
+                ),
+            )
+            for i, shape in enumerate(shapes)
+        ]
+        yield f"{side}s", struct.pack("<i", len(shapes)) + b"".join(ports)
+    yield "vela_end_stream", b""
+
+
+def _int32(value: Any) -> int:
+    """A number of any NumPy type; the largest unsigned one is −1."""
+    return int(np.asarray(value).astype(np.int64))
+
+
+def _block(name: str, data: bytes) -> bytes:
+    header = _HEADER.pack(name.encode()[:15], len(data), 0, bytes(11))
+    # An empty block is followed by 16 bytes of padding, as the runtime's reader expects.
+    return header + data + bytes(_ALIGNMENT - 1 - (len(data) - 1) % _ALIGNMENT)
+
+
+def _estimate(folder: Path) -> Estimate:
+    found = next(iter(sorted(folder.glob("*summary*.csv"))), None)
+    if found is None:
+        return Estimate(0, 0, 0, 0)
+    with found.open() as file:
+        row = next(csv.DictReader(file))
+
+    def number(*names: str) -> float:
+        return next((float(row[name]) for name in names if row.get(name)), 0.0)
+
+    kilobytes = 1024
+    return Estimate(
+        cycles=round(number("cycles_total")),
+        sram=round(number("sram_memory_used") * kilobytes),
+        flash=round(
+            (number("off_chip_flash_memory_used") + number("dram_memory_used")) * kilobytes
+        ),
+        macs=round(number("nn_macs")),
+    )
+
+
+@dataclass(frozen=True)
+class Port:
+    """One input or output of a delegate: six sizes, bytes of an element, where it lies."""
+
+    sizes: tuple[int, ...]
+    element: int
+    offset: int
+    region: int
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What a payload holds."""
+
+    commands: bytes
+    weights: bytes
+    scratch: int
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+def read_stream(payload: bytes) -> Stream:
+    """The blocks of a payload.
+
+    Raises:
+        ParseFailure: it is none, or lacks a block.
+    """
+    blocks: dict[str, bytes] = {}
+    at = 0
+    while at + _HEADER.size <= len(payload):
+        raw, length, _, _ = _HEADER.unpack_from(payload, at)
+        name = raw.rstrip(b"\0").decode("latin-1")
+        at += _HEADER.size
+        if at + length > len(payload):
+            raise ParseFailure(f"block {name} of an Ethos-U delegate ends behind its payload")
+        blocks[name] = bytes(payload[at : at + length])
+        at += length + _ALIGNMENT - 1 - (length - 1) % _ALIGNMENT
+        if name == "vela_end_stream":
+            break
+    wanted = ("vela_bin_stream", "cmd_data", "weight_data", "scratch_size", "inputs", "outputs")
+    if missing := [name for name in wanted if name not in blocks]:
+        raise ParseFailure(f"an Ethos-U delegate lacks the blocks {', '.join(missing)}")
+    try:
+        (scratch,) = struct.unpack("<I", blocks["scratch_size"])
+        return Stream(
+            blocks["cmd_data"],
+            blocks["weight_data"],
+            scratch,
+            _ports(blocks["inputs"]),
+            _ports(blocks["outputs"]),
+        )
+    except struct.error as error:
+        raise ParseFailure(f"a block of an Ethos-U delegate is damaged: {error}") from None
+
+
+def _ports(data: bytes) -> tuple[Port, ...]:
+    (count,) = struct.unpack_from("<i", data)
+    ports: list[Port] = []
+    for index in range(count):
+        numbers = _PORT.unpack_from(data, 4 + index * _PORT.size)
+        ports.append(Port(numbers[:6], *numbers[6:]))
+    return tuple(ports)

@@ -1,0 +1,121 @@
+"""Programs for an Ethos-U with a Cortex-M beside it: what runs where, and Vela's payloads."""
+
+import contextlib
+import io
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram, export
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+import stepwell
+from stepwell.backends.ethos_u.emit import tosa_of
+from stepwell.backends.ethos_u.vela import compile_tosa, read_stream
+from stepwell.dialects.ethosu import BinaryOp, DelegateOp
+from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+U55, U85 = "ethos-u55-128", "ethos-u85-256"
+
+
+class Classifier(nn.Module):
+    """A convolution, a gate, a row of probabilities, and a float op that nothing quantises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.conv(x)).mean((2, 3))
+        return self.fc(torch.softmax(self.fc(x), -1))
+
+
+@pytest.fixture(scope="module")
+def exported() -> ExportedProgram:
+    torch.manual_seed(0)
+    x = torch.randn(1, 3, 8, 8)
+    graph = export(Classifier().eval(), (x,)).module(check_guards=False)
+    prepared = prepare_pt2e(graph, CortexMQuantizer())
+    prepared(x)
+    return export(convert_pt2e(prepared), (x,))
+
+
+@pytest.fixture(scope="module")
+def lowered(exported: ExportedProgram) -> Any:
+    return stepwell.lower(exported, U55, io="int8")
+
+
+def test_what_the_npu_lacks_runs_on_the_cpu_in_the_same_program(lowered: Any) -> None:
+    ops = Counter(op.name for op in lowered.program.method().body.block.ops)
+    assert (ops["ethosu.delegate"], ops["cmsis.softmax"]) == (2, 1)
+    assert lowered.report.delegates == 2
+    assert dict(lowered.report.outside) == {"cmsis.softmax": 1}
+    assert any("the NPU has no REDUCE_MAX" in r.reason for r in lowered.report.refusals)
+    again = stepwell.parse(str(lowered.program), weights=lowered.program.weights)
+    assert str(again) == str(lowered.program)
+
+
+def test_the_larger_npu_takes_the_whole_of_it(exported: ExportedProgram) -> None:
+    report = stepwell.lower(exported, U85, io="int8").report
+    assert (report.delegates, report.outside.total()) == (1, 0)
+
+
+def test_the_program_computes_what_the_cpu_alone_does_within_its_steps(
+    exported: ExportedProgram, lowered: Any
+) -> None:
+    x = torch.randint(-128, 128, (1, 3, 8, 8), dtype=torch.int8)
+    (alone,) = stepwell.lower(exported, "cortex-m55", io="int8").program.run(x)
+    (beside,) = lowered.program.run(x)
+    # Six quantised layers, each within a unit of real arithmetic on either side.
+    assert int((alone.int() - beside.int()).abs().max()) <= 12
+
+
+def test_a_pte_holds_velas_streams_and_opens_up_again(lowered: Any) -> None:
+    program = stepwell.read_pte(lowered.to_pte())
+    program.verify()
+    binaries = [op for op in program.module.walk() if isinstance(op, BinaryOp)]
+    assert len(binaries) == 2
+    for op in binaries:
+        payload = bytes(program.weights.get(op.payload.data).numpy().tobytes())
+        stream = read_stream(payload)
+        assert op.accelerator.data == U55
+        assert op.scratch_bytes.value.data == stream.scratch > 0
+        assert len(stream.inputs) == len(op.operands) and len(stream.outputs) == len(op.results)
+        assert stream.commands
+
+
+def test_payloads_are_those_of_executorchs_own_flow(lowered: Any) -> None:
+    from executorch.backends.arm.arm_vela import vela_compile
+    from executorch.backends.arm.ethosu import EthosUCompileSpec
+
+    op = next(op for op in lowered.program.module.walk() if isinstance(op, DelegateOp))
+    data = tosa_of(op, lowered.program.weights)
+    with contextlib.redirect_stdout(io.StringIO()):
+        theirs = vela_compile(data, list(EthosUCompileSpec(U55).compiler_flags))
+    assert compile_tosa(data, U55).payload == theirs.processed_bytes
+
+
+def test_velas_estimate_is_told_for_each_delegate(lowered: Any) -> None:
+    estimates = lowered.estimate()
+    assert len(estimates) == 2
+    assert all(e.cycles > 0 and e.sram > 0 for e in estimates)
+
+
+def test_what_is_damaged_or_cannot_be_is_refused(exported: ExportedProgram, lowered: Any) -> None:
+    with pytest.raises(stepwell.StepwellError, match="lacks the blocks"):
+        read_stream(b"")
+    whole = compile_tosa(
+        tosa_of(next(o for o in lowered.program.module.walk() if isinstance(o, DelegateOp)),
+                lowered.program.weights), U55
+    ).payload  # fmt: skip
+    with pytest.raises(stepwell.StepwellError, match=r"ends behind its payload|lacks the blocks"):
+        read_stream(whole[: len(whole) // 2])
+    with pytest.raises(stepwell.StepwellError, match="no simulator"):
+        lowered.run(torch.zeros(1, 3, 8, 8, dtype=torch.int8))
+    with pytest.raises(stepwell.StepwellError, match="there is no target 'ethos-u55-100'"):
+        stepwell.lower(exported, "ethos-u55-100")
+    with pytest.raises(stepwell.StepwellError, match="Vela refuses"):
+        compile_tosa(b"no flatbuffer", U55)

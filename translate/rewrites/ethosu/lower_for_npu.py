@@ -1,0 +1,127 @@
+"""Lowers to TOSA what the NPU runs, and leaves alone every op of which it lacks a part.
+
+What an op becomes is known only once it is lowered: a softmax is a REDUCE_MAX among others, which
+an Ethos-U55 has not. The steps are therefore tried on a copy of the program; ops of the model that
+ended in an operator that the accelerator lacks are named, and the steps run again without them.
+Such an op keeps its casts, and the CPU's lowering finds it as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import IntegerType, TensorType
+from xdsl.ir import Operation
+
+from stepwell.dialects.quant.types import quantization
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.diagnostics import node_name
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, Pass, Refusal, Rewrite, Rewriter, Step, Together
+from stepwell.ir.types import element
+
+U55_LACKS = frozenset(
+    f"tosa.{name}"
+    for name in (
+        "reduce_max reduce_min reduce_all reduce_any reduce_product equal greater greater_equal "
+        "select gather scatter conv3d bitwise_and bitwise_or bitwise_xor bitwise_not logical_and "
+        "logical_or logical_xor logical_not logical_left_shift logical_right_shift intdiv pow "
+        "cond_if while_loop negate reverse"
+    ).split()
+)
+"""Operators that Vela refuses for an Ethos-U55 or U65."""
+U85_LACKS = frozenset(
+    f"tosa.{name}" for name in "conv3d pow reduce_product while_loop cond_if".split()
+)
+"""Operators that Vela refuses for an Ethos-U85."""
+
+
+def lacks(accelerator: str) -> frozenset[str]:
+    """The TOSA operators that an accelerator does not run."""
+    return U85_LACKS if accelerator.startswith("ethos-u85") else U55_LACKS
+
+
+@dataclass(frozen=True)
+class OnNpu(Rewrite[Any]):
+    """A rewrite that leaves some of the model's ops to the CPU, and floats alone."""
+
+    inner: Rewrite[Any]
+    left: dict[str, str] = field(default_factory=dict[str, str], hash=False)
+    """Node of the model → the operator that the NPU lacks for it."""
+    integers: bool = False
+    """Whether only ops over integers are its business."""
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The inner rewrite's."""
+        return self.inner.name
+
+    @property
+    def anchors(self) -> tuple[type[Operation], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The inner rewrite's."""
+        return self.inner.anchors
+
+    def match(self, op: Any, program: Program) -> Any:
+        """What the inner rewrite finds, unless the NPU lacks a part of it."""
+        node = node_name(op.location)
+        if node is not None and node in self.left:
+            return Refusal(f"the NPU has no {self.left[node]}")
+        if self.integers and not all(_is_stored(value) for value in (*op.operands, *op.results)):
+            return None
+        return self.inner.match(op, program)
+
+    def build(self, match: Any, rw: Rewriter) -> None:
+        """As the inner rewrite does."""
+        self.inner.build(match, rw)
+
+
+def _is_stored(value: Any) -> bool:
+    """Whether a value is a tensor of plain integers of at most 32 bits."""
+    if not isinstance(value.type, TensorType) or quantization(value.type) is not None:
+        return False
+    held = element(value.type)
+    return isinstance(held, IntegerType) and held.width.data <= 32
+
+
+@dataclass(frozen=True)
+class LowerForNpu(Pass):
+    """The steps to TOSA, without the ops that the accelerator lacks a part of."""
+
+    name: ClassVar[str] = "lower-for-npu"
+    accelerator: str = "ethos-u55-128"
+    steps: tuple[Step, ...] = ()
+    over_integers: tuple[str, ...] = ()
+    """Labels of the steps whose rewrites are for any element type."""
+
+    def apply(self, program: Program, history: History) -> int:
+        """The number of rewrites applied."""
+        left: dict[str, str] = {}
+        while True:
+            trial = program.clone()
+            self._run(trial, History(), left)
+            lacking = dict(reversed(list(_lacking(trial, lacks(self.accelerator)))))
+            if not lacking.keys() - left.keys():
+                break
+            left.update(lacking)
+        return self._run(program, history, left)
+
+    def _run(self, program: Program, history: History, left: dict[str, str]) -> int:
+        applied = 0
+        for step in self.steps:
+            if isinstance(step, Together):
+                integers = step.label in self.over_integers
+                held = tuple(OnNpu(each, left, integers) for each in step.rewrites)
+                applied += replace(step, rewrites=held).apply(program, history)
+            else:
+                applied += step.apply(program, history)
+        return applied
+
+
+def _lacking(program: Program, lacked: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """The model's nodes that became an operator that the NPU lacks, each with it."""
+    for op in program.module.walk():
+        node = node_name(op.location)
+        if isinstance(op, TosaOp) and op.name in lacked and node is not None:
+            yield node, op.name.removeprefix("tosa.").upper()
