@@ -139,9 +139,10 @@ class Places:
             gathered = self._gathered(arena, index, declared)
             if gathered is not None:
                 return gathered
-            assert held is not None
+            first = arena.covering(storage.offset, storage.offset + 1) if held is None else [held]
+            whose = "others" if not first else f"value {first[0].content}"
             raise UnsupportedError(
-                f"value {index} reads part of what was written to value {held.content}",
+                f"value {index} reads part of what was written to {whose}",
                 f"method {self.method.name}",
             )
         return self._seen_as(held.content, index)
