@@ -24,7 +24,7 @@ UNKNOWN_SIZE = 64
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds.
+    """Nanoseconds, but for `machine` and `worth`.
 
     Attributes:
         machine: where they were measured.
@@ -39,8 +39,13 @@ class Costs:
         lone_tap: a tap of a depthwise window that no kernel holds, for each element: an indirect
             product of one channel a group.
         weight: an element of a weight that a product of few rows waits for.
+        copy: an element that a narrower program need not write or must copy; from whole programs.
+        layout_node: a transpose or reshape beside its elements: its start, and what it keeps from
+            standing in memory where it is.
         block: one more block of an attention, whatever its size: the start of some eight nodes, and
             operands packed at run time.
+        worth: no cost, but the part of one that a rewrite must save if what it writes is larger or
+            takes more nodes.
 
     """
 
@@ -55,12 +60,15 @@ class Costs:
     depthwise: tuple[float, ...]
     lone_tap: float
     weight: float
+    copy: float
+    layout_node: float
     block: float
+    worth: float
 
     @property
-    def products_an_element(self) -> float:
-        """What reading and writing an element costs, in multiplications of a matrix product."""
-        return self.element / self.product
+    def products_a_copy(self) -> float:
+        """What a copied element costs, in multiplications of a matrix product."""
+        return self.copy / self.product
 
     def window(self, taps: int) -> float:
         """An element of a depthwise convolution with so many taps."""

@@ -33,6 +33,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import constant_of, to_attribute
+from stepwell.dialects.xnnpack.costs import COSTS, UNKNOWN_SIZE
 from stepwell.dialects.xnnpack.movement import Concatenate
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
@@ -46,8 +47,8 @@ from stepwell.translate.rewrites.xnnpack.merge_transposes import (
     moves_units_only,
 )
 
-NODE = 2000
-"""What a node costs beside its elements, in elements moved: about a third of a microsecond."""
+NODE = COSTS.layout_node / COSTS.transpose
+"""What a transpose or reshape costs beside its elements, in elements moved."""
 
 
 @dataclass(frozen=True)
@@ -262,7 +263,7 @@ def _cost(value: SSAValue, order: Order) -> float:
     """What a transpose of a value costs; one that moves unit axes only is a reshape."""
     size = 1
     for number in dims(value.type):
-        size *= number if isinstance(number, int) else 64
+        size *= number if isinstance(number, int) else UNKNOWN_SIZE
     return NODE + size * (0.25 if moves_units_only(value, inverse(order)) else 1.0)
 
 

@@ -136,9 +136,6 @@ TILE = 2
 """Results of a tile along an axis."""
 ELEMENTS = WINDOW + TILE - 1
 """Pixels of a tile along an axis, and elements of what they become."""
-LEAST_GAIN = 1.1
-"""How much faster it must be for the larger weights."""
-
 G = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
 """Three taps to four elements."""
 
@@ -208,7 +205,7 @@ class ConvolveByWinograd(Rewrite[Tiled]):
             return Refusal("tiles begin in the padding, and there is none above or at the left")
         _, height, width, _ = cast(tuple[int, ...], dims(op.result.type))
         match = Tiled(op, (-(-height // TILE), -(-width // TILE)), weight.key.data)
-        if LEAST_GAIN * self.by_tiles(match) >= self.directly(op):
+        if self.by_tiles(match) >= (1 - 2 * self.costs.worth) * self.directly(op):
             return Refusal("its sums cost more than the products that they save")
         if not bool((program.weights.get(match.filter).abs() <= LARGEST_WEIGHT).all()):
             return Refusal("a weight is not finite, or sums of weights would not be")

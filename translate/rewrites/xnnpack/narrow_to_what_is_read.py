@@ -34,6 +34,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import constant_of, to_attribute
+from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
 from stepwell.dialects.xnnpack.movement import Concatenate
 from stepwell.ir.core import weight_key
@@ -54,9 +55,8 @@ from stepwell.translate.rewrites.xnnpack.boxes import (
 )
 from stepwell.translate.rewrites.xnnpack.lower_shape import concatenate
 
-COPY = 4
-"""What reading and writing an element costs, in multiplications of a matrix product: on AVX2 a
-product makes about 47 of them a nanosecond, an elementwise node 11 elements, a transpose 6."""
+COPY = COSTS.products_a_copy
+"""What reading and writing an element costs, in multiplications of a matrix product."""
 
 
 @recipe("box_of")
@@ -153,7 +153,7 @@ def connected(found: Mapping[Operation, Narrowed]) -> Iterable[list[Operation]]:
 
 def gains(part: Iterable[Operation], found: Mapping[Operation, Narrowed]) -> bool:
     """Whether the nodes of a set and the slices at its edge cost less than the nodes do now."""
-    before = after = 0
+    before = after = 0.0
     edges: set[tuple[SSAValue, Box]] = set()
     readers: set[Operation] = set()
     for op in part:
@@ -188,7 +188,7 @@ def _edges(
     }
 
 
-def _work(op: Operation, made: Box) -> int:
+def _work(op: Operation, made: Box) -> float:
     """What a node costs, in multiplications."""
     size = _size(made)
     if isinstance(op, xnnpack.FullyConnected | xnnpack.BatchMatrixMultiply):

@@ -43,6 +43,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -50,14 +51,14 @@ from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import cat, emit, slice_axis
 from stepwell.translate.rewrites.aten.expand_attention import scale_of
-from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import COPY
 
+COPY = COSTS.products_a_copy
 SCORE = 5 * COPY
 """What a score costs besides its products: a mask added, three passes of a softmax, a reload."""
-BLOCK = 1_000_000
-"""What one more block costs whatever its size: the start of some eight nodes."""
+BLOCK = COSTS.block / COSTS.product
+"""What one more block costs whatever its size, in multiplications."""
 MOST_BLOCKS = 16
-WORTH = 0.05
+WORTH = COSTS.worth
 """The part of an attention that each further block must save: under a causal mask the second saves
 25 %, the third 8 %, the fourth 4 %. Twice that where heads share keys: queries and results of such
 a block are reshaped too."""
@@ -284,7 +285,7 @@ def blocks_of(scores: Scores, step: int) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def cost(blocks: Sequence[Block], sizes: Sizes) -> int:
+def cost(blocks: Sequence[Block], sizes: Sizes) -> float:
     """What an attention in these blocks costs, in multiplications."""
     total = BLOCK * (len(blocks) - 1)
     for (start, stop), (first, last) in ((block.rows, block.columns) for block in blocks):

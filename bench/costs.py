@@ -1,0 +1,196 @@
+"""Fits what XNNPACK's nodes cost on this machine: the model that decisions read.
+
+    python bench/costs.py [--rounds 40] [--write]
+
+Times single nodes on ExecuTorch's runtime (`bench/_nodes.py`: differences between trials, the
+least of many, one thread's CPU time) and fits the nanoseconds of `dialects/xnnpack/costs`.
+`--write` keeps them under the kind of this CPU, which is named by what XNNPACK's kernels ask for:
+`x86-avx2`, `x86-avx512-vnni`, `arm-neon`, … What whole programs decided (`copy`,
+`layout_node`, `block`, `worth`) is kept as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from _nodes import Form, Writer, seconds
+from _report import prepare, show
+from xdsl.ir import SSAValue
+from xnnpack import set_threads
+
+from stepwell.dialects import xnnpack
+from stepwell.dialects.xnnpack import costs
+from stepwell.ir.dtypes import f16
+
+IMAGES = ((96, 56), (80, 28), (160, 14), (320, 7), (64, 56), (128, 28))
+"""Channels and size of the images that elements are counted on."""
+WINDOWS = ((3, 1), (2, 2), (3, 3), (5, 5))
+"""A window for each of XNNPACK's depthwise kernels."""
+PRODUCTS = ((197, 768, 768), (3136, 64, 256), (784, 128, 512), (196, 256, 1024))
+"""Rows, inputs, outputs."""
+
+
+def kind() -> str:
+    """The kind of this CPU."""
+    machine = platform.machine().lower()
+    if machine in ("aarch64", "arm64"):
+        return "arm-neon"
+    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    if "avx512f" in flags:
+        return "x86-avx512-vnni" if "avx512_vnni" in flags else "x86-avx512"
+    return "x86-avx2" if "avx2" in flags else "x86-sse2"
+
+
+def image(channels: int, size: int) -> torch.Tensor:
+    return torch.randn(1, size, size, channels)
+
+
+def depthwise(channels: int, size: int, window: tuple[int, int]) -> Form:
+    """A depthwise convolution that keeps the image's size."""
+    height, width = window
+    taps = torch.randn(1, height, width, channels)
+    padding = ((height - 1) // 2, width // 2, height // 2, (width - 1) // 2)
+
+    def node(w: Writer, x: SSAValue) -> SSAValue:
+        return w(
+            xnnpack.DepthwiseConvolution2d.make(
+                x, w.weight(taps), padding=padding, stride=(1, 1), dilation=(1, 1)
+            )
+        )
+
+    return Form((image(channels, size),), node, chained=True)
+
+
+def elementwise(name: str, channels: int, size: int) -> Form:
+    """One of the nodes that work element by element."""
+    x = image(channels, size)
+
+    def node(w: Writer, x: SSAValue, *others: SSAValue) -> SSAValue:
+        match name:
+            case "element":
+                return w(xnnpack.Sigmoid.make(x))
+            case "addition":
+                return w(xnnpack.Add.make(x, others[0]))
+            case "slice":
+                sizes = [1, size, size - 3, channels]
+                return w(xnnpack.StaticSlice.make(x, offsets=[0, 0, 3, 0], sizes=sizes))
+            case "transpose":
+                return w(xnnpack.StaticTranspose.make(x, perm=[0, 3, 1, 2]))
+            case _:
+                return w(xnnpack.Convert.make(x, element=f16))
+
+    # A sum whose operands were both just made is rare: side by side, not in a chain.
+    return Form((x, x.clone()) if name == "addition" else (x,), node, name == "element")
+
+
+def layer(rows: int, inputs: int, outputs: int) -> Form:
+    """A linear layer."""
+    weight = torch.randn(outputs, inputs)
+
+    def node(w: Writer, x: SSAValue) -> SSAValue:
+        return w(xnnpack.FullyConnected.make(x, w.weight(weight)))
+
+    return Form((torch.randn(rows, inputs),), node)
+
+
+SMALL = 32
+"""Nodes in `small`."""
+
+
+def small() -> Form:
+    """A chain of nodes of eight elements."""
+
+    def chain(w: Writer, x: SSAValue) -> SSAValue:
+        for _ in range(SMALL // 2):
+            x = w(xnnpack.Negate.make(w(xnnpack.Sigmoid.make(x))))
+        return x
+
+    return Form((torch.randn(8),), chain, chained=True)
+
+
+def nanoseconds(forms: Iterable[tuple[Form, float]], rounds: int) -> float:
+    """The median over forms of nanoseconds for one of the units that each has so many of."""
+    pairs = list(forms)
+    found = seconds([form for form, _ in pairs], rounds)
+    return statistics.median(
+        1e9 * taken / units
+        for taken, (_, units) in zip(found, pairs, strict=True)
+        if taken is not None
+    )
+
+
+def fitted(rounds: int) -> costs.Costs:
+    """The costs of this machine."""
+
+    def window(size: tuple[int, int]) -> float:
+        return nanoseconds(((depthwise(c, s, size), c * s * s) for c, s in IMAGES), rounds)
+
+    def of(name: str) -> float:
+        return nanoseconds(((elementwise(name, c, s), c * s * s) for c, s in IMAGES), rounds)
+
+    product = nanoseconds(
+        ((layer(*size), float(torch.tensor(size).prod())) for size in PRODUCTS), rounds
+    )
+    few, inputs, outputs = 16, 1024, 1024  # Several of these do not fit a second-level cache.
+    rows = nanoseconds([(layer(few, inputs, outputs), inputs * outputs)], rounds)
+    node = nanoseconds([(small(), SMALL)], rounds)
+    return replace(
+        costs.load(costs.DEFAULT),
+        machine=_model(),
+        node=node,
+        product=product,
+        element=of("element"),
+        addition=of("addition"),
+        slice=of("slice"),
+        transpose=of("transpose"),
+        convert=of("convert"),
+        depthwise=tuple(window(size) for size in WINDOWS),
+        lone_tap=window((7, 7)) / 49,
+        weight=max(0.0, rows - few * product),
+    )
+
+
+def _model() -> str:
+    found = Path("/proc/cpuinfo")
+    lines = found.read_text().splitlines() if found.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if "model name" in line), "?")
+
+
+def rounded(held: costs.Costs) -> dict[str, Any]:
+    """As it is kept: three significant figures."""
+
+    def two(value: Any) -> Any:
+        if isinstance(value, float):
+            return float(f"{value:.3g}")
+        return [two(item) for item in value] if isinstance(value, tuple) else value
+
+    return {name: two(value) for name, value in asdict(held).items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=40, help="runs of each trial")
+    parser.add_argument("--write", action="store_true", help="keep them in the package")
+    options = parser.parse_args()
+    prepare()
+    set_threads(1)
+    found = rounded(fitted(options.rounds))
+    known = kind()
+    before = rounded(costs.load(known)) if known in costs.kinds() else {}
+    rows = [[name, str(before.get(name, "–")), str(value)] for name, value in found.items()]
+    show(f"Costs of {known}, nanoseconds", ("", "kept", "measured now"), rows)
+    if options.write:
+        path = Path(costs.__file__).with_name(f"{known}.json")
+        path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
