@@ -144,7 +144,7 @@ def fitted(rounds: int) -> costs.Costs:
     node = nanoseconds([(small(), SMALL)], rounds)
     return replace(
         costs.load(costs.DEFAULT),
-        machine=_model(),
+        machine=machine(),
         node=node,
         product=product,
         element=of("element"),
@@ -158,7 +158,8 @@ def fitted(rounds: int) -> costs.Costs:
     )
 
 
-def _model() -> str:
+def machine() -> str:
+    """What the system calls this CPU."""
     found = Path("/proc/cpuinfo")
     lines = found.read_text().splitlines() if found.exists() else []
     return next((line.partition(":")[2].strip() for line in lines if "model name" in line), "?")
