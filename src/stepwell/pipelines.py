@@ -129,6 +129,7 @@ from stepwell.translate.rewrites.xnnpack.split_depthwise import SplitDepthwise
 from stepwell.translate.rewrites.xnnpack.stacked_sum_to_additions import StackedSumToAdditions
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages
+from stepwell.translate.rewrites.xnnpack.widen_gelu import WidenGelu
 from stepwell.translate.rewrites.xnnpack.widen_halves import WidenHalves, WidenScalarOfHalves
 from stepwell.translate.rewrites.xnnpack.widen_quantised_cast import WidenQuantisedCast
 
@@ -248,6 +249,7 @@ XNNPACK = Pipeline(
         SplitDepthwise(),
         FuseClamp(),
         ConvolveByWinograd(),
+        WidenGelu(),
         PartitionXnnpack(),
         RemoveDeadCode(),
     ),
