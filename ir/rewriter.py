@@ -74,6 +74,11 @@ class Rewriter:
     """Values that stand for others and hold other numbers, which their readers make up for."""
     modified: list[Operation] = field(default_factory=list[Operation])
     """Ops that were changed in place."""
+    home: Block = field(init=False)
+    """Where the root's weights stand, also once the root is erased."""
+
+    def __post_init__(self) -> None:
+        self.home = scope_of(self.root)
 
     @property
     def weights(self) -> WeightStore:
@@ -92,7 +97,7 @@ class Rewriter:
 
     def weight(self, key: str, kind: str = "constant") -> SSAValue:
         """The value of a weight, visible at the root: one `stepwell.weight` a key and scope."""
-        scope = self.scopes.setdefault(block := scope_of(self.root), Scope(block))
+        scope = self.scopes.setdefault(self.home, Scope(self.home))
         found = scope.find(key)
         if found is None:
             found = WeightOp(key, self.weights.type_of(key), kind)

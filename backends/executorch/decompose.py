@@ -29,6 +29,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from stepwell.backends.executorch.emit_control import CONTROL
+from stepwell.backends.executorch.exact_forms import EXACT
 from stepwell.backends.executorch.kernel_calls import kernel_of, runs_as_kernel, uncomputed
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import of_overload
@@ -82,6 +83,8 @@ def _function_of(overload: Any, is_root: bool) -> Callable[..., Any] | None:
     """What takes an operator apart; one with a kernel stays, unless it is the op itself."""
     if _has_kernel(overload) and not is_root:
         return None
+    if overload in EXACT:
+        return EXACT[overload]
     if overload in _tables():
         return _tables()[overload]
     return getattr(overload, "impl_aten", overload.decompose)

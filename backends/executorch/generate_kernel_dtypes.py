@@ -37,8 +37,28 @@ from stepwell.backends.executorch.kernel_samples import (
     SAMPLES,
     UNPROBED,
 )
+from stepwell.backends.executorch.kernel_situations import (
+    ARGUMENTS,
+    EDGES,
+    SHAPES,
+    UNRANKED,
+    VALUES,
+    VARIANTS,
+    adapted,
+    filled,
+    numbers,
+    shaped,
+)
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.backends.executorch.signatures import out_variant
+from stepwell.backends.executorch.situations import (
+    BROADCAST,
+    EMPTY,
+    EMPTY_RESULT,
+    EXTREME,
+    RANK,
+    SPECIAL,
+)
 from stepwell.dialects.aten.registry import of_overload
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.program import Program
@@ -53,6 +73,9 @@ DTYPES = (
 MIXED = torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.bool
 """Types that are tried in pairs."""
 
+CAST = "cast"
+"""The second type is asked for by the keyword `dtype`."""
+
 _NUMBERS: dict[str, Any] = {
     "Scalar": 2, "int": 0, "SymInt": 0, "float": 1.0, "bool": False,
 }  # fmt: skip
@@ -66,23 +89,43 @@ class Probe:
     overload: Any
     kernel: str
     dtypes: tuple[torch.dtype, ...]
+    situation: str = ""
+    variant: int = 0
+
+    @property
+    def name(self) -> str:
+        """The operator and its overload, as samples are found by."""
+        schema = self.overload._schema
+        return f"{schema.name.partition('::')[2]}.{schema.overload_name}".rstrip(".")
 
     def arguments(self) -> tuple[list[Any], dict[str, Any]] | None:
         """Positional and keyword arguments; None where nothing is known to give."""
         torch.manual_seed(0)
-        types = itertools.cycle(self.dtypes)
+        turns = itertools.count()
 
         def make(*shape: int) -> torch.Tensor:
-            return _values(shape, next(types))
+            turn = next(turns)
+            dtype = self.dtypes[turn % len(self.dtypes)]
+            if self.situation in VALUES:
+                every = numbers(self.situation, dtype, turn, max(self.variant, 0))
+                return filled(shape, every, dtype) if every else _values(shape, dtype)
+            if self.situation == BROADCAST and dtype == torch.bool:
+                return filled(shaped(BROADCAST, self.variant, shape, turn), _BOOLS[turn % 2], dtype)
+            if self.situation in SHAPES and self.variant >= 0:
+                shape = shaped(self.situation, self.variant, shape, turn)
+            return _values(shape, dtype)
 
         schema = self.overload._schema
-        name = schema.name.partition("::")[2]
+        if self.variant < 0:
+            given = list(EDGES[self.name][-1 - self.variant][1](make))
+            return given, given.pop() if isinstance(given[-1], dict) else {}
         if schema.name.startswith(QUANTISED_LIBRARY):
             given = list(QUANTISED[_spelled(schema)][1](make, self.dtypes))
             return given, given.pop() if isinstance(given[-1], dict) else {}
-        for key in (f"{name}.{schema.overload_name}", name):
+        for key in (self.name, self.name.partition(".")[0]):
             if key in SAMPLES:
-                return list(SAMPLES[key](make, self.dtypes)), {}
+                given = list(SAMPLES[key](make, self.dtypes))
+                return adapted(self.situation, self.variant, schema, given), {}
         takes_no_tensor = not any("Tensor" in str(a.type) for a in schema.arguments)
         positional: list[Any] = []
         keywords: dict[str, Any] = {}
@@ -100,13 +143,20 @@ class Probe:
                 value = None
             elif text in ("number", "int", "float", "bool", "SymInt"):
                 value = _NUMBERS.get(text, 2)
+                if text == "number":
+                    value = ARGUMENTS.get(self.situation, value)
             else:
                 return None
             if argument.kwarg_only:
                 keywords[argument.name] = value
             else:
                 positional.append(value)
-        return positional, keywords
+        if self.situation == CAST:
+            keywords["dtype"] = self.dtypes[1]
+        return adapted(self.situation, self.variant, schema, positional), keywords
+
+
+_BOOLS = [True, False, True, False, False, True], [False, True, True, True, False]
 
 
 def _values(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -156,7 +206,32 @@ def probes() -> list[Probe]:
         if pairs:
             mixed = itertools.permutations(MIXED, 2)
             found += [Probe(overload, kernel, dtypes) for dtypes in mixed]
+        found += _at_the_edges(overload, kernel)
     return found
+
+
+def _at_the_edges(overload: Any, kernel: str) -> Iterator[Probe]:
+    """The calls of a kernel in every situation beyond the usual one."""
+    kinds = [str(argument.type) for argument in overload._schema.arguments]
+    tensors = kinds.count("Tensor")
+    plain = Probe(overload, kernel, ()).name
+    is_sampled = plain in SAMPLES or plain.partition(".")[0] in SAMPLES
+    for situation, dtype in itertools.product((*VALUES, *SHAPES), DTYPES):
+        if situation == BROADCAST and (is_sampled or tensors < 2):
+            continue
+        if situation == RANK and (plain in UNRANKED or (tensors > 1 and not is_sampled)):
+            continue  # Of elementwise operators such shapes broadcast.
+        for variant in range(VARIANTS.get(situation, 1)):
+            if situation in SHAPES or numbers(situation, dtype, 0, variant):
+                yield Probe(overload, kernel, (dtype,), situation, variant)
+    if "number" in kinds:
+        for situation, dtype in itertools.product(ARGUMENTS, DTYPES):
+            yield Probe(overload, kernel, (dtype,), situation)
+    if tensors and any(a.name == "dtype" and a.kwarg_only for a in overload._schema.arguments):
+        pairs = itertools.product(DTYPES, DTYPES)
+        yield from (Probe(overload, kernel, types, CAST) for types in pairs if not is_sampled)
+    for index, (situation, _) in enumerate(EDGES.get(plain, ())):
+        yield from (Probe(overload, kernel, (d,), situation, -1 - index) for d in DTYPES)
 
 
 @dataclass(frozen=True)
@@ -168,6 +243,16 @@ class Call:
     keywords: dict[str, Any]
     inputs: list[torch.Tensor]
     results: list[torch.Tensor]
+
+    @property
+    def situation(self) -> str:
+        """What the table calls the situation of this call; empty for the usual one."""
+        named = self.probe.situation
+        if named == EMPTY and not any(result.numel() for result in self.results):
+            return EMPTY_RESULT
+        if named == RANK and self.inputs:
+            return RANK.format(self.inputs[0].dim())
+        return "" if named == CAST else named
 
     @property
     def text(self) -> str:
@@ -194,13 +279,13 @@ def expected(probe: Probe) -> Call | None:
     return Call(probe, positional, keywords, inputs, results)
 
 
-def run_probe(probe: Probe) -> tuple[str, str] | None:
-    """(signature, verdict) of one call, or None where there is nothing to call."""
+def run_probe(probe: Probe) -> tuple[str, str, str] | None:
+    """(situation, element types, verdict) of one call, or None where there is nothing to call."""
     call = expected(probe)
     data = None if call is None else _program(call)
     if call is None or data is None:
         return None
-    return call.text, _verdict(data, call.inputs, call.results)
+    return call.situation, call.text, _verdict(data, call.inputs, call.results)
 
 
 def _program(call: Call) -> bytes | None:
@@ -245,16 +330,21 @@ def _verdict(data: bytes, tensors: Sequence[torch.Tensor], wanted: Sequence[torc
     except RuntimeError:
         return "fails"
     for mine, other in zip(found, wanted, strict=True):
-        loose = 2e-2 if other.dtype in (torch.float16, torch.bfloat16) else 1e-4
-        if mine.dtype != other.dtype or mine.shape != other.shape:
-            return "differs"
-        if not torch.allclose(mine.double(), other.double(), loose, loose, equal_nan=True):
+        if mine.dtype != other.dtype or mine.shape != other.shape or not _is_close(mine, other):
             return "differs"
     return "runs"
 
 
-def verdicts(chosen: Sequence[int]) -> Iterator[tuple[int, str, str]]:
-    """(index, signature, verdict) of probes by index, in a process of its own."""
+def _is_close(mine: torch.Tensor, other: torch.Tensor) -> bool:
+    """Integers exactly; floats within what rounding makes, and of the same class."""
+    if not other.dtype.is_floating_point:
+        return torch.equal(mine, other)
+    loose = 2e-2 if other.dtype in (torch.float16, torch.bfloat16) else 1e-4
+    return torch.allclose(mine.double(), other.double(), loose, loose, equal_nan=True)
+
+
+def verdicts(chosen: Sequence[int]) -> Iterator[tuple[int, str, str, str]]:
+    """(index, situation, element types, verdict) of probes by index, in a process of its own."""
     child = subprocess.run(
         [sys.executable, "-m", __spec__.name, "--probe"],
         input=json.dumps(list(chosen)), capture_output=True, text=True, check=False,
@@ -263,10 +353,10 @@ def verdicts(chosen: Sequence[int]) -> Iterator[tuple[int, str, str]]:
         raise RuntimeError(f"the probing child failed:\n{child.stderr[-2000:]}")
     for line in child.stdout.splitlines():
         if line.startswith("PROBE "):
-            index, text, verdict = json.loads(line.removeprefix("PROBE "))
+            index, situation, text, verdict = json.loads(line.removeprefix("PROBE "))
             if verdict.startswith("raised"):
                 raise RuntimeError(f"probe {index} {verdict}")
-            yield index, text, verdict
+            yield index, situation, text, verdict
 
 
 def _probe_here() -> None:
@@ -295,7 +385,7 @@ def _probe_here() -> None:
         for index in died:
             call = expected(every[index])
             assert call is not None
-            print("PROBE " + json.dumps([index, call.text, "aborts"]))
+            print("PROBE " + json.dumps([index, call.situation, call.text, "aborts"]))
         left = [index for index in left if index not in done and index not in died]
 
 
@@ -305,41 +395,76 @@ def _report(every: Sequence[Probe], chosen: Sequence[int], writer: int) -> Never
             try:
                 found = run_probe(every[index])
             except Exception as error:  # a fault of the probe, which the parent raises
-                found = "", f"raised {type(error).__name__}: {error}"
+                found = "", "", f"raised {type(error).__name__}: {error}"
             stream.write(json.dumps([index, found]) + "\n")
     os._exit(0)
+
+
+def is_limit(situation: str, text: str) -> bool:
+    """Whether a call that went wrong says that the kernel must not be called so.
+
+    Floats that are special or as large as they get come out as the kernel computes them, in another
+    order or with another limit than eager's vectorised code: what the stock flow gives as well.
+    """
+    if situation not in (EXTREME, SPECIAL):
+        return True
+    return not any(name in text for name in ("f16", "f32", "f64"))
 
 
 def generate() -> str:
     """The text of `kernel_dtypes.py`."""
     every = probes()
     runs: dict[str, set[str]] = {}
-    refused: dict[str, dict[str, str]] = {}
-    for index, text, verdict in verdicts(range(len(every))):
+    refused: dict[str, dict[str, dict[str, str]]] = {}
+    for index, situation, text, verdict in verdicts(range(len(every))):
         kernel = every[index].kernel
-        if verdict == "runs":
+        if verdict == "runs" or not is_limit(situation, text):
             runs.setdefault(kernel, set()).add(text)
         else:
-            refused.setdefault(kernel, {})[text] = verdict
+            stated = refused.setdefault(situation, {}).setdefault(kernel, {})
+            stated[text] = max(stated.get(text, verdict), verdict, key=SEVERITY.index)
+    usual = refused.pop("", {})
+    for stated in refused.values():  # What never runs need not be said again.
+        for kernel, found in stated.items():
+            for text in usual.get(kernel, {}).keys() & found.keys():
+                del found[text]
+    probed = sorted({*runs, *usual, *(k for stated in refused.values() for k in stated)})
     lines = [
-        '"""What element types the runtime\'s kernels refuse; from generate_kernel_dtypes.py."""',
+        '"""What the runtime\'s kernels refuse or get wrong; from generate_kernel_dtypes.py."""',
         "", "# fmt: off", "# ruff: noqa: E501", "",
         "PROBED = frozenset(",
-        f"    {json.dumps(' '.join(sorted({*runs, *refused})))}.split()",
+        f"    {json.dumps(' '.join(probed))}.split()",
         ")", "",
         "REFUSED: dict[str, dict[str, str]] = {",
+        *_rows(usual, "    "), "}",
+        '"""Kernel → verdict → the element types of usual calls."""', "",
+        "SITUATIONS: dict[str, dict[str, dict[str, str]]] = {",
     ]  # fmt: skip
-    for kernel, found in sorted(refused.items()):
+    for situation, stated in sorted(refused.items()):
+        rows = _rows(stated, "        ")
+        lines += [f"    {json.dumps(situation)}: {{", *rows, "    },"] if rows else []
+    said = '"""Situation → kernel → verdict → element types, beyond what usual calls refuse."""'
+    return "\n".join([*lines, "}", said]) + "\n"
+
+
+SEVERITY = ["differs", "fails", "aborts"]
+
+
+def _rows(stated: dict[str, dict[str, str]], indent: str) -> list[str]:
+    """`kernel → verdict → element types`, a verdict a line."""
+    lines: list[str] = []
+    for kernel, found in sorted(stated.items()):
         by_verdict: dict[str, list[str]] = {}
         for text, verdict in sorted(found.items()):
             by_verdict.setdefault(verdict, []).append(text)
-        lines.append(f"    {json.dumps(kernel)}: {{")
+        if by_verdict:
+            lines.append(f"{indent}{json.dumps(kernel)}: {{")
         lines += [
-            f"        {json.dumps(verdict)}: {json.dumps(', '.join(texts))},"
+            f"{indent}    {json.dumps(verdict)}: {json.dumps(', '.join(texts))},"
             for verdict, texts in sorted(by_verdict.items())
         ]
-        lines.append("    },")
-    return "\n".join([*lines, "}"]) + "\n"
+        lines += [f"{indent}}},"] if by_verdict else []
+    return lines
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ say nothing inside a program whose tensors are all row-major and are given as No
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, cast
 
@@ -16,10 +16,24 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.backends.executorch.builder import MethodBuilder
-from stepwell.backends.executorch.kernel_dtypes import REFUSED
+from stepwell.backends.executorch.kernel_dtypes import REFUSED, SITUATIONS
 from stepwell.backends.executorch.kernel_tables import registrations
 from stepwell.backends.executorch.runner import scalar_type
 from stepwell.backends.executorch.signatures import KernelSignature, kernel_for
+from stepwell.backends.executorch.situations import (
+    BELOW,
+    BEYOND,
+    BROADCAST,
+    EMPTY,
+    EMPTY_RESULT,
+    EXTREME,
+    FRACTION,
+    NEGATIVE,
+    RANK,
+    SCALAR,
+    SMALL,
+)
+from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.schema import Argument
 from stepwell.ir.diagnostics import StepwellError, describe_op
@@ -75,15 +89,66 @@ def kernel_limit(op: SchemaOp) -> str | None:
         return None
     if reason := uncomputed(op, signature):
         return reason
-    refused = REFUSED.get(signature.kernel)
-    if refused is None:
-        return None
     given = signature_text(_elements(op.operands), _elements(op.results))
-    for verdict, texts in refused.items():
+    for verdict, texts in REFUSED.get(signature.kernel, {}).items():
         if given in texts.split(", "):
             return f"its kernel {_TRIED[verdict]} element types {given}"
+    for situation in situations(op):
+        for verdict, texts in SITUATIONS.get(situation, {}).get(signature.kernel, {}).items():
+            if {given, _NARROW.get(given, given)} & set(texts.split(", ")):
+                return f"its kernel {_TRIED[verdict]} {situation} of element types {given}"
     return None
 
+
+_NARROW: dict[str, str] = dict.fromkeys(("i8 -> i8", "i16 -> i16", "ui8 -> ui8"), "i32 -> i32")
+"""What goes wrong on wide integers in a situation is not trusted on narrow ones."""
+
+
+def situations(op: SchemaOp) -> Iterator[str]:
+    """What the table calls the situations that an op is in, by its types and arguments."""
+    tensors = [v for v in op.operands if isinstance(v.type, TensorType)]
+    shapes = [dims(value.type) for value in tensors]
+    if not is_counted(op):
+        yield from (NEGATIVE, EXTREME)
+    if shapes:
+        yield RANK.format(len(shapes[0]))
+    if shapes and not shapes[0]:
+        yield SCALAR
+    if len(set(shapes)) > 1:
+        yield BROADCAST
+    if any(0 in shape for shape in shapes):
+        yield EMPTY
+    if any(0 in dims(r.type) for r in op.results if isinstance(r.type, TensorType)):
+        yield EMPTY_RESULT
+    for argument in op.SCHEMA.arguments:
+        if argument.type.base == "Scalar" and not argument.type.is_list:
+            yield from _situations_of_number(op.arg(argument.name))
+
+
+def _situations_of_number(number: Any) -> Iterator[str]:
+    if isinstance(number, float):
+        yield FRACTION
+    if isinstance(number, int | float) and number < 0:
+        yield BELOW
+    if isinstance(number, int | float) and number > SMALL:
+        yield BEYOND
+
+
+def is_counted(op: SchemaOp) -> bool:
+    """Whether a sum of integers is small whatever they are, as that of a mask."""
+    if op.name != "aten.sum.dim_IntList" or not is_static(op.operands[0].type):
+        return False
+    cast_ = op.operands[0].owner
+    source = op.operands[0] if not isinstance(cast_, aten._ToCopyDefault) else cast_.operands[0]
+    held = element(source.type)
+    limits: dict[Attribute, int] = {i1: 1, ui8: 2**8, i8: 2**7, i16: 2**15}
+    limit = limits.get(held)
+    size = math.prod(cast(tuple[int, ...], dims(source.type)))
+    return limit is not None and size * limit < SINGLE
+
+
+SINGLE = 2**24
+"""Up to here single precision holds every integer."""
 
 _COMPUTED = frozenset((ui8, i8, i16, i32, i64, f16, bf16, f32, f64, i1))
 """Element types that kernels have code for."""

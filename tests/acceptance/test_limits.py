@@ -39,6 +39,10 @@ def empty(x: torch.Tensor) -> torch.Tensor:
     return torch.cat([(x[:, :0] * 2).tanh(), x.tanh()], 1).sigmoid()
 
 
+def total(x: torch.Tensor) -> torch.Tensor:
+    return x.sum(0, keepdim=True)
+
+
 def doubled(x: torch.Tensor) -> torch.Tensor:
     return (x * 2).relu()
 
@@ -52,7 +56,7 @@ CASES: dict[str, Case] = {
     "rank 7": (far, (128,), "aten.permute.default", "rank 7 is above XNNPACK's limit of 6", 2),
     "nothing but rank 7": (doubled, (1, 2, 1, 2, 1, 2, 1), "aten.mul.Tensor", "rank 7", 0),
     "no elements": (empty, (2, 4), "aten.cat.default", "a dimension is 0", 2),
-    "nothing but no elements": (doubled, (0, 4), "aten.mul.Tensor", "is 0", 0),
+    "nothing but no elements": (total, (0, 4), "aten.sum.dim_IntList", "is 0", 0),
     "no node": (summed, (2, 6), "aten.cumsum.default", "", 2),
     "doubles": (lambda x: x.double() * 2, (3,), "aten.mul.Tensor", "not float64", 0),
 }

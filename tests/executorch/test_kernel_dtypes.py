@@ -10,9 +10,9 @@ from torch import nn
 from torch.export import export
 
 import stepwell
-from stepwell.backends.executorch.generate_kernel_dtypes import probes, verdicts
+from stepwell.backends.executorch.generate_kernel_dtypes import is_limit, probes, verdicts
 from stepwell.backends.executorch.kernel_calls import kernel_limit
-from stepwell.backends.executorch.kernel_dtypes import PROBED, REFUSED
+from stepwell.backends.executorch.kernel_dtypes import PROBED, REFUSED, SITUATIONS
 from stepwell.backends.executorch.kernels import QUANTIZED, RUNTIME
 from stepwell.ir.diagnostics import UnsupportedError
 
@@ -24,16 +24,40 @@ def test_most_kernels_are_probed_and_every_refusal_is_of_a_kernel() -> None:
 
 def test_a_sample_of_the_table_is_what_the_runtime_says() -> None:
     every = probes()
-    refused = [i for i, probe in enumerate(every) if probe.kernel in REFUSED]
+    usual = [i for i, probe in enumerate(every) if not probe.situation]
+    refused = [i for i in usual if every[i].kernel in REFUSED]
     plain = [i for i in refused if every[i].kernel not in QUANTIZED]
     quantised = [i for i in refused if every[i].kernel in QUANTIZED]
-    chosen = sorted({*range(0, len(every), 97), *plain[::3], *quantised[::97]})
-    told = {i: (text, verdict) for i, text, verdict in verdicts(chosen)}
+    told = _told([*usual[::97], *plain[::3], *quantised[::97]])
     assert len(told) > 20
-    for index, (text, verdict) in told.items():
-        stated = REFUSED.get(every[index].kernel, {})
-        known = next((v for v, texts in stated.items() if text in texts.split(", ")), "runs")
-        assert verdict == known, (every[index], text)
+    for index, (_, text, verdict) in told.items():
+        assert verdict == _stated(REFUSED.get(every[index].kernel, {}), text), (every[index], text)
+
+
+def test_a_sample_of_the_situations_is_what_the_runtime_says() -> None:
+    every = probes()
+    limited = {kernel for stated in SITUATIONS.values() for kernel in stated}
+    edges = [i for i, probe in enumerate(every) if probe.situation]
+    near = [i for i in edges if every[i].kernel in limited]
+    told = _told([*edges[::211], *near[::29]])
+    assert {situation for situation, _, _ in told.values()} & SITUATIONS.keys()
+    for index, (situation, text, verdict) in told.items():
+        if verdict == "runs" or not is_limit(situation, text):
+            continue  # Another call of the same situation may be the one that goes wrong.
+        kernel = every[index].kernel
+        stated = {**REFUSED.get(kernel, {})}, SITUATIONS.get(situation, {}).get(kernel, {})
+        assert any(_stated(table, text) != "runs" for table in stated), (every[index], text)
+
+
+def _told(chosen: list[int]) -> dict[int, tuple[str, str, str]]:
+    return {
+        i: (situation, text, verdict)
+        for i, situation, text, verdict in verdicts(sorted(set(chosen)))
+    }
+
+
+def _stated(table: dict[str, str], text: str) -> str:
+    return next((v for v, texts in table.items() if text in texts.split(", ")), "runs")
 
 
 class LogSoftmax(nn.Module):

@@ -3,7 +3,12 @@
 from typing import Any
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import export
 
+import stepwell
 from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
 
 
@@ -92,3 +97,26 @@ def test_a_fill_of_a_number_known_only_at_run_time_is_refused(refused: Any, meth
     x, types = "tensor<2x3xf32>", '(tensor<2x3xf32>, !stepwell.int<"n">) -> tensor<2x3xf32>'
     line = f"%y = aten.full_like.default(%x, %n) : {types}"
     refused(method_of_n(f"%x: {x}", line, gives=x), FoldConstants(), "run time")
+
+
+class OfConstants(nn.Module):
+    """What is computed of buffers alone, with arguments that a call leaves out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("image", torch.randn(1, 3, 6, 6))
+        self.register_buffer("kernel", torch.randn(4, 3, 3, 3))
+        self.register_buffer("rows", torch.tensor([[0, 1], [2, 1]]))
+        self.register_buffer("table", torch.randn(5, 4))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        bag = F.embedding_bag(self.rows, self.table)
+        return x + F.conv2d(self.image, self.kernel), x[0, :2, 0] + bag
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "tosa-1.0+fp"])
+def test_arguments_that_a_call_leaves_out_are_none(target: str) -> None:
+    module, x = OfConstants(), torch.randn(1, 4, 4, 4)
+    found = stepwell.lower(export(module, (x,)), target).run(x)
+    for mine, other in zip(found, module(x), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)

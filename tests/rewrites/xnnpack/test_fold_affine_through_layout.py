@@ -3,7 +3,11 @@
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.export import export
 
+import stepwell
 from stepwell.translate.rewrites.xnnpack.fold_affine_through_layout import FoldAffineThroughLayout
 
 X, Y, BACK = "tensor<2x4x4xf32>", "tensor<2x4x3xf32>", "tensor<4x2x4xf32>"
@@ -180,3 +184,27 @@ def test_a_layer_without_output_features_takes_nothing(refused: Any, method: Any
         f"%x: {X}", weight, SCALE, SCALED, permute("s", "p"), layer, gives="tensor<4x2xf32>"
     )
     refused(text, FoldAffineThroughLayout(), "vector")
+
+
+class Tower(nn.Module):
+    """A norm that one projection reads directly and another through windows, in either order."""
+
+    def __init__(self, is_direct_first: bool) -> None:
+        super().__init__()
+        self.norm, self.direct, self.moved = nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 8)
+        self.is_direct_first = is_direct_first
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = self.norm(x)
+        windows = y.view(1, 2, 2, 2, 2, 8).permute(0, 1, 3, 2, 4, 5).reshape(4, 4, 8)
+        if self.is_direct_first:
+            return self.direct(y), self.moved(windows)
+        return self.moved(windows), self.direct(y)
+
+
+@pytest.mark.parametrize("is_direct_first", [False, True])
+def test_the_order_of_readers_does_not_matter(is_direct_first: bool) -> None:
+    module, x = Tower(is_direct_first), torch.randn(1, 4, 4, 8)
+    found = stepwell.lower(export(module, (x,)), "xnnpack").run(x)
+    for mine, other in zip(found, module(x), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)

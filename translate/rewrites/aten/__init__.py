@@ -26,6 +26,7 @@ from stepwell.translate.rewrites.aten.division_to_multiplication import Division
 from stepwell.translate.rewrites.aten.einsum_to_bmm import EinsumToBmm
 from stepwell.translate.rewrites.aten.fold_batch_norm import FoldBatchNorm
 from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
+from stepwell.translate.rewrites.aten.give_scalar_an_axis import GiveScalarAnAxis
 from stepwell.translate.rewrites.aten.index_to_slices import IndexToSlices
 from stepwell.translate.rewrites.aten.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.aten.matmul_to_bmm import MatmulToBmm
@@ -69,6 +70,7 @@ from stepwell.translate.rewrites.aten.transpose_to_permute import TransposeToPer
 from stepwell.translate.rewrites.aten.type_as_to_copy import TypeAsToCopy
 from stepwell.translate.rewrites.aten.unit_pooling_to_slice import UnitPoolingToSlice
 from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
+from stepwell.translate.rewrites.aten.widen_mixed_norm import WidenMixedNorm
 
 NOOPS: tuple[Rewrite[Any], ...] = (
     RemoveNoopExpand(),
@@ -131,6 +133,7 @@ LAYERS: tuple[Rewrite[Any], ...] = (
     NormaliseNorm(),
     RmsNormToMeans(),
     NormaliseBatchNorm(),
+    WidenMixedNorm(),
     NormalisePooling(),
     UnitPoolingToSlice(),
     AdaptivePoolToPool(),
@@ -138,7 +141,7 @@ LAYERS: tuple[Rewrite[Any], ...] = (
 )
 """Ops that combine elements."""
 
-NORMAL_FORM: tuple[Rewrite[Any], ...] = (*NOOPS, *SHAPES, *ARITHMETIC, *LAYERS)
+NORMAL_FORM: tuple[Rewrite[Any], ...] = (GiveScalarAnAxis(), *NOOPS, *SHAPES, *ARITHMETIC, *LAYERS)
 """Every normal form, for `Together("normalise", NORMAL_FORM)`."""
 
 FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (

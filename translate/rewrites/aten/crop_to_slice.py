@@ -27,6 +27,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.building import emit_as, slice_axis, static_dims
 
 
@@ -62,12 +63,18 @@ class CropToSlice(Rewrite[Crop]):
             at = len(shape) - 1 - index
             kept[at] = (max(0, -before), shape[at] + min(0, after))
         if any(start >= stop for start, stop in kept):
-            return Refusal("the cropped tensor is empty")
+            return Crop(op, (), tuple(amounts))
         return Crop(op, tuple(kept), tuple(max(0, amount) for amount in amounts))
 
     def build(self, match: Crop, rw: Rewriter) -> None:
         """A slice for each cropped axis, then the pad if it adds anything."""
         value, result = match.op.operands[0], match.op.results[0]
+        if not match.kept:  # Nothing stays but what is put around it.
+            held, shape = element(result.type), list(dims(result.type))
+            number = match.op.arg("value")
+            full = aten.FullDefault.make(shape, number, dtype=held, result_types=[result.type])
+            rw.replace(match.op, [emit_as(rw, full, result)])
+            return
         for at, (start, stop) in enumerate(match.kept):
             value = slice_axis(rw, value, at, start, stop)
         if any(match.amounts):

@@ -65,6 +65,7 @@ class Constant:
     op: SchemaOp
     keys: tuple[str, ...]
     call: dict[str, Any]
+    fills: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class FoldConstants(Rewrite[Constant]):
 
     def match(self, op: SchemaOp, program: Program) -> Constant | Refusal | None:
         """Guards: pure, static, torch dtypes, all operands weights, not too large."""
-        fills = op.name in FILLS
+        fills = op.name in FILLS or is_empty(op)
         keys: list[str] = []
         if not fills:
             for operand in op.operands:
@@ -99,16 +100,24 @@ class FoldConstants(Rewrite[Constant]):
         call = fill_call(op) if fills else encode_call(op, sources)
         if call is None:
             return Refusal("an argument is known only at run time")
-        return Constant(op, tuple(dict.fromkeys(keys)), call)
+        return Constant(op, tuple(dict.fromkeys(keys)), call, fills)
 
     def build(self, match: Constant, rw: Rewriter) -> None:
         """Derive each result that is used."""
         for index, result in enumerate(match.op.results):
             if not result.uses:
                 continue
-            value = derive(rw, "operator", match.keys, **match.call, result=index)
+            call = match.call if not is_empty(match.op) else _full(result.type, 0)
+            at = index if not match.fills else 0
+            value = derive(rw, "operator", match.keys, **call, result=at)
             rw.replace_value(result, value)
         rw.erase(match.op)
+
+
+def is_empty(op: SchemaOp) -> bool:
+    """Whether nothing that an op gives has an element: kernels fail on such tensors, or abort."""
+    used = [result.type for result in op.results if result.uses]
+    return bool(used) and all(is_plain(type_) and 0 in dims(type_) for type_ in used)
 
 
 def is_plain(type_: Attribute) -> bool:
@@ -122,13 +131,16 @@ def size_in_bytes(type_: Attribute) -> int:
 
 
 def fill_call(op: SchemaOp) -> dict[str, Any] | None:
-    """The `aten.full` call that gives the result of a `full_like` or its kin."""
-    number = FILLS[op.name]
+    """The `aten.full` call that gives the result of a `full_like` or its kin, or of no elements."""
+    number = FILLS.get(op.name, 0)
     if number is None:
         number = op.arg("fill_value")
     if isinstance(number, SSAValue | complex):
         return None
-    result = op.results[0].type
+    return _full(op.results[0].type, number)
+
+
+def _full(result: Attribute, number: float) -> dict[str, Any]:
     dtype = dtype_name(element(result))
     shape = [d for d in dims(result) if isinstance(d, int)]
     arguments = {"size": shape, "fill_value": number, "dtype": {"dtype": dtype}}

@@ -46,6 +46,9 @@ def operator(
     for name, value in arguments.items():
         convert = NAMED.get(cls.SCHEMA.by_name[name].type.base)
         held[name] = convert(value) if convert and value is not None else _decode(value, sources)
+    for argument in cls.SCHEMA.arguments:
+        if argument.type.nullable and not argument.default:
+            held.setdefault(argument.name, None)
     if "device" in held and sources:
         held["device"] = sources[0].device
     given = plan_of(cls).overload(**held)

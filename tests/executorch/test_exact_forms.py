@@ -1,0 +1,119 @@
+"""What a kernel gets wrong is computed by others, to the last bit, or refused before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import export
+
+import stepwell
+from stepwell.ir.diagnostics import UnsupportedError
+
+WIDE = (torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *given: torch.Tensor) -> Any:
+        return self.function(*given)
+
+
+def assert_exact(function: Callable[..., Any], *given: torch.Tensor) -> None:
+    module = Function(function)
+    (found,) = stepwell.lower(export(module, given), "xnnpack").run(*given)
+    wanted = module(*given)
+    assert found.dtype == wanted.dtype and torch.equal(found, wanted), (found, wanted)
+
+
+def dividends(dtype: torch.dtype) -> torch.Tensor:
+    limits = torch.iinfo(dtype)
+    return torch.tensor([-7, 7, -5, 0, limits.max, limits.min, limits.max - 1], dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.remainder,
+        torch.fmod,
+        lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+        lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    ],
+    ids=["remainder", "fmod", "truncated", "floored"],
+)
+def test_quotients_and_remainders_of_integers_have_pytorchs_signs(
+    function: Callable[..., Any], dtype: torch.dtype
+) -> None:
+    divisors = torch.tensor([3, -3, 3, -3, -2, 7, 127], dtype=dtype)
+    assert_exact(function, dividends(dtype), divisors)
+    assert_exact(lambda a: torch.stack([function(a, 5), function(a, -3)]), dividends(dtype))
+
+
+def test_a_remainder_inside_another_operator_has_the_divisors_sign() -> None:
+    assert_exact(lambda x: F.one_hot(x % 4, 4), torch.tensor([-7, 7, -5, 0]))
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+def test_integers_are_shifted_by_any_count(dtype: torch.dtype) -> None:
+    counts = torch.tensor([0, 1, -1, 64, 7, 3, 100], dtype=dtype)
+    assert_exact(torch.bitwise_left_shift, dividends(dtype), counts)
+    assert_exact(torch.bitwise_right_shift, dividends(dtype), counts)
+    assert_exact(lambda a: torch.stack([a << 3, a << 100, a >> 100]), dividends(dtype))
+
+
+@pytest.mark.parametrize("function", [torch.ceil, torch.floor, torch.trunc, lambda x: x**5])
+def test_large_integers_are_not_rounded(function: Callable[..., Any]) -> None:
+    assert_exact(function, torch.tensor([2**53 + 1, 2**62 + 1, -(2**60) - 1]))
+
+
+def test_integers_beyond_single_precision_are_summed_exactly() -> None:
+    x = torch.tensor([[2**24 + 1, 1, 1], [2**53 + 1, 1, 1]])
+    for function in (lambda x: x.sum(1), lambda x: x.sum((0, 1), keepdim=True), torch.sum):
+        assert_exact(function, x)
+    assert_exact(lambda x: x.sum(1), x[:1].int())
+
+
+def test_a_counted_mask_needs_no_running_sum() -> None:
+    x = torch.randn(3, 4)
+    module = Function(lambda x: (x > 0).sum(1))
+    lowered = stepwell.lower(export(module, (x,)), "xnnpack")
+    assert "aten.cumsum.default" not in lowered.report.outside
+    assert torch.equal(lowered.run(x)[0], module(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32])
+def test_a_fraction_is_added_to_what_holds_none(dtype: torch.dtype) -> None:
+    assert_exact(lambda x: x + 2.5, torch.tensor([1, 0], dtype=dtype))
+
+
+def test_booleans_that_broadcast_are_compared_in_order() -> None:
+    x, y = torch.tensor([False, True, True]), torch.tensor([[False, False, True]] * 2)
+    assert_exact(lambda x, y: x <= y, x, y)
+
+
+def test_a_power_of_integers_that_no_kernel_computes_is_refused() -> None:
+    x = torch.tensor([3, 5])
+    with pytest.raises(UnsupportedError, match="computes something else for large numbers"):
+        stepwell.lower(export(Function(lambda x, y: x**y), (x, x)), "xnnpack").to_pte()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.pad(x, (-1, -2)),
+        lambda x: F.pad(x, (-3, 2), value=1.5),
+        lambda x: x[:, 3:].amax(0),
+        lambda x: x[2:].log_softmax(1),
+        lambda x: torch.cat([x[:, 3:], x[:, 3:]], 1),
+    ],
+)
+def test_what_has_no_elements_needs_no_kernel(function: Callable[..., Any]) -> None:
+    assert_exact(function, torch.randn(2, 3))

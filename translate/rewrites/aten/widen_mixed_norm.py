@@ -1,0 +1,80 @@
+"""Compute a norm of halves with wider parameters in the type of its parameters.
+
+A network in halves keeps its norms in float32 as a rule. PyTorch computes such a norm in the wider
+type and rounds its result once; an op of two element types is none of any target's.
+
+Before:
+    func.func @forward(%x: tensor<2x4xf16>) -> tensor<2x4xf16> {
+      %w = stepwell.weight <"w"> "parameter" : tensor<4xf32>
+      %y = aten.layer_norm.default(%x, [4], %w) : (tensor<2x4xf16>, tensor<4xf32>) -> tensor<2x4xf16>
+      func.return %y : tensor<2x4xf16>
+    }
+After:
+    func.func @forward(%x: tensor<2x4xf16>) -> tensor<2x4xf16> {
+      %w = stepwell.weight <"w"> "parameter" : tensor<4xf32>
+      %0 = aten._to_copy.default(%x, dtype=f32) : (tensor<2x4xf16>) -> tensor<2x4xf32>
+      %1 = aten.layer_norm.default(%0, [4], %w) : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+      %y = aten._to_copy.default(%1, dtype=f16) : (tensor<2x4xf32>) -> tensor<2x4xf16>
+      func.return %y : tensor<2x4xf16>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.dtypes import bf16, f16, f32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import element, with_element
+from stepwell.translate.rewrites.aten.building import emit, emit_as
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """A norm of halves of which a parameter is wider."""
+
+    op: SchemaOp
+
+
+@dataclass(frozen=True)
+class WidenMixedNorm(Rewrite[Mixed]):
+    """`norm(x, w)` to `norm(x.float(), w).half()`, where w is not of halves."""
+
+    name: ClassVar[str] = "widen-mixed-norm"
+    bound: ClassVar[Bound] = Bound(2**-7, 2**-7, "one rounding to halves may go to either side")
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.LayerNormDefault,
+        aten.GroupNormDefault,
+        aten.BatchNormDefault,
+    )
+
+    def match(self, op: SchemaOp, program: Program) -> Mixed | Refusal | None:
+        """Guard: the tensor is of halves and a parameter in float32."""
+        given, *parameters = (element(value.type) for value in op.operands)
+        return Mixed(op) if given in (f16, bf16) and f32 in parameters else None
+
+    def build(self, match: Mixed, rw: Rewriter) -> None:
+        """The norm between casts; parameters that are of halves are cast too."""
+        op, result = match.op, match.op.results[0]
+        arguments = {
+            name: cast(rw, value, f32) if isinstance(value, SSAValue) else value
+            for name, value in op.present().items()
+        }
+        wide = type(op).from_arguments(arguments, [with_element(result.type, f32)])
+        narrow = element(result.type)
+        back = aten._ToCopyDefault.make(emit(rw, wide), dtype=narrow, result_types=[result.type])
+        rw.replace(op, [emit_as(rw, back, result)])
+
+
+def cast(rw: Rewriter, value: SSAValue, held: Attribute) -> SSAValue:
+    """A value in another element type; itself where it is of that type."""
+    if element(value.type) == held:
+        return value
+    types = [with_element(value.type, held)]
+    return emit(rw, aten._ToCopyDefault.make(value, dtype=held, result_types=types))
