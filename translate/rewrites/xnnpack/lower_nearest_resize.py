@@ -34,6 +34,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.translate.rewrites.aten.building import static_dims
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
+from stepwell.translate.rewrites.xnnpack.lower_pooling import stated_scale
 from stepwell.translate.rewrites.xnnpack.lower_shape import (
     concatenate,
     reshape,
@@ -73,7 +74,7 @@ class LowerNearestResize(Rewrite[Enlarged]):
         if any(new % old for old, new in zip(down, across, strict=True)):
             return Refusal(f"{_size(down)} to {_size(across)} is no whole factor")
         for at in (0, 1):
-            if not repeats_evenly(down[at], across[at], _stated_scale(op, at)):
+            if not repeats_evenly(down[at], across[at], stated_scale(op, at)):
                 return Refusal("torch rounds the places of some pixels to their neighbours")
         return Enlarged(op, (across[0] // down[0], across[1] // down[1]))
 
@@ -96,15 +97,6 @@ def _beside_itself(rw: Rewriter, value: SSAValue, shape: tuple[int, ...], factor
     if factor == 1:
         return value
     return concatenate(rw, [reshape(rw, value, shape)] * factor, 2)
-
-
-def _stated_scale(op: SchemaOp, at: int) -> float | None:
-    """The scale that the op was given, which torch prefers to the ratio of the sizes."""
-    if isinstance(op, aten.UpsampleNearest2dVec):
-        scales = op.arg("scale_factors")
-        return None if scales is None else float(scales[at])
-    scale = op.arg(("scales_h", "scales_w")[at])
-    return None if scale is None else float(scale)
 
 
 @cache

@@ -17,6 +17,7 @@ After:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isclose
 from typing import Any, ClassVar
 
 from xdsl.ir import Operation
@@ -83,6 +84,10 @@ class LowerPooling(Rewrite[Pooling]):
                 "the resized image has a symbolic size; XNNPACK resizes to a constant one"
             )
         corners = bool(op.arg("align_corners"))
+        if not corners and not steps_by_sizes(op):
+            return Refusal(
+                "the scale that is stated is not the ratio of the sizes, by which XNNPACK steps"
+            )
         return Pooling(
             op, xnnpack.StaticResizeBilinear2d, (("new_size", size), ("align_corners", corners))
         )
@@ -102,6 +107,33 @@ class LowerPooling(Rewrite[Pooling]):
         new = match.node.make(image, result=made, **dict(match.fields))
         rw.insert(new)
         rw.replace(op, [to_nchw(rw, new.output, op.results[0].type)])
+
+
+def steps_by_sizes(op: SchemaOp) -> bool:
+    """Whether torch samples a resized image in steps of old size by new size.
+
+    It steps by the inverse of a scale if one is stated, and the new size is rounded down: 9 pixels
+    at half the size are 4, each 2 apart and not 9/4.
+    """
+    for at in (0, 1):
+        scale = stated_scale(op, at)
+        given, made = dims(op.operands[0].type)[2 + at], dims(op.results[0].type)[2 + at]
+        if scale is None or not scale > 0.0:
+            continue  # torch takes the sizes.
+        if isinstance(given, str) or isinstance(made, str):
+            return False
+        if not isclose(1.0 / scale, given / made, rel_tol=2.0**-22):
+            return False
+    return True
+
+
+def stated_scale(op: SchemaOp, at: int) -> float | None:
+    """The scale, down (0) or across (1), that a resize was given; torch prefers it to the sizes."""
+    if "scale_factors" in op.SCHEMA.by_name:
+        scales = op.arg("scale_factors")
+        return None if scales is None else float(scales[at])
+    scale = op.arg(("scales_h", "scales_w")[at])
+    return None if scale is None else float(scale)
 
 
 def not_of_single_elements(found: Pooling | Refusal) -> Pooling | Refusal:

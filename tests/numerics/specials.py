@@ -1,0 +1,139 @@
+"""Special numbers, singly and mixed, and the classes that results fall into."""
+
+from __future__ import annotations
+
+import torch
+
+NAMES = ("NaN", "+inf", "-inf", "+0", "-0", "denormal", "finite")
+"""What an element can be; a denormal's or a finite number's sign is not told."""
+
+
+def special_numbers(dtype: torch.dtype) -> torch.Tensor:
+    """NaN, infinities, zeros, denormals, and numbers near both ends of a dtype's range."""
+    info = torch.finfo(dtype)
+    big, small = info.max / 3.4, info.tiny * 0.85
+    listed = [torch.nan, torch.inf, -torch.inf, 0.0, -0.0]
+    listed += [info.smallest_normal / 8, -info.smallest_normal / 8]
+    listed += [big, -big, small, -small, info.max, 1e10 if info.max > 1e10 else 1e4, info.tiny * 4]
+    return torch.tensor(listed, dtype=torch.float64).to(dtype)
+
+
+def _ordinary(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(3))
+
+
+def rows(dtype: torch.dtype) -> tuple[torch.Tensor]:
+    """[N, 8]: each special number alone among ordinary ones, rows of one, rows of any two."""
+    specials = special_numbers(dtype)
+    count = len(specials)
+    alone = _ordinary(count, 8).to(dtype)
+    for index, number in enumerate(specials):
+        alone[index, (3 * index) % 8] = number
+    throughout = specials.reshape(-1, 1).repeat(1, 8)
+    random = torch.Generator().manual_seed(5)
+    mixed = specials[torch.randint(0, count, (count, 8), generator=random)]
+    two = _ordinary(count, 8).to(dtype)
+    for index in range(count):
+        two[index, index % 8] = specials[index]
+        two[index, (index + 3) % 8] = specials[(index + 1 + index // 2) % count]
+    zeros = torch.zeros(2, 8, dtype=dtype)
+    zeros[1] = -0.0
+    return (torch.cat([alone, throughout, two, mixed, zeros, _ordinary(2, 8).to(dtype)]),)
+
+
+def pairs(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two of `rows`: every special number meets every other one, and ordinary numbers."""
+    specials = special_numbers(dtype)
+    count = len(specials)
+    one = specials.repeat_interleave(count)
+    other = specials.repeat(count)
+    fill = (-(len(one))) % 8
+    one = torch.cat([one, _ordinary(fill).to(dtype)]).reshape(-1, 8)
+    other = torch.cat([other, _ordinary(fill).to(dtype)]).reshape(-1, 8)
+    (plain,) = rows(dtype)
+    return torch.cat([one, plain]), torch.cat([other, _ordinary(*plain.shape).to(dtype)])
+
+
+def images(dtype: torch.dtype) -> tuple[torch.Tensor]:
+    """[N, 2, 6, 6]: a special number inside, at an edge and in a corner; then mixed and throughout."""
+    specials = special_numbers(dtype)
+    made: list[torch.Tensor] = []
+    random = torch.Generator().manual_seed(6)
+    for index, number in enumerate(specials):
+        image = _ordinary(2, 6, 6).to(dtype)
+        image[index % 2, 2, 3] = number
+        made.append(image)
+        image = _ordinary(2, 6, 6).to(dtype)
+        image[index % 2, 0, 0] = number
+        image[1 - index % 2, 5, 2] = number
+        made.append(image)
+        made.append(torch.full((2, 6, 6), 1.0, dtype=dtype) * number)
+        image = _ordinary(2, 6, 6).to(dtype)
+        places = torch.randint(0, 72, (6,), generator=random)
+        image.view(-1)[places] = specials[torch.randint(0, len(specials), (6,), generator=random)]
+        made.append(image)
+    made.append(_ordinary(2, 6, 6).to(dtype))
+    return (torch.stack(made),)
+
+
+def classes(tensor: torch.Tensor) -> torch.Tensor:
+    """The class of each element, as an index into `NAMES`; integers and booleans are finite."""
+    if not tensor.dtype.is_floating_point:
+        return torch.full(tensor.shape, NAMES.index("finite"))
+    found = torch.full(tensor.shape, NAMES.index("finite"))
+    tiny = torch.finfo(tensor.dtype).smallest_normal
+    found[tensor.abs().double() < tiny] = NAMES.index("denormal")
+    zero = tensor == 0
+    found[zero & ~tensor.signbit()] = NAMES.index("+0")
+    found[zero & tensor.signbit()] = NAMES.index("-0")
+    found[tensor == torch.inf] = NAMES.index("+inf")
+    found[tensor == -torch.inf] = NAMES.index("-inf")
+    found[tensor.isnan()] = NAMES.index("NaN")
+    return found
+
+
+def _severities() -> torch.Tensor:
+    """How far one class is from another, [wrong, right]; `docs/semantics.md` gives the reasons."""
+    table = torch.zeros(len(NAMES), len(NAMES), dtype=torch.long)
+    small = ("+0", "-0", "denormal")
+    for row, wrong in enumerate(NAMES):
+        for column, right in enumerate(NAMES):
+            if wrong == right:
+                continue
+            infinite = wrong.endswith("inf") or right.endswith("inf")
+            if "NaN" in (wrong, right) or (wrong.endswith("inf") and right.endswith("inf")):
+                far = 3
+            elif infinite:
+                far = 2
+            else:
+                far = 1 if wrong in small or right in small else 0
+            table[row, column] = far
+    return table
+
+
+SEVERITIES = _severities()
+WORDS = ("as eager", "a zero or a denormal", "finite or infinite", "NaN or not")
+"""What the severities mean."""
+
+
+def severity(
+    found: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor | None = None
+) -> torch.Tensor:
+    """How far each element's class is from eager's, or from the exact result's if that is nearer.
+
+    Args:
+        found: what was computed.
+        eager: torch's result in the same dtype.
+        exact: torch's result in float64, rounded to the dtype. Where eager overflows on its way to
+            a finite number, that number is right too.
+    """
+    ours = classes(found)
+    far = SEVERITIES[ours, classes(eager)]
+    if exact is not None:
+        far = torch.minimum(far, SEVERITIES[ours, classes(exact)])
+    if not found.dtype.is_floating_point:
+        # Truths and places are right or wrong: both values of a pair are ordinary numbers.
+        far = torch.where(found == eager, 0, 3)
+        if exact is not None:
+            far = torch.where(found == exact, 0, far)
+    return far
