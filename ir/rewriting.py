@@ -21,6 +21,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import Pure
 
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
+from stepwell.ir.numerics import Deviation, TakenDeviation, forbidden
 from stepwell.ir.program import Program
 from stepwell.ir.rewriter import Rewriter, Scope, neighbours
 from stepwell.ir.walking import walk
@@ -125,6 +126,7 @@ class History:
     refusals: dict[tuple[str, str, str | None, str], RefusalRecord] = field(
         default_factory=dict[tuple[str, str, str | None, str], RefusalRecord]
     )
+    deviations: list[TakenDeviation] = field(default_factory=list[TakenDeviation])
     visits: int = 0
     swept: int = 0
     watch: Watch | None = None
@@ -156,6 +158,13 @@ class Rewrite(ABC, Generic[M]):
     @abstractmethod
     def build(self, match: M, rw: Rewriter) -> None:
         """Write the replacement of a match."""
+
+    def deviates(self, match: M, program: Program) -> Deviation | None:
+        """The class of numbers that this application may lose; None if it keeps all.
+
+        What is proven not to occur is not lost. The driver allows, refuses or records it.
+        """
+        return None
 
     def bound_at(self, match: M, value: Value) -> Bound:
         """How far this application may move the value it replaces.
@@ -378,13 +387,25 @@ class _Driver:
             found = _EMPTY if not rewrite.takes_empty and is_empty(op) else None
             if found is None:
                 found = rewrite.match(op, self.program)
+            lost = None
+            if found is not None and not isinstance(found, Refusal):
+                lost = rewrite.deviates(found, self.program)
+                if lost is not None and (reason := forbidden(lost, self.program.context)):
+                    found = Refusal(reason)
             if isinstance(found, Refusal):
                 self._refused[op, rewrite.name] = found.reason
                 continue
             self._refused.pop((op, rewrite.name), None)
             if found is not None:
+                if lost is not None and not lost.everywhere:
+                    self._record_deviation(rewrite, op, lost)
                 self._apply(rewrite, op, found)
                 return
+
+    def _record_deviation(self, rewrite: Rewrite[Any], op: Operation, lost: Deviation) -> None:
+        where = describe_op(op)
+        taken = TakenDeviation(rewrite.name, op_name(op), node_name(op.location), where, lost.loses)
+        self.history.deviations.append(taken)
 
     def _apply(self, rewrite: Rewrite[Any], op: Operation, found: Any) -> None:
         depth = self._depths.pop(op, 0) + 1

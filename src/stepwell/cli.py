@@ -69,6 +69,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     lower.add_argument("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
     lower.add_argument(
+        "--check",
+        action="store_true",
+        help="compare around every step, refuse what differs",
+    )
+    lower.add_argument(
         "--etrecord",
         type=Path,
         metavar="FILE",
@@ -111,7 +116,9 @@ def _lower(arguments: argparse.Namespace) -> int:
 
     options = options_of(arguments)
     model = open_model(arguments.model, trust=arguments.trust)
-    lowered = lower(model.program, arguments.target, sizes=arguments.sizes, **options)
+    lowered = lower(
+        model.program, arguments.target, sizes=arguments.sizes, check=arguments.check, **options
+    )
     print(lowered.report.text(arguments.verbose))
     if arguments.emit_ir:
         write_atomically(arguments.emit_ir, str(lowered.program).encode())

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from stepwell.ir.calling import flatten_inputs, with_frozen, without_frozen
 from stepwell.ir.context import Context
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.files import write_atomically
+from stepwell.ir.numerics import numerics_of
 from stepwell.ir.pipeline import Observer, Pipeline
 from stepwell.ir.program import Program as IRProgram
 from stepwell.ir.switches import without_collection
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from stepwell.backends.cortex_m.standalone import Sources
     from stepwell.backends.ethos_u.vela import Estimate
+    from stepwell.checking.result import CheckResult
     from stepwell.profiling import Profile
 
     Source = IRProgram | ExportedProgram | Mapping[str, ExportedProgram]
@@ -215,6 +217,7 @@ def lower(
     *,
     observer: Observer | None = None,
     sizes: Sizes | None = None,
+    check: bool = False,
     **options: Any,
 ) -> Lowered:
     """Lower a program to a target; the argument is never changed.
@@ -226,11 +229,14 @@ def lower(
         observer: called after each step with (step, program, applications).
         sizes: numbers for symbolic sizes of inputs, which the result then takes alone: `"max"`
             (each at its bound), `4` (the only one), or `{"s77": 4}`.
+        check: compare before and after every step on the way, and the artefact with the program,
+            and refuse what differs; the result is `report.check`. Takes as long as `stepwell
+            check`: some hundred runs of the model.
         options: what may be chosen for the target (`docs/options.md`).
 
     Raises:
         StepwellError: the target or an option is unknown, or the program cannot be lowered; every
-            reason is listed with its place in the model.
+            reason is listed with its place in the model. With `check`, also what it contradicts.
     """
     found = find_target(target)
     given = found.chosen(options)
@@ -251,6 +257,7 @@ def lower(
         )
     work.weights.require_data()
     work.context = Context(found.name, found.settings(given))
+    checked = _checked(source, found, chosen, given) if check else None
     with without_collection():
         work.verify()
         run = chosen.run(work, observer)
@@ -265,8 +272,37 @@ def lower(
         steps=tuple(run.steps),
         seconds=seconds,
         events=tuple(run.history.events),
+        numerics=numerics_of(work.context),
+        deviations=tuple(run.history.deviations),
+        check=checked,
     )
     return Lowered(work, report, found, given, program)
+
+
+def _checked(
+    source: IRProgram, target: Target, pipeline: Pipeline, given: Mapping[str, Any]
+) -> CheckResult:
+    """What a check of the lowering says.
+
+    Raises:
+        StepwellError: it contradicts a step or the artefact; every finding is listed.
+    """
+    from stepwell.checking.check import check_steps
+
+    result = check_steps(source, target, pipeline.steps, given)
+    if result.ok:
+        return result
+    help = "stepwell check shows every step; Pipeline.without(...) leaves one out"
+    raise StepwellError(
+        [
+            Problem(
+                f"check: {finding.step}: {finding.op or 'the outputs'}: {finding.what}",
+                finding.where,
+                help,
+            )
+            for finding in result.findings
+        ]
+    )
 
 
 def _pipeline(given: Any) -> Pipeline | None:

@@ -77,6 +77,7 @@ from stepwell.translate.rewrites.xnnpack import MERGES
 from stepwell.translate.rewrites.xnnpack.add_mask_before_softmax import AddMaskBeforeSoftmax
 from stepwell.translate.rewrites.xnnpack.affine_to_depthwise import AffineToDepthwise
 from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.xnnpack.average_by_convolution import AverageByConvolution
 from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
 from stepwell.translate.rewrites.xnnpack.convolve_by_winograd import ConvolveByWinograd
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
@@ -87,6 +88,7 @@ from stepwell.translate.rewrites.xnnpack.expand_power import ExpandPower
 from stepwell.translate.rewrites.xnnpack.expand_tanh_gelu import ExpandTanhGelu
 from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import FoldAffineIntoLinear
 from stepwell.translate.rewrites.xnnpack.fold_affine_through_layout import FoldAffineThroughLayout
+from stepwell.translate.rewrites.xnnpack.keep_root_of_infinity import KeepRootOfInfinity
 from stepwell.translate.rewrites.xnnpack.limit_by_mask import LimitByMask
 from stepwell.translate.rewrites.xnnpack.lower_clamp import FuseClamp, LowerClamp
 from stepwell.translate.rewrites.xnnpack.lower_convolution import LowerConvolution
@@ -134,9 +136,11 @@ from stepwell.translate.rewrites.xnnpack.widen_halves import WidenHalves, WidenS
 from stepwell.translate.rewrites.xnnpack.widen_quantised_cast import WidenQuantisedCast
 
 TO_XNNPACK = (
+    KeepRootOfInfinity(even_if_finite=False),
     LowerLinear(),
     LowerConvolution(),
     LowerPooling(),
+    AverageByConvolution(),
     LowerNearestResize(),
     LowerReduction(),
     LowerGreatest(),

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from stepwell.ir.numerics import Numerics, TakenDeviation
 from stepwell.ir.pipeline import StepRecord
 from stepwell.ir.rewriting import Event, RefusalRecord
+
+if TYPE_CHECKING:
+    from stepwell.checking.result import CheckResult
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,9 @@ class Report:
         steps: the pipeline's steps with applications, seconds and ops left.
         events: every application of a rewrite, in order.
         seconds: wall time of verification and rewriting, without emission.
+        numerics: the contract about classes of numbers that was kept (`docs/semantics.md`).
+        deviations: each class of numbers that may be lost, and where.
+        check: what `lower(..., check=True)` compared.
     """
 
     target: str
@@ -30,6 +38,9 @@ class Report:
     steps: tuple[StepRecord, ...]
     seconds: float
     events: tuple[Event, ...] = field(default=(), repr=False)
+    numerics: Numerics = "torch"
+    deviations: tuple[TakenDeviation, ...] = ()
+    check: CheckResult | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return self.text()
@@ -47,6 +58,8 @@ class Report:
             f"delegates  {self.delegates}",
             f"outside    {self.outside.total()} ops" + (f": {listed}" if listed else ""),
             f"seconds    {self.seconds:.3f}",
+            f"numerics   {self.numerics}",
+            *([f"checked    {len(self.check.steps)} steps"] if self.check else []),
             "",
             f"{'step':36} {'applied':>8} {'ops after':>10} {'ms':>9}",
         ]
@@ -58,6 +71,12 @@ class Report:
         if idle := len(self.steps) - len(shown):
             took = sum(step.seconds for step in self.steps if not step.applied) * 1e3
             rows.append(f"{f'{idle} steps had nothing to do':36} {'':8} {'':10} {took:9.2f}")
+        if self.numerics == "finite" and self.deviations:
+            rows += ["", "kept for finite activations only:"]
+            rows += [
+                f"  {d.rewrite}: {d.op}: {d.loses}" + (f"  ({d.where})" if d.where else "")
+                for d in self.deviations
+            ]
         if self.refusals:
             rows += ["", "refused:"]
             rows += self._every_refusal() if verbose else self._refusals_once()

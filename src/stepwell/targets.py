@@ -9,6 +9,7 @@ from typing import Any
 from stepwell.backends.ethos_u.accelerators import ACCELERATORS
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.numerics import NUMERICS
 from stepwell.ir.options import PIPELINE, ByName, Option, chosen, nearest, read_options
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
@@ -75,7 +76,14 @@ CPU = Option(
 )
 METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir"))
 
-OPTIONS: tuple[Option, ...] = ()
+NUMERICS_OF = Option(
+    "numerics",
+    NUMERICS,
+    "torch",
+    "which classes of numbers (NaN, infinities, zeros) are kept (`docs/semantics.md`)",
+)
+
+OPTIONS: tuple[Option, ...] = (NUMERICS_OF,)
 """What every target takes."""
 XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS,)
 CORTEX_M_OPTIONS = (BIAS_FORM, IO, OPTIMISE, ARENA)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -80,6 +81,16 @@ class Forms(torch.nn.Module):
         return [form.function(self.weights, *group) for form, group in pairs]
 
 
+def _unary(
+    function: Callable[..., Any], w: Weights, x: torch.Tensor, arguments: tuple[Any, ...] = ()
+) -> Any:
+    return function(x, *arguments)
+
+
+def _binary(function: Callable[..., Any], w: Weights, x: torch.Tensor, y: torch.Tensor) -> Any:
+    return function(x, y)
+
+
 def _forms() -> list[Form]:
     found: list[Form] = []
 
@@ -95,12 +106,12 @@ def _forms() -> list[Form]:
         ).split()
     }
     for name, function in unary.items():
-        add(f"{name}(x)", lambda w, x, f=function: f(x))
+        add(f"{name}(x)", partial(_unary, function))
     for name in (
         "relu6 hardtanh hardsigmoid hardswish silu mish softplus softsign tanhshrink elu selu celu "
         "leaky_relu logsigmoid hardshrink softshrink gelu"
     ).split():
-        add(f"{name}(x)", lambda w, x, f=getattr(F, name): f(x))
+        add(f"{name}(x)", partial(_unary, getattr(F, name)))
     add("gelu(x, tanh)", lambda w, x: F.gelu(x, approximate="tanh"))
     add("gelu by erf", lambda w, x: x * 0.5 * (1 + torch.erf(x * 0.7071067811865476)))
     add(
@@ -136,7 +147,7 @@ def _forms() -> list[Form]:
         "add sub mul div maximum minimum atan2 pow fmod remainder eq ne lt le gt ge "
         "floor_divide logaddexp"
     ).split():
-        add(f"{name}(x, y)", lambda w, x, y, f=getattr(torch, name): f(x, y), "pairs")
+        add(f"{name}(x, y)", partial(_binary, getattr(torch, name)), "pairs")
     add("add(x, y, alpha=0.5)", lambda w, x, y: torch.add(x, y, alpha=0.5), "pairs")
     add("addcmul(x, x, y)", lambda w, x, y: torch.addcmul(x, x, y, value=0.5), "pairs")
     add("addcdiv(x, x, y)", lambda w, x, y: torch.addcdiv(x, x, y, value=0.5), "pairs")
@@ -149,7 +160,7 @@ def _forms() -> list[Form]:
     add("masked_fill(x, mask, 0)", lambda w, x: x.masked_fill(w.mask, 0.0))
     add("masked_fill(x, x > 1, 1)", lambda w, x: x.masked_fill(x > 1, 1.0))
     for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-        add(f"{name}(x, 0.0)", lambda w, x, f=getattr(torch, name): f(x, 0.0))
+        add(f"{name}(x, 0.0)", partial(_unary, getattr(torch, name), arguments=(0.0,)))
 
     add("clamp(x, -1, 1)", lambda w, x: x.clamp(-1, 1))
     add("clamp(x, min=0)", lambda w, x: x.clamp(min=0))
@@ -164,18 +175,14 @@ def _forms() -> list[Form]:
     add("clamp(clamp(x, 0, 6), 1, 3)", lambda w, x: x.clamp(0, 6).clamp(1, 3))
 
     for name in ("sum", "mean", "amax", "amin", "prod", "logsumexp", "any", "all"):
-        add(f"{name}(x, -1)", lambda w, x, f=getattr(torch, name): f(x, -1))
-        add(
-            f"{name}(x, -1, keepdim)", lambda w, x, f=getattr(torch, name): f(x, -1, keepdim=True)
-        )
+        function = getattr(torch, name)
+        add(f"{name}(x, -1)", partial(_unary, function, arguments=(-1,)))
+        add(f"{name}(x, -1, keepdim)", partial(_unary, function, arguments=(-1, True)))
     for name in ("sum", "mean", "amax", "amin"):
-        add(
-            f"{name}(image, planes)",
-            lambda w, x, f=getattr(torch, name): f(x, (2, 3)),
-            "images",
-        )
-        add(f"{name}(image, channels)", lambda w, x, f=getattr(torch, name): f(x, 1), "images")
-        add(f"{name}(image, all)", lambda w, x, f=getattr(torch, name): f(x, (1, 2, 3)), "images")
+        function = getattr(torch, name)
+        for where, axes in (("planes", (2, 3)), ("channels", 1), ("all", (1, 2, 3))):
+            reduced = partial(_unary, function, arguments=(axes,))
+            add(f"{name}(image, {where})", reduced, "images")
     add("max(x, -1).values", lambda w, x: x.max(-1).values)
     add("min(x, -1).values", lambda w, x: x.min(-1).values)
     add("max(x, 1, keepdim).values", lambda w, x: x.max(1, keepdim=True).values)
@@ -295,10 +302,19 @@ def _forms() -> list[Form]:
     add("masked mean", lambda w, x: (x * w.mask).sum(-1) / w.mask.sum(-1))
     add("tril(x)", lambda w, x: x.tril())
     add("sum of squares", lambda w, x: (x * x).sum(-1))
-    add("standardise", lambda w, x: (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-5))
+    add(
+        "standardise",
+        lambda w, x: (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-5),
+    )
     add("x / (norm + eps)", lambda w, x: x / (x.norm(dim=-1, keepdim=True) + 1e-6))
     add("swiglu", lambda w, x: F.silu(F.linear(x, w.w)) * F.linear(x, w.w, w.b))
     return found
 
 
 FORMS = tuple(_forms())
+
+DECLARED = {
+    "attention(x, y)": "a row of scores that overflow to −∞ has lost the guard",
+    "adaptive_max_pool2d(2)": "XNNPACK's pooling may lose a NaN, as in max_pool2d",
+}
+"""Forms for which the default is worse than stock, with the reason (`docs/semantics.md`)."""

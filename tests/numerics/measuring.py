@@ -6,10 +6,11 @@ import copy
 import logging
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from forms import Form, Forms
-from specials import severity
+from specials import flushed, severity
 
 import stepwell
 
@@ -17,10 +18,11 @@ Result = torch.Tensor | str
 """What a form gave, or why it gave nothing."""
 
 
-def eager(form: Form, dtype: torch.dtype) -> torch.Tensor:
-    """torch's result in the dtype."""
+def eager(form: Form, dtype: torch.dtype, flush: bool = False) -> torch.Tensor:
+    """torch's result in the dtype; `flush` reads denormal inputs as zeros."""
+    inputs = [flushed(x) if flush else x for x in form.inputs(dtype)]
     with torch.no_grad():
-        return Forms([form], dtype)([list(form.inputs(dtype))])[0]
+        return Forms([form], dtype)([inputs])[0]
 
 
 def exact(form: Form, dtype: torch.dtype) -> torch.Tensor:
@@ -87,8 +89,35 @@ def by_parts(
     return by_parts(forms[:middle], run) + by_parts(forms[middle:], run)
 
 
-def worst(found: Result, form: Form, dtype: torch.dtype) -> torch.Tensor | None:
-    """The severity of each element; None where there is no result."""
+@dataclass(frozen=True)
+class Verdict:
+    """How a form's classes compare, element by element.
+
+    Attributes:
+        ours: severities of what was measured.
+        stock: those of the stock flow, or None where it gives nothing.
+        by_flush: which of ours are what eager gives for inputs without denormal numbers.
+    """
+
+    ours: torch.Tensor
+    stock: torch.Tensor | None
+    by_flush: torch.Tensor
+
+    @property
+    def worse(self) -> torch.Tensor:
+        """Where ours is wrong by more than zeros, and further than stock (or there is no stock)."""
+        wrong = (self.ours >= 2) & ~self.by_flush
+        return wrong if self.stock is None else wrong & (self.ours > self.stock)
+
+
+def judge(found: Result, stock: Result | None, form: Form, dtype: torch.dtype) -> Verdict | None:
+    """The verdict of a form's result; None where there is no result."""
     if isinstance(found, str):
         return None
-    return severity(found, eager(form, dtype), exact(form, dtype))
+    wanted, truth = eager(form, dtype), exact(form, dtype)
+    with_zeros = eager(form, dtype, flush=True)
+    beside = None
+    if isinstance(stock, torch.Tensor) and stock.shape == found.shape:
+        beside = severity(stock, wanted, truth)
+    by_flush = severity(found, with_zeros) <= 1
+    return Verdict(severity(found, wanted, truth), beside, by_flush)

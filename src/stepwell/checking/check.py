@@ -89,8 +89,35 @@ def check(
     """
     found = find_target(target)
     given = found.chosen(options)
-    steps = found.prepare(pipeline, given).steps
     source = program if isinstance(program, IRProgram) else from_exported_program(program)
+    return check_steps(
+        source,
+        found,
+        found.prepare(pipeline, given).steps,
+        given,
+        inputs=inputs,
+        reference=reference,
+        seed=seed,
+        artefact=artefact,
+        memory=memory,
+        progress=progress,
+    )
+
+
+def check_steps(
+    source: IRProgram,
+    found: Target,
+    steps: Sequence[Step],
+    given: Mapping[str, Any],
+    *,
+    inputs: Sequence[Any] | None = None,
+    reference: Any = None,
+    seed: int = 0,
+    artefact: bool = True,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+) -> CheckResult:
+    """`check` of the steps that a lowering is about to take, with the options it was given."""
     work = Program.of(source.clone())
     work.verify()
     work.context = Context(found.name, found.settings(given))
@@ -113,12 +140,13 @@ def check(
     accuracy = _accuracy(source, found, run.recordings)
     tell("done", total, total)
     return CheckResult(
-        target,
+        found.name,
         tuple(run.verdicts),
         tuple(run.findings),
         tuple(run.skipped),
         time.perf_counter() - started,
         accuracy=accuracy,
+        deviations=tuple(run.history.deviations),
     )
 
 
@@ -153,12 +181,22 @@ class Checked:
     skipped: list[str] = field(default_factory=list[str])
     history: History = field(default_factory=History)
 
+    def _example(self, method: str) -> list[Any] | None:
+        """The inputs that the program was exported with, where it has them and still takes them."""
+        if method not in self.program.samples:
+            return None
+        args, kwargs = self.program.samples[method]
+        try:
+            return bind_inputs(self.program.method(method), args, kwargs)
+        except StepwellError:
+            return None  # Sizes were pinned to others since.
+
     def start(self, inputs: Sequence[Any] | None, seed: int) -> None:
         """Record the program as it came, on every sample on which it runs."""
         left = self.memory
         for name, func in self.program.methods.items():
             kept: list[Recording] = []
-            example = bind_inputs(func, inputs) if inputs is not None else None
+            example = bind_inputs(func, inputs) if inputs is not None else self._example(name)
             for sample in make_samples(func, example, seed):
                 try:
                     recording = record(func, self.program.weights, sample)

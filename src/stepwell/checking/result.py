@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
+from stepwell.ir.numerics import TakenDeviation
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -82,6 +84,8 @@ class CheckResult:
     model: str = ""
     accuracy: str = ""
     """For a target with MX: the error of each layer in each payload, as a table."""
+    deviations: tuple[TakenDeviation, ...] = ()
+    """Classes of numbers that the lowering may lose (`docs/semantics.md`): they are no findings."""
 
     @property
     def ok(self) -> bool:
@@ -118,6 +122,9 @@ class CheckResult:
         else:
             rows.append(f"{self.target}: {len(self.findings)} findings; the first:")
             rows.append(str(self.findings[0]))
+        if self.deviations:
+            rows += ["", "classes of numbers that may be lost, by the choice of numerics:"]
+            rows += [f"  {d.rewrite}: {d.op}: {d.loses}" for d in self.deviations]
         if self.accuracy:
             rows += ["", "relative error of each layer in each MX payload:", self.accuracy]
         return "\n".join(rows)

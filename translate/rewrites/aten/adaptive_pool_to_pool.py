@@ -27,6 +27,7 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.numerics import Deviation, loses_nans
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal
 from stepwell.ir.types import dims
@@ -75,3 +76,13 @@ class AdaptivePoolToPool(Respell):
             )
         form = aten.MaxPool2dDefault if is_max else aten.AvgPool2dDefault
         return Respelled(op, form, {"self": value, "kernel_size": windows, "stride": windows})
+
+    def deviates(self, match: Respelled, program: Program) -> Deviation | None:
+        """Pooling of an engine that may lose a NaN; averages have a form that does not."""
+        if not loses_nans(program.context) or match.form is aten.MeanDim:
+            return None
+        if match.form is aten.MaxPool2dDefault:
+            return Deviation("a NaN may be lost beside a number", accepted=True)
+        if match.form is aten.AvgPool2dDefault:
+            return Deviation("the average of a window with a NaN may be −∞")
+        return None

@@ -7,8 +7,8 @@ Before:
     }
 After:
     func.func @forward(%x: tensor<2x3xf32>, %a: tensor<2x3xf32>, %b: tensor<3xf32>) -> tensor<2x3xf32> {
-      %0 = aten.mul.Tensor(%a, %b) : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
-      %1 = aten.mul.Scalar(%0, 0.5) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %0 = aten.mul.Scalar(%a, 0.5) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+      %1 = aten.mul.Tensor(%0, %b) : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
       %y = aten.add.Tensor(%x, %1) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
       func.return %y : tensor<2x3xf32>
     }
@@ -40,7 +40,7 @@ class AddedProduct:
 
 @dataclass(frozen=True)
 class AddcmulToProducts(Rewrite[AddedProduct]):
-    """`addcmul(x, a, b, value)` to `x + a * b * value`; `addcdiv` likewise."""
+    """`addcmul(x, a, b, value)` to `x + value * a * b`; `addcdiv` likewise."""
 
     name: ClassVar[str] = "addcmul-to-products"
     bound: ClassVar[Bound] = Bound(1e-6, 1e-6, "the product is rounded on its own")
@@ -59,12 +59,11 @@ class AddcmulToProducts(Rewrite[AddedProduct]):
         return AddedProduct(op, form, value)
 
     def build(self, match: AddedProduct, rw: Rewriter) -> None:
-        """Write the product or quotient, its factor and the sum."""
+        """Write the factor, the product or quotient, and the sum."""
         x, a, b = match.op.operands[:3]
         result = match.op.results[0]
+        if match.value != 1:  # First, as torch does: the product may overflow without it.
+            a = emit(rw, aten.MulScalar.make(a, match.value, result_types=[a.type]))
         value = emit(rw, match.form.make(a, b))
-        if match.value != 1:
-            scaled = aten.MulScalar.make(value, match.value, result_types=[value.type])
-            value = emit(rw, scaled)
         new = aten.AddTensor.make(x, value, result_types=[result.type])
         rw.replace(match.op, [emit_as(rw, new, result)])

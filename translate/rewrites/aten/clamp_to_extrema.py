@@ -22,10 +22,12 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.numerics import Deviation, loses_nans
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.aten.building import emit
+from stepwell.translate.rewrites.aten.ranges import is_never_nan
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,14 @@ class ClampToExtrema(Rewrite[Clamped]):
         if any(element(value.type) != element(op.results[0].type) for value in op.operands):
             return Refusal("a bound promotes the tensor to another dtype")
         return Clamped(op, op.operand("min"), op.operand("max"))
+
+    def deviates(self, match: Clamped, program: Program) -> Deviation | None:
+        """Where the engine's maximum may lose a NaN; the runtime's own clamp keeps it."""
+        if not loses_nans(program.context):
+            return None
+        if all(is_never_nan(operand, program) for operand in match.op.operands):
+            return None
+        return Deviation("a NaN may be lost beside a bound")
 
     def build(self, match: Clamped, rw: Rewriter) -> None:
         """The maximum with the lower bound, then the minimum with the upper one."""

@@ -35,6 +35,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, i1
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element, is_static, tensor, with_element
@@ -101,6 +102,10 @@ class ExpandAttention(Rewrite[WholeAttention]):
             return group
         scale = scale_of(op)
         return scale if isinstance(scale, Refusal) else WholeAttention(op, scale, group)
+
+    def deviates(self, match: WholeAttention, program: Program) -> Deviation | None:
+        """Products of finite numbers may overflow, to −∞ in a whole row."""
+        return Deviation("NaN, not zeros, where all scores of a row overflow to −∞", accepted=True)
 
     def build(self, match: WholeAttention, rw: Rewriter) -> None:
         """q·s, QKᵀ, mask, softmax, PV; views around them where query heads share keys."""

@@ -32,6 +32,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import is_float, torch_dtype
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
@@ -44,6 +45,7 @@ from stepwell.translate.rewrites.aten.building import (
 from stepwell.translate.rewrites.aten.fold_bias_into_linear import constant_addend
 from stepwell.translate.rewrites.aten.fold_scale_into_linear import (
     factor_of,
+    grows,
     makes_weights_infinite,
 )
 
@@ -96,6 +98,11 @@ class FoldAffineBehindConvolution(Rewrite[AffineBehindConvolution]):
         if refusal is not None:
             return refusal
         return AffineBehindConvolution(op, layer, constant)
+
+    def deviates(self, match: AffineBehindConvolution, program: Program) -> Deviation | None:
+        """Products that grow by the factor may overflow before they cancel."""
+        is_factor = isinstance(match.op, aten.MulScalar | aten.MulTensor)
+        return grows(match.constant, program) if is_factor else None
 
     def build(self, match: AffineBehindConvolution, rw: Rewriter) -> None:
         """Derive the weights."""

@@ -37,6 +37,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.weights import recipe
@@ -109,6 +110,10 @@ class FoldAffineIntoConvolution(Rewrite[AffineBeforeConvolution]):
             if refusal is not None:
                 return refusal
         return AffineBeforeConvolution(op, value, scale, shift)
+
+    def deviates(self, match: AffineBeforeConvolution, program: Program) -> Deviation | None:
+        """Products in another order."""
+        return REORDERED
 
     def build(self, match: AffineBeforeConvolution, rw: Rewriter) -> None:
         """Derive the weights; the scale and shift die with their last reader."""

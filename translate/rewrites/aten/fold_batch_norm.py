@@ -36,6 +36,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
@@ -131,6 +132,10 @@ class FoldBatchNorm(Rewrite[Folded]):
             return Refusal("a parameter has several axes")
         layer = layer_before(op.operands[0])
         return Folded(op, tuple(known), tuple(known.values()), layer)
+
+    def deviates(self, match: Folded, program: Program) -> Deviation | None:
+        """Products in another order."""
+        return REORDERED
 
     def build(self, match: Folded, rw: Rewriter) -> None:
         """Write the layer with derived weights, or a product and a sum."""

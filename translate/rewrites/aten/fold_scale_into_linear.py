@@ -32,6 +32,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
@@ -94,6 +95,10 @@ class FoldScaleIntoLinear(Rewrite[ScaledLinear]):
             return refusal
         return ScaledLinear(op, linear, weight, weight_key(bias) if bias else None, factor)
 
+    def deviates(self, match: ScaledLinear, program: Program) -> Deviation | None:
+        """Products that grow by the factor may overflow before they cancel."""
+        return grows(match.factor, program)
+
     def build(self, match: ScaledLinear, rw: Rewriter) -> None:
         """Derive scaled weights; the unscaled ones go if nothing else reads them."""
 
@@ -124,6 +129,20 @@ def makes_weights_infinite(
     else:
         is_finite = abs(factor) <= torch.finfo(torch_dtype(element(type_))).max
     return None if is_finite else Refusal("the factor is not finite, and its products would be NaN")
+
+
+def grows(factor: float | str, program: Program) -> Deviation | None:
+    """What a factor of more than one does to sums of products that it is folded into.
+
+    One of at most one makes them smaller: where the sum without it overflows they are right.
+    """
+    if isinstance(factor, str):
+        largest = float(program.weights.get(factor).abs().max())
+    else:
+        largest = abs(factor)
+    if largest <= 1.0:
+        return REORDERED
+    return Deviation("sums that grow by the factor may overflow before they cancel")
 
 
 def factor_of(op: SchemaOp) -> tuple[SSAValue, float | str] | None:

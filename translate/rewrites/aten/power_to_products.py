@@ -26,10 +26,12 @@ from xdsl.ir import Operation
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import f32, f64
+from stepwell.ir.numerics import Deviation, flushes
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.aten.building import emit, emit_as
+from stepwell.translate.rewrites.aten.ranges import is_away_from_zero
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,14 @@ class PowerToProducts(Rewrite[Power]):
         if element(op.operands[0].type) not in (f32, f64):
             return Refusal("torch rounds a power of this dtype once, products would twice")
         return Power(op, *_FORMS[float(exponent)])
+
+    def deviates(self, match: Power, program: Program) -> Deviation | None:
+        """XNNPACK's reciprocal root of zero may be NaN: an estimate and a step of Newton's."""
+        if match.then is not aten.RsqrtDefault or not flushes(program.context):
+            return None
+        if is_away_from_zero(match.op.operands[0], program):
+            return None
+        return Deviation("the reciprocal root of zero or of a denormal number may be NaN")
 
     def build(self, match: Power, rw: Rewriter) -> None:
         """Write the products, then the root."""

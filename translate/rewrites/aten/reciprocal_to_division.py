@@ -23,10 +23,12 @@ from xdsl.ir import Operation
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.numerics import Deviation, flushes
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.building import emit_as
+from stepwell.translate.rewrites.aten.ranges import is_away_from_zero
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,12 @@ class ReciprocalToDivision(Rewrite[Reciprocal]):
         if not torch_dtype(held).is_floating_point:
             return Refusal("the reciprocal is complex")
         return Reciprocal(op)
+
+    def deviates(self, match: Reciprocal, program: Program) -> Deviation | None:
+        """An engine that takes a denormal number for zero gives infinity for its reciprocal."""
+        if not flushes(program.context) or is_away_from_zero(match.op.operands[0], program):
+            return None
+        return Deviation("the reciprocal of a denormal number becomes that of zero, an infinity")
 
     def build(self, match: Reciprocal, rw: Rewriter) -> None:
         """The constant and the division."""

@@ -42,6 +42,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
@@ -87,6 +88,10 @@ class RemoveSafeSoftmaxGuard(Rewrite[Guarded]):
         if found is None:
             return None
         return may_be_empty(found.scores, found.at, program) or found
+
+    def deviates(self, match: Guarded, program: Program) -> Deviation | None:
+        """Products of finite numbers may overflow, to −∞ in a whole row."""
+        return Deviation("NaN, not zeros, where all scores of a row overflow to −∞", accepted=True)
 
     def build(self, match: Guarded, rw: Rewriter) -> None:
         """Let users read the softmax; `_safe_softmax` becomes one."""

@@ -35,6 +35,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import dtype_name, f16, torch_dtype
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
@@ -64,6 +65,10 @@ class AddMaskBeforeSoftmax(Rewrite[Masked]):
         held = element(scores.type)
         absorbs = found.other == torch.finfo(torch_dtype(held)).min and held != f16
         return found if found.other == -inf or absorbs else None
+
+    def deviates(self, match: Masked, program: Program) -> Deviation | None:
+        """A sum with −∞ is NaN for a score of NaN or ∞, which the mask would have hidden."""
+        return Deviation("a score of NaN or ∞ that the mask hides is seen", accepted=True)
 
     def build(self, match: Masked, rw: Rewriter) -> None:
         """The scores plus 0 where the mask keeps them and plus the number elsewhere."""

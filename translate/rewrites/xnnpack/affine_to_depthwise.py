@@ -2,7 +2,7 @@
 
 A batch norm or a norm's scale and shift that no layer took in is a product and a sum, each of which
 reads and writes the image. XNNPACK broadcasts a constant along the channels pixel by pixel; its
-depthwise convolution does both at once, in a half to a third of the time.
+depthwise convolution does both at once, in a half to a third of the time. Of one channel nothing is gained.
 
 Before:
     func.func @forward(%x: tensor<1x5x5x3xf32>) -> tensor<1x5x5x3xf32> {
@@ -33,6 +33,7 @@ from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
@@ -79,7 +80,16 @@ class AffineToDepthwise(Rewrite[AffineOfChannels]):
             return Refusal("the product is read without the sum too")
         if product.output_range is not None:
             return Refusal("the product is clamped before the sum")
+        if dims(op.output.type)[-1] == 1:
+            return Refusal("one channel: a number for all, which scores of −∞ may be scaled by")
         return AffineOfChannels(op, *scaled, shifted[1])
+
+    def deviates(self, match: AffineOfChannels, program: Program) -> Deviation | None:
+        """Kernels fill a window up to their own size, with weights of zero: ∞ · 0 is NaN.
+
+        The stock flow writes batch norms so.
+        """
+        return Deviation("an infinite pixel makes its neighbours NaN", accepted=True)
 
     def build(self, match: AffineOfChannels, rw: Rewriter) -> None:
         """A window of one pixel for each channel; the sum's output range stays."""

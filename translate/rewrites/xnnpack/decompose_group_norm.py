@@ -39,6 +39,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import Dim, dims, element, tensor
@@ -100,6 +101,10 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
         scale = None if weight is None else value(weight)
         return bound_of_rows(rows, match.op.arg("eps"), scale)
 
+    def deviates(self, match: GroupNorm, program: Program) -> Deviation | None:
+        """Products and sums in another order."""
+        return REORDERED
+
     def build(self, match: GroupNorm, rw: Rewriter) -> None:
         """Rows, statistics, the shape again, scale and shift."""
         op, shape = match.op, match.shape
@@ -138,6 +143,10 @@ def mean_of_group(
     channels = dims(value.type)[1]
     assert isinstance(channels, int), "the channels have a symbolic size"
     width = channels // groups
+    if width == 1:  # Their own mean; a window of one pixel would read its neighbours too.
+        if plus is None:
+            return planes
+        return emit(rw, aten.AddScalar.make(planes, plus, result_types=[planes.type]))
     kernel = torch.full((channels, width, 1, 1), 1.0 / width, dtype=dtype)
     bias = None
     if plus is not None:

@@ -33,6 +33,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import dtype_name, f16, f32
+from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element
@@ -82,6 +83,10 @@ class DecomposeLayerNorm(Rewrite[LayerNorm]):
         weight = match.op.operand("weight")
         scale = None if weight is None else value(weight)
         return bound_of_rows(rows, match.op.arg("eps"), scale)
+
+    def deviates(self, match: LayerNorm, program: Program) -> Deviation | None:
+        """Products and sums in another order."""
+        return REORDERED
 
     def build(self, match: LayerNorm, rw: Rewriter) -> None:
         """Flatten the normalised axes, normalise rows, restore, scale and shift."""

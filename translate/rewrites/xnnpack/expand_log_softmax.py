@@ -30,10 +30,12 @@ from xdsl.ir import Operation
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import f32
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.building import axis, emit, emit_as
+from stepwell.translate.rewrites.aten.ranges import is_never_nan
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,12 @@ class ExpandLogSoftmax(Rewrite[LogSoftmax]):
         if element(given) != f32:
             return Refusal("the error bound of this rewrite holds for float32 only")
         return LogSoftmax(op, axis(op.arg("dim"), len(dims(given))))
+
+    def deviates(self, match: LogSoftmax, program: Program) -> Deviation | None:
+        """XNNPACK's greatest of a row, and its exponential, do not say what becomes of a NaN."""
+        if is_never_nan(match.op.operands[0], program):
+            return None
+        return Deviation("a row with a NaN may not be NaN throughout")
 
     def build(self, match: LogSoftmax, rw: Rewriter) -> None:
         """Below the greatest, minus the logarithm of the sum."""

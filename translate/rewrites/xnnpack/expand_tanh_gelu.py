@@ -2,6 +2,9 @@
 
     gelu(x) = x/2 · (1 + tanh u) = x · sigmoid(2u),  u = √(2/π) · (x + 0.044715 x³)
 
+2u is kept within ±100, where the sigmoid is 0 or 1 to the last bit: XNNPACK's is NaN for some numbers
+beyond 10³⁰. The product that makes it clamps for nothing.
+
 The stock flow lowers this form to the erf node without a word, 4.7e-4 off.
 
 Before:
@@ -15,8 +18,9 @@ After:
       %1 = aten.mul.Scalar(%0, 0.07135481627260025) : (tensor<2x4xf32>) -> tensor<2x4xf32>
       %2 = aten.add.Scalar(%1, 1.5957691216057308) : (tensor<2x4xf32>) -> tensor<2x4xf32>
       %3 = aten.mul.Tensor(%x, %2) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-      %4 = aten.sigmoid.default(%3) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      %y = aten.mul.Tensor(%x, %4) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %4 = aten.clamp.default(%3, -100.0, 100.0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %5 = aten.sigmoid.default(%4) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %y = aten.mul.Tensor(%x, %5) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
       func.return %y : tensor<2x4xf32>
     }
 """
@@ -38,6 +42,8 @@ from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 
 LINEAR = 2.0 * math.sqrt(2.0 / math.pi)
 CUBIC = LINEAR * 0.044715
+SATURATED = 100.0
+"""e to its negative is below half of float32's smallest normal number."""
 
 
 @dataclass(frozen=True)
@@ -72,5 +78,6 @@ class ExpandTanhGelu(Rewrite[TanhGelu]):
         square = times(x, x)
         cubic = emit(rw, aten.MulScalar.make(square, CUBIC, result_types=kept))
         slope = emit(rw, aten.AddScalar.make(cubic, LINEAR, result_types=kept))
-        gate = emit(rw, aten.SigmoidDefault.make(times(x, slope), result_types=kept))
+        argument = aten.ClampDefault.make(times(x, slope), -SATURATED, SATURATED, result_types=kept)
+        gate = emit(rw, aten.SigmoidDefault.make(emit(rw, argument), result_types=kept))
         rw.replace(match.op, [times(x, gate)])

@@ -32,6 +32,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
@@ -111,6 +112,10 @@ class FoldAffineIntoLinear(Rewrite[AffineBeforeLinear]):
         return AffineBeforeLinear(
             op, source, weight, weight_key(bias) if bias else None, scale, shift
         )
+
+    def deviates(self, match: AffineBeforeLinear, program: Program) -> Deviation | None:
+        """Products and sums in another order."""
+        return REORDERED
 
     def build(self, match: AffineBeforeLinear, rw: Rewriter) -> None:
         """Derive the weights; the scale and shift die with their last reader."""

@@ -33,6 +33,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
@@ -100,6 +101,10 @@ class FoldAffineThroughLayout(Rewrite[AffineBehindLayout]):
                 return refusal
         affine = cast(SchemaOp, value.owner)
         return AffineBehindLayout(affine, source, scale, shift, movements, tuple(linears))
+
+    def deviates(self, match: AffineBehindLayout, program: Program) -> Deviation | None:
+        """Products and sums in another order."""
+        return REORDERED
 
     def build(self, match: AffineBehindLayout, rw: Rewriter) -> None:
         """The movements on the source, then the layers with derived weights."""

@@ -34,11 +34,13 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import emit
+from stepwell.translate.rewrites.aten.ranges import is_never_nan
 from stepwell.translate.rewrites.aten.select_by_constant_mask import number_of
 from stepwell.translate.rewrites.xnnpack.guards import FLOATS, not_held
 
@@ -117,6 +119,13 @@ class LimitByMask(Rewrite[Masked]):
                 "the result is broadcast further than the mask and the sides"
             )  # Another number's axes, say.
         return Masked(op, mask, kept, value, other)
+
+    def deviates(self, match: Masked, program: Program) -> Deviation | None:
+        """XNNPACK's minimum and maximum do not say what becomes of a NaN."""
+        sides = [side for side in (match.value, match.other) if isinstance(side, SSAValue)]
+        if all(is_never_nan(side, program) for side in sides):
+            return None
+        return Deviation("a NaN that the mask keeps may be lost, one that it hides may be seen")
 
     def build(self, match: Masked, rw: Rewriter) -> None:
         """A minimum, a maximum, or both; two of them and a maximum for two tensors."""

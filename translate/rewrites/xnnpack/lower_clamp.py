@@ -24,6 +24,7 @@ from xdsl.ir import Operation
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
@@ -64,6 +65,10 @@ class LowerClamp(Rewrite[Range]):
         if not (-math.inf if low is None else low) < (math.inf if high is None else high):
             return Refusal(f"the lower bound {low} is not below the upper bound {high}")
         return Range(op, low, high)
+
+    def deviates(self, match: Range, program: Program) -> Deviation | None:
+        """Float arithmetic inside a delegate."""
+        return FLUSHED
 
     def build(self, match: Range, rw: Rewriter) -> None:
         """A clamp node."""

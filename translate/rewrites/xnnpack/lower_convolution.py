@@ -33,6 +33,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f16
+from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import AnyTensor, Dim, dims, element, tensor
@@ -109,6 +110,10 @@ class LowerConvolution(Rewrite[Convolution]):
                 return refusal
         assert weight is not None
         return form_of(op, weight)
+
+    def deviates(self, match: Convolution, program: Program) -> Deviation | None:
+        """Float arithmetic inside a delegate."""
+        return FLUSHED
 
     def build(self, match: Convolution, rw: Rewriter) -> None:
         """Channels last, the node, channels second."""

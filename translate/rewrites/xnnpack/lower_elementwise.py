@@ -24,6 +24,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import f32
+from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
@@ -114,6 +115,10 @@ class LowerElementwise(Rewrite[Elementwise]):
             fields = (("negative_slope", slope),)
             return Elementwise(op, xnnpack.LeakyReLU, (op.operands[0],), fields)
         return self._prelu(op)
+
+    def deviates(self, match: Elementwise, program: Program) -> Deviation | None:
+        """Float arithmetic inside a delegate."""
+        return FLUSHED
 
     def build(self, match: Elementwise, rw: Rewriter) -> None:
         """The node in the op's place."""

@@ -23,6 +23,7 @@ from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f16, f32
+from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
@@ -54,6 +55,10 @@ class LowerFloatCast(Rewrite[FloatCast]):
         if weight_key(given) is not None:
             return Refusal("its operand is a constant; XNNPACK needs one that is computed")
         return changes_layout(op) or not_held(given) or FloatCast(op)
+
+    def deviates(self, match: FloatCast, program: Program) -> Deviation | None:
+        """Float arithmetic inside a delegate."""
+        return FLUSHED
 
     def build(self, match: FloatCast, rw: Rewriter) -> None:
         """The node."""

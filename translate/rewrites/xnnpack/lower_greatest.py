@@ -27,10 +27,12 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.building import axes, emit, static_dims, view
+from stepwell.translate.rewrites.aten.ranges import is_never_nan
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.lower_reduction import runs_of
 
@@ -62,6 +64,12 @@ class LowerGreatest(Rewrite[Greatest]):
             return Refusal("a dimension is symbolic")
         reduced = axes(op.arg("dim") or range(len(shape)), len(shape))
         return Greatest(op, shape, runs_of(reduced))
+
+    def deviates(self, match: Greatest, program: Program) -> Deviation | None:
+        """XNNPACK's pooling may take the number where one of two is NaN; torch takes the NaN."""
+        if is_never_nan(match.op.operands[0], program):
+            return None
+        return Deviation("a NaN may be lost beside a number")
 
     def build(self, match: Greatest, rw: Rewriter) -> None:
         """Pool run by run from behind; the shape is restored by a view."""

@@ -24,6 +24,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
@@ -64,6 +65,10 @@ class LowerLinear(Rewrite[Linear]):
         if len(dims(op.operands[1].type)) != 2:
             return Refusal("the weight is a vector")
         return Linear(op, bias)
+
+    def deviates(self, match: Linear, program: Program) -> Deviation | None:
+        """Float arithmetic inside a delegate."""
+        return FLUSHED
 
     def build(self, match: Linear, rw: Rewriter) -> None:
         """A vector input gets a leading axis; beside a weight computed at run time, the runtime

@@ -22,6 +22,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims
@@ -63,6 +64,10 @@ class LowerMatmul(Rewrite[Product]):
         if ranks[0] != ranks[1] and (not_static(left) or not_static(right)):
             return Refusal("the ranks of the operands differ and a dimension is symbolic")
         return Product(op, left, right, is_turned(right))
+
+    def deviates(self, match: Product, program: Program) -> Deviation | None:
+        """Float arithmetic inside a delegate."""
+        return FLUSHED
 
     def build(self, match: Product, rw: Rewriter) -> None:
         """Equal ranks of at least three, the product, the stated shape."""

@@ -25,6 +25,7 @@ from xdsl.ir import Operation
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
@@ -91,6 +92,13 @@ class LowerPooling(Rewrite[Pooling]):
         return Pooling(
             op, xnnpack.StaticResizeBilinear2d, (("new_size", size), ("align_corners", corners))
         )
+
+    def deviates(self, match: Pooling, program: Program) -> Deviation | None:
+        """An average of a window with a NaN may be −∞; the stock flow has one for plain windows."""
+        if match.node is not xnnpack.AveragePooling2d:
+            return FLUSHED
+        is_plain = isinstance(match.op, aten.AvgPool2dDefault) and not any(match.zeros)
+        return Deviation("the average of a window with a NaN may be −∞", accepted=is_plain)
 
     def build(self, match: Pooling, rw: Rewriter) -> None:
         """Channels last, the node, channels second."""

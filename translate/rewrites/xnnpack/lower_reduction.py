@@ -27,6 +27,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
@@ -64,6 +65,10 @@ class LowerReduction(Rewrite[Reduction]):
         if static_dims(op.operands[0]) is None and not only_rows:
             return Refusal("a dimension is symbolic and more than the last axis is reduced")
         return Reduction(op, runs)
+
+    def deviates(self, match: Reduction, program: Program) -> Deviation | None:
+        """Float arithmetic inside a delegate."""
+        return FLUSHED
 
     def build(self, match: Reduction, rw: Rewriter) -> None:
         """Reduce run by run from behind; the shape is restored by a view."""

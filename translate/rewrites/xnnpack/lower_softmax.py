@@ -21,6 +21,7 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
@@ -53,6 +54,10 @@ class LowerSoftmax(Rewrite[Softmax]):
         if rank == 0:
             return Refusal("the operand is a scalar, which has no axis")
         return Softmax(op, axis(op.arg("dim"), rank))
+
+    def deviates(self, match: Softmax, program: Program) -> Deviation | None:
+        """Float arithmetic inside a delegate."""
+        return FLUSHED
 
     def build(self, match: Softmax, rw: Rewriter) -> None:
         """Bring the axis last, take the softmax, bring it back."""

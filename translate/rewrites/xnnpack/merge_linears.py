@@ -32,6 +32,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
@@ -94,6 +95,10 @@ class MergeLinears(Rewrite[TwoLinears]):
         if out * given > hidden * (out + given):
             return Refusal(f"one layer of {out}×{given} multiplies more than the two")
         return TwoLinears(op, inner, (outer_key, inner_key), (held[0], held[1]))
+
+    def deviates(self, match: TwoLinears, program: Program) -> Deviation | None:
+        """Infinite features of the inner layer cancel to NaN in the outer one, unless merged."""
+        return Deviation("infinities between the layers no longer meet, which gives NaN")
 
     def build(self, match: TwoLinears, rw: Rewriter) -> None:
         """Derive the product and the bias."""

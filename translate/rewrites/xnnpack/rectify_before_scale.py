@@ -43,6 +43,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import is_float
+from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
@@ -107,6 +108,10 @@ class RectifyBeforeScale(Rewrite[RectifiedAffine]):
         ):
             return Refusal("a factor is too small to divide by")
         return RectifiedAffine(op, scaled[0], scale, shift, is_padded)
+
+    def deviates(self, match: RectifiedAffine, program: Program) -> Deviation | None:
+        """Products and sums in another order."""
+        return REORDERED
 
     def build(self, match: RectifiedAffine, rw: Rewriter) -> None:
         """The maximum, then factor and shift; or shift, rectifier and factor."""

@@ -1,0 +1,176 @@
+"""What becomes of NaN, infinities, zeros, denormals and overflow: eager, the stock flow, stepwell.
+
+Each form of tests/numerics/forms.py is run on special numbers, placed singly and mixed. Results are
+compared by the class of each element. `--table` writes docs/semantics.md, whose first part is
+docs/semantics_contract.md.
+
+    python bench/semantics.py [--only PATTERN] [--dtypes float32] [--table docs/semantics.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from _report import prepare
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "numerics"))
+from forms import DECLARED, FORMS, Form
+from measuring import Result, Verdict, eager, exact, judge, stepwells, stock
+from specials import NAMES, classes
+
+DOCS = Path(__file__).parent.parent / "docs"
+TARGETS = (
+    ("xnnpack", "torch"),
+    ("xnnpack", "finite"),
+    ("xnnpack", "strict"),
+    ("tosa-1.0+fp", "torch"),
+)
+CHUNK = 40
+"""Forms in a program."""
+
+
+def cpu() -> str:
+    """What the processor calls itself."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "an unnamed CPU"
+
+
+def changes(found: torch.Tensor, form: Form, dtype: torch.dtype, where: torch.Tensor) -> str:
+    """`NaN → +0 ×15`, of the elements that are meant; the commonest three."""
+    pairs = zip(
+        classes(found)[where].tolist(), classes(eager(form, dtype))[where].tolist(), strict=True
+    )
+    counted = Counter((NAMES[wanted], NAMES[ours]) for ours, wanted in pairs)
+    return ", ".join(f"{one} → {other} ×{n}" for (one, other), n in counted.most_common(3))
+
+
+def verdict_of(found: Result, beside: Result | None, form: Form, dtype: torch.dtype) -> str:
+    """One word for a form: how its classes compare."""
+    judged = judge(found, beside, form, dtype)
+    if judged is None:
+        return "refused"
+    if bool(judged.worse.any()) and form.name in DECLARED:
+        return "declared"
+    if bool(judged.worse.any()):
+        return "worse" if judged.stock is not None else "no stock to compare with"
+    if bool((judged.ours >= 2).any()):
+        only_flush = bool((judged.by_flush | (judged.ours < 2)).all())
+        return "denormals read as zero" if only_flush else "as stock"
+    return "zeros and denormals" if bool((judged.ours == 1).any()) else "as eager"
+
+
+ORDER = (
+    "as eager",
+    "zeros and denormals",
+    "denormals read as zero",
+    "as stock",
+    "no stock to compare with",
+    "declared",
+    "worse",
+    "refused",
+)
+
+
+def measurable(forms: Sequence[Form], dtype: torch.dtype) -> list[Form]:
+    """The forms that eager computes in a dtype."""
+    kept: list[Form] = []
+    for form in forms:
+        try:
+            eager(form, dtype)
+            exact(form, dtype)
+        except RuntimeError:
+            continue
+        kept.append(form)
+    return kept
+
+
+def in_chunks(forms: Sequence[Form], run: object) -> dict[str, Result]:
+    """Results by name, some forms a program."""
+    found: dict[str, Result] = {}
+    for start in range(0, len(forms), CHUNK):
+        some = forms[start : start + CHUNK]
+        for form, result in zip(some, run(some), strict=True):  # type: ignore[operator]
+            found[form.name] = result
+    return found
+
+
+def report(forms: Sequence[Form], dtypes: Sequence[str]) -> str:
+    """The measured part of the page."""
+    lines: list[str] = []
+    details: list[str] = []
+    for name in dtypes:
+        dtype = getattr(torch, name)
+        kept = measurable(forms, dtype)
+        beside = in_chunks(kept, lambda some, d=dtype: stock(some, d))
+        rows: dict[str, Counter[str]] = {}
+        rows["stock"] = Counter(verdict_of(beside[f.name], None, f, dtype) for f in kept)
+        for target, mode in TARGETS:
+            found = in_chunks(
+                kept, lambda some, d=dtype, t=target, m=mode: stepwells(some, d, t, numerics=m)
+            )
+            words = {f.name: verdict_of(found[f.name], beside[f.name], f, dtype) for f in kept}
+            rows[f"{target}, {mode}"] = Counter(words.values())
+            for form in kept:
+                if words[form.name] in ("as eager", "zeros and denormals", "refused"):
+                    continue
+                judged = judge(found[form.name], beside[form.name], form, dtype)
+                assert isinstance(judged, Verdict)
+                ours = changes(found[form.name], form, dtype, judged.ours >= 2)
+                theirs = beside[form.name]
+                by_stock = (
+                    "none"
+                    if isinstance(theirs, str) or judged.stock is None
+                    else changes(theirs, form, dtype, judged.stock >= 2) or "as eager"
+                )
+                details.append(
+                    f"| {name} | {target}, {mode} | `{form.name}` | {words[form.name]} | {ours} "
+                    f"| {by_stock} |"
+                )
+        lines += [
+            f"### {name}: {len(kept)} forms",
+            "",
+            "| | " + " | ".join(ORDER) + " |",
+            "|---|" + "---|" * len(ORDER),
+        ]
+        for label, counted in rows.items():
+            if label == "stock":
+                counted["as stock"] += counted.pop("no stock to compare with", 0)
+            lines.append(f"| {label} | " + " | ".join(str(counted[w]) for w in ORDER) + " |")
+        lines.append("")
+    lines += [
+        "### Forms that differ from eager by more than a zero",
+        "",
+        "| dtype | target | form | verdict | eager → stepwell | eager → stock |",
+        "|---|---|---|---|---|---|",
+        *details,
+    ]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="a pattern of names of forms")
+    parser.add_argument("--dtypes", nargs="+", default=["float32", "float16"])
+    parser.add_argument("--table", type=Path, help="write docs/semantics.md here")
+    arguments = parser.parse_args()
+    prepare()
+    forms = [form for form in FORMS if re.search(arguments.only, form.name)]
+    text = report(forms, arguments.dtypes)
+    if arguments.table is None:
+        print(text)
+        return
+    contract = (DOCS / "semantics_contract.md").read_text()
+    command = "`python bench/semantics.py --table docs/semantics.md`"
+    arguments.table.write_text(f"{contract}\n## Measured\n\nOn {cpu()}, by {command}.\n\n{text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Classes of numbers: NaN, infinities and finite numbers stay what eager makes of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import stepwell
+
+sys.path.insert(0, str(Path(__file__).parent))
+from forms import DECLARED, FORMS
+from measuring import judge, stepwells, stock
+from specials import classes, severity
+
+KEPT = (
+    "amax(x, -1)",
+    "amin(x, -1)",
+    "max(x, -1).values",
+    "min(x, -1).values",
+    "clamp(x, min=tensor)",
+    "clamp(x, low, high)",
+    "logsumexp(x, -1)",
+    "log_softmax(x, -1)",
+    "where(mask, x, 0)",
+    "masked_fill(x, mask, -inf)",
+    "x ** 0.5",
+    "gelu(x, tanh)",
+    "normalize(x, -1)",
+    "norm(x, 2, -1)",
+    "log2(x)",
+    "log10(x)",
+    "reciprocal(x)",
+    "1 / x",
+    "linear(x) * 0.5",
+    "linear(x) * 2",
+    "(x @ W) * 0.125",
+    "linear(x * 0.125)",
+    "addcmul(x, x, y)",
+    "layer_norm(x)",
+)
+"""Forms that once ended in a class which neither eager nor the stock flow gives."""
+
+
+def test_forms_that_once_lost_a_class_keep_it() -> None:
+    forms = [form for form in FORMS if form.name in KEPT]
+    assert len(forms) == len(KEPT)
+    found = stepwells(forms, torch.float32, "xnnpack")
+    verdicts = {f.name: judge(r, None, f, torch.float32) for f, r in zip(forms, found, strict=True)}
+    assert [name for name, v in verdicts.items() if v is None or bool(v.worse.any())] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_no_form_is_worse_than_the_stock_flow(dtype: torch.dtype) -> None:
+    forms = [form for form in FORMS if form.name not in DECLARED]
+    worse: list[str] = []
+    for start in range(0, len(forms), 40):
+        some = forms[start : start + 40]
+        ours, beside = stepwells(some, dtype, "xnnpack"), stock(some, dtype)
+        for form, found, theirs in zip(some, ours, beside, strict=True):
+            if isinstance(theirs, str):
+                continue
+            verdict = judge(found, theirs, form, dtype)
+            if verdict is not None and bool(verdict.worse.any()):
+                worse.append(form.name)
+    assert worse == []
+
+
+def test_a_class_is_told_by_the_number() -> None:
+    numbers = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0, 1e-40, 1.0])
+    assert classes(numbers).tolist() == list(range(7))
+
+
+def test_where_eager_overflows_the_exact_class_is_right() -> None:
+    one, infinite, nan = (torch.tensor([n]) for n in (1.0, torch.inf, torch.nan))
+    assert severity(one, infinite, one).item() == 0
+    assert severity(infinite, infinite, one).item() == 0
+    assert severity(infinite, one, one).item() == 2
+    assert severity(one, nan, nan).item() == 3
+    assert severity(infinite, nan, one).item() == 0  # Nearer to the truth than eager.
+
+
+class Greatest(nn.Module):
+    """The greatest of each row."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.amax(-1)
+
+
+def lowered(numerics: str) -> stepwell.Lowered:
+    exported = torch.export.export(Greatest(), (torch.randn(3, 4),))
+    return stepwell.lower(exported, "xnnpack", numerics=numerics)
+
+
+def test_a_deviation_is_taken_for_finite_activations_and_listed() -> None:
+    report = lowered("finite").report
+    assert report.delegates == 1 and not report.outside
+    assert [(d.rewrite, d.loses) for d in report.deviations] == [
+        ("lower-greatest", "a NaN may be lost beside a number")
+    ]
+    assert "a NaN may be lost beside a number" in str(report)
+
+
+def test_a_deviation_is_refused_by_default_with_the_remedy() -> None:
+    report = lowered("torch").report
+    assert report.outside == {"aten.amax.default": 1} and not report.deviations
+    assert any("numerics='finite' allows it" in refusal.reason for refusal in report.refusals)
+
+
+class Bounded(nn.Module):
+    """What is proven to be away from zero."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.reciprocal(x.square() + 0.5)
+
+
+def test_a_deviation_that_is_proven_not_to_occur_is_none() -> None:
+    exported = torch.export.export(Bounded(), (torch.randn(3, 4),))
+    report = stepwell.lower(exported, "xnnpack").report
+    assert (report.delegates, dict(report.outside), report.deviations) == (1, {}, ())
+
+
+def test_nothing_in_floats_is_delegated_where_no_deviation_is_allowed() -> None:
+    exported = torch.export.export(nn.Tanh(), (torch.randn(3, 4),))
+    assert stepwell.lower(exported, "xnnpack", numerics="strict").report.delegates == 0

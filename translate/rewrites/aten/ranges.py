@@ -1,0 +1,346 @@
+"""Between which numbers the elements of a value lie, whatever the inputs are.
+
+Intervals are followed through ops that bound or move numbers: a sigmoid is from 0 to 1, a mean of
+squares plus epsilon is epsilon at least. Nothing is assumed of inputs, parameters are read only if
+they are small, and every end is widened by more than float32 rounds. NaN is a flag of its own: an
+interval speaks of the elements that are not NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, inf, isnan, sqrt
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.types import dims, element
+
+LARGEST_READ = 1 << 14
+"""Elements of a weight that are looked at."""
+DEEPEST = 24
+"""Ops that are followed back."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Every element is from `low` to `high`, or, if `nan`, NaN."""
+
+    low: float = -inf
+    high: float = inf
+    nan: bool = True
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether no element is infinite."""
+        return -inf < self.low and self.high < inf
+
+    def widened(self) -> Interval:
+        """With room for the rounding of an op or two, which keeps the sign."""
+        return Interval(_outward(self.low, -1), _outward(self.high, 1), self.nan)
+
+
+ANY = Interval()
+
+
+def interval(value: SSAValue, program: Program) -> Interval:
+    """The interval of a tensor's elements."""
+    return _of(value, program, DEEPEST)
+
+
+def is_away_from_zero(value: SSAValue, program: Program) -> bool:
+    """Whether no element is zero or denormal (NaN and infinities may be there)."""
+    held = element(value.type)
+    if not has_torch_dtype(held) or not torch_dtype(held).is_floating_point:
+        return False
+    least = torch.finfo(torch_dtype(held)).smallest_normal
+    found = interval(value, program)
+    return found.low >= least or found.high <= -least
+
+
+def is_bounded(value: SSAValue, program: Program) -> bool:
+    """Whether no element is infinite in the value's dtype (NaN may be there)."""
+    held = element(value.type)
+    if not has_torch_dtype(held):
+        return False
+    dtype = torch_dtype(held)
+    found = interval(value, program)
+    if not dtype.is_floating_point:
+        return True
+    largest = torch.finfo(dtype).max
+    return -largest <= found.low and found.high <= largest
+
+
+def is_never_nan(value: SSAValue, program: Program) -> bool:
+    """Whether no element is NaN."""
+    return not interval(value, program).nan
+
+
+def _of(value: SSAValue, program: Program, depth: int) -> Interval:
+    if not isinstance(value.type, TensorType) or not has_torch_dtype(element(value.type)):
+        return ANY
+    dtype = torch_dtype(element(value.type))
+    if dtype == torch.bool:
+        return Interval(0.0, 1.0, False)
+    if not dtype.is_floating_point:
+        return ANY if dtype.is_complex else _integers(dtype)
+    if (key := weight_key(value)) is not None:
+        return _of_weight(key, program)
+    op = value.owner
+    if depth == 0 or not isinstance(op, SchemaOp):
+        return ANY
+    rule = _RULES.get(op.name.split(".")[1])
+    if rule is None:
+        return ANY
+    found = rule(op, lambda operand: _of(operand, program, depth - 1))
+    if dtype != torch.float64:
+        # What overflows is infinite; bounds follow.
+        largest = torch.finfo(dtype).max
+        low = -inf if found.low < -largest else found.low
+        high = inf if found.high > largest else found.high
+        found = Interval(low, high, found.nan)
+    return found
+
+
+def _integers(dtype: torch.dtype) -> Interval:
+    info = torch.iinfo(dtype)
+    return Interval(float(info.min), float(info.max), False)
+
+
+def _of_weight(key: str, program: Program) -> Interval:
+    if _count(program.weights.type_of(key)) > LARGEST_READ:
+        return ANY
+    held = program.weights.get(key).double()
+    if not held.numel():
+        return Interval(0.0, 0.0, False)
+    nan = bool(held.isnan().any())
+    numbers = held[~held.isnan()]
+    if not numbers.numel():
+        return ANY
+    return Interval(float(numbers.min()), float(numbers.max()), nan)
+
+
+def _count(type_: object) -> int:
+    count = 1
+    for size in dims(type_):
+        count *= size if isinstance(size, int) else LARGEST_READ + 1
+    return count
+
+
+Ask = Callable[[SSAValue], Interval]
+Rule = Callable[[SchemaOp, Ask], Interval]
+
+
+def _outward(number: float, sign: int) -> float:
+    if number in (0.0, inf, -inf):
+        return number
+    return number * (1 + 2.0**-20) if (number > 0) == (sign > 0) else number * (1 - 2.0**-20)
+
+
+def _product(one: float, other: float) -> float:
+    return 0.0 if one == 0.0 or other == 0.0 else one * other
+
+
+def _times(one: Interval, other: Interval) -> Interval:
+    ends = [_product(a, b) for a in (one.low, one.high) for b in (other.low, other.high)]
+    meets = (not one.is_bounded and other.low <= 0 <= other.high) or (
+        not other.is_bounded and one.low <= 0 <= one.high
+    )
+    return Interval(min(ends), max(ends), one.nan or other.nan or meets).widened()
+
+
+def _plus(one: Interval, other: Interval) -> Interval:
+    cancels = (one.low == -inf and other.high == inf) or (one.high == inf and other.low == -inf)
+    low = -inf if -inf in (one.low, other.low) else one.low + other.low
+    high = inf if inf in (one.high, other.high) else one.high + other.high
+    return Interval(low, high, one.nan or other.nan or cancels).widened()
+
+
+def _other(op: SchemaOp, ask: Ask) -> Interval | None:
+    """The second operand, tensor or number."""
+    given = op.arg("other")
+    if isinstance(given, SSAValue):
+        return ask(given)
+    if isinstance(given, int | float) and not isnan(given):
+        return Interval(float(given), float(given), False)
+    return None
+
+
+def _is_plain(op: SchemaOp) -> bool:
+    return "alpha" not in op.SCHEMA.by_name or op.arg("alpha") == 1
+
+
+def _add(op: SchemaOp, ask: Ask) -> Interval:
+    other = _other(op, ask)
+    return ANY if other is None or not _is_plain(op) else _plus(ask(op.operands[0]), other)
+
+
+def _sub(op: SchemaOp, ask: Ask) -> Interval:
+    other = _other(op, ask)
+    if other is None or not _is_plain(op):
+        return ANY
+    return _plus(ask(op.operands[0]), Interval(-other.high, -other.low, other.nan))
+
+
+def _mul(op: SchemaOp, ask: Ask) -> Interval:
+    if len(op.operands) > 1 and op.operands[0] is op.operands[1]:
+        return _square(op, ask)
+    other = _other(op, ask)
+    return ANY if other is None else _times(ask(op.operands[0]), other)
+
+
+def _div(op: SchemaOp, ask: Ask) -> Interval:
+    given = op.arg("other")
+    if "rounding_mode" in op.SCHEMA.by_name or not isinstance(given, int | float) or not given:
+        return ANY
+    factor = 1.0 / given
+    return _times(ask(op.operands[0]), Interval(factor, factor, False)).widened()
+
+
+def _square(op: SchemaOp, ask: Ask) -> Interval:
+    held = ask(op.operands[0])
+    most = max(abs(held.low), abs(held.high))
+    least = 0.0 if held.low <= 0 <= held.high else min(abs(held.low), abs(held.high))
+    return Interval(_product(least, least), _product(most, most), held.nan).widened()
+
+
+def _pow(op: SchemaOp, ask: Ask) -> Interval:
+    return _square(op, ask) if op.arg("exponent") in (2, 2.0) else ANY
+
+
+def _abs(op: SchemaOp, ask: Ask) -> Interval:
+    held = ask(op.operands[0])
+    least = 0.0 if held.low <= 0 <= held.high else min(abs(held.low), abs(held.high))
+    return Interval(least, max(abs(held.low), abs(held.high)), held.nan)
+
+
+def _neg(op: SchemaOp, ask: Ask) -> Interval:
+    held = ask(op.operands[0])
+    return Interval(-held.high, -held.low, held.nan)
+
+
+def _exp(op: SchemaOp, ask: Ask) -> Interval:
+    held = ask(op.operands[0])
+    low = exp(held.low) if held.low < 700 else inf
+    high = exp(held.high) if held.high < 700 else inf
+    return Interval(low, high, held.nan).widened()
+
+
+def _sqrt(op: SchemaOp, ask: Ask) -> Interval:
+    held = ask(op.operands[0])
+    low, high = sqrt(max(held.low, 0.0)), sqrt(max(held.high, 0.0))
+    return Interval(low, high, held.nan or held.low < 0).widened()
+
+
+def _clamp(op: SchemaOp, ask: Ask) -> Interval:
+    held = ask(op.operands[0])
+    names = ("min_val", "max_val") if "min_val" in op.SCHEMA.by_name else ("min", "max")
+    low, high = (op.arg(name) for name in names)
+    if any(end is not None and not isinstance(end, int | float) for end in (low, high)):
+        return ANY
+    bottom = -inf if low is None else float(low)
+    top = inf if high is None else float(high)
+    return Interval(
+        min(max(held.low, bottom), top), min(max(held.high, bottom), top), held.nan
+    ).widened()
+
+
+def _relu(op: SchemaOp, ask: Ask) -> Interval:
+    held = ask(op.operands[0])
+    return Interval(max(held.low, 0.0), max(held.high, 0.0), held.nan)
+
+
+def _between(low: float, high: float, of_infinity: bool = False) -> Rule:
+    """A function whose results lie in an interval; `of_infinity` says that ±∞ gives NaN."""
+
+    def rule(op: SchemaOp, ask: Ask) -> Interval:
+        held = ask(op.operands[0])
+        return Interval(low, high, held.nan or (of_infinity and not held.is_bounded))
+
+    return rule
+
+
+def _softmax(op: SchemaOp, ask: Ask) -> Interval:
+    held = ask(op.operands[0])
+    return Interval(0.0, 1.0, held.nan or not held.is_bounded).widened()
+
+
+def _same(op: SchemaOp, ask: Ask) -> Interval:
+    return ask(op.operands[0])
+
+
+def _mean(op: SchemaOp, ask: Ask) -> Interval:
+    held = ask(op.operands[0])
+    overflows = -inf if held.low < 0 else held.low, inf if held.high > 0 else held.high
+    if held.is_bounded and max(abs(held.low), abs(held.high)) < 1e30:
+        overflows = held.low, held.high  # No sum of fewer than 1e8 of them is infinite.
+    low, high = overflows
+    # A sum of many numbers rounds more often than one product: half and twice is room enough.
+    low = low / 2 if low > 0 else low * 2
+    high = high * 2 if high > 0 else high / 2
+    return Interval(low, high, held.nan or not held.is_bounded)
+
+
+def _sum(op: SchemaOp, ask: Ask) -> Interval:
+    held = ask(op.operands[0])
+    low = 0.0 if held.low >= 0 else -inf
+    high = 0.0 if held.high <= 0 else inf
+    return Interval(low, high, held.nan or (low < 0 < high))
+
+
+def _cat(op: SchemaOp, ask: Ask) -> Interval:
+    held = [ask(operand) for operand in op.operands]
+    return Interval(
+        min(one.low for one in held), max(one.high for one in held), any(o.nan for o in held)
+    )
+
+
+_RULES: dict[str, Rule] = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "square": _square,
+    "pow": _pow,
+    "abs": _abs,
+    "neg": _neg,
+    "exp": _exp,
+    "sqrt": _sqrt,
+    "clamp": _clamp,
+    "hardtanh": _clamp,
+    "relu": _relu,
+    "sigmoid": _between(0.0, 1.0),
+    "hardsigmoid": _between(0.0, 1.0),
+    "tanh": _between(-1.0, 1.0),
+    "erf": _between(-1.0, 1.0),
+    "sin": _between(-1.0, 1.0, of_infinity=True),
+    "cos": _between(-1.0, 1.0, of_infinity=True),
+    "atan": _between(-1.58, 1.58),
+    "relu6": _between(0.0, 6.0),
+    "_softmax": _softmax,
+    "softmax": _softmax,
+    "_safe_softmax": _softmax,
+    "mean": _mean,
+    "sum": _sum,
+    "amax": _same,
+    "amin": _same,
+    "cat": _cat,
+    "stack": _cat,
+    **dict.fromkeys(
+        (
+            "view reshape _unsafe_view permute transpose t unsqueeze squeeze expand clone "
+            "contiguous slice select flatten unflatten repeat roll flip detach alias narrow "
+            "expand_copy lift_fresh_copy"
+        ).split(),
+        _same,
+    ),
+    "_to_copy": _same,
+    "to": _same,
+}
+"""By the operator's name, whatever its overload."""
