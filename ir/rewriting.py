@@ -25,6 +25,7 @@ from stepwell.ir.numerics import Deviation, TakenDeviation, forbidden
 from stepwell.ir.program import Program
 from stepwell.ir.rewriter import Rewriter, Scope, neighbours
 from stepwell.ir.walking import walk
+from stepwell.ir.weights import UnknownValue
 
 DEEP = 8
 """An op is deep if so many applications led to it in a row, each at what the one before had made or
@@ -384,14 +385,7 @@ class _Driver:
     def _visit(self, op: Operation) -> None:
         """Apply the first rewrite that matches, if one does."""
         for rewrite in self._candidates(op):
-            found = _EMPTY if not rewrite.takes_empty and is_empty(op) else None
-            if found is None:
-                found = rewrite.match(op, self.program)
-            lost = None
-            if found is not None and not isinstance(found, Refusal):
-                lost = rewrite.deviates(found, self.program)
-                if lost is not None and (reason := forbidden(lost, self.program.context)):
-                    found = Refusal(reason)
+            found, lost = self._asked(rewrite, op)
             if isinstance(found, Refusal):
                 self._refused[op, rewrite.name] = found.reason
                 continue
@@ -401,6 +395,21 @@ class _Driver:
                     self._record_deviation(rewrite, op, lost)
                 self._apply(rewrite, op, found)
                 return
+
+    def _asked(self, rewrite: Rewrite[Any], op: Operation) -> tuple[Any, Deviation | None]:
+        """What a rewrite found at an op, if it may be applied, and the class that it may lose."""
+        if not rewrite.takes_empty and is_empty(op):
+            return _EMPTY, None
+        try:
+            found = rewrite.match(op, self.program)
+            if found is None or isinstance(found, Refusal):
+                return found, None
+            lost = rewrite.deviates(found, self.program)
+        except UnknownValue as error:
+            return Refusal(error.problems[0].fact), None
+        if lost is not None and (reason := forbidden(lost, self.program.context)):
+            return Refusal(reason), None
+        return found, lost
 
     def _record_deviation(self, rewrite: Rewrite[Any], op: Operation, lost: Deviation) -> None:
         where = describe_op(op)

@@ -59,6 +59,10 @@ def recipe(
     return register
 
 
+class UnknownValue(StepwellError):
+    """A weight's elements were asked for, and only its type is known."""
+
+
 @dataclass
 class Given:
     """A tensor of the program itself.
@@ -66,10 +70,12 @@ class Given:
     Attributes:
         tensor: held without a gradient.
         trainable: whether it asked for one, which a torch program made of it asks for again.
+        is_known: whether its elements are the program's; those of a stand-in decide nothing.
     """
 
     tensor: torch.Tensor
     trainable: bool | None = None
+    is_known: bool = True
 
 
 @dataclass
@@ -129,6 +135,13 @@ class WeightStore:
             )
         held_as = tensor.detach() if tensor.requires_grad else tensor
         self.entries[key] = Given(held_as, trainable)
+        return key
+
+    def add_unknown(self, key: str, type_: AnyTensor) -> str:
+        """Put a weight of which the type alone is known; to ask for its elements is an error."""
+        shape = [d if isinstance(d, int) else 1 for d in dims(type_)]
+        tensor = torch.empty(shape, dtype=torch_dtype(element(type_)), device="meta")
+        self.entries[key] = Given(tensor, is_known=False)
         return key
 
     def is_trainable(self, key: str) -> bool | None:
@@ -319,9 +332,14 @@ class WeightStore:
         return isinstance(entry, Given) or entry.tensor is not None
 
     def _ready(self, key: str) -> torch.Tensor:
-        held = self._entry(key).tensor
-        assert held is not None
-        return held
+        entry = self._entry(key)
+        if isinstance(entry, Given) and not entry.is_known:
+            raise UnknownValue(
+                f"the elements of weight {quoted(key)} are not known, only its type",
+                help="keep the .safetensors file beside the .mlir",
+            )
+        assert entry.tensor is not None
+        return entry.tensor
 
     def _meta(self, key: str) -> torch.Tensor:
         entry = self._entry(key)

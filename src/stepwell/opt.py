@@ -4,8 +4,8 @@
     stepwell opt tests.mlir --split-input-file --verify-diagnostics
     stepwell opt model.mlir -p lower-to-xnnpack --print-between-passes --time-passes
 
-The weights beside a `.mlir` are read if they are there; otherwise passes see seeded stand-ins of
-the stated types (which is what one wants of a test case).
+The weights beside a `.mlir` are read if they are there; otherwise passes see their types alone, and
+a rewrite that depends on an element refuses.
 """
 
 from __future__ import annotations

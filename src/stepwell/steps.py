@@ -27,12 +27,11 @@ import stepwell.translate.rewrites
 from stepwell.ir import cleanup
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
-from stepwell.ir.on_demand import torch
+from stepwell.ir.dtypes import has_torch_dtype
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Named, Pass, Rewrite, Step, Together
-from stepwell.ir.types import AnyTensor, dims, element
+from stepwell.ir.types import AnyTensor, element
 from stepwell.ir.weights import WeightStore
 
 StepMaker = Callable[..., Step]
@@ -77,7 +76,9 @@ def _modules() -> Iterator[Any]:
 
 
 def weights_of(module: ModuleOp) -> WeightStore:
-    """The store of a module that came as text alone: seeded stand-ins of the stated types.
+    """The store of a module that came as text alone: types without elements.
+
+    What depends on an element is refused: a rewrite says so, a step that must read one fails.
 
     Passes that run one after the other on a module share its store, so derived keys keep their
     meaning. `use_weights` puts real ones in their place.
@@ -88,28 +89,18 @@ def weights_of(module: ModuleOp) -> WeightStore:
     for op in module.walk():
         if isinstance(op, WeightOp | StateOp | UpdateOp) and op.key.data not in store:
             stated = op.value.type if isinstance(op, UpdateOp) else op.result.type
-            store.add(op.key.data, _stand_in(op.key.data, stated))
+            if not has_torch_dtype(element(stated)):
+                raise StepwellError(
+                    f"weight {op.key.data!r}: torch has no type for its elements, {stated}",
+                    help="keep the .safetensors file beside the .mlir",
+                )
+            store.add_unknown(op.key.data, cast(AnyTensor, stated))
     return store
 
 
 def use_weights(module: ModuleOp, weights: WeightStore) -> None:
     """Let passes over a module read these weights."""
     _stores[module] = weights
-
-
-def _stand_in(key: str, type_: Any) -> torch.Tensor:
-    tensor = cast(AnyTensor, type_)
-    if not has_torch_dtype(element(tensor)):
-        raise StepwellError(
-            f"weight {key!r}: no stand-in of type {tensor} can be made",
-            help="keep the .safetensors file beside the .mlir",
-        )
-    shape = [d if isinstance(d, int) else 1 for d in dims(tensor)]
-    dtype = torch_dtype(element(tensor))
-    random = torch.Generator().manual_seed(sum(key.encode()))
-    if dtype.is_floating_point or dtype.is_complex:
-        return torch.randn(shape, generator=random).to(dtype)
-    return torch.randint(0, 2, shape, generator=random).to(dtype)
 
 
 @dataclass(frozen=True)
