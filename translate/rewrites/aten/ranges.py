@@ -14,7 +14,7 @@ from math import exp, inf, isnan, sqrt
 
 import torch
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
@@ -126,7 +126,7 @@ def _of_weight(key: str, program: Program) -> Interval:
     return Interval(float(numbers.min()), float(numbers.max()), nan)
 
 
-def _count(type_: object) -> int:
+def _count(type_: Attribute) -> int:
     count = 1
     for size in dims(type_):
         count *= size if isinstance(size, int) else LARGEST_READ + 1
