@@ -1,4 +1,4 @@
-"""`stepwell opt` of a text without its weights: nothing is decided by elements that nobody knows."""
+"""`stepwell opt` of a text without its weights: elements that nobody knows decide nothing."""
 
 from __future__ import annotations
 
