@@ -246,9 +246,7 @@ def _clamp(op: SchemaOp, ask: Ask) -> Interval:
         return ANY
     bottom = -inf if low is None else float(low)
     top = inf if high is None else float(high)
-    return Interval(
-        min(max(held.low, bottom), top), min(max(held.high, bottom), top), held.nan
-    ).widened()
+    return Interval(min(max(held.low, bottom), top), min(max(held.high, bottom), top), held.nan)
 
 
 def _relu(op: SchemaOp, ask: Ask) -> Interval:

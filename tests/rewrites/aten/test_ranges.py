@@ -1,0 +1,50 @@
+"""Intervals hold for whatever the inputs are; nothing is assumed of them."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.ir.program import Program
+from stepwell.ir.text import parse_module
+from stepwell.translate.rewrites.aten.ranges import is_away_from_zero, is_bounded, is_never_nan
+
+F = "tensor<3xf32>"
+
+
+def value(method: Any, *lines: str) -> Any:
+    program = Program(parse_module(method(f"%x: {F}", *lines, gives=F)))
+    return program.method().body.block.last_op.operands[0], program
+
+
+@pytest.mark.parametrize(
+    ("line", "away", "bounded", "known"),
+    [
+        (f"%y = aten.sigmoid.default(%x) : ({F}) -> {F}", False, True, False),
+        (f"%y = aten.exp.default(%x) : ({F}) -> {F}", False, False, False),
+        (f"%y = aten.clamp.default(%x, 0.5, 2.0) : ({F}) -> {F}", True, True, False),
+        (f"%y = aten.clamp.default(%x, 1.0e-40, 2.0) : ({F}) -> {F}", False, True, False),
+        (f"%y = aten.neg.default(%x) : ({F}) -> {F}", False, False, False),
+    ],
+)
+def test_one_op(method: Any, line: str, away: bool, bounded: bool, known: bool) -> None:
+    asked = value(method, line)
+    found = is_away_from_zero(*asked), is_bounded(*asked), is_never_nan(*asked)
+    assert found == (away, bounded, known)
+
+
+def test_a_square_plus_a_number_is_away_from_zero_and_may_be_infinite(method: Any) -> None:
+    asked = value(
+        method,
+        f"%s = aten.mul.Tensor(%x, %x) : ({F}, {F}) -> {F}",
+        f"%y = aten.add.Scalar(%s, 1.0e-05) : ({F}) -> {F}",
+    )
+    assert is_away_from_zero(*asked) and not is_bounded(*asked)
+
+
+def test_what_overflows_is_not_bounded(method: Any) -> None:
+    asked = value(
+        method,
+        f"%s = aten.clamp.default(%x, 0.0, 1.0e+30) : ({F}) -> {F}",
+        f"%y = aten.mul.Tensor(%s, %s) : ({F}, {F}) -> {F}",
+    )
+    assert not is_bounded(*asked)

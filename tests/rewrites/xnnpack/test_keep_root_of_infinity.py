@@ -1,0 +1,34 @@
+"""The root of an infinity is one on every CPU, and what is finite keeps its plain root."""
+
+from typing import Any
+
+import torch
+
+import stepwell
+from stepwell.translate.rewrites.xnnpack.keep_root_of_infinity import KeepRootOfInfinity
+
+
+class Roots(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sqrt()
+
+
+def test_infinities_and_nans_have_their_roots() -> None:
+    x = torch.tensor([torch.inf, -torch.inf, torch.nan, 0.0, 4.0, -1.0])
+    found = stepwell.lower(torch.export.export(Roots(), (x,)), "xnnpack").run(x)[0]
+    torch.testing.assert_close(found, x.sqrt(), equal_nan=True, rtol=1e-5, atol=0.0)
+
+
+def test_roots_of_bounded_numbers_stay(apply: Any, method: Any) -> None:
+    lines = (
+        "%s = aten.sigmoid.default(%x) : (tensor<3xf32>) -> tensor<3xf32>",
+        "%y = aten.sqrt.default(%s) : (tensor<3xf32>) -> tensor<3xf32>",
+    )
+    text = method("%x: tensor<3xf32>", *lines, gives="tensor<3xf32>")
+    assert apply(text, KeepRootOfInfinity()).count == 0
+
+
+def test_roots_of_doubles_stay(refused: Any, method: Any) -> None:
+    line = "%y = aten.sqrt.default(%x) : (tensor<3xf64>) -> tensor<3xf64>"
+    text = method("%x: tensor<3xf64>", line, gives="tensor<3xf64>")
+    refused(text, KeepRootOfInfinity(), "float32 or float16")
