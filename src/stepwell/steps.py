@@ -55,7 +55,8 @@ def step_classes() -> dict[str, type[Step]]:
             if not inspect.isclass(value) or not issubclass(value, Rewrite | Pass):
                 continue
             step = cast(type[Step], value)
-            if "name" in vars(step) and step not in WRAPPERS and not inspect.isabstract(step):
+            is_named = isinstance(vars(step).get("name"), str)  # A wrapper has the inner one's.
+            if is_named and step not in WRAPPERS and not inspect.isabstract(step):
                 named.setdefault(step.name, {})[step] = None
     found: dict[str, type[Step]] = {}
     for name, steps in named.items():

@@ -18,6 +18,7 @@ from xdsl.ir import Operation
 from stepwell.dialects.quant.types import quantization
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.diagnostics import node_name
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass, Refusal, Rewrite, Rewriter, Step, Together
 from stepwell.ir.types import element
@@ -71,6 +72,10 @@ class OnNpu(Rewrite[Any]):
         if self.integers and not all(_is_stored(value) for value in (*op.operands, *op.results)):
             return None
         return self.inner.match(op, program)
+
+    def deviates(self, match: Any, program: Program) -> Deviation | None:
+        """The inner rewrite's."""
+        return self.inner.deviates(match, program)
 
     def build(self, match: Any, rw: Rewriter) -> None:
         """As the inner rewrite does."""
