@@ -117,3 +117,14 @@ def test_a_power_of_integers_that_no_kernel_computes_is_refused() -> None:
 )
 def test_what_has_no_elements_needs_no_kernel(function: Callable[..., Any]) -> None:
     assert_exact(function, torch.randn(2, 3))
+
+
+@pytest.mark.parametrize("sums", [torch.sum, lambda x: F.layer_norm(x, x.shape)])
+def test_a_constant_row_of_very_many_elements_is_refused_before_it_is_made(
+    sums: Callable[..., Any],
+) -> None:
+    module = Function(lambda x: sums(x[:, None].expand(2**13, 2**13)).sum())
+    lowered = stepwell.lower(export(module, (torch.zeros(2**13),)), "xnnpack")
+    assert any(
+        "elements would be a constant" in refusal.reason for refusal in lowered.report.refusals
+    )

@@ -38,7 +38,12 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.building import emit, overflows, static_dims, view
-from stepwell.translate.rewrites.xnnpack.row_statistics import ROWS, bound_of_rows, normalise_rows
+from stepwell.translate.rewrites.xnnpack.row_statistics import (
+    ROWS,
+    bound_of_rows,
+    normalise_rows,
+    too_wide,
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ class DecomposeLayerNorm(Rewrite[LayerNorm]):
             return Refusal("a normalised axis is empty")
         if len(sizes) > 1 and static_dims(op.operands[0]) is None:
             return Refusal("several axes are normalised and a batch axis is symbolic")
-        return LayerNorm(op, len(sizes), width)
+        return too_wide(width) or LayerNorm(op, len(sizes), width)
 
     def bound_at(self, match: LayerNorm, value: Value) -> Bound:
         """What the rows at hand make of sums in another order."""

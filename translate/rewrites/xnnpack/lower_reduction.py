@@ -30,10 +30,10 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims
+from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.aten.building import axes, emit, static_dims, view
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
-from stepwell.translate.rewrites.xnnpack.row_statistics import weighted_rows
+from stepwell.translate.rewrites.xnnpack.row_statistics import too_wide, weighted_rows
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,10 @@ class LowerReduction(Rewrite[Reduction]):
         only_rows = runs == ((rank - 1, rank),) and isinstance(shape[-1], int)
         if static_dims(op.operands[0]) is None and not only_rows:
             return Refusal("a dimension is symbolic and more than the last axis is reduced")
-        return Reduction(op, runs)
+        refusal = None
+        if runs and runs[0][1] == rank:
+            refusal = too_wide(_count(shape[slice(*runs[0])]))
+        return refusal or Reduction(op, runs)
 
     def deviates(self, match: Reduction, program: Program) -> Deviation | None:
         """Float arithmetic inside a delegate."""
@@ -78,6 +81,10 @@ class LowerReduction(Rewrite[Reduction]):
         for first, end in match.runs:
             value = _reduce(rw, value, first, end, is_mean)
         rw.replace(op, [view(rw, value, dims(op.results[0].type))])
+
+
+def _count(shape: tuple[Dim, ...]) -> int:
+    return prod(size for size in shape if isinstance(size, int))
 
 
 def runs_of(reduced: tuple[int, ...]) -> tuple[tuple[int, int], ...]:

@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.rewriting import Bound, Rewriter
+from stepwell.ir.rewriting import Bound, Refusal, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.aten.building import emit
 
@@ -48,6 +48,17 @@ def bound_of_rows(rows: torch.Tensor, epsilon: float, scale: torch.Tensor | None
 def row_mean(rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAValue:
     """`mean(value, -1, keepdim) + plus` as a linear layer; `[..., C]` to `[..., 1]`."""
     return weighted_rows(rw, value, None, plus)
+
+
+WIDEST_ROW = 1 << 24
+"""Elements of the constant that sums up a row; a wider one would be larger than most models."""
+
+
+def too_wide(width: int) -> Refusal | None:
+    """A row is summed up by a constant that is as wide."""
+    if width <= WIDEST_ROW:
+        return None
+    return Refusal(f"the row that sums up {width} elements would be a constant of as many")
 
 
 def weighted_rows(
