@@ -46,7 +46,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 REWRITES = ROOT / "translate" / "rewrites"
 RESULTS = ROOT / "bench" / "results"
-SUITES = ["tests/rewrites", "tests/quant", "tests/xnnpack", "tests/tosa", "tests/cmsis"]
+SUITES = [
+    "tests/rewrites",
+    "tests/contracts",
+    "tests/quant",
+    "tests/xnnpack",
+    "tests/tosa",
+    "tests/cmsis",
+]
 SECONDS = 120
 """How long the tests of one guard may take; a guard whose absence hangs is noticed."""
 AT_MOST = 40.0
