@@ -40,14 +40,14 @@ def module_of(name: str) -> ModuleType:
 
 
 def rewrites_of(module: ModuleType) -> list[type[Rewrite[Any]]]:
-    """The rewrites a module defines, rules among them, bases of others left out."""
+    """The rewrites a module defines, rules among them; bases and what holds others left out."""
     return [
         held
         for held in (*vars(module).values(), *getattr(module, "RULES", ()))
         if isinstance(held, type)
         and issubclass(held, Rewrite)
         and held.__module__ == module.__name__
-        and hasattr(held, "name")
+        and isinstance(getattr(held, "name", None), str)
         and not isabstract(held)
     ]
 
