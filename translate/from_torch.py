@@ -8,6 +8,7 @@ import alike.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch.export import ExportedProgram
 from xdsl.dialects.builtin import ModuleOp
@@ -18,6 +19,7 @@ from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.switches import without_collection
 from stepwell.ir.weights import WeightStore
+from stepwell.translate.torch_in.constant_method import constant_method
 from stepwell.translate.torch_in.graph import Importing
 from stepwell.translate.torch_in.method import Source, import_method
 from stepwell.translate.torch_in.mutation import functional
@@ -26,13 +28,13 @@ _LEVEL = stepwell.dialects.aten.level.ATEN_LEVEL.name
 
 
 def from_exported_program(
-    exported: ExportedProgram | Mapping[str, ExportedProgram], *, method: str = "forward"
+    exported: ExportedProgram | Mapping[str, Any], *, method: str = "forward"
 ) -> Program:
     """Import a torch program, or several as methods of one program that share weights and state.
 
     Args:
         exported: a program of `torch.export` or of ExecuTorch's edge dialect, or a mapping from
-            method name to one.
+            method name to one, or to a plain value that a method of that name gives.
         method: the name of the method of a lone program.
 
     Raises:
@@ -41,12 +43,25 @@ def from_exported_program(
     programs = exported if isinstance(exported, Mapping) else {method: exported}
     shared = Importing(WeightStore())
     with without_collection():
-        sources = {name: Source(*functional(program)) for name, program in programs.items()}
+        sources = {
+            name: Source(*functional(program))
+            for name, program in programs.items()
+            if isinstance(program, ExportedProgram)
+        }
         mutable = {key for source in sources.values() for key in source.mutable}
-        methods = [import_method(shared, source, name, mutable) for name, source in sources.items()]
+        methods = [
+            import_method(shared, sources[name], name, mutable)
+            if name in sources
+            else constant_method(name, value)
+            for name, value in programs.items()
+        ]
         if shared.problems:
             raise UnsupportedError(shared.problems)
         module = ModuleOp(methods)
     set_level(module, _LEVEL)
-    samples = {n: p.example_inputs for n, p in programs.items() if p.example_inputs is not None}
+    samples = {
+        name: program.example_inputs
+        for name, program in programs.items()
+        if isinstance(program, ExportedProgram) and program.example_inputs is not None
+    }
     return Program(module, shared.weights, samples)

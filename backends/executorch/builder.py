@@ -50,9 +50,10 @@ class ContainerBuilder:
         self._external_constants = external_constants
         self._constants: list[Data] = [b""]
         self._constant_of: dict[tuple[int, bytes], int] = {}
-        self._states: dict[str, tuple[State, int]] = {}
+        self._states: dict[str, tuple[State | Planned, int]] = {}
         self._state_bytes = 0
         self._mutable_data: list[Data] = [b""]
+        self._mutable_of: dict[bytes, int] = {}
         self._named: dict[str, NamedData] = {}
         self._external: dict[str, NamedData] = {}
         self._methods: dict[str, MethodBuilder] = {}
@@ -77,8 +78,12 @@ class ContainerBuilder:
             self._constants.append(data)
         return Constant(index)
 
-    def state(self, key: str, initial: Data) -> State:
-        """Where the state `key` lives; the same in every method that names it."""
+    def state(self, key: str, initial: Data, *, stored: bool = True) -> State | Planned:
+        """Where the state `key` lives; the same in every method that names it.
+
+        First values that are equal are kept once, and one that is not `stored` nowhere: the state
+        begins as whatever the memory holds.
+        """
         known = self._states.get(key)
         if known is not None:
             if known[1] != len(initial):
@@ -86,11 +91,20 @@ class ContainerBuilder:
                     f"state {key!r} has {len(initial)} bytes here, {known[1]} before"
                 )
             return known[0]
-        self._mutable_data.append(initial)
-        state = State(STATE, self._state_bytes, len(self._mutable_data) - 1)
+        state: State | Planned = Planned(STATE, self._state_bytes)
+        if stored:
+            state = State(STATE, self._state_bytes, self._initial(initial))
         self._states[key] = (state, len(initial))
         self._state_bytes += (len(initial) + ALIGNMENT - 1) & -ALIGNMENT
         return state
+
+    def _initial(self, data: Data) -> int:
+        digest = hashlib.sha256(data).digest()
+        index = self._mutable_of.get(digest)
+        if index is None:
+            index = self._mutable_of[digest] = len(self._mutable_data)
+            self._mutable_data.append(data)
+        return index
 
     def add_named_data(self, named: Mapping[str, NamedData], *, external: bool = False) -> None:
         """Data that delegates ask for by key; one key may be given again with the same bytes."""
@@ -208,10 +222,14 @@ class MethodBuilder:
         initial: Data,
         *,
         dim_order: Sequence[int] | None = None,
+        stored: bool = True,
     ) -> int:
-        """A mutable tensor that keeps its value between calls, shared under `key`."""
+        """A mutable tensor that keeps its value between calls, shared under `key`.
+
+        What is not `stored` has no first value in the file.
+        """
         order = tuple(dim_order) if dim_order is not None else contiguous(len(sizes))
-        storage = self._container.state(key, initial)
+        storage = self._container.state(key, initial, stored=stored)
         return self._add(TensorValue(scalar_type, tuple(sizes), order, storage, name=key))
 
     def scalar(self, value: bool | int | float | str | None) -> int:

@@ -29,6 +29,7 @@ from stepwell.backends.executorch.container import (
 )
 from stepwell.backends.executorch.emit_control import CONTROL
 from stepwell.backends.executorch.emit_scalars import emit_scalar
+from stepwell.backends.executorch.filled_state import filled_states
 from stepwell.backends.executorch.in_place import in_place_writes, slots_of
 from stepwell.backends.executorch.kernel_calls import (
     argument_value,
@@ -95,9 +96,11 @@ def emit(
     if problems:
         raise UnsupportedError(problems)
     builder = ContainerBuilder(external_constants=external_weights)
+    filled = filled_states(program.methods.values())
     for name, func in program.methods.items():
         emitter = MethodEmitter(builder, builder.method(name), program, func, writers)
         emitter.external = external_weights
+        emitter.filled = filled
         emitter.emit()
     return builder.finish()
 
@@ -120,6 +123,8 @@ class MethodEmitter:
         self.delegates = delegates
         self.signature: Signature = get_signature(func)
         self.external = False
+        self.filled: frozenset[str] = frozenset()
+        """States whose first value nobody reads."""
         self.values: dict[SSAValue, int] = {}
         self.state: dict[str, int] = {}
         self.in_place = in_place_writes(func)
@@ -200,7 +205,11 @@ class MethodEmitter:
         if key not in self.state:
             held = self.weights.get(key)
             self.state[key] = self.builder.state(
-                key, scalar_type(held.dtype), tuple(held.shape), dense_view(held)
+                key,
+                scalar_type(held.dtype),
+                tuple(held.shape),
+                dense_view(held),
+                stored=key not in self.filled,
             )
         return self.state[key]
 

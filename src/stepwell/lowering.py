@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -19,7 +19,7 @@ from stepwell.ir.numerics import numerics_of
 from stepwell.ir.pipeline import Observer, Pipeline
 from stepwell.ir.program import Program as IRProgram
 from stepwell.ir.switches import without_collection
-from stepwell.program import Program, from_exported_program
+from stepwell.program import Plain, Program, from_exported_program
 from stepwell.report import Report
 from stepwell.targets import PIPELINES, Target, find_target
 from stepwell.translate.rewrites.aten.pin_symbolic_sizes import PinSymbolicSizes, Sizes
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stepwell.checking.result import CheckResult
     from stepwell.profiling import Profile
 
-    Source = IRProgram | ExportedProgram | Mapping[str, ExportedProgram]
+    Source = IRProgram | ExportedProgram | Mapping[str, ExportedProgram | Plain]
 
 __all__ = ["PIPELINES", "Lowered", "Pipeline", "lower"]
 
@@ -170,7 +170,7 @@ class Lowered:
         if isinstance(source, IRProgram):
             return Program.of(source).to_exported_program(method)
         found = source.get(method) if isinstance(source, Mapping) else source
-        if found is None:
+        if found is None or isinstance(found, bool | int | float | str | Sequence):
             raise StepwellError(
                 f"there is no method {method!r}",
                 help="methods are " + ", ".join(self.program.methods),
@@ -223,7 +223,8 @@ def lower(
     """Lower a program to a target; the argument is never changed.
 
     Args:
-        program: an exported program, several as methods, or a stepwell program.
+        program: an exported program, several as methods (and plain values, as methods that give
+            them), or a stepwell program.
         target: `xnnpack`, `cortex-m55`, `tosa-1.0+fp`, …
         pipeline: instead of the target's own (`stepwell.PIPELINES[...]`).
         observer: called after each step with (step, program, applications).

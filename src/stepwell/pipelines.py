@@ -78,6 +78,7 @@ from stepwell.translate.rewrites.xnnpack.add_mask_before_softmax import AddMaskB
 from stepwell.translate.rewrites.xnnpack.affine_to_depthwise import AffineToDepthwise
 from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.average_by_convolution import AverageByConvolution
+from stepwell.translate.rewrites.xnnpack.cancel_narrowing import CancelNarrowing
 from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
 from stepwell.translate.rewrites.xnnpack.convolve_by_winograd import ConvolveByWinograd
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
@@ -131,8 +132,10 @@ from stepwell.translate.rewrites.xnnpack.split_depthwise import SplitDepthwise
 from stepwell.translate.rewrites.xnnpack.stacked_sum_to_additions import StackedSumToAdditions
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages
+from stepwell.translate.rewrites.xnnpack.widen_bfloat import WidenBfloat
 from stepwell.translate.rewrites.xnnpack.widen_gelu import WidenGelu
 from stepwell.translate.rewrites.xnnpack.widen_halves import WidenHalves, WidenScalarOfHalves
+from stepwell.translate.rewrites.xnnpack.widen_mixed_floats import WidenMixedFloats
 from stepwell.translate.rewrites.xnnpack.widen_quantised_cast import WidenQuantisedCast
 
 TO_XNNPACK = (
@@ -182,6 +185,7 @@ XNNPACK = Pipeline(
     "xnnpack",
     (
         Together("normalise", (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside())),
+        Together("widen-floats", (WidenMixedFloats(), WidenBfloat(), CancelNarrowing())),
         *QUANTISED,
         Together("fold-weights", FOLD_WEIGHTS),
         AddMaskBeforeSoftmax(),

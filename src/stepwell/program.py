@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stepwell.dialects import make_known
@@ -14,6 +14,9 @@ from stepwell.ir.weights import WeightStore
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+Plain = bool | int | float | str | Sequence[bool | int | float | str]
+"""What a constant method gives."""
 
 __all__ = [
     "Program",
@@ -60,13 +63,14 @@ class Program(IRProgram):
 
 
 def from_exported_program(
-    exported: ExportedProgram | Mapping[str, ExportedProgram],
+    exported: ExportedProgram | Mapping[str, ExportedProgram | Plain],
 ) -> Program:
     """Import a torch program, or several as methods that share state, without decomposing it.
 
     Args:
         exported: an `ExportedProgram` (training, functional or edge dialect), or a mapping from
-            method name to one.
+            method name to one, or to a plain value (a number, a truth value, a text, a list of
+            these) that a method of that name gives: runners ask such methods about a model.
 
     Raises:
         UnsupportedError: listing every op that has no form in the IR, with its source line.
@@ -76,13 +80,12 @@ def from_exported_program(
 
     from stepwell.translate.from_torch import from_exported_program as translate
 
-    given: Mapping[str, Any] = exported if isinstance(exported, Mapping) else {"": exported}
-    for held in given.values():
-        if not isinstance(held, ExportedProgram):
-            raise StepwellError(
-                f"a {type(held).__name__} is no exported program",
-                help="export it first: torch.export.export(module.eval(), example_inputs)",
-            )
+    given: Any = exported
+    if not isinstance(given, Mapping | ExportedProgram):
+        raise StepwellError(
+            f"a {type(given).__name__} is no exported program",
+            help="export it first: torch.export.export(module.eval(), example_inputs)",
+        )
     return Program.of(translate(exported))
 
 

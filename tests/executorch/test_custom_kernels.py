@@ -136,3 +136,27 @@ def test_quantised_embeddings_are_called_as_kernels(bits: str, overload: str) ->
     table, tokens = Table(), torch.tensor([[4, 0, 3]])
     lowered = stepwell.lower(torch.export.export(table, (tokens,)), "xnnpack")
     torch.testing.assert_close(lowered.run(tokens)[0], table(tokens))
+
+
+def test_a_cache_that_is_read_where_it_was_written_takes_no_place_in_the_file() -> None:
+    stored = [
+        sum(map(len, read_container(pte).mutable_data))
+        for pte in (
+            stepwell.lower(exported(Attends), "xnnpack").to_pte(),
+            stepwell.lower(exported(Both), "xnnpack").to_pte(),
+        )
+    ]
+    assert stored == [0, 0]
+
+
+def test_caches_that_begin_alike_are_kept_once_where_all_of_them_is_read() -> None:
+    class Reads(Attends):
+        def forward(self, x: Tensor, position: Tensor) -> Tensor:
+            llama("update_cache")(x, self.keys, 1)
+            llama("update_cache")(x, self.values, 1)
+            return self.keys.sum(2) + self.values.sum(2)
+
+    given = (torch.randn(1, 1, HEADS, HEAD), torch.tensor([0]))
+    pte = stepwell.lower(torch.export.export(Reads(), given), "xnnpack").to_pte()
+    assert sum(map(len, read_container(pte).mutable_data)) == CONTEXT * HEADS * HEAD * 4
+    torch.testing.assert_close(PteSession.load(pte).run(*given)[0], Reads()(*given))

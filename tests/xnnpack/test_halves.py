@@ -125,9 +125,3 @@ def test_a_cast_that_also_orders_memory_stays_outside() -> None:
 
     made = lowered(Cast(), torch.randn(1, 3, 4, 4))
     assert "xnnpack.convert" not in [op.name for op in made.program.module.walk()]
-
-
-def test_halves_of_brain_floats_are_left_to_the_kernels() -> None:
-    x = torch.randn(4, 8).bfloat16()
-    made = lowered(nn.LayerNorm(8).bfloat16(), x)
-    assert made.report.delegates == 0

@@ -1,0 +1,66 @@
+"""Which states are read only where they were written: their first value needs no place in the file.
+
+ExecuTorch's attention reads a cache up to the position it is at, and what it reads was written by
+this call or an earlier one. The bytes that a cache begins with are then nobody's; at a context of
+2048 they would be most of a small model's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import StateOp, UpdateOp
+
+_WRITES = {
+    "llama.update_cache.default": "cache",
+    "llama.update_cache_with_indices.default": "cache",
+}
+_QUANTISED = ("k_zero_points", "k_scales", "v_zero_points", "v_scales")
+_READS = {
+    "llama.custom_sdpa.default": ("key", "value"),
+    "llama.custom_quantized_sdpa.default": ("key", "value", *_QUANTISED),
+    "llama.sdpa_with_kv_cache.default": ("key_cache", "value_cache"),
+}
+"""Attention, with the arguments of which it reads the rows up to its position, if it is causal."""
+
+
+def filled_states(funcs: Iterable[FuncOp]) -> frozenset[str]:
+    """The keys of states of which no method reads a row that was not written before."""
+    known: dict[str, bool] = {}
+    for func in funcs:
+        for op in func.body.block.ops:
+            if isinstance(op, StateOp):
+                key = op.key.data
+                known[key] = known.get(key, True) and _is_read_where_filled(op.result)
+    return frozenset(key for key, is_filled in known.items() if is_filled)
+
+
+def _is_read_where_filled(value: SSAValue) -> bool:
+    for use in value.uses:
+        reader = use.operation
+        if isinstance(reader, UpdateOp):
+            continue
+        if not isinstance(reader, SchemaOp):
+            return False
+        name = _WRITES.get(reader.name)
+        if name is not None and reader.operand(name) is value:
+            if not _is_read_where_filled(reader.results[-1]):
+                return False
+            continue
+        if not _is_causal(reader) or not any(
+            reader.operand(argument) is value for argument in _READS[reader.name]
+        ):
+            return False
+        if reader.SCHEMA.written and not all(map(_is_read_where_filled, reader.results[1:])):
+            return False
+    return True
+
+
+def _is_causal(reader: SchemaOp) -> bool:
+    if reader.name not in _READS:
+        return False
+    return reader.arg("is_causal") is True and reader.operand("attn_mask") is None

@@ -1,0 +1,104 @@
+"""WidenBfloat, CancelNarrowing and WidenMixedFloats: what they leave alone, and a model of each."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import stepwell
+from stepwell.translate.rewrites.xnnpack.cancel_narrowing import CancelNarrowing
+from stepwell.translate.rewrites.xnnpack.widen_bfloat import WidenBfloat
+from stepwell.translate.rewrites.xnnpack.widen_mixed_floats import WidenMixedFloats
+
+NEAR_MISSES = {
+    "arithmetic of halves": (WidenBfloat(), "f16", "f16", "sigmoid.default(%x) : ({x}) -> {y}"),
+    "an input that is moved": (
+        WidenBfloat(),
+        "bf16",
+        "bf16",
+        "permute.default(%x, [0]) : ({x}) -> {y}",
+    ),
+    "a truth value of bfloat16s": (
+        WidenBfloat(),
+        "bf16",
+        "i1",
+        "gt.Scalar(%x, 0.5) : ({x}) -> {y}",
+    ),
+    "operands of one width": (
+        WidenMixedFloats(),
+        "f32",
+        "f32",
+        "mul.Tensor(%x, %x) : ({x}, {x}) -> {y}",
+    ),
+    "a single number beside halves": (
+        WidenMixedFloats(),
+        "f16",
+        "f16",
+        "mul.Tensor(%x, %s) : ({x}, tensor<f32>) -> {y}",
+    ),
+    "a cast that rounds nothing": (
+        CancelNarrowing(),
+        "bf16",
+        "f32",
+        "_to_copy.default(%x, dtype=f32) : ({x}) -> {y}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_what_stays_is(name: str, refused: Any, method: Any) -> None:
+    rewrite, given, made, call = NEAR_MISSES[name]
+    x, y = f"tensor<4x{given}>", f"tensor<4x{made}>"
+    line = f"%y = aten.{call.format(x=x, y=y)}"
+    refused(method(f"%x: {x}, %s: tensor<f32>", line, gives=y), rewrite)
+
+
+def test_a_rounding_to_halves_stays(refused: Any, method: Any) -> None:
+    lines = [
+        "%h = aten._to_copy.default(%x, dtype=f16) : (tensor<4xf32>) -> tensor<4xf16>",
+        "%y = aten._to_copy.default(%h, dtype=f32) : (tensor<4xf16>) -> tensor<4xf32>",
+    ]
+    refused(method("%x: tensor<4xf32>", *lines, gives="tensor<4xf32>"), CancelNarrowing())
+
+
+class Block(nn.Module):
+    """A gated layer behind a norm computed in single precision, as language models have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.gate, self.down = nn.Linear(64, 96), nn.Linear(64, 96), nn.Linear(96, 64)
+        self.scale = nn.Parameter(torch.rand(64) + 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.float()
+        normed = (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).type_as(x)
+        y = normed * self.scale
+        return x + self.down(nn.functional.silu(self.gate(y)) * self.up(y))
+
+
+def test_a_block_in_bfloat16_is_one_delegate_and_no_further_from_the_exact_result_than_torch() -> (
+    None
+):
+    torch.manual_seed(0)
+    model = Block().eval().to(torch.bfloat16)
+    x = torch.randn(1, 5, 64).to(torch.bfloat16)
+    lowered = stepwell.lower(torch.export.export(model, (x,)), "xnnpack")
+    assert lowered.report.delegates == 1
+    assert set(lowered.report.outside) == {"aten._to_copy.default"}
+    exact = model.double()(x.double())
+    ours, torchs = lowered.run(x)[0], model.to(torch.bfloat16)(x)
+    last_rounding = exact.abs().max() * 2**-8
+    assert (ours - exact).abs().max() <= (torchs - exact).abs().max() + last_rounding
+
+
+def test_a_float_mask_meets_scores_in_halves_in_one_delegate() -> None:
+    class Masked(nn.Module):
+        def forward(self, q: Tensor, mask: Tensor) -> Tensor:
+            return torch.softmax(q @ q.transpose(-1, -2) + mask, -1)
+
+    q, mask = torch.randn(2, 4, 8).half(), torch.randn(4, 4)
+    lowered = stepwell.lower(torch.export.export(Masked(), (q, mask)), "xnnpack")
+    assert (lowered.report.delegates, sum(lowered.report.outside.values())) == (1, 0)
+    # Eight products are summed in halves, each sum off by at most half a unit: 8 · 2^-11 · 8 · 16.
+    torch.testing.assert_close(lowered.run(q, mask)[0], Masked()(q, mask), atol=0.05, rtol=0.05)

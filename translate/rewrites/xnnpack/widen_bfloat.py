@@ -1,0 +1,136 @@
+"""Compute in single precision what is written in bfloat16, of which XNNPACK has no nodes here.
+
+Each bfloat16 is a single, so weights and inputs are what they were; a result is rounded to bfloat16
+where it leaves, and where a node that stays outside reads it. Between ops that are widened nothing
+is rounded (`cancel-narrowing`): a result is at least as near to the exact one as torch's, which
+rounds each.
+
+Before:
+    func.func @forward(%x: tensor<2x4xbf16>) -> tensor<2x4xbf16> {
+      %y = aten.sigmoid.default(%x) : (tensor<2x4xbf16>) -> tensor<2x4xbf16>
+      func.return %y : tensor<2x4xbf16>
+    }
+After:
+    func.func @forward(%x: tensor<2x4xbf16>) -> tensor<2x4xbf16> {
+      %0 = aten._to_copy.default(%x, dtype=f32) : (tensor<2x4xbf16>) -> tensor<2x4xf32>
+      %1 = aten.sigmoid.default(%0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %y = aten._to_copy.default(%1, dtype=bf16) : (tensor<2x4xf32>) -> tensor<2x4xbf16>
+      func.return %y : tensor<2x4xbf16>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import WeightOp
+from stepwell.ir.dtypes import bf16, f32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
+from stepwell.ir.types import element, with_element
+from stepwell.translate.rewrites.aten.building import emit
+from stepwell.translate.rewrites.xnnpack.widen_halves import widened
+
+MOVES = (
+    aten.ViewDefault,
+    aten.PermuteDefault,
+    aten.SliceTensor,
+    aten.CatDefault,
+    aten.ExpandDefault,
+    aten.StackDefault,
+    aten.UnbindInt,
+)
+COMPUTES = (
+    aten.AddTensor,
+    aten.AddScalar,
+    aten.SubTensor,
+    aten.SubScalar,
+    aten.MulTensor,
+    aten.MulScalar,
+    aten.DivTensor,
+    aten.DivScalar,
+    aten.NegDefault,
+    aten.AbsDefault,
+    aten.ExpDefault,
+    aten.RsqrtDefault,
+    aten.SqrtDefault,
+    aten.SigmoidDefault,
+    aten.SiluDefault,
+    aten.TanhDefault,
+    aten.GeluDefault,
+    aten.ReluDefault,
+    aten.ClampDefault,
+    aten.MaximumDefault,
+    aten.MinimumDefault,
+    aten.PowTensorScalar,
+    aten.MeanDim,
+    aten.SumDimIntList,
+    aten._SoftmaxDefault,
+    aten.LayerNormDefault,
+    aten.RmsNormDefault,
+    aten.LinearDefault,
+    aten.MmDefault,
+    aten.BmmDefault,
+    aten.MatmulDefault,
+    aten.ConvolutionDefault,
+    aten.ScaledDotProductAttentionDefault,
+)
+
+
+@dataclass(frozen=True)
+class Bfloats:
+    """An operator on bfloat16s."""
+
+    op: SchemaOp
+
+
+@dataclass(frozen=True)
+class WidenBfloat(Rewrite[Bfloats]):
+    """Layers, arithmetic and movement of bfloat16s in f32, between casts."""
+
+    name: ClassVar[str] = "widen-bfloat"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (*COMPUTES, *MOVES)
+    bound: ClassVar[Bound] = Bound(2**-6, 2**-6, "torch rounds operands of its parts to bfloat16")
+
+    def match(self, op: SchemaOp, program: Program) -> Bfloats | None:
+        """Results of bfloat16; movement only where what moves was computed in f32."""
+        if any(not isinstance(r.type, TensorType) for r in op.results):
+            return None
+        if any(element(result.type) != bf16 for result in op.results):
+            return None
+        given = [v for v in op.operands if _is_bfloat(v)]
+        if isinstance(op, MOVES) and not any(_was_narrowed(value) for value in given):
+            return None
+        return Bfloats(op) if any(not isinstance(v.owner, WeightOp) for v in given) else None
+
+    def build(self, match: Bfloats, rw: Rewriter) -> None:
+        """The operator between casts, in its place."""
+        op = match.op
+        new = type(op).create(
+            operands=[widened(rw, v) if _is_bfloat(v) else v for v in op.operands],
+            result_types=[with_element(result.type, f32) for result in op.results],
+            properties=dict(op.properties),
+            attributes=dict(op.attributes),
+        )
+        made = rw.insert(new).results
+        rw.replace(op, [_narrowed(rw, value) for value in made])
+
+
+def _is_bfloat(value: SSAValue) -> bool:
+    return isinstance(value.type, TensorType) and element(value.type) == bf16
+
+
+def _was_narrowed(value: SSAValue) -> bool:
+    owner = value.owner
+    return isinstance(owner, aten._ToCopyDefault) and element(owner.operands[0].type) == f32
+
+
+def _narrowed(rw: Rewriter, value: SSAValue) -> SSAValue:
+    wide = [with_element(value.type, bf16)]
+    return emit(rw, aten._ToCopyDefault.make(value, dtype=bf16, result_types=wide))

@@ -1,0 +1,41 @@
+"""A method that gives what it was made with: ExecuTorch's runners ask such ones about a model.
+
+`get_max_seq_len`, `get_vocab_size`, `get_eos_ids` and their kin take nothing. Their results are
+constants of the signature, so that such a method has no op and, in a `.pte`, no instruction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.utils import _pytree as pytree
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.signature import Port, Signature, set_signature
+
+PLAIN = (bool, int, float, str)
+
+
+def constant_method(name: str, value: Any) -> FuncOp:
+    """The method of a plain value: a number, a truth value, a text, or a list of such.
+
+    Raises:
+        StepwellError: the value is of another kind.
+    """
+    leaves, out_spec = pytree.tree_flatten(value)
+    for leaf in leaves:
+        if not isinstance(leaf, PLAIN):
+            raise StepwellError(
+                f"method {name!r}: a {type(leaf).__name__} is no exported program and no plain "
+                "value",
+                help="give torch.export.export(module.eval(), example_inputs), or a number, a "
+                "truth value, a text, or a list of these",
+            )
+    func = FuncOp(name, ((), ()), Region(Block([ReturnOp()])))
+    _, in_spec = pytree.tree_flatten(((), {}))
+    ports = tuple(Port(f"output_{index}", constant=(leaf,)) for index, leaf in enumerate(leaves))
+    specs = (pytree.treespec_dumps(in_spec), pytree.treespec_dumps(out_spec))
+    set_signature(func, Signature((), ports, *specs))
+    return func
