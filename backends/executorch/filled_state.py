@@ -35,29 +35,38 @@ def filled_states(funcs: Iterable[FuncOp]) -> frozenset[str]:
         for op in func.body.block.ops:
             if isinstance(op, StateOp):
                 key = op.key.data
-                known[key] = known.get(key, True) and _is_read_where_filled(op.result)
+                known[key] = known.get(key, True) and _is_read_where_filled(op.result, key)
     return frozenset(key for key, is_filled in known.items() if is_filled)
 
 
-def _is_read_where_filled(value: SSAValue) -> bool:
+def _is_read_where_filled(value: SSAValue, key: str) -> bool:
+    """Whether a state, or what it is after a write, is read by causal attention alone."""
     for use in value.uses:
         reader = use.operation
-        if isinstance(reader, UpdateOp):
+        if isinstance(reader, UpdateOp) and reader.key.data == key:
             continue
         if not isinstance(reader, SchemaOp):
             return False
         name = _WRITES.get(reader.name)
         if name is not None and reader.operand(name) is value:
-            if not _is_read_where_filled(reader.results[-1]):
+            if not _is_read_where_filled(reader.results[-1], key):
                 return False
             continue
         if not _is_causal(reader) or not any(
             reader.operand(argument) is value for argument in _READS[reader.name]
         ):
             return False
-        if reader.SCHEMA.written and not all(map(_is_read_where_filled, reader.results[1:])):
+        if not all(_is_read_where_filled(after, key) for after in _written_from(reader, value)):
             return False
     return True
+
+
+def _written_from(reader: SchemaOp, value: SSAValue) -> list[SSAValue]:
+    """What a value is after an op that reads it, if that writes to it."""
+    written = reader.SCHEMA.written
+    after = reader.results[len(reader.results) - len(written) :]
+    pairs = zip(written, after, strict=True)
+    return [result for argument, result in pairs if reader.operand(argument.name) is value]
 
 
 def _is_causal(reader: SchemaOp) -> bool:

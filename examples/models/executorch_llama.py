@@ -1,0 +1,257 @@
+"""ExecuTorch's own Llama with random weights, in the variants that its export script offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+QUANTISED = ("8da4w", "8da8w", "4w")
+SAID = 64
+"""Tokens that a comparison lets a model say."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way in which the model is shipped.
+
+    Attributes:
+        weights: an element type (`fp32`, `fp16`, `bf16`) or a quantisation of the linear layers.
+        cache: `none`, `plain` (torch's attention over the whole cache), `custom` (the operators
+            of ExecuTorch's `llama` library) or `quantised` (those of an int8 cache).
+        dynamic: tokens of any number; else one at a time, or with `none` the whole context.
+        embedding: `plain`, `4,32` or `8,0` (bits and group of a quantised table), or `tied` (to
+            the last linear layer).
+        lora: rank of adapters on the attention's projections, 0 for none.
+    """
+
+    weights: str = "fp32"
+    cache: str = "custom"
+    dynamic: bool = True
+    embedding: str = "plain"
+    lora: int = 0
+
+    def __str__(self) -> str:
+        shape = "dynamic" if self.dynamic else "static"
+        extra = [] if self.embedding == "plain" else [f"embedding {self.embedding}"]
+        extra += [f"lora {self.lora}"] if self.lora else []
+        return ", ".join([self.weights, f"cache {self.cache}", shape, *extra])
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the model is, in ExecuTorch's words."""
+
+    dim: int = 64
+    hidden_dim: int = 128
+    n_layers: int = 2
+    n_heads: int = 4
+    n_kv_heads: int = 2
+    vocab_size: int = 128
+    context: int = 128
+    group: int = 32
+
+
+MEASURED = Size(512, 1408, 4, 8, 4, 2048, 256)
+"""What the tables of the documentation are measured with."""
+
+
+def executorch_llama(variant: Variant, size: Size | None = None, *, seed: int = 0) -> nn.Module:
+    """The model of a variant; its float weights are random, or those of `taught`.
+
+    Args:
+        variant: how it is shipped.
+        size: how large it is.
+        seed: of random weights; `TAUGHT` for a model that has learned a text by heart.
+    """
+    from executorch.examples.models.llama import export_llama_lib
+    from executorch.examples.models.llama.llama_transformer import construct_transformer
+    from executorch.examples.models.llama.model_args import ModelArgs
+    from executorch.extension.llm.export.builder import DType
+
+    size = size or Size()
+    torch.manual_seed(max(seed, 0))
+    adapters: dict[str, Any] = {}
+    if variant.lora:
+        adapters = {
+            "r": variant.lora,
+            "lora_alpha": 2 * variant.lora,
+            "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"],
+        }
+    model = construct_transformer(
+        ModelArgs(
+            dim=size.dim,
+            hidden_dim=size.hidden_dim,
+            n_layers=size.n_layers,
+            n_heads=size.n_heads,
+            n_kv_heads=size.n_kv_heads,
+            vocab_size=size.vocab_size,
+            max_seq_len=size.context,
+            max_context_len=size.context,
+            use_kv_cache=variant.cache != "none",
+            use_sdpa_with_kv_cache_op=variant.cache in ("custom", "quantised"),
+            enable_dynamic_shape=variant.dynamic,
+            generate_full_logits=False,
+            **adapters,
+        )
+    ).eval()
+    for name, parameter in model.named_parameters():
+        if "lora_b" in name:
+            nn.init.normal_(parameter, std=0.02)
+    if seed == TAUGHT:
+        model.load_state_dict(taught(size, variant.embedding == "tied")[0], strict=False)
+    if variant.embedding == "tied":
+        model.output.weight = model.tok_embeddings.weight
+    quantised = variant.weights in QUANTISED
+    kind = "fp32" if quantised else variant.weights
+    transforms = export_llama_lib._get_source_transforms(
+        DType[kind],
+        checkpoint_dtype=DType[kind],
+        embedding_quantize=variant.embedding if "," in variant.embedding else None,
+        quantization_mode=variant.weights if quantised else None,
+        group_size=size.group if quantised else None,
+        use_kv_cache=variant.cache != "none",
+        use_sdpa_with_kv_cache=variant.cache in ("custom", "quantised"),
+        quantize_kv_cache=variant.cache == "quantised",
+        quantize_with_hqq=False,
+    )
+    if not quantised:
+        model = model.to(DTYPES[kind])
+    for transform in transforms:
+        model = transform(model)
+    return model.eval().requires_grad_(False)
+
+
+def example(variant: Variant, size: Size | None = None) -> tuple[Any, Any]:
+    """The example inputs and the dynamic shapes of a variant, as ExecuTorch exports it."""
+    context = (size or Size()).context
+    if variant.cache == "none":
+        length = context - 1 if variant.dynamic else context
+        tokens = torch.ones(1, length, dtype=torch.long)
+        return (tokens,), ({1: Dim("token_dim", max=context - 1)},) if variant.dynamic else None
+    if not variant.dynamic:
+        return (torch.tensor([[1]]), {"input_pos": torch.tensor([0])}), None
+    given = (torch.tensor([[2, 3, 4]]), {"input_pos": torch.tensor([0])})
+    return given, ({1: Dim("token_dim", max=context - 1)}, {"input_pos": {0: 1}})
+
+
+def exported(
+    variant: Variant, size: Size | None = None, *, decompose: bool = True, seed: int = 0
+) -> tuple[nn.Module, ExportedProgram]:
+    """The model and its program, exported as ExecuTorch's script does it.
+
+    Args:
+        variant, size, seed: of the model.
+        decompose: run the empty decompositions that make the program functional, as the script
+            does.
+    """
+    model = executorch_llama(variant, size, seed=seed)
+    inputs, shapes = example(variant, size)
+    with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
+        program = torch.export.export(model, inputs, dynamic_shapes=shapes, strict=True)
+        return model, program.run_decompositions({}) if decompose else program
+
+
+TAUGHT = -1
+
+
+@cache
+@torch.enable_grad()
+def taught(size: Size, tied: bool) -> tuple[dict[str, Tensor], list[int]]:
+    """Weights that have learned a text by heart, and the text.
+
+    Random weights prefer a token by a hair, which a rounding in int8 decides otherwise. A model
+    that was trained prefers one clearly; a text by heart is the shortest training.
+    """
+    from executorch.examples.models.llama.llama_transformer import construct_transformer
+    from executorch.examples.models.llama.model_args import ModelArgs
+
+    generator = torch.Generator().manual_seed(4)
+    text = torch.randint(0, size.vocab_size, (size.context + SAID + 1,), generator=generator)
+    torch.manual_seed(0)
+    model = construct_transformer(
+        ModelArgs(
+            dim=size.dim,
+            hidden_dim=size.hidden_dim,
+            n_layers=size.n_layers,
+            n_heads=size.n_heads,
+            n_kv_heads=size.n_kv_heads,
+            vocab_size=size.vocab_size,
+            max_seq_len=size.context,
+            max_context_len=size.context,
+            generate_full_logits=True,
+            enable_dynamic_shape=True,
+        )
+    )
+    if tied:
+        nn.init.normal_(model.tok_embeddings.weight, std=0.1)
+        model.output.weight = model.tok_embeddings.weight
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
+    windows = torch.stack([text[at : at + size.context + 1] for at in range(0, SAID + 1, 16)])
+    for _ in range(120):
+        logits = model(windows[:, :-1])
+        loss = functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    weights = {name: held.detach() for name, held in model.state_dict().items()}
+    return {n: held for n, held in weights.items() if "freqs" not in n and "mask" not in n}, (
+        text.tolist()
+    )
+
+
+def greedy(
+    step: Callable[..., Tensor], variant: Variant, prompt: list[int], count: int, context: int
+) -> list[int]:
+    """The likeliest token each time: the prompt at once where it may be, then one at a time.
+
+    Args:
+        step: takes what the model takes and gives its logits.
+        variant: of the model.
+        prompt: tokens to begin with; as many as the context where the model takes just that many.
+        count: tokens to say.
+        context: of the model; without a cache the tokens said last are what it sees.
+    """
+    said = list(prompt)
+
+    def ask(*inputs: Any) -> int:
+        logits = step(*inputs)
+        return int(logits.reshape(-1, logits.shape[-1])[-1].float().argmax())
+
+    if variant.cache == "none":
+        for _ in range(count):
+            seen = said[-(context - 1) if variant.dynamic else -context :]
+            said.append(ask(torch.tensor([seen])))
+        return said[len(prompt) :]
+    parts = [prompt] if variant.dynamic else [[token] for token in prompt]
+    position = following = 0
+    for part in parts:
+        following = ask(torch.tensor([part]), {"input_pos": torch.tensor([position])})
+        position += len(part)
+    for _ in range(count):
+        said.append(following)
+        following = ask(torch.tensor([[following]]), {"input_pos": torch.tensor([position])})
+        position += 1
+    return said[len(prompt) :]
+
+
+def prompt_of(variant: Variant, size: Size) -> list[int]:
+    """The beginning of the text that `taught` models know."""
+    _, text = taught(size, variant.embedding == "tied")
+    whole = variant.cache == "none" and not variant.dynamic
+    return text[: size.context if whole else 9]
+
+
+def flat(inputs: tuple[Any, ...]) -> list[Any]:
+    """Nested inputs as a runtime takes them."""
+    return [
+        leaf for item in inputs for leaf in (item.values() if isinstance(item, dict) else [item])
+    ]
