@@ -130,6 +130,7 @@ from stepwell.translate.rewrites.xnnpack.rectify_before_scale import RectifyBefo
 from stepwell.translate.rewrites.xnnpack.skip_masked_attention import SkipMaskedAttention
 from stepwell.translate.rewrites.xnnpack.split_depthwise import SplitDepthwise
 from stepwell.translate.rewrites.xnnpack.stacked_sum_to_additions import StackedSumToAdditions
+from stepwell.translate.rewrites.xnnpack.unbind_by_permute import UnbindByPermute
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages
 from stepwell.translate.rewrites.xnnpack.widen_bfloat import WidenBfloat
@@ -184,6 +185,7 @@ QUANTISED = (
 XNNPACK = Pipeline(
     "xnnpack",
     (
+        UnbindByPermute(),
         Together("normalise", (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside())),
         Together("widen-floats", (WidenMixedFloats(), WidenBfloat(), CancelNarrowing())),
         *QUANTISED,

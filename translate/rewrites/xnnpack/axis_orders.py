@@ -34,12 +34,36 @@ def carries(op: Operation, order: Order) -> bool:
         case xnnpack.FullyConnected():
             data = datatype(op.input.type)
             return data != "qdint8" and order[-1] == len(order) - 1
-        case xnnpack.StaticSlice() | xnnpack.StaticConstantPad():
+        case xnnpack.StaticSlice():
+            whole, part = dims(op.input.type), dims(op.output.type)
+            cut = [
+                a for a, (one, other) in enumerate(zip(whole, part, strict=True)) if one != other
+            ]
+            return not any(takes_elements(part, order, axis) for axis in cut)
+        case xnnpack.StaticConstantPad():
             return True
         case Unary() | Binary():
             return passes(op) and len(dims(op.output.type)) == len(order)
+        case Concatenate():
+            at = op.integer("axis", 0)
+            return not any(takes_elements(dims(v.type), order, at) for v in op.operands)
         case _:
-            return isinstance(op, Concatenate)
+            return False
+
+
+FEW = 2
+"""Elements of the last axis that XNNPACK copies no faster together than alone."""
+
+
+def takes_elements(part: Sequence[Dim], order: Order, axis: int) -> bool:
+    """Whether a base has the axis last of which a part has a few elements, and the value has not.
+
+    Slices and concatenations there copy element by element; where the axis leads, whole blocks.
+    """
+    size = part[axis]
+    if not isinstance(size, int) or size > FEW or axis == len(order) - 1:
+        return False
+    return order[axis] == len(order) - 1
 
 
 def carried(op: XnnpackOp, value: SSAValue, order: Order) -> Order | None:
