@@ -19,15 +19,18 @@ from stepwell.ir.types import dims, element
 def bind_inputs(
     func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """The run-time inputs of a call, checked against the signature.
+    """The run-time inputs of a call, checked against the signature and laid out as it declares.
+
+    How a tensor lies in memory is no part of its value: what torch's own exported program takes, in
+    whatever strides, is taken here too.
 
     Args:
         func: the method.
         args, kwargs: nested as the model takes them, or already flat.
 
     Raises:
-        InputMismatch: naming every input whose count, dtype, shape, dim order or frozen value
-            differs from the signature, and every symbol out of its range.
+        InputMismatch: naming every input whose count, dtype, shape or frozen value differs from
+            the signature, and every symbol out of its range.
     """
     signature = get_signature(func)
     method = f"method @{func.sym_name.data}"
@@ -42,8 +45,9 @@ def bind_inputs(
             if (problem := _not_frozen(port, leaf, method)) is not None:
                 problems.append(problem)
             continue
-        problems.extend(_check(port, next(types), leaf, symbols, where))
-        bound.append(leaf)
+        found = _check(next(types), leaf, symbols, where)
+        bound.append(leaf if found else laid_out(leaf, port.dim_order))
+        problems.extend(found)
     for symbol, value in symbols.items():
         low, high = signature.ranges.get(symbol, (0, None))
         if value < low or (high is not None and value > high):
@@ -139,9 +143,7 @@ def _flatten(
     )
 
 
-def _check(
-    port: Port, type_: Attribute, leaf: Any, symbols: dict[str, int], where: str
-) -> list[Problem]:
+def _check(type_: Attribute, leaf: Any, symbols: dict[str, int], where: str) -> list[Problem]:
     if not isinstance(type_, TensorType):
         if isinstance(leaf, torch.Tensor):
             return [Problem("a number is needed, not a tensor", where)]
@@ -164,31 +166,31 @@ def _check(
         elif dim.isidentifier() and symbols.setdefault(dim, size) != size:
             elsewhere = f"but {dim} is {symbols[dim]} elsewhere"
             problems.append(Problem(f"dimension {axis} is {size}, {elsewhere}", where))
-    if not problems and not follows_dim_order(leaf, port.dim_order):
-        order = port.dim_order or tuple(range(leaf.dim()))
-        remedy = "channels_last" if order == (0, 2, 3, 1) else f"dim order {order}"
-        call = (
-            "x.to(memory_format=torch.channels_last)" if order == (0, 2, 3, 1) else "x.contiguous()"
-        )
-        problems.append(
-            Problem(
-                f"strides {tuple(leaf.stride())} do not follow the declared {remedy}",
-                where,
-                f"pass {call}",
-            )
-        )
     return problems
 
 
-def follows_dim_order(tensor: torch.Tensor, order: tuple[int, ...] | None) -> bool:
-    """Whether a tensor lies densely in this dim order (row-major if None); size-1 axes are free."""
+def laid_out(given: Any, order: Sequence[int] | None) -> Any:
+    """A tensor whose elements lie densely in a dim order (row-major if None): itself, or a copy.
+
+    What is no tensor is given back.
+    """
+    if not isinstance(given, torch.Tensor) or follows_dim_order(given, order):
+        return given
+    order = order or range(given.dim())
+    back = [order.index(axis) for axis in range(given.dim())]
+    return given.permute(*order).clone(memory_format=torch.contiguous_format).permute(back)
+
+
+def follows_dim_order(tensor: torch.Tensor, order: Sequence[int] | None) -> bool:
+    """Whether a tensor lies densely in this dim order (row-major if None).
+
+    Axes of size 1 are free. Those of size 0 count as 1, as in the strides that torch gives what it
+    allocates: ExecuTorch's runtime ends the process over an empty tensor with others.
+    """
     expected = 1
     for axis in reversed(order or range(tensor.dim())):
         size = tensor.shape[axis]
-        if size == 0:
-            return True
-        if size != 1:
-            if tensor.stride(axis) != expected:
-                return False
-            expected *= size
+        if size != 1 and tensor.stride(axis) != expected:
+            return False
+        expected *= max(size, 1)
     return True

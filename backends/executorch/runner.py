@@ -30,7 +30,7 @@ from stepwell.backends.executorch.container import (
 )
 from stepwell.backends.executorch.kernel_tables import load_library_of
 from stepwell.backends.executorch.read import read_container
-from stepwell.ir.calling import follows_dim_order
+from stepwell.ir.calling import follows_dim_order, laid_out
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type
 
@@ -152,6 +152,27 @@ class PteSession:
             return tuple(self._methods[method].execute(given))
         except RuntimeError as error:
             raise ArtefactError(f"the runtime fails in method {method}: {error}") from error
+
+    def laid_out(self, inputs: Sequence[Any], method: str = "forward") -> list[Any]:
+        """The flat inputs with every tensor in the dim order that the method declares.
+
+        An application hands over memory in that order; `run` therefore refuses any other.
+        """
+        described = self.container.method(method)
+        if described is None:
+            return list(inputs)
+        given = with_frozen(described, inputs)
+        declared = [described.values[index] for index in described.inputs]
+        if len(given) != len(declared):
+            return given
+        return [
+            laid_out(x, value.dim_order)
+            if isinstance(value, TensorValue)
+            and isinstance(x, torch.Tensor)
+            and x.dim() == len(value.sizes)
+            else x
+            for x, value in zip(given, declared, strict=True)
+        ]
 
     def write_profile(self, path: Path) -> None:
         """Write the events of all calls so far as an ETDump, if loaded with `profile`."""

@@ -234,9 +234,10 @@ def _xnnpack_etrecord(program: Program, exported: Any, method: str, **options: A
 
 
 def _run_pte(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
-    from stepwell.backends.executorch.runner import run_pte
+    from stepwell.backends.executorch.runner import PteSession
 
-    return run_pte(artefact, inputs, method)
+    session = PteSession.load(artefact)
+    return session.run(*session.laid_out(inputs, method), method=method)
 
 
 XNNPACK_TARGET = Target(

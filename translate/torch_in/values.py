@@ -92,10 +92,10 @@ def dim_order(value: torch.Tensor) -> tuple[int, ...] | None:
 
 
 def _is_dense(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
+    if 0 in shape:
+        return True
     expected = 1
     for axis in reversed(order):
-        if shape[axis] == 0:
-            return True
         if shape[axis] != 1:
             if strides[axis] != expected:
                 return False
