@@ -15,8 +15,8 @@ from .source import Program
 from .verdicts import BAD, FLOATS, LANES, judge_seed
 
 QUICK = {
-    "program": 6,
-    "xnnpack": 6,
+    "program": 4,
+    "xnnpack": 4,
     "tosa-1.0+fp": 4,
     "tosa-1.0+int": 4,
     "tosa-1.0+int, int8": 2,
