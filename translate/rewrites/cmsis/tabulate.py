@@ -99,6 +99,17 @@ _NAMES = (
     "threshold",
     "hardshrink",
     "softshrink",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atanh",
+    "erfc",
+    "erfinv",
+    "frac",
+    "logit",
+    "sinc",
+    "lgamma",
 )
 _OTHERS = (
     "aten.pow.Tensor_Scalar",

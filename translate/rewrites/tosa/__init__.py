@@ -32,6 +32,12 @@ from stepwell.translate.rewrites.tosa.lower_fold import LowerFold
 from stepwell.translate.rewrites.tosa.lower_function import LowerFunction
 from stepwell.translate.rewrites.tosa.lower_greatest import LowerGreatest
 from stepwell.translate.rewrites.tosa.lower_indices import LowerArgmax, LowerGather, LowerScatter
+from stepwell.translate.rewrites.tosa.lower_int8_choice import (
+    LowerInt8Extremum,
+    LowerInt8Pad,
+    LowerInt8Where,
+)
+from stepwell.translate.rewrites.tosa.lower_int8_comparison import LowerInt8Comparison
 from stepwell.translate.rewrites.tosa.lower_int8_elementwise import (
     LowerInt8Add,
     LowerInt8Clamp,
@@ -191,6 +197,10 @@ INTEGERS: tuple[Rewrite[Any], ...] = (
     LowerInt8Bmm(),
     LowerInt8Pool(),
     LowerInt8Clamp(),
+    LowerInt8Extremum(),
+    LowerInt8Where(),
+    LowerInt8Pad(),
+    LowerInt8Comparison(),
     LowerInt8Requantise(),
     LowerInt8Function(),
     LowerInt8Reduction(),

@@ -1,4 +1,4 @@
-"""Bitwise operators and shifts on 32-bit integers: BITWISE_AND and its kin.
+"""Bitwise operators on integers of 8, 16 and 32 bits: BITWISE_AND and its kin.
 
 Before:
     func.func @forward(%x: tensor<4xi32>) -> tensor<4xi32> {
@@ -22,15 +22,17 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.ir.dtypes import i32
+from stepwell.ir.dtypes import i8, i16, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder
 from stepwell.translate.rewrites.tosa.lowering import Lowerable, LowerToTosa, is_scalar
 
+INTEGERS = (i8, i16, i32)
 OPERATORS: dict[type[Operation], type[TosaOp]] = {
     aten.BitwiseNotDefault: t.BitwiseNotOp,
     aten.BitwiseAndTensor: t.BitwiseAndOp,
@@ -39,12 +41,17 @@ OPERATORS: dict[type[Operation], type[TosaOp]] = {
     aten.BitwiseAndScalar: t.BitwiseAndOp,
     aten.BitwiseOrScalar: t.BitwiseOrOp,
     aten.BitwiseXorScalar: t.BitwiseXorOp,
+    **{
+        op_class(f"aten.__{word}__.{kind}"): cls
+        for word, cls in (("and", t.BitwiseAndOp), ("or", t.BitwiseOrOp), ("xor", t.BitwiseXorOp))
+        for kind in ("Tensor", "Scalar")
+    },
 }
 
 
 @dataclass(frozen=True)
 class LowerBits(LowerToTosa):
-    """`bitwise_and`, `or`, `xor`, `not` of int32."""
+    """`bitwise_and`, `or`, `xor`, `not` of integers, and Python's operators for them."""
 
     name: ClassVar[str] = "lower-bits-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(OPERATORS)
@@ -52,8 +59,8 @@ class LowerBits(LowerToTosa):
     takes_symbols: ClassVar[bool] = True
 
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
-        """Integers of 32 bits; those of truth values are logical operators."""
-        if any(element(value.type) != i32 for value in (op.operands[0], *op.results)):
+        """Integers of at most 32 bits; those of truth values are logical operators."""
+        if any(element(value.type) not in INTEGERS for value in (op.operands[0], *op.results)):
             return None
         return super().match(op, program)
 

@@ -47,6 +47,7 @@ class LowerCast(LowerToTosa):
         aten.ToOther,
         aten._ToCopyDefault,
         aten.TypeAsDefault,
+        aten.DimOrderOpsToDimOrderCopyDefault,
     )
     bound: ClassVar[Bound] = EXACT
     takes_symbols: ClassVar[bool] = True

@@ -278,22 +278,30 @@ def clamp(x: SSAValue, low: float, high: float, b: Builder) -> SSAValue:
 
 @dataclass(frozen=True)
 class LowerClamp(LowerToTosa):
-    """`clamp` with numbers; an open side is the largest finite number of the type."""
+    """`clamp` with numbers: CLAMP of floats, MAXIMUM and MINIMUM of int32."""
 
     name: ClassVar[str] = "lower-clamp-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ClampDefault,)
     takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Floats, numbers."""
+        """Floats or int32, numbers."""
         for side in (op.arg("min"), op.arg("max")):
             if side is not None and not is_number(side):
                 return Refusal("a bound is known only at run time")
-        return needs_floats(op)
+        whole = all(
+            side is None or isinstance(side, int) for side in (op.arg("min"), op.arg("max"))
+        )
+        return None if whole and element(op.operands[0].type) == i32 else needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
-        """One CLAMP."""
+        """One CLAMP, or one operator a side."""
         low, high = op.arg("min"), op.arg("max")
+        if element(op.operands[0].type) == i32:
+            y = op.operands[0]
+            for cls, side in ((t.MaximumOp, low), (t.MinimumOp, high)):
+                y = y if side is None else b.scalar(cls, y, side)
+            return y
         infinity = float("inf")
         return clamp(
             op.operands[0],

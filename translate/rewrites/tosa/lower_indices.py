@@ -35,7 +35,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import dtype_name, i1, i32, i64
+from stepwell.ir.dtypes import dtype_name, i1, i8, i32, i64
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
@@ -213,7 +213,9 @@ class LowerArgmax(LowerToTosa):
     takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Floats: of equal elements both take the first, a NaN is the largest."""
+        """Floats, bytes for `argmax`: of equal elements the first; a NaN is the largest."""
+        if element(op.operands[0].type) == i8 and isinstance(op, aten.ArgmaxDefault):
+            return None
         return needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

@@ -1,0 +1,93 @@
+"""Choices, comparisons and paddings of quantised values: integers, equal on the reference model."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from executorch.backends.arm.test import common
+from executorch.backends.arm.tosa import TosaSpecification
+from torch import Tensor, nn
+from torch.export import export
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+import stepwell
+
+X = torch.linspace(-2.0, 3.0, 60).reshape(3, 20)
+Y = X.flip(1) * 1.5
+WORDS, BYTES = torch.arange(-9, 60, dtype=torch.int32), torch.arange(-60, 60, dtype=torch.int8)
+
+
+class Calls(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.function(*inputs)
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
+    "minimum": (torch.minimum, (X, Y)),
+    "maximum, one row": (torch.maximum, (X, Y[:1])),
+    "where": (torch.where, (X > 0.5, X, Y)),
+    "masked fill": (lambda x, m: x.masked_fill(m, 0.75), (X, X > 0.5)),
+    "pad": (lambda x: nn.functional.pad(x, (1, 2, 0, 1), value=0.5), (X,)),
+    "pad before a convolution": (
+        nn.Sequential(nn.ConstantPad2d((1, 1, 2, 0), 0.5), nn.Conv2d(1, 2, 3)),
+        (X.reshape(1, 1, 6, 10),),
+    ),
+    "greater than a number": (lambda x: x > 0.5, (X,)),
+    "not equal": (torch.ne, (X, Y)),
+    "less or equal": (lambda x, y: (x <= y) & (x != 1.0), (X, Y)),
+    "acosh": (torch.acosh, (X.abs() + 1.0,)),
+    "clamp of int32": (lambda x: torch.clamp(x, -3, 40), (WORDS,)),
+    "bits of bytes": (lambda x: ~x ^ (x & 5) | x, (BYTES,)),
+}
+
+
+def quantised(function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Any:
+    spec = common.get_tosa_compile_spec(TosaSpecification.create_from_string("TOSA-1.0+INT"))
+    quantizer = TOSAQuantizer(spec)
+    quantizer.set_global(get_symmetric_quantization_config())
+    graph = export(Calls(function), inputs).module(check_guards=False)
+    prepared = prepare_pt2e(graph, quantizer)
+    prepared(*inputs)
+    return export(convert_pt2e(prepared), inputs)
+
+
+def given(func: Any, inputs: tuple[Tensor, ...]) -> list[Tensor]:
+    """Inputs as the integer program takes them."""
+    notes = func.attributes.get("tosa.input_quantization")
+    made: list[Tensor] = []
+    for index, x in enumerate(inputs):
+        said = notes.data[index].data if notes is not None else ""
+        if said:
+            of = dict(part.split("=") for part in said.split())
+            x = torch.round(x / float(of["scale"])) + int(of["zero_point"])
+            x = x.clamp(-128, 127).to(torch.int8)
+        made.append(x)
+    return made
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_lowers_and_computes_what_the_pt2e_graph_does(name: str) -> None:
+    function, inputs = CASES[name]
+    exported = quantised(function, inputs)
+    lowered = stepwell.lower(exported, "tosa-1.0+int")
+    integers = given(lowered.program.method(), inputs)
+    (ours,) = lowered.program.run(*integers)
+    (theirs,) = lowered.run(*integers)
+    assert torch.equal(ours, theirs.to(ours.dtype))
+    wanted = exported.module(check_guards=False)(*inputs)
+    notes = lowered.program.method().attributes.get("tosa.output_quantization")
+    said = notes.data[0].data if notes is not None else ""
+    if not said:
+        assert torch.equal(ours.to(wanted.dtype), wanted)
+        return
+    of = dict(part.split("=") for part in said.split())
+    units = torch.round(wanted / float(of["scale"])) + int(of["zero_point"])
+    assert float((ours.float() - units).abs().max()) <= 1

@@ -1,0 +1,153 @@
+"""Choices between quantised values to integer TOSA: minimum, maximum, where; and padding.
+
+Both values are taken to int32 at the result's scale, where the order is that of the reals and no
+value is cut off yet; MINIMUM, MAXIMUM or SELECT chooses, and a last RESCALE adds the zero point and
+narrows. A padding cell is a constant, quantised ahead of time.
+
+Before:
+    func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5:3>>, %y: tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x!quant.uniform<i8:f32, 0.5:3>> {
+      %a = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
+      %b = quant.dcast %y : tensor<4x!quant.uniform<i8:f32, 0.25>> to tensor<4xf32>
+      %m = aten.minimum.default(%a, %b) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      %z = quant.qcast %m : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+      func.return %z : tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+    }
+After: two RESCALEs to int32, MINIMUM, and one RESCALE to int8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant.ops import quantize
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.dtypes import i1, i32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import dims, element, is_static
+from stepwell.translate.rewrites.cmsis.quantized import (
+    Activation,
+    Use,
+    activation,
+    quantized_uses,
+)
+from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.integers import (
+    LowerInt8,
+    Quantised,
+    is_rescaled,
+    requantised,
+    rescale,
+    stored,
+    width,
+)
+from stepwell.translate.rewrites.tosa.lower_int8_elementwise import of_one_value
+
+
+def at_scale(x: Activation, scale: float, b: Builder) -> SSAValue:
+    """A value in int32, in units of another scale."""
+    return rescale(stored(x.value, b), [x.held.scale / scale], i32, x.held.zero_point, 0, b)
+
+
+def _out_of_reach(inputs: tuple[Activation, ...], uses: tuple[Use, ...]) -> Refusal | None:
+    """Why a RESCALE does not take the values to a result's scale, or None."""
+    for x in inputs:
+        for use in uses:
+            factor = x.held.scale / use.held.scale
+            if not is_rescaled(factor, float(1 << x.held.bits)) or factor > 2.0**14:
+                return Refusal(f"a scale {factor:g} times the result's is out of RESCALE's reach")
+    return None
+
+
+@dataclass(frozen=True)
+class LowerInt8Extremum(LowerInt8):
+    """`minimum` and `maximum` of two quantised values."""
+
+    name: ClassVar[str] = "lower-int8-extremum"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MinimumDefault, aten.MaximumDefault)
+    activations: ClassVar[int] = 2
+
+    def match(self, op: SchemaOp, program: Program) -> Quantised | Refusal | None:
+        """Scales that RESCALE reaches."""
+        found = super().match(op, program)
+        if not isinstance(found, Quantised):
+            return found
+        return _out_of_reach(found.inputs, found.uses) or found
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Two values."""
+        return of_one_value(op)
+
+    def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
+        """MINIMUM or MAXIMUM in int32."""
+        first, second = (at_scale(x, use.held.scale, b) for x in match.inputs)
+        cls = t.MinimumOp if isinstance(match.op, aten.MinimumDefault) else t.MaximumOp
+        return rescale(b.binary(cls, first, second), [1.0], match.held, 0, use.held.zero_point, b)
+
+
+@dataclass(frozen=True)
+class LowerInt8Where(LowerInt8):
+    """`where` of a truth value and two quantised ones."""
+
+    name: ClassVar[str] = "lower-int8-where"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.WhereSelf,)
+
+    def match(self, op: SchemaOp, program: Program) -> Quantised | Refusal | None:
+        """Both choices and every use quantised alike in width, the condition a tensor of `i1`."""
+        condition, *choices = op.operands
+        bits = width(choices[0])
+        inputs: list[Activation] = []
+        for value in choices:
+            found = activation(value, bits)
+            if isinstance(found, Refusal):
+                return found
+            inputs.append(found)
+        uses = quantized_uses(op.results[0], bits)
+        if isinstance(uses, Refusal):
+            return uses
+        if element(condition.type) != i1:
+            return Refusal("its condition is not a truth value")
+        if not all(is_static(v.type) for v in (*op.operands, *op.results)):
+            return Refusal("the shape is symbolic")
+        made = Quantised(op, tuple(inputs), uses)
+        return _out_of_reach(made.inputs, uses) or made
+
+    def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
+        """SELECT in int32."""
+        shape = shape_of(match.op.results[0])
+        values = [at_scale(x, use.held.scale, b) for x in match.inputs]
+        operands = [b.of_rank(v, len(shape)) for v in (match.op.operands[0], *values)]
+        chosen = b.op(t.SelectOp, operands, shape, i32)
+        return rescale(chosen, [1.0], match.held, 0, use.held.zero_point, b)
+
+
+@dataclass(frozen=True)
+class LowerInt8Pad(LowerInt8):
+    """`constant_pad_nd` of a quantised value with a number."""
+
+    name: ClassVar[str] = "lower-int8-pad"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConstantPadNdDefault,)
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Widths that are not negative."""
+        if any(not isinstance(n, int) or n < 0 for n in op.arg("pad")):
+            return Refusal("the padding is negative, or known only at run time")
+        return None
+
+    def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
+        """One PAD, after a RESCALE to a new scale."""
+        op, x = match.op, match.inputs[0]
+        value = requantised(stored(x.value, b), x.held, use.held, b)
+        pad, shape = op.arg("pad"), dims(op.results[0].type)
+        pairs = [list(pad[i : i + 2]) for i in range(0, len(pad), 2)]
+        pairs += [[0, 0]] * (len(shape) - len(pairs))
+        flat = [n for pair in reversed(pairs) for n in pair]
+        cell = quantize(torch.tensor([float(op.arg("value"))]), use.held)
+        made = shape_of(op.results[0])
+        return b.op(t.PadOp, [value, b.sizes(flat), b.constant(cell)], made, match.held)
