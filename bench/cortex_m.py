@@ -3,6 +3,8 @@
     python bench/cortex_m.py [model ...] [--cpu cortex-m55]     the models
     python bench/cortex_m.py --graphs                           graphs that are easy to get wrong
     python bench/cortex_m.py --tolerance [model ...]            distance from the PT2E graph
+    python bench/cortex_m.py --memory [model ...]               arenas, as they are and row by row
+    python bench/cortex_m.py --standalone [model ...]           C without a runtime, cross-compiled
 
 For each model: CPU seconds of this process from the PT2E ExportedProgram to `.pte` bytes (the first
 run in a process with both flows imported, then the best), bytes, constants that nothing names,
@@ -37,6 +39,17 @@ MODELS = {
     "transformer_encoder": ("transformer", "transformer_encoder_2layers"),
     "mobilenet_v2_035": ("mobilenet", "mobilenet_v2_035"),
 }
+MEMORY = {
+    **{name: where for name, where in MODELS.items() if name != "transformer_encoder"},
+    "mobilenet_v1_025": ("microcontrollers", "mobilenet_v1_025"),
+    "mobilenet_v2_030": ("microcontrollers", "mobilenet_v2_030"),
+    "mcunet_like": ("microcontrollers", "mcunet_like"),
+    "crnn_gru": ("microcontrollers", "crnn_gru"),
+    "crnn_lstm": ("microcontrollers", "crnn_lstm"),
+    "tcn": ("microcontrollers", "tcn"),
+    "unet": ("microcontrollers", "unet"),
+}
+TINY = ("ds_cnn", "mobilenet_v1_025", "resnet8", "mlp_autoencoder", "mobilenet_v2_030")
 
 
 def quantised(model: Any, inputs: Any, quantizer: Any) -> Any:
@@ -142,8 +155,69 @@ def report(label: str, data: bytes, first: float, best: float) -> None:
     )
 
 
+def prepared(name: str) -> tuple[Any, tuple[torch.Tensor, ...]]:
+    """The model on channels-last images, as the stock flow needs them."""
+    model, inputs = load(name)
+    if any(x.dim() == 4 for x in inputs):
+        model = model.to(memory_format=torch.channels_last)
+    kept = (x.to(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs)
+    return model, tuple(kept)
+
+
+def memory(names: list[str], cpu: str) -> None:
+    """Planned bytes and kernel calls: the stock flow, and this one by option."""
+    from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer as Stock
+
+    import stepwell
+
+    variants: tuple[dict[str, Any], ...] = (
+        {},
+        {"io": "int8"},
+        {"io": "int8", "optimise": "memory"},
+    )
+    for name in names:
+        exported = quantised(*prepared(name), Stock())
+        row = [name]
+        try:
+            facts = examine(stock(exported, cpu))
+            row.append(f"stock {facts['arena']} B {facts['calls']} calls")
+        except Exception as error:  # The stock flow raises bare exceptions; the bench says so.
+            row.append(f"stock crashes: {str(error).splitlines()[0][:60]}")
+        for options in variants:
+            started = time.process_time()
+            data = stepwell.lower(exported, cpu, **options).to_pte()
+            seconds = time.process_time() - started
+            facts = examine(data)
+            said = " ".join(f"{k}={v}" for k, v in options.items()) or "as it is"
+            taken = f"{facts['arena']} B {facts['calls']} calls {len(data)} B .pte"
+            row.append(f"{said}: {taken} {seconds:.1f} s")
+        print("\n  ".join(row), flush=True)
+
+
+def standalone(names: list[str], cpu: str) -> None:
+    """Bytes of code, constants and RAM of the C that needs no runtime (`arm-none-eabi-gcc -O2`)."""
+    import tempfile
+
+    import stepwell
+    from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+    path = Path(__file__).parent.parent / "tests" / "cmsis" / "standalone_builds.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    builds = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(builds)
+    for name in names:
+        exported = quantised(*prepared(name), CortexMQuantizer())
+        for optimise in ("speed", "memory"):
+            sources = stepwell.lower(exported, cpu, io="int8", optimise=optimise).to_c(runtime=None)
+            with tempfile.TemporaryDirectory() as folder:
+                sizes = builds.sizes_on(cpu, sources, Path(folder))
+            said = ", ".join(f"{what} {size}" for what, size in sizes.items())
+            print(f"{name:20} {cpu} {optimise:7} {said}; {sources.calls} calls", flush=True)
+
+
 def load(name: str) -> tuple[Any, tuple[Any, ...]]:
-    module, function = MODELS[name]
+    module, function = {**MODELS, **MEMORY}[name]
     model, inputs = getattr(importlib.import_module(module), function)()
     return model.eval(), inputs
 
@@ -280,11 +354,13 @@ def decibels(floats: list[torch.Tensor], outputs: list[torch.Tensor]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", default=list(MODELS))
+    parser.add_argument("models", nargs="*")
     parser.add_argument("--cpu", default="cortex-m55")
     parser.add_argument("--repeat", type=int, default=5, help="runs of this project's flow")
     parser.add_argument("--graphs", action="store_true", help="the graphs of the tests instead")
     parser.add_argument("--tolerance", action="store_true", help="distances instead")
+    parser.add_argument("--memory", action="store_true", help="arenas instead")
+    parser.add_argument("--standalone", action="store_true", help="C without a runtime instead")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
@@ -292,9 +368,13 @@ def main() -> None:
     if options.graphs:
         graphs(options.cpu)
     elif options.tolerance:
-        tolerance(options.models, options.cpu)
+        tolerance(options.models or list(MODELS), options.cpu)
+    elif options.memory:
+        memory(options.models or list(MEMORY), options.cpu)
+    elif options.standalone:
+        standalone(options.models or list(TINY), options.cpu)
     else:
-        models(options.models, options.cpu, options.repeat)
+        models(options.models or list(MODELS), options.cpu, options.repeat)
 
 
 if __name__ == "__main__":
