@@ -143,7 +143,7 @@ CASES: dict[str, Case] = {
     ),
     "a clamp of integers": (
         LowerClamp(),
-        ("%x: i32[3]", "%y = aten.clamp.default(%x, 0, 1) : (i32[3]) -> i32[3]"),
+        ("%x: i16[3]", "%y = aten.clamp.default(%x, 0, 1) : (i16[3]) -> i16[3]"),
         "TOSA has no operator for",
     ),
     "a choice of two types": (
