@@ -15,9 +15,8 @@ import argparse
 import html
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from _atlas_forms import Entry, entries
@@ -53,22 +52,21 @@ def measured(entry: Entry, rounds: int) -> Square:
 
 def with_shares(squares: list[Square]) -> list[Square]:
     """The same with shares of the best of their kind."""
-    best: dict[Any, float] = {}
+    best: dict[tuple[bool, str], float] = {}
     for square in squares:
-        kind_of = (square.is_product, square.datatype if square.is_product else "")
-        best[kind_of] = max(best.get(kind_of, 0.0), square.speed or 0.0)
+        rivals = _rivals(square)
+        best[rivals] = max(best.get(rivals, 0.0), square.speed or 0.0)
     return [
-        Square(
-            **{
-                **vars(square),
-                "share": None
-                if square.speed is None
-                else square.speed
-                / best[square.is_product, square.datatype if square.is_product else ""],
-            }
-        )
+        square
+        if square.speed is None
+        else replace(square, share=square.speed / best[_rivals(square)])
         for square in squares
     ]
+
+
+def _rivals(square: Square) -> tuple[bool, str]:
+    """What a square is compared with: products of its datatype, or all that moves."""
+    return square.is_product, square.datatype if square.is_product else ""
 
 
 def page(squares: Iterable[Square], title: str) -> str:

@@ -25,7 +25,6 @@ import gc
 import importlib
 import json
 import logging
-import math
 import os
 import statistics
 import subprocess
@@ -39,26 +38,23 @@ from typing import Any
 
 import torch
 from _memory import resident
+from _peer_tables import (
+    COLUMNS,
+    EAGER,
+    GOAL,
+    OPENVINO,
+    ORT,
+    OURS,
+    Measured,
+    line,
+    markdown,
+    means,
+    resource_table,
+)
 from _report import RESULTS, between_markers, cpu_seconds, prepare, show, write
 from _zoo_models import SIZES, create
 from xnnpack import MODELS, set_threads
 
-OURS, ORT, OPENVINO, EAGER = "stepwell", "ONNX Runtime", "OpenVINO", "PyTorch"
-PEERS = (OURS, ORT, OPENVINO, EAGER)
-GOAL = (
-    "deit_tiny",
-    "llama_block:128",
-    "swin_tiny",
-    "mobilenet_v2",
-    "mobilenet_v3_small",
-    "mobilevit_xxs",
-    "mixer_s32",
-    "efficientnet_b0",
-    "resnet18",
-    "resnet50",
-    "convnext_atto",
-)
-"""The models of `examples/models` that the goals are stated for."""
 FURTHER = (
     "convnextv2_atto",
     "mobilenetv4_conv_small",
@@ -81,19 +77,6 @@ LANGUAGE = ("bert", "gpt2", "whisper_encoder")
 QUANTISED = ("mobilenet_v2@static", "resnet18@static", "deit_tiny@static")
 BLOCK = 6
 """Runs of one program in a row; the first is cold."""
-
-
-@dataclass
-class Measured:
-    """One runtime on one model: milliseconds, seconds, bytes."""
-
-    warm_ms: float = math.nan
-    cold_ms: float = math.nan
-    error: float = math.nan
-    bytes: int = 0
-    compile_cpu_seconds: float = math.nan
-    load_seconds: float = math.nan
-    memory_mb: float = math.nan
 
 
 @dataclass
@@ -389,51 +372,6 @@ def of_transformers(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...
     return Alone(encoder(config)), (torch.randn(1, 80, 3000),)
 
 
-def ratios(found: dict[str, Measured]) -> dict[str, float]:
-    """Their warm time divided by ours."""
-    return {
-        peer: found[peer].warm_ms / found[OURS].warm_ms
-        for peer in PEERS[1:]
-        if OURS in found and peer in found
-    }
-
-
-def line(name: str, found: dict[str, Measured]) -> list[Any]:
-    """A row of the table of times."""
-    cells = [f"{found[peer].warm_ms:.2f}" if peer in found else "–" for peer in PEERS]
-    theirs = ratios(found)
-    return [
-        name,
-        *cells,
-        *(f"{theirs[peer]:.2f}" if peer in theirs else "–" for peer in PEERS[1:]),
-        f"{found[OURS].error:.0e}" if OURS in found else "–",
-    ]
-
-
-def means(results: dict[str, dict[str, Measured]], names: Iterable[str]) -> list[Any]:
-    """The geometric means of the ratios over some models."""
-    cells: list[str] = []
-    for peer in PEERS[1:]:
-        held = [ratios(results[name]).get(peer) for name in names if name in results]
-        logs = [math.log(ratio) for ratio in held if ratio]
-        cells.append(f"{math.exp(sum(logs) / len(logs)):.3f}" if logs else "–")
-    return cells
-
-
-COLUMNS = ("model", *(f"{peer} ms" for peer in PEERS), *(f"÷ {p}" for p in PEERS[1:]), "error")
-
-
-def markdown(results: dict[str, dict[str, Measured]]) -> list[str]:
-    """The tables as they stand in the docs."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
-    lines += ["| " + " | ".join(line(name, held)) + " |" for name, held in results.items()]
-    for title, names in (("the goal's eleven", GOAL), ("all", tuple(results))):
-        blank = ["" for _ in PEERS]
-        row = [f"geometric mean, {title}", *blank, *means(results, names), ""]
-        lines.append("| " + " | ".join(row) + " |")
-    return lines
-
-
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         peer, path, given, threads = sys.argv[2:]
@@ -473,6 +411,8 @@ def main() -> None:
     if options.table:
         name = f"peers {options.threads}"
         between_markers(options.table, name, markdown(results))
+        if options.resources:
+            between_markers(options.table, "peers resources", resource_table(results))
 
 
 if __name__ == "__main__":
