@@ -114,7 +114,7 @@ class Model:
     def _pte(self, path: Path) -> Path:
         import stepwell
 
-        path.write_bytes(stepwell.lower(self._exported(), "xnnpack").to_pte())
+        path.write_bytes(stepwell.lower(self._exported(), "xnnpack", numerics="finite").to_pte())
         return path
 
     def _onnx(self, path: Path) -> Path:

@@ -8,8 +8,8 @@ of two; the products are linear layers; Y are sums and two concatenations. It pa
 channels on, where images are no smaller than some 10×10: 1.15 to 1.8 times as fast (`docs/xnnpack.md`).
 
 Sums are shorter than those of 9 · C products, and errors no greater (measured: 0.4 to 0.7 of the
-direct form's); an infinity or NaN reaches all four results of the tiles that read it. The weights
-take 16/9 of their size.
+direct form's). But infinities cancel to NaN, in all four results of the tiles that read one: so only
+`numerics="finite"` allows it. The weights take 16/9 of their size.
 
 Before:
     func.func @forward(%x: tensor<1x31x32x64xf32>) -> tensor<1x31x32x48xf32> {
@@ -124,6 +124,7 @@ from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.costs import COSTS, Costs
 from stepwell.dialects.xnnpack.spatial import Convolution2d
 from stepwell.ir.dtypes import f32
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element, tensor
@@ -210,6 +211,10 @@ class ConvolveByWinograd(Rewrite[Tiled]):
         if not bool((program.weights.get(match.filter).abs() <= LARGEST_WEIGHT).all()):
             return Refusal("a weight is not finite, or sums of weights would not be")
         return match
+
+    def deviates(self, match: Tiled, program: Program) -> Deviation | None:
+        """V takes differences of pixels, and Y of products."""
+        return Deviation("an infinity or NaN makes NaN of every result of the tiles that read it")
 
     def directly(self, op: Convolution2d) -> float:
         """Nanoseconds of the node as it is."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -34,12 +34,13 @@ from xdsl.traits import IsTerminator
 
 from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.quant.types import quantization, storage_element
-from stepwell.dialects.xnnpack import DelegateOp, XnnpackOp, YieldOp
+from stepwell.dialects.xnnpack import DelegateOp, DynamicInt8Type, XnnpackOp, YieldOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
-from stepwell.ir.types import with_element
+from stepwell.ir.types import AnyTensor, element, with_element
+from stepwell.ir.weights import dense_size
 
 _ALWAYS_FIRST = (WeightOp, StateOp)
 _ALWAYS_LAST = (UpdateOp, MutateInputOp, ReturnOp)
@@ -49,22 +50,43 @@ def _stands_last(op: Operation) -> bool:
     return isinstance(op, _ALWAYS_LAST) or op.has_trait(IsTerminator)
 
 
+AHEAD = 48
+"""How many nodes beyond its weights a part may reach to end where little is alive."""
+
+
 @dataclass(frozen=True)
 class PartitionXnnpack(Pass):
-    """xnnpack ops of one stage become one `xnnpack.delegate`; the module is at its level then."""
+    """xnnpack ops of one stage become one `xnnpack.delegate`; the module is at its level then.
+
+    While the runtime makes a delegate, it holds the file's copy of all its weights beside the
+    packed ones. So with one delegate the peak of memory is twice the weights; in parts of
+    `weights_at_once` bytes it is the weights and one part.
+
+    Attributes:
+        weights_at_once: bytes of weights after which a delegate ends, as soon as values can cross
+            to the next; None for one delegate a stage.
+
+    """
 
     name: ClassVar[str] = "partition-xnnpack"
+    weights_at_once: int | None = None
 
     def apply(self, program: Program, history: History) -> int:
         """Returns the number of delegates made."""
-        made = sum(partition(func.body.block) for func in program.methods.values())
+        most = self.weights_at_once
+        made = sum(partition(func.body.block, most) for func in program.methods.values())
         set_level(program.module, "xnnpack")
         return made
 
 
-def partition(block: Block) -> int:
+def partition(block: Block, weights_at_once: int | None = None) -> int:
     """Partition a block and the regions in it; returns the number of delegates."""
-    inner = sum(partition(b) for op in block.ops for region in op.regions for b in region.blocks)
+    inner = sum(
+        partition(b, weights_at_once)
+        for op in block.ops
+        for region in op.regions
+        for b in region.blocks
+    )
     wanted = _take_casts_away(block)
     stages = _stages(block, wanted)
     members: dict[int, list[Operation]] = {}
@@ -74,17 +96,75 @@ def partition(block: Block) -> int:
     first = [op for op in block.ops if isinstance(op, _ALWAYS_FIRST)]
     last = [op for op in block.ops if _stands_last(op)]
     middle = [op for op in block.ops if op in stages]
-    delegates = {stage: _delegate(ops, wanted) for stage, ops in members.items()}
+    delegates = {
+        stage: [_delegate(part, wanted) for part in _parts(ops, weights_at_once)]
+        for stage, ops in members.items()
+    }
     ordered: list[Operation] = []
     for stage in sorted(set(stages.values())):
-        if stage in delegates:
-            ordered.append(delegates[stage])
+        ordered += delegates.get(stage, [])
         ordered += [op for op in middle if stages[op] == stage and not isinstance(op, XnnpackOp)]
     for op in [*first, *middle, *last]:
         if op.parent is block:
             op.detach()
     block.add_ops([*first, *ordered, *last])
-    return inner + len(delegates)
+    return inner + sum(map(len, delegates.values()))
+
+
+def _parts(ops: list[Operation], most: int | None) -> list[list[Operation]]:
+    """The ops of a stage in order, cut where enough weights are read and the least is alive."""
+    if most is None:
+        return [ops]
+    alive = _alive(ops)
+    parts: list[list[Operation]] = []
+    start, held = 0, 0
+    seen: set[SSAValue] = set()
+    at, last = 0, max((at for at, op in enumerate(ops) if _reads_weights(op)), default=0)
+    while at < last:
+        for index, operand in enumerate(ops[at].operands):
+            if _is_packed(ops[at], index) and operand not in seen:
+                seen.add(operand)
+                held += _bytes(operand.type)
+        at += 1
+        if held < most:
+            continue
+        ends = [end for end in range(at, min(at + AHEAD, last + 1)) if alive[end] is not None]
+        if not ends:
+            continue
+        end = min(ends, key=lambda end: (alive[end] or 0, end))
+        parts.append(ops[start:end])
+        start = at = end
+        held = 0
+        seen.clear()
+    return [*parts, ops[start:]]
+
+
+def _reads_weights(op: Operation) -> bool:
+    return any(_is_packed(op, index) for index in range(len(op.operands)))
+
+
+def _bytes(type_: Attribute) -> int:
+    """Of a tensor; symbolic sizes count as one."""
+    return dense_size(cast(AnyTensor, type_))
+
+
+def _alive(ops: list[Operation]) -> list[int | None]:
+    """Bytes that ops before each index give to ops from it on; None if they may not cross.
+
+    Rows that are quantised at run time stay in their delegate: their scales have no type outside.
+    """
+    place = {op: index for index, op in enumerate(ops)}
+    crossing: list[int] = [0] * (len(ops) + 1)
+    closed = [False] * (len(ops) + 1)
+    for index, op in enumerate(ops):
+        for result in op.results:
+            last = max((place.get(use.operation, index) for use in result.uses), default=index)
+            is_dynamic = isinstance(element(result.type), DynamicInt8Type)
+            size = 0 if is_dynamic else _bytes(_stored(result.type))
+            for between in range(index + 1, last + 1):
+                crossing[between] += size
+                closed[between] |= is_dynamic
+    return [None if shut else size for shut, size in zip(closed, crossing, strict=True)]
 
 
 Wanted = dict[Operation, list[Attribute]]

@@ -46,6 +46,7 @@ from stepwell.dialects.xnnpack import DepthwiseConvolution2d
 from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.costs import COSTS, TAPS, UNKNOWN_SIZE, Costs
 from stepwell.ir.dtypes import f16, f32
+from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element, tensor, with_element
@@ -108,6 +109,10 @@ class SplitDepthwise(Rewrite[Window]):
         if cost >= prices.whole(height * width):
             return Refusal("so few elements cost less than the nodes of the parts")
         return Window(op, filter.key.data, rows, columns, parts)
+
+    def deviates(self, match: Window, program: Program) -> Deviation | None:
+        """The same sums in another order."""
+        return REORDERED
 
     def bound_at(self, match: Window, value: Value) -> Bound:
         """Halves and integers are rounded once, in either form."""
