@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 from stepwell.ir.size import Size, maximum, minimum
@@ -29,6 +30,44 @@ def parse_size(text: str) -> Size:
         raise
     except StepwellError as error:
         raise ParseFailure(f"{text[:80]!r}: {error}") from None
+
+
+_CALL = re.compile(r"\b(?!(?:Min|Max|Mod|PythonMod|FloorDiv|CleanDiv)\()[A-Za-z_]\w*\(")
+_ARGUMENTS = re.compile(r"[\w\s+\-*/%().,<>=!&|~]+")
+_SYMBOLIC_POWER = re.compile(r"\b\d+\*\*(?=[A-Za-z_(])")
+
+
+@lru_cache(maxsize=4096)
+def why_no_size(text: str) -> str | None:
+    """Why a type may not spell a size so, or None.
+
+    What torch computes by other functions (`CeilToInt(IntTrueDiv(s0, 3))`), and a number to the
+    power of a symbol, stand for symbols here: that arithmetic is torch's, `Size` has none of it.
+    """
+    if len(text) > _LONGEST_TEXT:
+        return f"a size of {len(text)} characters; {_LONGEST_TEXT} is the limit"
+    while call := _CALL.search(text):
+        end = _closing(text, call.end())
+        inside = text[call.end() : end]
+        if end < 0 or "**" in inside or not _ARGUMENTS.fullmatch(inside):
+            return f"{text[:80]!r} is not the expression of a size"
+        text = f"{text[: call.start()]}computed{text[end + 1 :]}"
+    text = _SYMBOLIC_POWER.sub("power*", text)
+    try:
+        parse_size(text)
+    except ParseFailure as error:
+        return error.problems[0].fact
+    return None
+
+
+def _closing(text: str, at: int) -> int:
+    """Where the bracket that was opened before `at` is closed; -1 if it is not."""
+    depth = 1
+    for index in range(at, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[index], 0)
+        if depth == 0:
+            return index
+    return -1
 
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|(\*\*|//|[-+*%(),]))")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import VerifyException
 
@@ -28,7 +28,8 @@ from stepwell.ir.inference import infer
 from stepwell.ir.levels import find_level, known_levels, level_of
 from stepwell.ir.on_demand import pytree
 from stepwell.ir.signature import get_signature
-from stepwell.ir.types import check_encoding
+from stepwell.ir.size_text import why_no_size
+from stepwell.ir.types import IntType, ShapeAttr, check_encoding
 from stepwell.ir.verdicts import Key, is_sound, remember_sound, verdict_key
 from stepwell.ir.walking import walk
 from stepwell.ir.weights import WeightStore
@@ -95,6 +96,14 @@ def find_problems(
             remember_sound(op, key)
 
 
+def _spelled_sizes(type_: Attribute) -> Iterator[str]:
+    """The expressions that a tensor's shape or a run-time integer is stated by."""
+    if isinstance(type_, IntType):
+        yield type_.data
+    elif isinstance(type_, TensorType) and isinstance(type_.encoding, ShapeAttr):
+        yield from (d for d in type_.encoding.data if isinstance(d, str) and d != "?")
+
+
 def _op_problems(op: Operation, weights: WeightStore | None) -> Iterator[Problem]:
     try:
         op.verify(verify_nested_ops=False)
@@ -105,6 +114,10 @@ def _op_problems(op: Operation, weights: WeightStore | None) -> Iterator[Problem
     for value in (*op.results, *arguments):
         if isinstance(value.type, TensorType) and (reason := check_encoding(value.type)):
             yield Problem(f"{op_name(op)}: {reason}", describe_op(op))
+        for size in _spelled_sizes(value.type):
+            if reason := why_no_size(size):
+                help = "a size is made of symbols, whole numbers, + - * // %, Min, Max and Mod"
+                yield Problem(f"{op_name(op)}: {reason}", describe_op(op), help)
     if weights is not None and isinstance(op, WeightOp | StateOp | UpdateOp):
         key = op.key.data
         if key not in weights:

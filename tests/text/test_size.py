@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._sympy import functions as torch_functions
 
-from stepwell.ir.diagnostics import ParseFailure
+import stepwell
+from stepwell.ir.diagnostics import ParseFailure, VerificationError
 from stepwell.ir.size import Size, maximum, minimum
 from stepwell.ir.size_ranges import interval, is_at_most, within
 from stepwell.ir.size_text import parse_size
@@ -186,3 +187,24 @@ def test_a_plain_expression_prints_as_torch_prints_it(expression: sympy.Expr) ->
 def test_what_is_no_size_is_refused_at_once(text: str) -> None:
     with pytest.raises(ParseFailure):
         parse_size(text)
+
+
+HOSTILE = ["9**9**9**9", "1/0", "s0//0", "Max()", "s0 < 3", "CeilToInt(9**9**9)", "FloorToInt(s0"]
+
+
+@pytest.mark.parametrize("size", HOSTILE)
+@pytest.mark.parametrize("type_", ["tensor<?xf32, #stepwell.shape<[SIZE]>>", "!stepwell.int<SIZE>"])
+def test_a_type_of_no_size_does_not_verify(size: str, type_: str) -> None:
+    spelled = type_.replace("SIZE", f'"{size}"')
+    text = f"func.func @forward(%x: {spelled}) -> {spelled} {{\n  func.return %x : {spelled}\n}}"
+    with pytest.raises(VerificationError, match="size"):
+        stepwell.parse(text).verify()
+
+
+@pytest.mark.parametrize(
+    "size", ["s0", "2*s0 + 1", "CeilToInt(IntTrueDiv(s0, 3))", "Max(1, s0)", "2**s0"]
+)
+def test_a_type_of_a_size_verifies(size: str) -> None:
+    spelled = f'tensor<?xf32, #stepwell.shape<["{size}"]>>'
+    text = f"func.func @forward(%x: {spelled}) -> {spelled} {{\n  func.return %x : {spelled}\n}}"
+    stepwell.parse(text).verify()
