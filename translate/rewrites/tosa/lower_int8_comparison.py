@@ -10,7 +10,14 @@ Before:
       %y = aten.gt.Scalar(%a, 1.0) : (tensor<4xf32>) -> tensor<4xi1>
       func.return %y : tensor<4xi1>
     }
-After: a TABLE of zeros and ones, and a CAST to truth values.
+After:
+    func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4xi1> {
+      %0 = stepwell.weight <"constant#de0eb661c19a"> "constant" : tensor<256xi8>
+      %1 = quant.scast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xi8>
+      %2 = tosa.table %1, %0 : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
+      %y = tosa.cast %2 : (tensor<4xi8>) -> tensor<4xi1>
+      func.return %y : tensor<4xi1>
+    }
 """
 
 from __future__ import annotations

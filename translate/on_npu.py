@@ -1,0 +1,62 @@
+"""A rewrite for some of a program's ops alone: those that an NPU runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.dialects.builtin import IntegerType, TensorType
+from xdsl.ir import Operation
+
+from stepwell.dialects.quant.types import quantization
+from stepwell.ir.diagnostics import node_name
+from stepwell.ir.numerics import Deviation
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.types import element
+
+
+@dataclass(frozen=True)
+class OnNpu(Rewrite[Any]):
+    """A rewrite that leaves some of the model's ops to the CPU, and floats alone."""
+
+    inner: Rewrite[Any]
+    left: dict[str, str] = field(default_factory=dict[str, str], hash=False)
+    """Node of the model → the operator that the NPU lacks for it."""
+    integers: bool = False
+    """Whether only ops over integers are its business."""
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The inner rewrite's."""
+        return self.inner.name
+
+    @property
+    def anchors(self) -> tuple[type[Operation], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The inner rewrite's."""
+        return self.inner.anchors
+
+    def match(self, op: Any, program: Program) -> Any:
+        """What the inner rewrite finds, unless the NPU lacks a part of it."""
+        node = node_name(op.location)
+        if node is not None and node in self.left:
+            return Refusal(f"the NPU has no {self.left[node]}")
+        if self.integers and not all(_is_stored(value) for value in (*op.operands, *op.results)):
+            return None
+        return self.inner.match(op, program)
+
+    def deviates(self, match: Any, program: Program) -> Deviation | None:
+        """The inner rewrite's."""
+        return self.inner.deviates(match, program)
+
+    def build(self, match: Any, rw: Rewriter) -> None:
+        """As the inner rewrite does."""
+        self.inner.build(match, rw)
+
+
+def _is_stored(value: Any) -> bool:
+    """Whether a value is a tensor of plain integers of at most 32 bits."""
+    if not isinstance(value.type, TensorType) or quantization(value.type) is not None:
+        return False
+    held = element(value.type)
+    return isinstance(held, IntegerType) and held.width.data <= 32
