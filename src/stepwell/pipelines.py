@@ -12,7 +12,14 @@ from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Step, Together
 from stepwell.translate.memory import MEMORY, SPEED
-from stepwell.translate.rewrites.aten import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
+from stepwell.translate.rewrites.aten import (
+    FOLD_WEIGHTS,
+    NOOPS,
+    NORMAL_FORM,
+    SHAPES,
+    expands,
+    permutes,
+)
 from stepwell.translate.rewrites.aten.ask_inputs_for_sizes import AskInputsForSizes
 from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.aten.expand_attention_of_any_length import (
@@ -29,9 +36,7 @@ from stepwell.translate.rewrites.aten.guard_softmax_in_floats import GuardSoftma
 from stepwell.translate.rewrites.aten.hoist_scale_over_layout import HoistScaleOverLayout
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import HoistSliceOverLayout
 from stepwell.translate.rewrites.aten.lift_constant_scalar import LiftConstantScalar
-from stepwell.translate.rewrites.aten.merge_permutes import MergePermutes
 from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
-from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
 from stepwell.translate.rewrites.aten.share_repeated_heads import ShareRepeatedHeads
 from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
 from stepwell.translate.rewrites.aten.split_linear import SplitLinear
@@ -73,7 +78,7 @@ from stepwell.translate.rewrites.tosa.lower_control import BringWeightsInside, L
 from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise
 from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices
 from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
-from stepwell.translate.rewrites.xnnpack import MERGES
+from stepwell.translate.rewrites.xnnpack import MERGES, expansions
 from stepwell.translate.rewrites.xnnpack.add_mask_before_softmax import AddMaskBeforeSoftmax
 from stepwell.translate.rewrites.xnnpack.affine_to_depthwise import AffineToDepthwise
 from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
@@ -83,10 +88,7 @@ from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreRes
 from stepwell.translate.rewrites.xnnpack.convolve_by_winograd import ConvolveByWinograd
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
-from stepwell.translate.rewrites.xnnpack.expand_log_softmax import ExpandLogSoftmax
-from stepwell.translate.rewrites.xnnpack.expand_logarithm import ExpandLogarithm
 from stepwell.translate.rewrites.xnnpack.expand_power import ExpandPower
-from stepwell.translate.rewrites.xnnpack.expand_tanh_gelu import ExpandTanhGelu
 from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import FoldAffineIntoLinear
 from stepwell.translate.rewrites.xnnpack.fold_affine_through_layout import FoldAffineThroughLayout
 from stepwell.translate.rewrites.xnnpack.keep_root_of_infinity import KeepRootOfInfinity
@@ -192,7 +194,7 @@ XNNPACK = Pipeline(
         Together("fold-weights", FOLD_WEIGHTS),
         AddMaskBeforeSoftmax(),
         RecogniseAttention(),
-        Together("share-heads", (MergePermutes(), ShareRepeatedHeads())),
+        Together("share-heads", (*(rule() for rule in permutes.RULES), ShareRepeatedHeads())),
         SkipMaskedAttention(),
         ExpandAttention(),
         ExpandAttentionOfAnyLength(),
@@ -205,9 +207,7 @@ XNNPACK = Pipeline(
                 DecomposeLayerNorm(),
                 DecomposeGroupNorm(),
                 RecogniseGelu(),
-                ExpandTanhGelu(),
-                ExpandLogSoftmax(),
-                ExpandLogarithm(),
+                *(rule() for rule in expansions.RULES),
                 ExpandPower(),
                 LimitByMask(),
                 PreluChannelsLast(),
@@ -270,7 +270,7 @@ XNNPACK_PUBLISHED = Pipeline(
     "xnnpack-published",
     (
         Together("take-apart", (DecomposeForKernels(),)),
-        Together("remove-noop-expands", (RemoveNoopExpand(),)),
+        Together("remove-noop-expands", tuple(rule() for rule in expands.RULES)),
         Together("lift-scalars", (LiftConstantScalar(protect_attention=False),)),
         Together("normalise", NORMAL_FORM),
         Together("lower-products", (LowerMatmul(),)),

@@ -1,23 +1,26 @@
 """Variants that were wrong once: each is refused in words now, or right."""
 
+from typing import Any, cast
+
 import pytest
 
 from stepwell.checking.contracts import draft_of, edits_of
 from stepwell.checking.contracts.campaign import tried
 from stepwell.checking.contracts.variants import Variant
 from stepwell.translate.rewrites.documentation import examples_of, module_of, rewrites_of
+from stepwell.translate.rules.examples import examples_of as examples_of_rule
 
 FOUND: dict[str, tuple[str, ...]] = {
     "aten.adaptive_pool_to_pool": ("axis 1 of input 0 is 0",),
-    "aten.addcmul_to_products": (
+    "aten.sums: split-scaled-addcmul": (
         "float32 becomes uint8 everywhere",
         "float32 becomes int32 everywhere",
     ),
-    "aten.clamp_to_extrema": (
+    "aten.clamps: clamp-to-extrema": (
         "size 2 is 16 everywhere",
         "size 2 is 33 everywhere",
     ),
-    "aten.clip_to_clamp": (
+    "aten.clamps: hardtanh-to-clamp": (
         "input 0 is uint8",
         "input 0 is int64",
     ),
@@ -28,8 +31,8 @@ FOUND: dict[str, tuple[str, ...]] = {
         "axis 1 of input 2 is 0",
     ),
     "aten.fold_batch_norm": ("b has one axis more",),
-    "aten.normalise_batch_norm": ("input 0 is led by [3, 1]",),
-    "aten.normalise_norm": (
+    "aten.norms: inference-batch-norm-to-batch-norm": ("input 0 is led by [3, 1]",),
+    "aten.norms: instance-norm-to-group-norm": (
         "input 0 has its last 2 axes",
         "size 4 is 0 everywhere",
     ),
@@ -38,8 +41,8 @@ FOUND: dict[str, tuple[str, ...]] = {
         "aten.sum.default: dtype=ui8",
     ),
     "aten.pixel_shuffle_to_permute": ("axis 0 of input 0 is 0",),
-    "aten.recognise_hardswish": ("input 0 is uint8",),
-    "aten.rms_norm_to_means": ("input 1 is float64",),
+    "aten.activations: recognise-written-hardswish": ("input 0 is uint8",),
+    "aten.norms: rms-norm-to-means": ("input 1 is float64",),
     "aten.share_repeated_heads": (
         "aten.scaled_dot_product_attention.default: dropout_p=0.5",
         "input 0 has its last 2 axes",
@@ -135,7 +138,7 @@ FOUND: dict[str, tuple[str, ...]] = {
     "xnnpack.convolve_by_winograd": ("w holds extremes",),
     "xnnpack.decompose_group_norm": ("aten.group_norm.default: eps=3.5e+38",),
     "xnnpack.decompose_layer_norm": ("aten.layer_norm.default: eps=3.5e+38",),
-    "xnnpack.expand_log_softmax": ("size 6 is 0 everywhere",),
+    "xnnpack.expansions: expand-log-softmax": ("size 3 is 0 everywhere",),
     "xnnpack.limit_by_mask": (
         "#causal has its last 0 axes",
         "1 leading axes more",
@@ -172,7 +175,7 @@ FOUND: dict[str, tuple[str, ...]] = {
     ),
     "xnnpack.volumes_to_images": ("size 2 is 0 everywhere",),
 }
-"""What was done to the example of each module."""
+"""What was done to the example of each module, or of one of its rules."""
 
 
 CASES = [(name, label) for name, labels in FOUND.items() for label in labels]
@@ -180,10 +183,13 @@ CASES = [(name, label) for name, labels in FOUND.items() for label in labels]
 
 @pytest.mark.parametrize(("name", "label"), CASES)
 def test_a_variant_that_was_wrong_once_is_not(name: str, label: str):
-    module = module_of(name)
-    rewrites = tuple(rewrite() for rewrite in rewrites_of(module))
+    place, _, rule = name.partition(": ")
+    module = module_of(place)
+    classes = [found for found in rewrites_of(module) if rule in ("", found.name)]
+    rewrites = tuple(rewrite() for rewrite in classes)
+    examples = examples_of_rule(cast(Any, classes[0])) if rule else examples_of(module)
     anchors = [anchor for rewrite in rewrites for anchor in rewrite.anchors]
-    draft = draft_of(examples_of(module)[0][0])
+    draft = draft_of(examples[0][0])
     edit = next(edit for edit in edits_of(draft, anchors) if edit.label == label)
     edit.change(draft)
     verdict = tried(rewrites, Variant(draft, (label,), (edit.kind,)), name)

@@ -1,13 +1,14 @@
 """Every rewrite does what its docstring shows, and what it writes computes what it replaced."""
 
 import re
+from types import ModuleType
 from typing import Any
 
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from stepwell.ir.core import WeightOp
-from stepwell.ir.rewriting import run_rewrites
+from stepwell.ir.rewriting import Rewrite, run_rewrites
 from stepwell.ir.text import parse_module, structurally_equal, to_text
 from stepwell.ir.types import WeightAttr
 from stepwell.translate.rewrites.documentation import (
@@ -16,6 +17,7 @@ from stepwell.translate.rewrites.documentation import (
     module_of,
     rewrites_of,
 )
+from stepwell.translate.rules.examples import examples_of as examples_of_rule
 
 NAMES = module_names()
 
@@ -29,11 +31,17 @@ def without_digests(module: ModuleOp) -> ModuleOp:
     return module
 
 
+def cases_of(module: ModuleType) -> list[tuple[list[Rewrite[Any]], str, str]]:
+    """(rewrites, before, after): a rule has examples of its own, other rewrites share a file's."""
+    if rules := getattr(module, "RULES", ()):
+        return [([rule()], *example) for rule in rules for example in examples_of_rule(rule)]
+    rewrites = [rewrite() for rewrite in rewrites_of(module)]
+    return [(rewrites, *example) for example in examples_of(module)] if rewrites else []
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_documented_before_becomes_the_documented_after(name: str, apply: Any):
-    module = module_of(name)
-    rewrites = [rewrite() for rewrite in rewrites_of(module)]
-    for before, after in examples_of(module) if rewrites else ():
+    for rewrites, before, after in cases_of(module_of(name)):
         done = apply(before, *rewrites)
         assert done.count > 0, done.reasons
         wanted = without_digests(parse_module(after))

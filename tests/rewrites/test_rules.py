@@ -1,13 +1,16 @@
 """Rules that are their own text: what is read, what matches, what is refused."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.numerics import Deviation
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.text import parse_module
 from stepwell.translate.rules import read_rules
 from stepwell.translate.rules.compiling import equal
-from stepwell.translate.rules.examples import example_of
+from stepwell.translate.rules.examples import examples_of
 
 X = "tensor<2x3xf32>"
 
@@ -145,8 +148,121 @@ def test_a_value_that_is_there_replaces_only_one_of_its_type(refused: Any, metho
     refused(method(f"%x: {X}", line, gives=half), gone())
 
 
+def test_for_each_makes_one_rule_of_several(apply: Any, method: Any):
+    turned = rule(
+        "rule curve-of-negated\nBefore:\n    %n = aten.neg.default(%x)\n"
+        "    %y = aten.$even.default(%n)\nAfter:\n    %y = aten.$same.default(%x)\n"
+        "for each $even, $same of (abs, abs),\n    (cosh, cosh)\n"
+    )
+    assert [anchor.name for anchor in turned.anchors] == ["aten.abs.default", "aten.cosh.default"]
+    for before, after in examples_of(turned):
+        done = apply(before, turned())
+        assert len(done.ops()) == 1
+        assert done.ops()[0] in after
+
+
+def test_a_late_hole_takes_a_number_known_only_at_run_time(apply: Any, method: Any):
+    late = rule(
+        "rule any-factor\nBefore:\n    %y = aten.clamp_min.default(%x, $?c)\n"
+        "After:\n    %y = aten.clamp.default(%x, $c)\nfor $c = 2\n"
+    )
+    text = method(
+        f"%x: {X}",
+        f'%n = aten.sym_size.int(%x, 0) : ({X}) -> !stepwell.int<"2">',
+        f'%y = aten.clamp_min.default(%x, %n) : ({X}, !stepwell.int<"2">) -> {X}',
+        gives=X,
+    )
+    assert apply(text, late()).ops() == ["aten.sym_size.int", "aten.clamp.default"]
+
+
+@pytest.mark.parametrize("rest", ["", ", …"])
+def test_arguments_behind_dots_may_be_anything(rest: str, apply: Any, refused: Any, method: Any):
+    whole = rule(
+        f"rule slice-of-all\nBefore:\n    %y = aten.slice.Tensor(%x{rest})\nAfter:\n    %y = %x\n"
+    )
+    line = f"%a = aten.slice.Tensor(%x, 1, 0, 3) : ({X}) -> {X}"
+    text = method(f"%x: {X}", line, f"%y = aten.neg.default(%a) : ({X}) -> {X}", gives=X)
+    if rest:
+        assert apply(text, whole()).ops() == ["aten.neg.default"]
+    else:
+        refused(text, whole())
+
+
+FIRST = """
+rule first-result
+Before:
+    %y, %m = aten.native_dropout.default(%x, $p, $t)
+After:
+    %y = %x
+where is_unread(%m) else "the mask is read"
+unless drops($p, $t)
+for $p = 0.5, $t = false
+"""
+
+
+def drops(share: float, training: bool) -> Refusal | None:
+    return Refusal(f"it drops {share}") if training else None
+
+
+def test_the_other_results_of_an_op_are_read_by_nobody(apply: Any, refused: Any, method: Any):
+    mask = "tensor<2x3xi1>"
+    line = f"%a, %m = aten.native_dropout.default(%x, 0.5, false) : ({X}) -> ({X}, {mask})"
+    first = rule(FIRST, drops=drops)
+    refused(method(f"%x: {X}", line.replace("%m", "%y"), gives=mask), first(), "the mask is read")
+    text = method(f"%x: {X}", line, f"%y = aten.neg.default(%a) : ({X}) -> {X}", gives=X)
+    assert apply(text, first()).ops() == ["aten.neg.default"]
+
+
+def test_a_rule_that_forgets_another_result_is_an_error():
+    forgetful = FIRST.replace('where is_unread(%m) else "the mask is read"\n', "")
+    with pytest.raises(StepwellError, match="no other result is read"):
+        examples_of(rule(forgetful, drops=drops))
+
+
+def test_a_guard_says_itself_why_it_refuses(refused: Any, method: Any):
+    line = f"%y, %m = aten.native_dropout.default(%x, 0.0, true) : ({X}) -> ({X}, tensor<2x3xi1>)"
+    refused(method(f"%x: {X}", line, gives=X), rule(FIRST, drops=drops)(), "it drops 0.0")
+
+
+@pytest.mark.parametrize("weight", ["none", "%w"])
+def test_a_hole_for_a_tensor_holds_it_or_its_absence(weight: str, apply: Any, method: Any):
+    renamed = rule(
+        "rule layer-norm-without-statistics\nBefore:\n"
+        "    %y, %m, %r = aten.native_layer_norm.default(%x, $n, $w, $b, $e)\n"
+        "After:\n    %y = aten.layer_norm.default(%x, $n, $w, $b, $e)\n"
+        "where is_unread(%m, %r)\nfor $n = [3], $e = 1.0e-5\n"
+    )
+    given = f"{X}, tensor<3xf32>" if weight == "%w" else X
+    small = "tensor<2x1xf32>"
+    line = f"%y, %m, %r = aten.native_layer_norm.default(%x, [3], {weight}, none, 1.0e-5)"
+    text = method(
+        f"%x: {X}, %w: tensor<3xf32>", f"{line} : ({given}) -> ({X}, {small}, {small})", gives=X
+    )
+    done = apply(text, renamed())
+    assert done.ops() == ["aten.layer_norm.default"]
+    assert f"%x, [3], {weight}" in done.text
+
+
+def test_what_is_not_proven_is_a_deviation_that_the_contract_weighs():
+    sure = rule(
+        DOUBLED + 'proven is_positive_there(%x) else "a zero may lose its sign"\n',
+        is_positive_there=lambda value, program: program is None,
+    )()
+    op = cast(
+        Any, parse_module(examples_of(type(sure))[0][0]).body.block.first_op
+    ).body.block.first_op
+    found = sure.match(op, cast(Any, None))
+    assert sure.deviates(found, cast(Any, None)) is None
+    assert sure.deviates(found, cast(Any, "another")) == Deviation("a zero may lose its sign")
+
+
+def test_a_rule_says_that_it_is_not_of_empty_tensors():
+    assert rule(DOUBLED).takes_empty
+    assert not rule(DOUBLED + "not of empty tensors\n").takes_empty
+
+
 def test_the_example_is_complete_ir():
-    before, after = example_of(rule(DOUBLED))
+    ((before, after),) = examples_of(rule(DOUBLED))
     assert "aten.mul.Scalar(%x, 2) : (tensor<2x3xf32>) -> tensor<2x3xf32>" in before
     assert "aten.add.Tensor(%x, %x)" in after
 
@@ -189,7 +305,7 @@ def test_a_text_that_is_no_rule_is_refused_by_its_line(text: str, reason: str):
 def test_a_condition_on_what_there_is_not_is_an_error(line: str, reason: str):
     text = f"rule a\nBefore:\n    %y = aten.relu.default(%x)\nAfter:\n    %y = %x\n{line}\n"
     with pytest.raises(StepwellError, match=reason):
-        example_of(rule(text))
+        examples_of(rule(text))
 
 
 def test_arguments_are_equal_as_the_numbers_they_are():

@@ -12,7 +12,7 @@ from typing import Any
 
 import stepwell.translate.rewrites as rewrites
 from stepwell.ir.rewriting import Rewrite
-from stepwell.translate.rules.examples import example_of
+from stepwell.translate.rules.examples import examples_of as examples_of_rule
 
 _BLOCK = r"(?P<{}>(?:[ ]{{4}}.*(?:\n|$)|\n)+)"
 _EXAMPLE = re.compile(
@@ -55,6 +55,6 @@ def rewrites_of(module: ModuleType) -> list[type[Rewrite[Any]]]:
 def examples_of(module: ModuleType) -> list[tuple[str, str]]:
     """The (before, after) texts of a module's docstring, or of each of its rules."""
     if rules := getattr(module, "RULES", ()):
-        return [example_of(rule) for rule in rules]
+        return [example for rule in rules for example in examples_of_rule(rule)]
     text = module.__doc__ or ""
     return [(dedent(m["before"]), dedent(m["after"])) for m in _EXAMPLE.finditer(text)]

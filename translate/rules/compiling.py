@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, cast
@@ -35,9 +35,10 @@ from stepwell.translate.rules.notation import (
 
 @dataclass(frozen=True)
 class Matched:
-    """What a rule found: the op it replaces, each value (`%x`) and each hole (`$c`)."""
+    """What a rule found: the op it replaces, the form of the rule, each `%x` and each `$c`."""
 
     op: SchemaOp
+    rule: Rule
     found: Mapping[str, Any]
 
 
@@ -45,12 +46,14 @@ Matcher = Callable[[Operation], "Matched | Refusal | None"]
 
 
 def op_class(line: Line, rule: Rule) -> type[SchemaOp]:
-    """The class of the op that a line names, which gives one result."""
+    """The class of the op that a line names, which gives as many results as the line names."""
     cls = find(line.op)
     if cls is None:
         raise StepwellError(f"rule {rule.name}: there is no op {line.op!r}")
-    if len(cls.SCHEMA.returns) != 1:
-        raise StepwellError(f"rule {rule.name}: {line.op} does not give one result")
+    if len(cls.SCHEMA.returns) != 1 + len(line.more):
+        raise StepwellError(
+            f"rule {rule.name}: {line.op} does not give {1 + len(line.more)} results"
+        )
     return cls
 
 
@@ -69,7 +72,7 @@ def named_arguments(line: Line, cls: type[SchemaOp], rule: Rule) -> dict[str, Te
 
 
 def compile_rule(rule: Rule, namespace: Mapping[str, Any]) -> Matcher:
-    """The matcher of a rule.
+    """The matcher of one form of a rule.
 
     Args:
         rule: as it was read.
@@ -80,14 +83,24 @@ def compile_rule(rule: Rule, namespace: Mapping[str, Any]) -> Matcher:
     """
     orders = [False, True] if any(line.unordered for line in rule.before) else [False]
     matchers = [_Compiler(rule, namespace, swapped).compile() for swapped in orders]
+    return first_of(matchers)
+
+
+def first_of(matchers: Sequence[Matcher]) -> Matcher:
+    """What the first of some matchers finds, else a refusal of one of them."""
     if len(matchers) == 1:
         return matchers[0]
 
-    def in_either_order(op: Operation) -> Matched | Refusal | None:
-        first, second = (matcher(op) for matcher in matchers)
-        return first if isinstance(first, Matched) or second is None else second
+    def first(op: Operation) -> Matched | Refusal | None:
+        refusal = None
+        for matcher in matchers:
+            found = matcher(op)
+            if isinstance(found, Matched):
+                return found
+            refusal = found or refusal
+        return refusal
 
-    return in_either_order
+    return first
 
 
 class _Compiler:
@@ -110,22 +123,29 @@ class _Compiler:
             "element": element,
             "equal": equal,
             "at_run_time": at_run_time,
+            "rule": rule,
         }
         self.fresh = count()
 
     def compile(self) -> Matcher:
         """The compiled function."""
-        self.known.add(f"%{self.rule.root.result}")
+        root = self.rule.root
+        self.known |= {f"%{name}" for name in (root.result, *root.more)}
+        unread = [a for w in self.rule.where if w.predicate == "is_unread" for a in w.arguments]
+        if any(ValueName(name) not in unread for name in root.more):
+            raise StepwellError(f"rule {self.rule.name}: nothing says that no other result is read")
         self.look("op", self.rule.root)
         if forwards := self.rule.after[-1].forwards:
             self.types.append(f"if v_{forwards.name}.type != op.results[0].type: return None")
             self.types.append(f"if '?' in dims(v_{forwards.name}.type): return None")
         conditions = list(self.conditions())
         root = f"v_{self.rule.root.result} = op.results[0]"
+        for index, name in enumerate(self.rule.root.more, 1):
+            root += f"; v_{name} = op.results[{index}]"
         names = ", ".join(f"{name!r}: {local(name)}" for name in sorted(self.known))
         body = [root, *self.shapes, *self.numbers, *self.types, *conditions]
         code = "def match(op):\n" + "".join(f"    {line}\n" for line in body)
-        code += f"    return Matched(op, {{{names}}})\n"
+        code += f"    return Matched(op, rule, {{{names}}})\n"
         exec(compile(code, f"<rule {self.rule.name}>", "exec"), self.globals)
         return cast(Matcher, self.globals["match"])
 
@@ -149,7 +169,7 @@ class _Compiler:
             self.tensor(source, argument, written, line, index)
         for argument in cls.SCHEMA.arguments:
             if not argument.type.is_tensor:
-                self.number(op, argument, written)
+                self.number(op, argument, written, line.is_open)
         self.type(f"{op}.results[0]", line.result_type)
 
     def tensor(
@@ -157,15 +177,23 @@ class _Compiler:
     ) -> None:
         term = written.get(argument.name)
         if term is None:
+            if line.is_open and argument.name not in written:
+                return
             if not argument.type.nullable:
                 raise StepwellError(f"rule {self.rule.name}: {line.op}: {argument.name} is missing")
             self.shapes.append(f"if {source} is not None: return None")
+            return
+        if isinstance(term, Hole) and argument.type.nullable:
+            self.known.add(f"${term.name}")
+            self.shapes.append(f"h_{term.name} = {source}")
             return
         if not isinstance(term, ValueName):
             raise StepwellError(f"rule {self.rule.name}: {argument.name} is a tensor, not {term!r}")
         name = f"v_{term.name}"
         if f"%{term.name}" in self.known:
             self.shapes.append(f"if {source} is not {name}: return None")
+            if index < len(line.operand_types):
+                self.type(name, line.operand_types[index])
             return
         self.known.add(f"%{term.name}")
         self.shapes.append(f"{name} = {source}")
@@ -182,8 +210,10 @@ class _Compiler:
             ]
             self.look(f"op_{term.name}", inner)
 
-    def number(self, op: str, argument: Argument, written: dict[str, Term]) -> None:
+    def number(self, op: str, argument: Argument, written: dict[str, Term], is_open: bool) -> None:
         if argument.name not in written:
+            if is_open:
+                return
             name = argument.name
             default = self.constant(stated_default(argument))
             self.shapes.append(
@@ -201,8 +231,9 @@ class _Compiler:
                 self.numbers.append(f"if not equal({found}, h_{term.name}): return None")
                 return
             self.known.add(f"${term.name}")
-            refusal = self.constant(Refusal(f"{name} is known only at run time"))
-            self.numbers.append(f"if at_run_time({found}): return {refusal}")
+            if not term.is_late:
+                refusal = self.constant(Refusal(f"{name} is known only at run time"))
+                self.numbers.append(f"if at_run_time({found}): return {refusal}")
             self.numbers.append(f"h_{term.name} = {found}")
         elif isinstance(term, list):
             self.numbers.append(
@@ -265,7 +296,10 @@ class _Compiler:
             arguments = ", ".join(self.passed(term) for term in where.arguments)
             call = f"{self.constant(predicate)}({arguments})"
             test = call if where.negated else f"not {call}"
-            if where.refusal is None:
+            if where.is_guard:
+                yield f"refusal = {call}"
+                yield "if refusal is not None: return refusal"
+            elif where.refusal is None:
                 yield f"if {test}: return None"
             else:
                 holes = ", ".join(

@@ -10,6 +10,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir import dtypes
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.text import to_text
@@ -19,16 +20,22 @@ from stepwell.translate.rules.notation import Hole, Line, Rule, TypePattern, Val
 from stepwell.translate.rules.rewrite import RuleRewrite
 
 
-def example_of(rewrite: type[RuleRewrite]) -> tuple[str, str]:
-    """(before, after) as texts that parse."""
-    before = _Example(rewrite)
+def examples_of(rewrite: type[RuleRewrite]) -> list[tuple[str, str]]:
+    """(before, after) as texts that parse, of each form of a rule."""
+    return [_example_of(rewrite, rule) for rule in rewrite.rule.forms]
+
+
+def _example_of(rewrite: type[RuleRewrite], rule: Rule) -> tuple[str, str]:
+    before = _Example(rewrite, rule)
     root = before.write(before.rule.before, None)
     found = rewrite().match(root, cast(Any, None))
     assert isinstance(found, Matched), f"the example of rule {rewrite.name} does not match" + (
         f": {found.reason}" if isinstance(found, Refusal) else ""
     )
-    after = _Example(rewrite)
-    after.holes = {name[1:]: value for name, value in found.found.items() if name[0] == "$"}
+    after = _Example(rewrite, rule)
+    tensors = {name: after.holes[name] for name in _optional(rule)}
+    holes = {name[1:]: value for name, value in found.found.items() if name[0] == "$"}
+    after.holes = holes | tensors
     after.write(before.rule.after, root.results[0].type)
     return before.text(root.results[0].type), after.text(root.results[0].type)
 
@@ -36,18 +43,21 @@ def example_of(rewrite: type[RuleRewrite]) -> tuple[str, str]:
 class _Example:
     """A method whose arguments are the values that no line defines."""
 
-    def __init__(self, rewrite: type[RuleRewrite]) -> None:
-        self.rewrite, self.rule = rewrite(), rewrite.rule
-        self.holes: dict[str, Any] = {
-            name: element_named(value, self.rule) if isinstance(value, str) else value
-            for name, value in self.rule.example.items()
+    def __init__(self, rewrite: type[RuleRewrite], rule: Rule) -> None:
+        self.rewrite, self.rule = rewrite(), rule
+        self.holes: dict[str, Any] = dict.fromkeys(_optional(rule)) | {
+            name: getattr(dtypes, value, value) if isinstance(value, str) else value
+            for name, value in rule.example.items()
         }
         self.sizes = count(2)
         self.values: dict[str, SSAValue] = {}
-        self.block = Block(arg_types=[self.type(name) for name in _inputs(self.rule)])
-        for name, argument in zip(_inputs(self.rule), self.block.args, strict=True):
+        inputs = _inputs(rule) + [name for name in _optional(rule) if self.holes[name] is not None]
+        self.block = Block(arg_types=[self.type(name) for name in inputs])
+        for name, argument in zip(inputs, self.block.args, strict=True):
             argument.name_hint = name
             self.values[f"%{name}"] = argument
+            if name in _optional(rule):
+                self.holes[name] = argument
 
     def type(self, name: str) -> Attribute:
         """The type of an input: as its first reader states it, else a small matrix."""
@@ -97,6 +107,17 @@ class _Example:
         taken = [argument.type for argument in self.block.args]
         func = FuncOp("forward", (taken, [result]), Region(self.block))
         return to_text(ModuleOp([func])) + "\n"
+
+
+def _optional(rule: Rule) -> list[str]:
+    """The holes for tensors that may be absent, and are in examples that give them no shape."""
+    found: list[str] = []
+    for line in rule.before:
+        cls = op_class(line, rule)
+        for name, term in named_arguments(line, cls, rule).items():
+            if isinstance(term, Hole) and cls.SCHEMA.by_name[name].type.is_tensor:
+                found.append(term.name)
+    return found
 
 
 def _inputs(rule: Rule) -> list[str]:

@@ -13,14 +13,26 @@
 
 `%name` is a value, `$name` a hole: an element type, a size or an argument that is no tensor; `$*S`
 is any number of sizes. A hole that stands twice must be the same thing twice; so must a value.
+A hole where a tensor may be absent is that tensor or its absence; an argument written `$?c` before
+may be a number known only at run time, where `$c` refuses one.
 `{%a, %b}` in an argument list matches the two in either order. An argument that is not written has
-its default. A type may be left out: before, anything matches; after, it is inferred. The last line
-before defines the value that the last line after replaces; `%y = %x` gives a value that is there.
+its default; behind `…` it may be anything. A type may be left out: before, anything matches; after,
+it is inferred. The last line before defines the value that the last line after replaces; `%y = %x`
+gives a value that is there. Its op may give more, `%y, %m = op(…)`, which a clause
+`where is_unread(%m)` must name.
 
 A `where` clause names a predicate of the module the rule stands in. Where it does not hold the rule
-refuses with the sentence behind `else`, in which `{c}` is what `$c` is; without one the op is not
-the rule's business. Arguments after may be `function($c, …)`, computed by a function of the module.
+refuses with the sentence behind `else` (in this line or the next), in which `{c}` is what `$c` is;
+without one the op is not the rule's business. Arguments after may be `function($c, …)`, computed by
+a function of the module.
+`unless guard(%y)` asks a guard that says itself why it refuses: it returns a `Refusal`, or None.
+`proven is_never_nan(%x) else "sentence"` is about classes of numbers (NaN, infinities, zeros): the
+predicate takes the program too, and where it does not hold the contract of the lowering decides
+whether the rule may lose what the sentence says. `not of empty tensors` leaves those alone.
 `for` says what holes are in the example that documentation and tests are given.
+
+`for each $op, $form of (clone, alias), (detach, alias)` (`for each $op of clone, detach`) makes one
+rule of several: each names what the text says there, word for word.
 """
 
 from __future__ import annotations
@@ -28,7 +40,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from stepwell.ir.diagnostics import ParseFailure
@@ -44,9 +56,10 @@ class ValueName:
 
 @dataclass(frozen=True)
 class Hole:
-    """`$c`."""
+    """`$c`; `$?c` where it may be known only at run time."""
 
     name: str
+    is_late: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -73,7 +86,10 @@ class TypePattern:
 
 @dataclass(frozen=True)
 class Line:
-    """`%result = op(arguments) : (types) -> type`; `forwards` stands for an op that is none."""
+    """`%result, %more = op(arguments) : (types) -> type`; `forwards` stands for an op that is none.
+
+    `is_open` says that arguments which are not written may be anything.
+    """
 
     result: str
     op: str
@@ -82,16 +98,19 @@ class Line:
     operand_types: tuple[TypePattern | None, ...] = ()
     result_type: TypePattern | None = None
     forwards: ValueName | None = None
+    more: tuple[str, ...] = ()
+    is_open: bool = False
 
 
 @dataclass(frozen=True)
 class Where:
-    """`where predicate(arguments) else "sentence"`."""
+    """`where predicate(arguments) else "sentence"`, or `unless guard(arguments)`."""
 
     predicate: str
     arguments: tuple[Term, ...]
-    refusal: str | None
+    refusal: str | None = None
     negated: bool = False
+    is_guard: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,8 +123,17 @@ class Rule:
     before: tuple[Line, ...]
     after: tuple[Line, ...]
     where: tuple[Where, ...] = ()
+    proven: tuple[Where, ...] = ()
+    takes_empty: bool = True
     bound: Bound = EXACT
     example: dict[str, Any] = field(default_factory=dict[str, Any])
+    others: tuple[Rule, ...] = ()
+    """What else `for each` makes of the text."""
+
+    @property
+    def forms(self) -> tuple[Rule, ...]:
+        """The rule and what else `for each` makes of its text."""
+        return (self, *self.others)
 
     @property
     def root(self) -> Line:
@@ -114,8 +142,15 @@ class Rule:
 
 
 _START = re.compile(r"^rule (?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)$", re.M)
-_LINE = re.compile(r"^%(?P<result>\w+) = (?:%(?P<value>\w+)|(?P<op>[\w.]+)\((?P<rest>.*))$")
-_WHERE = re.compile(r'^where (?P<not>not )?(?P<call>\w+\(.*\))(?: else "(?P<refusal>[^"]*)")?$')
+_LINE = re.compile(
+    r"^%(?P<result>\w+)(?P<more>(?:, %\w+)*) = (?:%(?P<value>\w+)|(?P<op>[\w.]+)\((?P<rest>.*))$"
+)
+_EACH = re.compile(r"^for each (?P<names>\$\w+(?:, \$\w+)*) of (?P<forms>(?:.+,\n)*.+)$", re.M)
+_WHERE = re.compile(
+    r"^(?P<kind>where|proven) (?P<not>not )?(?P<call>\w+\(.*\))"
+    r'(?: else "(?P<refusal>[^"]*)")?$'
+)
+_UNLESS = re.compile(r"^unless (?P<call>\w+\(.*\))$")
 _BOUND = re.compile(r'^bound (?P<terms>[^:]+): "(?P<reason>[^"]*)"$')
 _TYPE = re.compile(r"^tensor<(?P<parts>[^<>]*)>$")
 
@@ -129,17 +164,38 @@ def read(text: str) -> Iterator[Rule]:
     starts = list(_START.finditer(text))
     for start, following in zip(starts, [*starts[1:], None], strict=True):
         end = following.start() if following else len(text)
-        yield _read_rule(start["name"], text[start.start() : end].rstrip() + "\n")
+        written = text[start.start() : end].rstrip() + "\n"
+        first, *others = (_read_rule(start["name"], form) for form in _forms(written))
+        yield replace(first, text=written, others=tuple(others))
+
+
+def _forms(text: str) -> Iterator[str]:
+    """What `for each` makes of a rule's text."""
+    found = _EACH.search(text)
+    if found is None:
+        yield text
+        return
+    names = [name.strip()[1:] for name in found["names"].split(",")]
+    listed = re.findall(r"\(([^()]*)\)", found["forms"]) if len(names) > 1 else [found["forms"]]
+    words = [word.strip() for form in listed for word in re.split(r",(?![^\[]*\])", form)]
+    if len(words) % len(names):
+        raise ParseFailure("`for each` names too few", f"the line {found[0]!r}")
+    rest = text.replace(found[0] + "\n", "")
+    for at in range(0, len(words), len(names)):
+        given = dict(zip(names, words[at:], strict=False))
+        yield re.sub(r"\$(\w+)", lambda hole: given.get(hole[1], hole[0]), rest)  # noqa: B023
 
 
 def _read_rule(name: str, text: str) -> Rule:
     before: list[Line] = []
     after: list[Line] = []
     where: list[Where] = []
+    proven: list[Where] = []
+    takes_empty = True
     prose: list[str] = []
     bound, example = EXACT, dict[str, Any]()
     block: list[Line] | None = None
-    for line in _joined(text.splitlines()[1:]):
+    for line in _joined(text.replace("\n    else ", " else ").splitlines()[1:]):
         stripped = line.strip()
         try:
             if stripped in ("Before:", "After:"):
@@ -151,11 +207,17 @@ def _read_rule(name: str, text: str) -> Rule:
             elif found := _WHERE.match(stripped):
                 call = _Terms(found["call"]).one()
                 assert isinstance(call, Computed)
-                where.append(
+                (where if found["kind"] == "where" else proven).append(
                     Where(call.function, call.arguments, found["refusal"], bool(found["not"]))
                 )
+            elif found := _UNLESS.match(stripped):
+                call = _Terms(found["call"]).one()
+                assert isinstance(call, Computed)
+                where.append(Where(call.function, call.arguments, is_guard=True))
             elif found := _BOUND.match(stripped):
                 bound = _read_bound(found["terms"], found["reason"])
+            elif stripped == "not of empty tensors":
+                takes_empty = False
             elif stripped.startswith("for "):
                 example.update(_read_example(stripped.removeprefix("for ")))
             elif stripped:
@@ -169,7 +231,16 @@ def _read_rule(name: str, text: str) -> Rule:
     if before[-1].result != after[-1].result:
         raise ParseFailure(f"rule {name}: the last lines define different values")
     return Rule(
-        name, text, " ".join(prose), tuple(before), tuple(after), tuple(where), bound, example
+        name,
+        text,
+        " ".join(prose),
+        tuple(before),
+        tuple(after),
+        tuple(where),
+        tuple(proven),
+        takes_empty,
+        bound,
+        example,
     )
 
 
@@ -192,6 +263,7 @@ def _read_line(text: str) -> Line:
         raise ParseFailure("it is no `%y = op(…)`")
     if found["value"]:
         return Line(found["result"], "", (), forwards=ValueName(found["value"]))
+    more = tuple(name.strip()[1:] for name in found["more"].split(",")[1:])
     terms = _Terms(found["rest"])
     unordered = terms.take("{")
     arguments = list(terms.until("}" if unordered else ")"))
@@ -209,7 +281,14 @@ def _read_line(text: str) -> Line:
         operand_types = tuple(_read_type(part) for part in _split_types(inner))
         result_type = _read_type(result)
     return Line(
-        found["result"], found["op"], tuple(arguments), unordered, operand_types, result_type
+        found["result"],
+        found["op"],
+        tuple(arguments),
+        unordered,
+        operand_types,
+        result_type,
+        more=more,
+        is_open=terms.is_open,
     )
 
 
@@ -254,7 +333,7 @@ def _read_example(text: str) -> dict[str, Any]:
 
 
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<value>%\w+)|(?P<hole>\$\w+)|(?P<number>-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)\b)"""
+    r"""\s*(?:(?P<value>%\w+)|(?P<hole>\$\??\w+)|(?P<number>-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)\b)"""
     r"""|(?P<string>"[^"]*")|(?P<word>[A-Za-z_]\w*)|(?P<sign>[][(){},=]))"""
 )
 _WORDS = {"none": None, "true": True, "false": False}
@@ -265,6 +344,7 @@ class _Terms:
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
+        self.is_open = False
 
     def one(self) -> Term:
         found = self.term()
@@ -285,6 +365,9 @@ class _Terms:
     def until(self, closing: str) -> Iterator[tuple[str | None, Term]]:
         """(name or None, term) of each argument up to the closing bracket, which is taken."""
         while not self.take(closing):
+            if rest := re.compile(r"\s*…,?").match(self.text, self.at):
+                self.at, self.is_open = rest.end(), True
+                continue
             name = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*").match(self.text, self.at)
             if name:
                 self.at = name.end()
@@ -299,7 +382,7 @@ class _Terms:
         if found["value"]:
             return ValueName(found["value"][1:])
         if found["hole"]:
-            return Hole(found["hole"][1:])
+            return Hole(found["hole"].lstrip("$?"), is_late=found["hole"][1] == "?")
         if found["number"]:
             text = found["number"]
             return float(text) if text.lstrip("-") in ("inf", "nan") else ast.literal_eval(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import frexp, isfinite
 
 from xdsl.ir import Attribute, SSAValue
@@ -36,6 +37,31 @@ def is_one(value: object) -> bool:
     return is_number(value) and value == 1
 
 
+def is_zero(value: object) -> bool:
+    """0, as an integer or a float of either sign."""
+    return is_number(value) and value == 0
+
+
+def are_zeros(values: Sequence[object]) -> bool:
+    """Zeros alone."""
+    return all(is_zero(value) for value in values)
+
+
+def are_ones(values: Sequence[object]) -> bool:
+    """Ones alone."""
+    return all(is_one(value) for value in values)
+
+
+def is_true(value: object) -> bool:
+    """A flag that is set."""
+    return value is True
+
+
+def is_negative(value: object) -> bool:
+    """A number below 0."""
+    return isinstance(value, int | float) and value < 0
+
+
 def is_positive(value: object) -> bool:
     """A number above 0."""
     return isinstance(value, int | float) and value > 0
@@ -54,6 +80,11 @@ def is_finite(value: object) -> bool:
 def is_power_of_two(value: object) -> bool:
     """±2ᵏ."""
     return is_number(value) and isfinite(value) and abs(frexp(value)[0]) == 0.5  # pyright: ignore
+
+
+def is_unread(*values: SSAValue) -> bool:
+    """Values that no op reads."""
+    return all(value.first_use is None for value in values)
 
 
 def reads_once(value: SSAValue) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, cast
@@ -11,15 +11,17 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, tensor
-from stepwell.translate.rules import predicates
+from stepwell.translate.rules import functions, predicates
 from stepwell.translate.rules.compiling import (
     Matched,
     Matcher,
     compile_rule,
     element_named,
+    first_of,
     named_arguments,
     op_class,
 )
@@ -44,26 +46,42 @@ class RuleRewrite(Rewrite[Matched]):
 
     @cached_property
     def _match(self) -> Matcher:
-        return compile_rule(self.rule, self.namespace)
+        matchers: dict[type[Operation], list[Matcher]] = {}
+        for rule in self.rule.forms:
+            cls = op_class(rule.root, rule)
+            matchers.setdefault(cls, []).append(compile_rule(rule, self.namespace))
+        if len(matchers) == 1:
+            return first_of(*matchers.values())
+        by_class = {cls: first_of(found) for cls, found in matchers.items()}
+        return lambda op: by_class[type(op)](op)
 
     def match(self, op: SchemaOp, program: Program) -> Matched | Refusal | None:
         """What the text says stands before."""
         return self._match(op)
 
+    def deviates(self, match: Matched, program: Program) -> Deviation | None:
+        """The class of numbers whose `proven` clause does not hold."""
+        for clause in match.rule.proven:
+            given = (self._value(term, match.found) for term in clause.arguments)
+            if not self.namespace[clause.predicate](*given, program):
+                return Deviation(clause.refusal or "")
+        return None
+
     def build(self, match: Matched, rw: Rewriter) -> None:
         """What the text says stands after."""
         values = dict(match.found)
-        result = match.op.results[0]
-        for line in self.rule.after:
+        after, result = match.rule.after, match.op.results[0]
+        for line in after:
             if line.forwards is not None:
                 value: SSAValue = values[f"%{line.forwards.name}"]
             else:
-                last = line is self.rule.after[-1]
+                last = line is after[-1]
                 op = self.made(line, values, result.type if last else None)
                 op.results[0].name_hint = result.name_hint if last else None
                 value = rw.insert(op).results[0]
             values[f"%{line.result}"] = value
-        rw.replace(match.op, [values[f"%{self.rule.root.result}"]])
+        rw.replace_value(result, values[f"%{match.rule.root.result}"])
+        rw.erase(match.op)
 
     def made(self, line: Line, values: dict[str, Any], type_: Attribute | None) -> SchemaOp:
         """The op that a line becomes.
@@ -77,7 +95,7 @@ class RuleRewrite(Rewrite[Matched]):
         written = named_arguments(line, cls, self.rule)
         given = {name: self._value(term, values) for name, term in written.items()}
         stated = type_
-        if stated is None and line.result_type is not None:
+        if stated is None and not line.more and line.result_type is not None:
             stated = self._type(line.result_type, values)
         return cls.make(**given, result_types=None if stated is None else [stated])
 
@@ -114,18 +132,19 @@ def read_rules(text: str | None, namespace: Mapping[str, Any]) -> tuple[type[Rul
     Raises:
         ParseFailure: the text is no rule, or names what there is not.
     """
-    known: dict[str, Callable[..., Any]] = {**vars(predicates), **namespace}
+    known: dict[str, Callable[..., Any]] = {**vars(functions), **vars(predicates), **namespace}
     return tuple(_class_of(rule, known, str(namespace["__name__"])) for rule in read(text or ""))
 
 
 def _class_of(rule: Rule, namespace: Mapping[str, Any], module: str) -> type[RuleRewrite]:
-    anchors: Sequence[type[Operation]] = (op_class(rule.root, rule),)
+    anchors = dict.fromkeys(op_class(form.root, form) for form in rule.forms)
     body = {
         "__doc__": rule.prose or rule.text,
         "__module__": module,
         "name": rule.name,
         "anchors": tuple(anchors),
         "bound": rule.bound,
+        "takes_empty": rule.takes_empty,
         "rule": rule,
         "namespace": namespace,
     }

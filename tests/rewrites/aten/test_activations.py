@@ -97,3 +97,60 @@ def test_a_scaled_exponent_is_refused(refused: Any, method: Any):
 
 def test_a_celu_that_bends_the_other_way_is_refused(refused: Any, method: Any):
     refused(unary("celu.default(%x, -1.0)", method), ALL["split-celu-scale"], "bends")
+
+
+def test_the_gate_of_another_tensor_stays(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xf32>, %z: tensor<2x3xf32>",
+            "%a = aten.hardsigmoid.default(%z) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            "%y = aten.mul.Tensor(%x, %a) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>",
+            gives="tensor<2x3xf32>",
+        ),
+        ALL["recognise-hardswish"],
+    )
+
+
+def test_another_shift_stays(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%a = aten.add.Scalar(%x, 2) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            "%b = aten.clamp.default(%a, 0, 6) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            "%c = aten.div.Scalar(%b, 6) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            "%y = aten.mul.Tensor(%x, %c) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>",
+            gives="tensor<2x3xf32>",
+        ),
+        ALL["recognise-written-hardswish"],
+    )
+
+
+def test_the_quotient_may_come_last(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%a = aten.add.Scalar(%x, 3) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            "%b = aten.clamp.default(%a, 0, 6) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            "%c = aten.mul.Tensor(%b, %x) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>",
+            "%y = aten.div.Scalar(%c, 6) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            gives="tensor<2x3xf32>",
+        ),
+        *ALL.values(),
+    )
+    assert done.ops() == ["aten.hardswish.default"]
+
+
+@pytest.mark.parametrize(("element", "divisor"), [("f64", 6), ("f32", 5)])
+def test_another_divisor_and_another_precision_stay(
+    element: str, divisor: int, refused: Any, method: Any
+):
+    held = f"tensor<2x3x{element}>"
+    text = method(
+        f"%x: {held}",
+        f"%a = aten.add.Scalar(%x, 3) : ({held}) -> {held}",
+        f"%b = aten.clamp.default(%a, 0, 6) : ({held}) -> {held}",
+        f"%c = aten.mul.Tensor(%b, %x) : ({held}, {held}) -> {held}",
+        f"%y = aten.div.Scalar(%c, {divisor}) : ({held}) -> {held}",
+        gives=held,
+    )
+    refused(text, ALL["recognise-divided-hardswish"])

@@ -1,8 +1,10 @@
-"""NormaliseEmbedding: beyond its documented example, and what it leaves alone."""
+"""Embeddings: beyond their examples, and what stays."""
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.normalise_embedding import NormaliseEmbedding
+from stepwell.translate.rewrites.aten.normalise_embedding import RULES
+
+ALL = {rule.name: rule() for rule in RULES}
 
 
 def test_an_embedding_of_two_operands_stays(refused: Any, method: Any):
@@ -12,5 +14,5 @@ def test_an_embedding_of_two_operands_stays(refused: Any, method: Any):
             "%y = aten.embedding.default(%w, %i) : (tensor<3x4xf32>, tensor<2xi64>) -> tensor<2x4xf32>",
             gives="tensor<2x4xf32>",
         ),
-        NormaliseEmbedding(),
+        ALL["normalise-embedding"],
     )

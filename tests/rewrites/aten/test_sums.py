@@ -64,3 +64,38 @@ def test_an_interpolation_of_halves_is_refused(weight: float, name: str, refused
 def test_a_weight_known_only_at_run_time_is_refused(refused: Any, method_of_n: Any):
     call = f'%y = aten.lerp.Scalar(%x, %x, %n) : ({X}, {X}, !stepwell.int<"n">) -> {X}'
     refused(method_of_n(f"%x: {X}", call, gives=X), ALL["lerp-from-start"], "run time")
+
+
+def test_several_dtypes_are_refused(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xf32>, %z: tensor<2x3xf32>, %h: tensor<2x3xf16>",
+            "%y = aten.addcmul.default(%x, %z, %h) : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf16>) -> tensor<2x3xf32>",
+            gives="tensor<2x3xf32>",
+        ),
+        ALL["split-addcmul"],
+        "dtypes",
+    )
+
+
+def test_addcdiv_is_a_quotient_and_a_sum(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<2x3xf32>, %z: tensor<2x3xf32>, %w: tensor<3xf32>",
+            "%y = aten.addcdiv.default(%x, %z, %w) : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>",
+            gives="tensor<2x3xf32>",
+        ),
+        *ALL.values(),
+    )
+    assert done.ops() == ["aten.div.Tensor", "aten.add.Tensor"]
+
+
+def test_a_factor_known_only_at_run_time_is_refused(refused: Any, method_of_n: Any):
+    held = "tensor<2x3xf32>"
+    types = f'({held}, {held}, {held}, !stepwell.int<"n">) -> {held}'
+    call = f"%y = aten.addcmul.default(%x, %x, %x, value=%n) : {types}"
+    refused(
+        method_of_n(f"%x: {held}", call, gives=held),
+        ALL["split-scaled-addcmul"],
+        "known only at run time",
+    )

@@ -5,16 +5,13 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting import Rewrite
-from stepwell.translate.rewrites.aten import activations, sums
+from stepwell.translate.rewrites.aten import activations, neutral_arithmetic, norms, powers, sums
 from stepwell.translate.rewrites.aten.normalise_expand import NormaliseExpand
-from stepwell.translate.rewrites.aten.normalise_norm import NormaliseNorm
 from stepwell.translate.rewrites.aten.normalise_reduction import NormaliseReduction
 from stepwell.translate.rewrites.aten.normalise_slice import NormaliseSlice
 from stepwell.translate.rewrites.aten.pad_to_constant_pad import PadToConstantPad
 from stepwell.translate.rewrites.aten.pad_to_slices import PadToSlices
 from stepwell.translate.rewrites.aten.pixel_shuffle_to_permute import PixelShuffleToPermute
-from stepwell.translate.rewrites.aten.power_to_products import PowerToProducts
-from stepwell.translate.rewrites.aten.remove_neutral_arithmetic import RemoveNeutralArithmetic
 from stepwell.translate.rewrites.aten.repeat_to_expand import RepeatToExpand
 from stepwell.translate.rewrites.aten.reshape_to_view import ReshapeToView
 from stepwell.translate.rewrites.aten.roll_to_cat import RollToCat
@@ -25,7 +22,11 @@ from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 
 TWO = '%n = aten.sym_size.int(%z, 0) : (tensor<2xf32>) -> !stepwell.int<"2">'
 X = "tensor<9x3xf32>"
-RULE = {rule.name: rule() for rule in (*activations.RULES, *sums.RULES)}
+RULE = {
+    rule.name: rule()
+    for module in (activations, neutral_arithmetic, norms, powers, sums)
+    for rule in module.RULES
+}
 
 
 def symbolic(*shape: int | str) -> str:
@@ -45,8 +46,8 @@ def symbolic(*shape: int | str) -> str:
         (PadToConstantPad(), "pad.default(%x, [0, %n])", "9x5", "padding"),
         (PadToConstantPad(), "pad.default(%x, [0, 1], value=%n)", "9x4", "padding"),
         (PadToSlices(), "reflection_pad1d.default(%x, [0, %n])", "9x5", "padding"),
-        (PowerToProducts(), "pow.Tensor_Scalar(%x, %n)", "9x3", ""),
-        (RemoveNeutralArithmetic(), "add.Scalar(%x, 0, %n)", "9x3", "alpha"),
+        (RULE["power-to-square"], "pow.Tensor_Scalar(%x, %n)", "9x3", ""),
+        (RULE["remove-neutral-sum"], "add.Scalar(%x, 0, %n)", "9x3", "alpha"),
         (RepeatToExpand(), "repeat.default(%x, [1, %n])", "9x6", "counts"),
         (RepeatToExpand(), "repeat_interleave.self_int(%x, %n, 1)", "9x6", "count"),
         (RollToCat(), "roll.default(%x, [%n], [1])", "9x3", "shift"),
@@ -73,7 +74,7 @@ def test_a_number_that_is_not_written_down_is_none_to_rewrite_with(
     [
         (NormaliseSlice(), "narrow.default(%x, 0, -2, 2)", ("s0", 3), (2, 3), "size s0"),
         (
-            NormaliseNorm(),
+            RULE["instance-norm-to-group-norm"],
             "instance_norm.default(%x, none, none, none, none, true, 0.1, 1.0e-5, false)",
             (2, "s0", 4),
             (2, "s0", 4),

@@ -1,4 +1,4 @@
-"""DecomposeLayerNorm, DecomposeGroupNorm and ExpandTanhGelu: what they leave to the kernel."""
+"""DecomposeLayerNorm and DecomposeGroupNorm: what they leave to the kernel."""
 
 from typing import Any
 
@@ -8,7 +8,6 @@ import torch
 from stepwell.ir.rewriting import History, run_rewrites
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
-from stepwell.translate.rewrites.xnnpack.expand_tanh_gelu import ExpandTanhGelu
 
 
 def layer_norm(type_: str, axes: str, method: Any) -> str:
@@ -78,8 +77,3 @@ def test_a_number_that_is_none_stays_in_its_group(programs: Any, method: Any):
     (result,) = program.run(image)
     assert not result[0, :2].isfinite().any()
     assert result[0, 2:].isfinite().all()
-
-
-def test_a_gelu_by_erf_is_not_one_by_tanh(refused: Any, method: Any):
-    line = f"%y = aten.gelu.default(%x) : ({X}) -> {X}"
-    refused(method(f"%x: {X}", line, gives=X), ExpandTanhGelu())

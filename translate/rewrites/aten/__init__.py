@@ -14,15 +14,25 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.ir.rewriting import Rewrite
-from stepwell.translate.rewrites.aten import activations, sums
+from stepwell.translate.rewrites.aten import (
+    activations,
+    clamps,
+    copies,
+    expands,
+    neutral_arithmetic,
+    noops,
+    normalise_embedding,
+    norms,
+    permutes,
+    powers,
+    softmaxes,
+    sums,
+    transposes,
+)
 from stepwell.translate.rewrites.aten.adaptive_pool_to_pool import AdaptivePoolToPool
-from stepwell.translate.rewrites.aten.addcmul_to_products import AddcmulToProducts
 from stepwell.translate.rewrites.aten.as_strided_to_view import AsStridedToView
-from stepwell.translate.rewrites.aten.clamp_to_extrema import ClampToExtrema
-from stepwell.translate.rewrites.aten.clip_to_clamp import ClipToClamp
 from stepwell.translate.rewrites.aten.conv_to_convolution import ConvToConvolution
 from stepwell.translate.rewrites.aten.crop_to_slice import CropToSlice
-from stepwell.translate.rewrites.aten.division_to_multiplication import DivisionToMultiplication
 from stepwell.translate.rewrites.aten.einsum_to_bmm import EinsumToBmm
 from stepwell.translate.rewrites.aten.fold_batch_norm import FoldBatchNorm
 from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
@@ -31,56 +41,33 @@ from stepwell.translate.rewrites.aten.index_to_slices import IndexToSlices
 from stepwell.translate.rewrites.aten.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.aten.matmul_to_bmm import MatmulToBmm
 from stepwell.translate.rewrites.aten.matmul_to_linear import MatmulToLinear
-from stepwell.translate.rewrites.aten.merge_clamps import MergeClamps
-from stepwell.translate.rewrites.aten.merge_permutes import MergePermutes
-from stepwell.translate.rewrites.aten.merge_scalar_products import MergeScalarProducts
 from stepwell.translate.rewrites.aten.merge_views import MergeViews
-from stepwell.translate.rewrites.aten.normalise_batch_norm import NormaliseBatchNorm
-from stepwell.translate.rewrites.aten.normalise_embedding import NormaliseEmbedding
 from stepwell.translate.rewrites.aten.normalise_expand import NormaliseExpand
-from stepwell.translate.rewrites.aten.normalise_norm import NormaliseNorm
 from stepwell.translate.rewrites.aten.normalise_pooling import NormalisePooling
 from stepwell.translate.rewrites.aten.normalise_reduction import NormaliseReduction
 from stepwell.translate.rewrites.aten.normalise_slice import NormaliseSlice
-from stepwell.translate.rewrites.aten.normalise_softmax import NormaliseSoftmax
 from stepwell.translate.rewrites.aten.pad_to_constant_pad import PadToConstantPad
 from stepwell.translate.rewrites.aten.pad_to_slices import PadToSlices
 from stepwell.translate.rewrites.aten.pixel_shuffle_to_permute import PixelShuffleToPermute
-from stepwell.translate.rewrites.aten.power_to_products import PowerToProducts
 from stepwell.translate.rewrites.aten.reciprocal_to_division import ReciprocalToDivision
-from stepwell.translate.rewrites.aten.recognise_hardswish import RecogniseHardswish
-from stepwell.translate.rewrites.aten.remove_copy import RemoveCopy
-from stepwell.translate.rewrites.aten.remove_dropout import RemoveDropout
-from stepwell.translate.rewrites.aten.remove_neutral_arithmetic import RemoveNeutralArithmetic
-from stepwell.translate.rewrites.aten.remove_noop_cast import RemoveNoopCast
-from stepwell.translate.rewrites.aten.remove_noop_expand import RemoveNoopExpand
-from stepwell.translate.rewrites.aten.remove_noop_view import RemoveNoopView
 from stepwell.translate.rewrites.aten.remove_proven_assert import RemoveProvenAssert
 from stepwell.translate.rewrites.aten.remove_safe_softmax_guard import RemoveSafeSoftmaxGuard
-from stepwell.translate.rewrites.aten.remove_unit_pooling import RemoveUnitPooling
 from stepwell.translate.rewrites.aten.repeat_to_expand import RepeatToExpand
 from stepwell.translate.rewrites.aten.reshape_to_view import ReshapeToView
-from stepwell.translate.rewrites.aten.rms_norm_to_means import RmsNormToMeans
 from stepwell.translate.rewrites.aten.roll_to_cat import RollToCat
 from stepwell.translate.rewrites.aten.select_by_constant_mask import SelectByConstantMask
 from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.stack_to_cat import StackToCat
 from stepwell.translate.rewrites.aten.strided_slice_to_view import StridedSliceToView
-from stepwell.translate.rewrites.aten.transpose_to_permute import TransposeToPermute
-from stepwell.translate.rewrites.aten.type_as_to_copy import TypeAsToCopy
 from stepwell.translate.rewrites.aten.unit_pooling_to_slice import UnitPoolingToSlice
 from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 from stepwell.translate.rewrites.aten.widen_mixed_norm import WidenMixedNorm
 
 NOOPS: tuple[Rewrite[Any], ...] = (
-    RemoveNoopExpand(),
-    RemoveNoopView(),
-    TypeAsToCopy(),
-    RemoveNoopCast(),
-    RemoveCopy(),
-    RemoveDropout(),
-    RemoveUnitPooling(),
-    RemoveNeutralArithmetic(),
+    *(rule() for rule in expands.RULES),
+    *(rule() for rule in noops.RULES),
+    *(rule() for rule in copies.RULES),
+    *(rule() for rule in neutral_arithmetic.RULES),
     RemoveProvenAssert(),
 )
 """Ops that compute their operand."""
@@ -88,7 +75,7 @@ NOOPS: tuple[Rewrite[Any], ...] = (
 SHAPES: tuple[Rewrite[Any], ...] = (
     AsStridedToView(),
     ReshapeToView(),
-    TransposeToPermute(),
+    *(rule() for rule in transposes.RULES),
     NormaliseSlice(),
     SplitToSlices(),
     StridedSliceToView(),
@@ -101,7 +88,7 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     CropToSlice(),
     PadToSlices(),
     PixelShuffleToPermute(),
-    MergePermutes(),
+    *(rule() for rule in permutes.RULES),
     MergeViews(),
 )
 """Ops that move elements."""
@@ -109,16 +96,10 @@ SHAPES: tuple[Rewrite[Any], ...] = (
 ARITHMETIC: tuple[Rewrite[Any], ...] = (
     LiftNumberOperand(),
     *(rule() for rule in sums.RULES),
-    DivisionToMultiplication(),
-    PowerToProducts(),
-    AddcmulToProducts(),
-    ClipToClamp(),
-    ClampToExtrema(),
+    *(rule() for rule in powers.RULES),
+    *(rule() for rule in clamps.RULES),
     ReciprocalToDivision(),
-    RecogniseHardswish(),
     *(rule() for rule in activations.RULES),
-    MergeClamps(),
-    MergeScalarProducts(),
 )
 """Ops that compute each element."""
 
@@ -129,15 +110,13 @@ LAYERS: tuple[Rewrite[Any], ...] = (
     ConvToConvolution(),
     NormaliseReduction(),
     VarianceToMeans(),
-    NormaliseSoftmax(),
-    NormaliseNorm(),
-    RmsNormToMeans(),
-    NormaliseBatchNorm(),
+    *(rule() for rule in softmaxes.RULES),
+    *(rule() for rule in norms.RULES),
     WidenMixedNorm(),
     NormalisePooling(),
     UnitPoolingToSlice(),
     AdaptivePoolToPool(),
-    NormaliseEmbedding(),
+    *(rule() for rule in normalise_embedding.RULES),
 )
 """Ops that combine elements."""
 

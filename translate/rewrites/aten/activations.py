@@ -1,5 +1,36 @@
 """Activations in terms of what every target has.
 
+rule recognise-hardswish
+    x·hardsigmoid(x), which targets have as it is.
+Before:
+    %g = aten.hardsigmoid.default(%x) : (tensor<$*S x f32>) -> …
+    %y = aten.mul.Tensor({%x, %g}) : (…, …) -> tensor<$*S x f32>
+After:
+    %y = aten.hardswish.default(%x)
+bound 1e-6 relative: "the quotient is taken before or after the product"
+
+rule recognise-written-hardswish
+    x·(clamp(x + 3, 0, 6) / 6).
+Before:
+    %a = aten.add.Scalar(%x, 3) : (tensor<$*S x f32>) -> …
+    %m = aten.clamp.default(%a, 0, 6)
+    %g = aten.div.Scalar(%m, 6)
+    %y = aten.mul.Tensor({%x, %g}) : (…, …) -> tensor<$*S x f32>
+After:
+    %y = aten.hardswish.default(%x)
+bound 1e-6 relative: "the quotient is taken before or after the product"
+
+rule recognise-divided-hardswish
+    x·clamp(x + 3, 0, 6) / 6.
+Before:
+    %a = aten.add.Scalar(%x, 3) : (tensor<$*S x f32>) -> …
+    %m = aten.clamp.default(%a, 0, 6)
+    %p = aten.mul.Tensor({%x, %m})
+    %y = aten.div.Scalar(%p, 6) : … -> tensor<$*S x f32>
+After:
+    %y = aten.hardswish.default(%x)
+bound 1e-6 relative: "the quotient is taken before or after the product"
+
 rule silu-to-sigmoid
     `silu` is x·sigmoid(x); XNNPACK and TOSA have a sigmoid.
 Before:
@@ -148,13 +179,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.ir.types import dims
-from stepwell.translate.rewrites.aten.building import axis
 from stepwell.translate.rules import read_rules
-
-
-def from_front(value: SSAValue, at: int) -> int:
-    """An axis counted from the front."""
-    return axis(at, len(dims(value.type)))
 
 
 def is_axis_of_known_size(value: SSAValue, at: int) -> bool:
@@ -177,16 +202,6 @@ def half(value: SSAValue, at: int) -> int:
 def is_beyond_half_an_ulp(threshold: float) -> bool:
     """Above it log(1 + e⁻ˣ) is below half an ulp of a single x: e⁻¹⁶ < 16·2⁻²⁴/2."""
     return threshold >= 16
-
-
-def negated(number: float) -> float:
-    """−number."""
-    return -float(number)
-
-
-def reciprocal(number: float) -> float:
-    """1/number."""
-    return 1 / number
 
 
 def is_gate_of_hardswish(gate: SSAValue) -> bool:

@@ -95,13 +95,71 @@ where not is_nearer_to_start($w)
 where is_single($E) else "the error bound of this rewrite holds for float32 only"
 bound 1e-6 relative, 1e-6 absolute: "torch may contract the product and the sum"
 for $w = 0.75
+
+rule split-addcmul
+    A product and a sum.
+Before:
+    %y = aten.addcmul.default(%x, %a, %b)
+After:
+    %p = aten.mul.Tensor(%a, %b)
+    %y = aten.add.Tensor(%x, %p)
+where same_element(%y, %x, %a, %b) else "the operands have several dtypes"
+bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
+
+rule split-scaled-addcmul
+    The factor first, as in torch: the product may overflow without it.
+Before:
+    %y = aten.addcmul.default(%x, %a, %b, value=$?v)
+After:
+    %s = aten.mul.Scalar(%a, $v)
+    %p = aten.mul.Tensor(%s, %b)
+    %y = aten.add.Tensor(%x, %p)
+where not is_one($v)
+where is_number($v) else "value is complex, or known only at run time"
+where same_element(%y, %x, %a, %b) else "the operands have several dtypes"
+unless promotes(%x, $v)
+bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
+for $v = 0.5
+
+rule split-addcdiv
+    A quotient and a sum.
+Before:
+    %y = aten.addcdiv.default(%x, %a, %b)
+After:
+    %q = aten.div.Tensor(%a, %b)
+    %y = aten.add.Tensor(%x, %q)
+where same_element(%y, %x, %a, %b) else "the operands have several dtypes"
+bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
+
+rule split-scaled-addcdiv
+    The factor first, as in torch: the quotient may overflow without it.
+Before:
+    %y = aten.addcdiv.default(%x, %a, %b, value=$?v)
+After:
+    %s = aten.mul.Scalar(%a, $v)
+    %q = aten.div.Tensor(%s, %b)
+    %y = aten.add.Tensor(%x, %q)
+where not is_one($v)
+where is_number($v) else "value is complex, or known only at run time"
+where same_element(%y, %x, %a, %b) else "the operands have several dtypes"
+unless promotes(%x, $v)
+bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
+for $v = 0.5
 """
 
 from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.aten import building
 from stepwell.translate.rules import read_rules
+
+
+def promotes(value: SSAValue, factor: object) -> Refusal | None:
+    """A float as a factor of integers."""
+    return building.promotes(factor, element(value.type))
 
 
 def states_alpha(total: SSAValue) -> bool:

@@ -27,7 +27,7 @@ from stepwell.ir.dtypes import bf16, f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.remove_copy import changes_layout
+from stepwell.translate.rewrites.aten.copies import changes_layout
 
 CASTS = (aten._ToCopyDefault, aten.ToDtype, aten.ToDtypeLayout, aten.TypeAsDefault)
 

@@ -1,6 +1,6 @@
 """Whole powers beyond torch's own products, by squaring: XNNPACK has no power.
 
-`PowerToProducts` spells x², x³ and x^−2 as torch's kernel computes them; the others torch gives to
+`aten/powers.py` spells x², x³ and x^−2 as torch's kernel computes them; the others torch gives to
 the C library. Squares never grow beyond what the result is made of, so infinities are where they
 were. A fractional power stays a kernel: its square root would lose the sign that `pow` drops at −0
 and the infinity that it gives for −inf.

@@ -27,7 +27,7 @@ from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.remove_copy import changes_layout
+from stepwell.translate.rewrites.aten.copies import changes_layout
 from stepwell.translate.rewrites.xnnpack.guards import not_held
 
 PAIRS = ((f16, f32), (f32, f16))

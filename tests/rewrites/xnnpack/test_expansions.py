@@ -1,0 +1,52 @@
+"""Functions by others that XNNPACK has: what runs in the delegate, and what stays."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import export
+
+import stepwell
+from stepwell.translate.rewrites.xnnpack.expansions import RULES
+
+ALL = {rule.name: rule() for rule in RULES}
+X = "tensor<2x4xf32>"
+
+
+def test_what_a_softmax_rounds_to_zero_has_a_logarithm_on_the_runtime() -> None:
+    module, x = nn.LogSoftmax(-1), torch.tensor([[0.0, 500.0, -500.0]])
+    lowered = stepwell.lower(export(module, (x,)), "xnnpack")
+    torch.testing.assert_close(lowered.run(x)[0], module(x), rtol=1e-6, atol=1e-5)
+
+
+def test_halves_are_left(refused: Any, method: Any) -> None:
+    whole = "tensor<2x3xf16>"
+    line = f"%y = aten._log_softmax.default(%x, 1, false) : ({whole}) -> {whole}"
+    refused(method(f"%x: {whole}", line, gives=whole), ALL["expand-log-softmax"], "float32")
+
+
+class Levels(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return 10.0 * torch.log10(torch.clamp(x, min=1e-10)), torch.log2(x)
+
+
+def test_levels_run_in_one_delegate() -> None:
+    x = torch.tensor([0.0, 1e-30, 0.999999, 1.0, 1.000001, 2.0, 10.0, 1e30])
+    lowered = stepwell.lower(export(Levels(), (x,)), "xnnpack", numerics="finite")
+    assert lowered.report.delegates == 1
+    assert not lowered.report.outside
+    for found, wanted in zip(lowered.run(x), Levels()(x), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("given", "made"), [("f16", "f16"), ("f64", "f64"), ("i64", "f32")])
+def test_logarithms_of_other_types_stay(given: str, made: str, refused: Any, method: Any) -> None:
+    line = f"%y = aten.log10.default(%x) : (tensor<3x{given}>) -> tensor<3x{made}>"
+    text = method(f"%x: tensor<3x{given}>", line, gives=f"tensor<3x{made}>")
+    refused(text, ALL["expand-logarithm"], "float32 only")
+
+
+def test_a_gelu_by_erf_is_not_one_by_tanh(refused: Any, method: Any):
+    line = f"%y = aten.gelu.default(%x) : ({X}) -> {X}"
+    refused(method(f"%x: {X}", line, gives=X), ALL["expand-tanh-gelu"])

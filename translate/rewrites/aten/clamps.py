@@ -1,0 +1,187 @@
+"""Everything that keeps elements within bounds: `aten.clamp` for numbers, extrema for tensors.
+
+rule relu-to-clamp
+    A clamp from 0.
+Before:
+    %y = aten.relu.default(%x)
+After:
+    %y = aten.clamp.default(%x, 0, none)
+where same_type(%x, %y) else "a bound promotes the tensor to another dtype"
+
+rule relu6-to-clamp
+    A clamp from 0 to 6.
+Before:
+    %y = aten.relu6.default(%x)
+After:
+    %y = aten.clamp.default(%x, 0, 6)
+where same_type(%x, %y) else "a bound promotes the tensor to another dtype"
+
+rule hardtanh-to-clamp
+    A clamp of both sides.
+Before:
+    %y = aten.hardtanh.default(%x, $?a, $?b)
+After:
+    %y = aten.clamp.default(%x, $a, $b)
+where same_type(%x, %y) else "a bound promotes the tensor to another dtype"
+unless promotes(%x, $a)
+unless promotes(%x, $b)
+for $a = 0.0, $b = 6.0
+
+rule clip-to-clamp
+    Another name.
+Before:
+    %y = aten.clip.default(%x, $?a, $?b)
+After:
+    %y = aten.clamp.default(%x, $a, $b)
+where same_type(%x, %y) else "a bound promotes the tensor to another dtype"
+unless promotes(%x, $a)
+unless promotes(%x, $b)
+for $a = none, $b = 5
+
+rule clamp-min-to-clamp
+    A clamp of one side.
+Before:
+    %y = aten.clamp_min.default(%x, $?a)
+After:
+    %y = aten.clamp.default(%x, $a, none)
+where same_type(%x, %y) else "a bound promotes the tensor to another dtype"
+unless promotes(%x, $a)
+for $a = 0
+
+rule clamp-max-to-clamp
+    A clamp of the other side.
+Before:
+    %y = aten.clamp_max.default(%x, $?b)
+After:
+    %y = aten.clamp.default(%x, none, $b)
+where same_type(%x, %y) else "a bound promotes the tensor to another dtype"
+unless promotes(%x, $b)
+for $b = 5
+
+rule threshold-to-clamp
+    A relu by another name.
+Before:
+    %y = aten.threshold.default(%x, $?t, $?v)
+After:
+    %y = aten.clamp.default(%x, 0, none)
+where same_type(%x, %y) else "a bound promotes the tensor to another dtype"
+where is_zero($t) else "a threshold other than 0 jumps"
+where is_zero($v) else "a threshold other than 0 jumps"
+bound 5e-324 absolute: "torch's threshold of −0 is +0"
+for $t = 0, $v = 0
+
+rule clamp-min-to-maximum
+    With a tensor as its bound, a clamp is a maximum.
+Before:
+    %y = aten.clamp_min.Tensor(%x, %a)
+After:
+    %y = aten.maximum.default(%x, %a)
+bound 5e-324 absolute: "which of two zeros is greater hangs on the kernel"
+
+rule clamp-max-to-minimum
+    With a tensor as its bound, a clamp is a minimum.
+Before:
+    %y = aten.clamp_max.Tensor(%x, %b)
+After:
+    %y = aten.minimum.default(%x, %b)
+bound 5e-324 absolute: "which of two zeros is greater hangs on the kernel"
+
+rule clamp-to-maximum
+    A clamp from a tensor on.
+Before:
+    %y = aten.clamp.Tensor(%x, %a)
+After:
+    %y = aten.maximum.default(%x, %a)
+where same_element(%y, %x, %a) else "a bound promotes the tensor to another dtype"
+proven keeps_nans(%x, %a) else "a NaN may be lost beside a bound"
+bound 5e-324 absolute: "which of two zeros is greater hangs on the kernel"
+
+rule clamp-to-minimum
+    A clamp up to a tensor.
+Before:
+    %y = aten.clamp.Tensor(%x, max=%b)
+After:
+    %y = aten.minimum.default(%x, %b)
+where same_element(%y, %x, %b) else "a bound promotes the tensor to another dtype"
+proven keeps_nans(%x, %b) else "a NaN may be lost beside a bound"
+bound 5e-324 absolute: "which of two zeros is greater hangs on the kernel"
+
+rule clamp-to-extrema
+    A clamp between tensors: torch takes the maximum first. A NaN in any of them stays one.
+Before:
+    %y = aten.clamp.Tensor(%x, %a, %b)
+After:
+    %m = aten.maximum.default(%x, %a)
+    %y = aten.minimum.default(%m, %b)
+where same_element(%y, %x, %a, %b) else "a bound promotes the tensor to another dtype"
+proven keeps_nans(%x, %a, %b) else "a NaN may be lost beside a bound"
+bound 5e-324 absolute: "which of two zeros is greater hangs on the kernel"
+
+rule merge-clamps
+    A clamp of a clamp keeps within both ranges, or at the end of the outer one that is nearest.
+Before:
+    %m = aten.clamp.default(%x, $?a, $?b)
+    %y = aten.clamp.default(%m, $?c, $?d)
+After:
+    %y = aten.clamp.default(%x, lower_of($a, $c, $d), upper_of($b, $c, $d))
+where same_type(%x, %y)
+where is_interval($a, $b) else "the bounds are not numbers in order"
+where is_interval($c, $d) else "the bounds are not numbers in order"
+for $a = 0, $b = 6, $c = 1, $d = 5
+"""
+
+from __future__ import annotations
+
+from math import isnan
+
+from xdsl.ir import SSAValue
+
+from stepwell.ir.numerics import loses_nans
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.aten import building
+from stepwell.translate.rewrites.aten.ranges import is_never_nan
+from stepwell.translate.rules import read_rules
+
+Limit = int | float | None
+
+
+def promotes(value: SSAValue, bound: object) -> Refusal | None:
+    """A float as a bound of integers."""
+    return building.promotes(bound, element(value.type))
+
+
+def keeps_nans(*values: SSAValue | Program) -> bool:
+    """The target's maxima keep a NaN, as the runtime's own clamp does; or there is none."""
+    *tensors, program = values
+    assert isinstance(program, Program)
+    return not loses_nans(program.context) or all(
+        is_never_nan(value, program) for value in tensors if isinstance(value, SSAValue)
+    )
+
+
+def is_interval(low: object, high: object) -> bool:
+    """Whether two bounds are plain numbers, or absent, and the lower is not above the upper."""
+    given = [limit for limit in (low, high) if limit is not None]
+    plain = [limit for limit in given if isinstance(limit, int | float) and not isnan(limit)]
+    return len(plain) == len(given) and plain == sorted(plain)
+
+
+def lower_of(limit: Limit, lowest: Limit, highest: Limit) -> Limit:
+    """A lower bound after an outer clamp."""
+    return lowest if limit is None else _moved(limit, lowest, highest)
+
+
+def upper_of(limit: Limit, lowest: Limit, highest: Limit) -> Limit:
+    """An upper bound after an outer clamp."""
+    return highest if limit is None else _moved(limit, lowest, highest)
+
+
+def _moved(limit: float, lowest: Limit, highest: Limit) -> Limit:
+    if lowest is not None and limit < lowest:
+        return lowest
+    return highest if highest is not None and limit > highest else limit
+
+
+RULES = read_rules(__doc__, globals())

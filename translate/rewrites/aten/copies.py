@@ -1,0 +1,117 @@
+"""Copies and casts that change nothing: a value of the IR is immutable, so its copy is itself.
+
+`clone`, `contiguous`, `detach`, `alias` and `lift_fresh_copy` matter to eager PyTorch, where
+tensors are written to and have strides. Here neither is so: a value has elements in a shape, and
+the memory format of inputs and outputs stands in the signature. A copy that asks for another
+memory format is kept, as is one whose strides `as_strided` looks at. Importers of half-precision
+models and attention decompositions write `x.to(x.dtype)` freely.
+
+rule remove-copy
+    A copy whose memory format asks for nothing new.
+Before:
+    %y = aten.$copy.default(%x, memory_format=$?m)
+After:
+    %y = %x
+unless asks_for_layout($m)
+unless strides_are_observed(%y)
+for each $copy of clone, contiguous
+for $m = "torch.contiguous_format"
+
+rule remove-alias
+    A copy that has no memory format.
+Before:
+    %y = aten.$copy.default(%x)
+After:
+    %y = %x
+unless strides_are_observed(%y)
+for each $copy of detach, detach_copy, alias, alias_copy, lift_fresh_copy
+
+rule remove-noop-cast
+    A cast to the dtype that the tensor has.
+Before:
+    %y = aten.$cast(%x, dtype=$?d, …, memory_format=$?m)
+After:
+    %y = %x
+unless asks_for_layout($m)
+for each $cast of to.dtype, to.dtype_layout, _to_copy.default
+for $d = f32, $m = none
+
+rule remove-noop-move
+    A cast to the device and the dtype that the tensor has.
+Before:
+    %y = aten.to.device(%x, $?w, $?d, …, memory_format=$?m)
+After:
+    %y = %x
+unless asks_for_layout($m)
+for $w = "cpu", $d = f32, $m = none
+
+rule remove-noop-cast-like
+    A cast to the dtype of a tensor that has the same.
+Before:
+    %y = aten.to.other(%x, %z, …, memory_format=$?m)
+After:
+    %y = %x
+unless asks_for_layout($m)
+for $m = none
+
+rule remove-noop-type-as
+    A cast to the dtype of a tensor that has the same.
+Before:
+    %y = aten.type_as.default(%x, %z)
+After:
+    %y = %x
+
+rule type-as-to-copy
+    Models in half precision compute their norms in float and come back by `x.type_as(input)`; what
+    the other tensor holds has no say, and no target has a node for such a pair.
+Before:
+    %y = aten.type_as.default(%x, %z) : (…, tensor<$*Z x $E>) -> …
+After:
+    %y = aten._to_copy.default(%x, dtype=$E)
+where not same_element(%x, %z)
+for $E = f16
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.rewriting import Refusal
+from stepwell.translate.rewrites.aten.attention_pattern import LAYOUT
+from stepwell.translate.rules import read_rules
+
+OBSERVERS = frozenset(("aten.as_strided.default", "aten.as_strided_copy.default"))
+"""Ops whose result depends on the strides of their operand."""
+
+KEPT = ("preserve_format", "contiguous_format", "0", "1")
+"""Memory formats that ask for nothing new, by name and as schemas number them."""
+
+
+def changes_layout(op: SchemaOp) -> Refusal | None:
+    """The op asks for a memory format other than row-major or its operand's."""
+    return (
+        asks_for_layout(op.arg("memory_format")) if "memory_format" in op.SCHEMA.by_name else None
+    )
+
+
+def asks_for_layout(wanted: object) -> Refusal | None:
+    """A memory format other than row-major or the operand's."""
+    if wanted is None or str(wanted).rsplit(".", 1)[-1] in KEPT:
+        return None
+    return Refusal(f"it asks for memory format {wanted}")
+
+
+def strides_are_observed(copy: SSAValue) -> Refusal | None:
+    """An `as_strided` reads the copy, perhaps through views."""
+    stack = [copy]
+    while stack:
+        for use in stack.pop().uses:
+            if use.operation.name in OBSERVERS:
+                return Refusal(f"{use.operation.name} reads the strides of the copy")
+            if use.operation.name in LAYOUT:
+                stack.extend(use.operation.results)
+    return None
+
+
+RULES = read_rules(__doc__, globals())

@@ -1,0 +1,195 @@
+"""Normalisations by the operator a model writes, with one result.
+
+The `native` forms also give mean and reciprocal deviation, which only training reads.
+
+rule native-layer-norm-to-layer-norm
+    The statistics are the tensor's own.
+Before:
+    %y, %m, %r = aten.native_layer_norm.default(%x, $?n, $w, $b, $?e)
+After:
+    %y = aten.layer_norm.default(%x, $n, $w, $b, $e)
+where is_unread(%m, %r) else "the mean or deviation that it saves for training is used"
+not of empty tensors
+bound 1e-5 relative, 1e-5 absolute: "another kernel may sum in another order"
+for $n = [3], $w = [3], $e = 1.0e-5
+
+rule native-group-norm-to-group-norm
+    Batch, channels and size stand in the type.
+Before:
+    %y, %m, %r = aten.native_group_norm.default(%x, $w, $b, $?n, $?c, $?s, $?g, $?e)
+After:
+    %y = aten.group_norm.default(%x, $g, $w, $b, $e)
+where is_unread(%m, %r) else "the mean or deviation that it saves for training is used"
+not of empty tensors
+bound 1e-5 relative, 1e-5 absolute: "another kernel may sum in another order"
+for $x = [2, 4, 6], $w = [4], $n = 2, $c = 4, $s = 6, $g = 2, $e = 1.0e-5
+
+rule instance-norm-to-group-norm
+    An instance norm over its own statistics is a group norm with one channel a group.
+Before:
+    %y = aten.instance_norm.default(%x, $w, $b, $m, $v, $?u, $?o, $?e, $?k)
+After:
+    %y = aten.group_norm.default(%x, channels(%x), $w, $b, $e)
+where is_true($u) else "an instance norm over running statistics is a batch norm"
+where has_known_channels(%x) else "the number of channels is symbolic"
+where has_many_elements(%x)
+    else "a channel has one element, whose deviation is rounding alone"
+not of empty tensors
+bound 1e-5 relative, 1e-5 absolute: "instance and group norm sum in another order"
+for $x = [2, 4, 6], $u = true, $o = 0.1, $e = 1.0e-5, $k = false
+
+rule instance-norm-to-batch-norm
+    Over running statistics it is a batch norm in evaluation mode.
+Before:
+    %y = aten.instance_norm.default(%x, $w, $b, $m, $v, $?u, $?o, $?e, $?k)
+After:
+    %y = aten.batch_norm.default(%x, $w, $b, $m, $v, false, $o, $e, false)
+where not is_true($u)
+where are_there($m, $v) else "it has no statistics"
+where are_of_channels(%x, $w, $b, $m, $v)
+    else "its parameters are not one number for each channel"
+for $x = [2, 3, 4], $m = [3], $v = [3], $u = false, $o = 0.1, $e = 1.0e-5, $k = false
+
+rule inference-batch-norm-to-batch-norm
+    Running statistics are given, not computed.
+Before:
+    %y, %a, %b = aten._native_batch_norm_legit_no_training.default(%x, $w, $b, %m, %v, $?o, $?e)
+After:
+    %y = aten.batch_norm.default(%x, $w, $b, %m, %v, false, $o, $e, false)
+where is_unread(%a, %b) else "the mean or deviation that it saves for training is used"
+where are_of_channels(%x, $w, $b, %m, %v)
+    else "its parameters are not one number for each channel"
+for $x = [2, 3, 4, 4], $w = [3], $b = [3], $m = [3], $v = [3], $o = 0.1, $e = 1.0e-5
+
+rule fixed-batch-norm-to-batch-norm
+    Running statistics are given, not computed.
+Before:
+    %y, %a, %b, %c = aten._batch_norm_no_update.default(%x, $w, $b, $m, $v, $?o, $?e)
+After:
+    %y = aten.batch_norm.default(%x, $w, $b, $m, $v, false, $o, $e, false)
+where is_unread(%a, %b, %c) else "the mean or deviation that it saves for training is used"
+where are_of_channels(%x, $w, $b, $m, $v)
+    else "its parameters are not one number for each channel"
+for $x = [2, 3, 4, 4], $w = [3], $b = [3], $m = [3], $v = [3], $o = 0.1, $e = 1.0e-5
+
+rule native-batch-norm-to-batch-norm
+    Running statistics are given, unless it trains.
+Before:
+    %y, %a, %b = aten.native_batch_norm.default(%x, $w, $b, $m, $v, $?t, $?o, $?e)
+After:
+    %y = aten.batch_norm.default(%x, $w, $b, $m, $v, false, $o, $e, false)
+where is_unread(%a, %b) else "the mean or deviation that it saves for training is used"
+where not is_true($t)
+    else "exported in training mode: it normalises by the batch; call model.eval()"
+where are_of_channels(%x, $w, $b, $m, $v)
+    else "its parameters are not one number for each channel"
+for $x = [2, 3, 4, 4], $m = [3], $v = [3], $t = false, $o = 0.1, $e = 1.0e-5
+
+rule fused-rms-norm-to-rms-norm
+    Without the reciprocal root that training reads.
+Before:
+    %y, %r = aten._fused_rms_norm.default(%x, $?n, $w, $?e) : (tensor<$*S x $E>, …) -> …
+After:
+    %y = aten.rms_norm.default(%x, $n, $w, $e)
+where is_unread(%r) else "the reciprocal root that it saves for training is used"
+where is_single_or_double($E) else "torch normalises this dtype in float32"
+where are_of_element($E, $w) else "the weight is of another dtype than what it scales"
+where normalises_axes(%x, %y, $n) else "it normalises no axis"
+bound 1e-5 relative, 1e-6 absolute: "the mean may be summed in another order"
+for $n = [3], $w = [3], $e = 1.0e-5
+
+rule rms-norm-to-means
+    As models write it themselves: x · rsqrt(mean(x²) + ε) · w.
+Before:
+    %y = aten.rms_norm.default(%x, $?n, %w, $?e) : (tensor<$*S x $E>, …) -> …
+After:
+    %q = aten.mul.Tensor(%x, %x) : … -> tensor<$*S x $E>
+    %m = aten.mean.dim(%q, last_axes(%x, $n), true)
+    %s = aten.add.Scalar(%m, epsilon($e, $E))
+    %r = aten.rsqrt.default(%s)
+    %p = aten.mul.Tensor(%x, %r) : … -> tensor<$*S x $E>
+    %y = aten.mul.Tensor(%p, %w)
+where is_single_or_double($E) else "torch normalises this dtype in float32"
+where are_of_element($E, %w) else "the weight is of another dtype than what it scales"
+where normalises_axes(%x, %y, $n) else "it normalises no axis"
+bound 1e-5 relative, 1e-6 absolute: "the mean may be summed in another order"
+for $n = [6], $w = [6], $S = [2, 6], $e = 1.0e-5
+
+rule plain-rms-norm-to-means
+    The same without a weight.
+Before:
+    %y = aten.rms_norm.default(%x, $?n, none, $?e) : (tensor<$*S x $E>) -> …
+After:
+    %q = aten.mul.Tensor(%x, %x) : … -> tensor<$*S x $E>
+    %m = aten.mean.dim(%q, last_axes(%x, $n), true)
+    %s = aten.add.Scalar(%m, epsilon($e, $E))
+    %r = aten.rsqrt.default(%s)
+    %y = aten.mul.Tensor(%x, %r)
+where is_single_or_double($E) else "torch normalises this dtype in float32"
+where normalises_axes(%x, %y, $n) else "it normalises no axis"
+bound 1e-5 relative, 1e-6 absolute: "the mean may be summed in another order"
+for $n = [3], $e = none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.types import dims, element
+from stepwell.translate.rules import read_rules
+
+
+def are_there(*values: SSAValue | None) -> bool:
+    """Tensors that are given."""
+    return None not in values
+
+
+def are_of_channels(value: SSAValue, *parameters: SSAValue | None) -> bool:
+    """One number for each channel of a batch `[N, C, …]`, where they are given."""
+    channels = dims(value.type)[1:2]
+    return all(dims(held.type) == channels for held in parameters if held is not None)
+
+
+def are_of_element(of: Attribute, *values: SSAValue | None) -> bool:
+    """Tensors of an element type, where they are given."""
+    return all(element(held.type) == of for held in values if held is not None)
+
+
+def normalises_axes(value: SSAValue, result: SSAValue, sizes: Sequence[object]) -> bool:
+    """There is an axis, and the result is of the type."""
+    return bool(sizes) and value.type == result.type
+
+
+def has_many_elements(value: SSAValue) -> bool:
+    """A batch `[N, C, …]` with more than one element a channel."""
+    return any(size != 1 for size in dims(value.type)[2:])
+
+
+def has_known_channels(value: SSAValue) -> bool:
+    """A batch `[N, C, …]` whose C is a number."""
+    return isinstance(dims(value.type)[1], int)
+
+
+def channels(value: SSAValue) -> int:
+    """C of a batch `[N, C, …]`."""
+    size = dims(value.type)[1]
+    assert isinstance(size, int)
+    return size
+
+
+def last_axes(value: SSAValue, sizes: Sequence[object]) -> list[int]:
+    """As many of the last axes as there are sizes."""
+    rank = len(dims(value.type))
+    return list(range(rank - len(sizes), rank))
+
+
+def epsilon(given: float | None, of: Attribute) -> float:
+    """An epsilon; the type's own if none is given."""
+    return torch.finfo(torch_dtype(of)).eps if given is None else given
+
+
+RULES = read_rules(__doc__, globals())

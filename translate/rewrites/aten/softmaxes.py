@@ -1,0 +1,48 @@
+"""Softmax one way: `_softmax` and `_log_softmax` on an axis counted from the front, cast first.
+
+rule softmax-along-axis
+    Without a dtype, or with the one that the tensor has.
+Before:
+    %y = aten.$form.int(%x, $d, $?t) : (tensor<$*S x $E>) -> …
+After:
+    %y = aten._$form.default(%x, from_front(%x, $d), false)
+where keeps_element($t, $E)
+for each $form of softmax, log_softmax
+for $d = -1, $t = none
+
+rule cast-before-softmax
+    With a dtype, the cast comes first.
+Before:
+    %y = aten.$form.int(%x, $d, $?t) : (tensor<$*S x $E>) -> …
+After:
+    %c = aten._to_copy.default(%x, dtype=$t) : … -> tensor<$*S x $t>
+    %y = aten._$form.default(%c, from_front(%x, $d), false)
+where not keeps_element($t, $E)
+for each $form of softmax, log_softmax
+for $d = 1, $t = f64
+
+rule softmax-axis-from-front
+    An axis that is counted from the back.
+Before:
+    %y = aten._$form.default(%x, $d, $?h)
+After:
+    %y = aten._$form.default(%x, from_front(%x, $d), false)
+where not is_true($h) else "half_to_float casts within the softmax, which only CUDA does"
+where is_negative($d)
+for each $form of softmax, log_softmax
+for $d = -1, $h = false
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import Attribute
+
+from stepwell.translate.rules import read_rules
+
+
+def keeps_element(wanted: Attribute | None, held: Attribute) -> bool:
+    """No element type is asked for, or the one that is there."""
+    return wanted is None or wanted == held
+
+
+RULES = read_rules(__doc__, globals())

@@ -1,0 +1,69 @@
+"""Functions that XNNPACK has no node for, by those it has.
+
+rule expand-tanh-gelu
+    gelu(x) = x/2 · (1 + tanh u) = x · sigmoid(2u) with u = √(2/π) · (x + 0.044715 x³), so that
+    2u = x · (a + b·x²) with a = √(8/π) and b = 0.044715·a. XNNPACK's own gelu is the erf form; the
+    stock flow lowers this form to it without a word, 4.7e-4 off. 2u is kept within ±100, where the
+    sigmoid is 0 or 1 to the last bit: XNNPACK's is NaN for some numbers beyond 10³⁰. The product
+    that makes it clamps for nothing.
+Before:
+    %y = aten.gelu.default(%x, approximate="tanh") : (tensor<$*S x $E>) -> …
+After:
+    %q = aten.mul.Tensor(%x, %x) : … -> tensor<$*S x $E>
+    %b = aten.mul.Scalar(%q, 0.07135481627260025) : … -> tensor<$*S x $E>
+    %a = aten.add.Scalar(%b, 1.5957691216057308) : … -> tensor<$*S x $E>
+    %u = aten.mul.Tensor(%x, %a) : … -> tensor<$*S x $E>
+    %c = aten.clamp.default(%u, -100.0, 100.0) : … -> tensor<$*S x $E>
+    %g = aten.sigmoid.default(%c) : … -> tensor<$*S x $E>
+    %y = aten.mul.Tensor(%x, %g)
+unless are_not_for_xnnpack(%x, %y)
+bound 1e-5 relative, 1e-6 absolute: "a sigmoid in place of a tanh, reassociated"
+
+rule expand-log-softmax
+    The logarithm of a softmax would lose what the softmax rounds to zero. torch subtracts the
+    greatest of a row, and then the logarithm of the sum of the exponentials.
+Before:
+    %y = aten._log_softmax.default(%x, $d, $?h) : (tensor<$*S x $E>) -> …
+After:
+    %m = aten.amax.default(%x, [from_front(%x, $d)], true)
+    %b = aten.sub.Tensor(%x, %m)
+    %e = aten.exp.default(%b)
+    %t = aten.sum.dim_IntList(%e, [from_front(%x, $d)], true)
+    %l = aten.log.default(%t)
+    %y = aten.sub.Tensor(%b, %l)
+where is_single($E) else "the error bound of this rewrite holds for float32 only"
+proven is_never_nan(%x) else "a row with a NaN may not be NaN throughout"
+not of empty tensors
+bound 2e-6 relative, 2e-6 absolute: "exponentials summed in another order"
+for $d = 1, $h = false
+
+rule expand-logarithm
+    Logarithms of base 2 and 10 as multiples of the natural one.
+Before:
+    %y = aten.$log.default(%x) : (tensor<$*S x $E>) -> …
+After:
+    %n = aten.log.default(%x) : … -> tensor<$*S x $E>
+    %y = aten.mul.Scalar(%n, $factor)
+where is_single($E) else "the error bound of this rewrite holds for float32 only"
+proven is_away_from_zero(%x)
+    else "the logarithm of a denormal number becomes that of zero, an infinity"
+bound 5e-7 relative: "the product rounds once more, and so does its factor"
+for each $log, $factor of (log2, 1.4426950408889634), (log10, 0.43429448190325176)
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from stepwell.ir.rewriting import Refusal
+from stepwell.translate.rewrites.aten.ranges import is_away_from_zero, is_never_nan  # noqa: F401
+from stepwell.translate.rewrites.xnnpack.guards import not_floats
+from stepwell.translate.rules import read_rules
+
+
+def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
+    """Values that XNNPACK does not hold as floats."""
+    return not_floats(values)
+
+
+RULES = read_rules(__doc__, globals())

@@ -1,0 +1,27 @@
+"""What rules that share it compute: numbers from numbers, axes from axes."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from stepwell.ir.types import dims
+
+
+def negated(number: float) -> float:
+    """−number."""
+    return -float(number)
+
+
+def reciprocal(number: float) -> float:
+    """1/number."""
+    return 1 / number
+
+
+def product(one: float, other: float) -> float:
+    """one·other."""
+    return float(one) * float(other)
+
+
+def from_front(value: SSAValue, at: int) -> int:
+    """An axis counted from the front; a scalar has the axis 0 too."""
+    return at + max(len(dims(value.type)), 1) if at < 0 else at
