@@ -84,6 +84,10 @@ def kernel_limit(op: SchemaOp) -> str | None:
         return "its kernel does not resize its outputs, so their shapes must be static"
     if op.name == "aten.convolution.default" and len(dims(op.operands[0].type)) not in (3, 4):
         return "its kernel convolves batches of lines and of images only"
+    if op.name == "aten.constant_pad_nd.default" and any(
+        isinstance(amount, int) and amount < 0 for amount in op.arg("pad")
+    ):
+        return "its kernel crops nothing: a negative amount needs static sizes"
     signature = kernel_of(type(op))
     if signature is None:
         return None

@@ -119,3 +119,16 @@ def test_what_kernels_have_no_code_for_is_copied_or_refused_before_it_runs(
     assert torch.equal(copied.float(), Function(False)(x).float())
     with pytest.raises(UnsupportedError, match=r"aten.permute.default: its kernel does not take"):
         stepwell.lower(export(Function(True), (x,)), "xnnpack").to_pte()
+
+
+@pytest.mark.parametrize("axes", [(1,), (1, 2)])
+def test_a_crop_of_symbolic_size_is_refused_before_it_runs(axes: tuple[int, ...]) -> None:
+    class Crop(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.pad(x, [2, 0, -2, 3])
+
+    x = torch.ones(6, 7, 5, dtype=torch.int8)
+    shapes = ({axis: torch.export.Dim.AUTO(max=32) for axis in axes},)
+    lowered = stepwell.lower(export(Crop(), (x,), dynamic_shapes=shapes), "xnnpack")
+    with pytest.raises(UnsupportedError, match="crops nothing"):
+        lowered.to_pte()

@@ -60,7 +60,7 @@ def flags(seed: int, shape: Sequence[int]) -> Tensor:
 def special(seed: int, shape: Sequence[int], dtype: torch.dtype = f32) -> Tensor:
     """NaN, infinities, both zeros and the ends of the range, among ordinary numbers."""
     chosen = torch.tensor(SPECIAL)[integers(seed, shape, 0, len(SPECIAL))]
-    return torch.where(flags(seed + 1, shape), chosen, torch.randn(tuple(shape))).to(dtype)
+    return torch.where(flags(seed + 1, shape), chosen, normal(seed + 2, shape)).to(dtype)
 
 
 def permuted(seed: int, count: int) -> Tensor:

@@ -243,9 +243,22 @@ def _others(program: Program, ep: ExportedProgram) -> list[Any]:
 
 def _expected(program: Program, ep: ExportedProgram, given: Any) -> Expected:
     try:
-        return Expected.of(program, given, ep.module(check_guards=False))
+        expected = Expected.of(program, given, ep.module(check_guards=False))
     except Exception as error:
         raise WrongError("no program", f"eager fails: {error}"[:300]) from error
+    made = [value.dtype for value in expected.runs[0]]
+    if made != _declared(ep, made):
+        raise WrongError("no program", "torch's eager and its export give other dtypes")
+    return expected
+
+
+def _declared(ep: ExportedProgram, made: Sequence[torch.dtype]) -> list[torch.dtype]:
+    """The dtypes that an export says it gives; as made where it says nothing."""
+    (returned,) = next(n for n in ep.graph.nodes if n.op == "output").args
+    given = returned[len(returned) - len(made) :]
+    metas = [node.meta.get("val") if hasattr(node, "meta") else None for node in given]
+    pairs = zip(metas, made, strict=True)
+    return [m.dtype if isinstance(m, Tensor) else dtype for m, dtype in pairs]
 
 
 def _compare(expected: Expected, where: str, run: Callable[[], Sequence[Any]]) -> Sequence[Any]:

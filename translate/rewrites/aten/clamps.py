@@ -127,6 +127,7 @@ After:
 where same_type(%x, %y)
 where is_interval($a, $b) else "the bounds are not numbers in order"
 where is_interval($c, $d) else "the bounds are not numbers in order"
+where all_fit(%y, $a, $b, $c, $d) else "a negative bound of unsigned bytes wraps"
 for $a = 0, $b = 6, $c = 1, $d = 5
 """
 
@@ -136,12 +137,14 @@ from math import isnan
 
 from xdsl.ir import SSAValue
 
+from stepwell.ir.dtypes import ui8
 from stepwell.ir.numerics import loses_nans
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.aten import building
 from stepwell.translate.rewrites.aten.ranges import is_never_nan
+from stepwell.translate.rewrites.aten.wrap_clamp_bounds import wraps
 from stepwell.translate.rules import read_rules
 
 Limit = int | float | None
@@ -166,6 +169,11 @@ def is_interval(low: object, high: object) -> bool:
     given = [limit for limit in (low, high) if limit is not None]
     plain = [limit for limit in given if isinstance(limit, int | float) and not isnan(limit)]
     return len(plain) == len(given) and plain == sorted(plain)
+
+
+def all_fit(value: SSAValue, *bounds: Limit) -> bool:
+    """Whether no bound is a number that unsigned bytes hold as another."""
+    return element(value.type) != ui8 or not any(wraps(bound) for bound in bounds)
 
 
 def lower_of(limit: Limit, lowest: Limit, highest: Limit) -> Limit:

@@ -1,0 +1,68 @@
+"""WrapClampBounds: beyond its documented example, and what it leaves alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import stepwell
+from stepwell.translate.rewrites.aten.clamps import RULES
+from stepwell.translate.rewrites.aten.wrap_clamp_bounds import WrapClampBounds
+
+
+def clamp(bounds: str, held: str, method: Any, gives: str | None = None) -> str:
+    gives = gives or held
+    types = f"(tensor<4x{held}>) -> tensor<4x{gives}>"
+    call = f"%y = aten.clamp.default(%x, {bounds}) : {types}"
+    return method(f"%x: tensor<4x{held}>", call, gives=f"tensor<4x{gives}>")
+
+
+@pytest.mark.parametrize("bounds", ["-1, none", "none, -3", "-255, -1"])
+def test_every_negative_bound_is_wrapped(bounds: str, apply: Any, method: Any):
+    assert (
+        "-"
+        not in apply(clamp(bounds, "ui8", method), WrapClampBounds())
+        .text.split("clamp")[1]
+        .partition(":")[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("bounds", "held", "gives"),
+    [
+        ("0, 255", "ui8", "ui8"),  # Bytes already.
+        ("-1, 3", "i8", "i8"),  # A signed type holds them.
+        ("-1.5, 3", "ui8", "f32"),  # Promoted, and compared as they are.
+    ],
+)
+def test_other_bounds_are_left_alone(bounds: str, held: str, gives: str, refused: Any, method: Any):
+    refused(clamp(bounds, held, method, gives), WrapClampBounds())
+
+
+def test_clamps_of_bounds_that_wrap_are_not_merged(refused: Any, method: Any):
+    types = "(tensor<4xui8>) -> tensor<4xui8>"
+    inner = f"%a = aten.clamp.default(%x, 0, 5) : {types}"
+    outer = f"%y = aten.clamp.default(%a, -1, 3) : {types}"
+    text = method("%x: tensor<4xui8>", inner, outer, gives="tensor<4xui8>")
+    refused(text, next(rule() for rule in RULES if rule.name == "merge-clamps"), "wrap")
+
+
+CLAMPS: dict[str, Callable[[Tensor], Tensor]] = {
+    "both": lambda x: x.clamp(-1, 1),
+    "below": lambda x: x.clamp_min(-1),
+    "above": lambda x: x.clamp_max(-200),
+    "twice": lambda x: x.clamp(0, 5).clamp(-1, 3),
+}
+
+
+@pytest.mark.parametrize("form", CLAMPS)
+def test_unsigned_bytes_are_clamped_as_by_torch(form: str):
+    class Net(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return CLAMPS[form](x)
+
+    x = torch.arange(0, 256, 15, dtype=torch.uint8)
+    lowered = stepwell.lower(torch.export.export(Net(), (x,)), "xnnpack")
+    assert torch.equal(lowered.run(x)[0], Net()(x))
