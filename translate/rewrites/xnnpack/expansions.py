@@ -56,7 +56,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from stepwell.ir.rewriting import Refusal
-from stepwell.translate.rewrites.aten.ranges import is_away_from_zero, is_never_nan  # noqa: F401
+from stepwell.translate.rewrites.aten import ranges
 from stepwell.translate.rewrites.xnnpack.guards import not_floats
 from stepwell.translate.rules import read_rules
 
@@ -66,4 +66,4 @@ def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
     return not_floats(values)
 
 
-RULES = read_rules(__doc__, globals())
+RULES = read_rules(__doc__, vars(ranges) | globals())
