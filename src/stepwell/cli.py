@@ -6,7 +6,9 @@ A `StepwellError` is shown, not traced.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Arguments that argparse does not take end the process with 2.
     """
+    _quieten_others()
     given = list(sys.argv[1:] if argv is None else argv)
     try:
         if given[:1] == [opt.NAME]:
@@ -39,6 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130  # as a shell counts an interrupt
+
+
+def _quieten_others() -> None:
+    """What torch and torchao say of themselves while they are imported is not about the model."""
+    for name in ("torchao", "torch.utils._pytree"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec.` is deprecated")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -106,6 +116,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         default=Path("deit_tiny.pte"),
         help="where the .pte goes (deit_tiny.pte)",
+    )
+    demo.add_argument(
+        "--quick", action="store_true", help="neither check the steps nor measure the stock flow"
     )
     return parser
 
@@ -177,7 +190,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _demo(arguments: argparse.Namespace) -> int:
     from stepwell.demo import demo
 
-    return demo(arguments.output)
+    return demo(arguments.output, arguments.quick)
 
 
 if __name__ == "__main__":

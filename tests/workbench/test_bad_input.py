@@ -80,7 +80,7 @@ OTHER = {
     "opt garbage.mlir": "garbage.mlir",
     "opt garbage.mlir -p nothing": "nothing",
     "opt m.pte": "opt reads .mlir text",
-    "demo -o missing/m.pte": "cannot write",
+    "demo --quick -o missing/m.pte": "cannot write",
 }
 
 
