@@ -15,6 +15,7 @@ import argparse
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from executorch_llama import TAUGHT, Size, Variant, exported, flat, greedy, prom
 from stepwell.backends.executorch.runner import PteSession
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
     """Quantise, lower, generate greedily, print tokens a second."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--weights", default="8da4w", help="fp32, fp16, bf16, 8da4w or 4w")
@@ -39,7 +40,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--stock", action="store_true", help="measure stock ExecuTorch too")
     parser.add_argument("-o", "--output", type=Path, help="write the .pte here")
-    given = parser.parse_args()
+    given = parser.parse_args(list(arguments))
     warnings.simplefilter("ignore")
 
     variant = Variant(given.weights, given.cache, embedding=given.embedding)
@@ -84,4 +85,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -15,12 +15,6 @@ from stepwell.ir.files import write_atomically
 
 HOSTILE = Path(__file__).with_name("hostile.py")
 MOST_SECONDS = 5.0
-READ = {
-    "text: a symbolic size of parentheses",
-    "text: a tower of powers",
-    "text: a sum of many sizes",
-}
-"""Strange, but programs: a size's expression is a name until someone asks for its value."""
 
 
 def test_a_hostile_file_is_refused_by_a_process_of_few_resources(tmp_path: Path) -> None:
@@ -33,7 +27,7 @@ def test_a_hostile_file_is_refused_by_a_process_of_few_resources(tmp_path: Path)
     assert done.returncode == 0, done.stderr[-2000:]
     rows = [line.split("\t") for line in done.stdout.splitlines() if "\t" in line]
     assert len(rows) > 35
-    assert {name for name, outcome, _ in rows if outcome == "read"} == READ
+    assert {name for name, outcome, _ in rows if outcome == "read"} == set()
     assert {name: s for name, _, s in rows if float(s) > MOST_SECONDS} == {}
     assert [path.name for path in tmp_path.iterdir()] == ["inner"]
     assert not (folder / "escaped").exists()

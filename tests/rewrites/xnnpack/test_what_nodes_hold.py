@@ -13,7 +13,6 @@ X, ROWS = "tensor<2x4xf32>", 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
 OF_FLOATS = (
     "decompose_group_norm",
     "decompose_layer_norm",
-    "expand_tanh_gelu",
     "lower_clamp",
     "lower_convolution",
     "lower_elementwise",
