@@ -122,8 +122,9 @@ def situations(op: SchemaOp) -> Iterator[str]:
         yield BROADCAST
     if any(0 in shape for shape in shapes):
         yield EMPTY
-    if any(0 in dims(r.type) for r in op.results if isinstance(r.type, TensorType)):
-        yield EMPTY_RESULT
+    results = [dims(r.type) for r in op.results if isinstance(r.type, TensorType)]
+    if results and all(0 in shape for shape in results):
+        yield EMPTY_RESULT  # Not where one of several is, as what batch norm saves for training.
     for argument in op.SCHEMA.arguments:
         if argument.type.base == "Scalar" and not argument.type.is_list:
             yield from _situations_of_number(op.arg(argument.name))

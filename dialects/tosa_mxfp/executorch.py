@@ -48,6 +48,11 @@ def payload_of(word: str, dtype: torch.dtype) -> str | None:
     return by_dtype.get(dtype, "fp4e2m1" if dtype == torch.uint8 else None)
 
 
+def codes_dtype(payload: str) -> torch.dtype:
+    """The dtype that ExecuTorch holds a payload's codes in: bytes where torch has no type of it."""
+    return payload_named(payload).torch_dtype or torch.uint8
+
+
 def weight_values(codes: Tensor, scales: Tensor, payload: str) -> Tensor:
     """The float32 weight `[..., C]` that ExecuTorch's codes and scales stand for.
 

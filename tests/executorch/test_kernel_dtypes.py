@@ -14,7 +14,10 @@ from stepwell.backends.executorch.generate_kernel_dtypes import is_limit, probes
 from stepwell.backends.executorch.kernel_calls import kernel_limit
 from stepwell.backends.executorch.kernel_dtypes import PROBED, REFUSED, SITUATIONS
 from stepwell.backends.executorch.kernels import QUANTIZED, RUNTIME
+from stepwell.backends.executorch.situations import EMPTY_RESULT
+from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.text import parse_module
 
 
 def test_most_kernels_are_probed_and_every_refusal_is_of_a_kernel() -> None:
@@ -132,3 +135,18 @@ def test_a_crop_of_symbolic_size_is_refused_before_it_runs(axes: tuple[int, ...]
     lowered = stepwell.lower(export(Crop(), (x,), dynamic_shapes=shapes), "xnnpack")
     with pytest.raises(UnsupportedError, match="crops nothing"):
         lowered.to_pte()
+
+
+@pytest.mark.parametrize(("batch", "limited"), [(2, False), (0, True)])
+def test_a_result_is_empty_where_every_result_is(batch: int, limited: bool) -> None:
+    """In evaluation batch norm's second and third result are empty always."""
+    x, vector, nothing = f"tensor<{batch}x3x4x4xf32>", "tensor<3xf32>", "tensor<0xf32>"
+    types = f"({x}, {vector}, {vector}) -> ({x}, {nothing}, {nothing})"
+    call = "aten._native_batch_norm_legit_no_training.default(%x, none, none, %m, %v, 0.1, 1.0e-5)"
+    module = parse_module(f"""func.func @forward(%x: {x}, %m: {vector}, %v: {vector}) -> {x} {{
+  %y, %a, %b = {call} : {types}
+  func.return %y : {x}
+}}
+""")
+    (op,) = [op for op in module.walk() if isinstance(op, SchemaOp)]
+    assert (EMPTY_RESULT in (kernel_limit(op) or "")) == limited

@@ -32,6 +32,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp.executorch import (
     EtConv2dOp,
     EtLinearOp,
+    codes_dtype,
     payload_of,
     weight_values,
 )
@@ -89,18 +90,18 @@ class AdoptExecutorchMx(Rewrite[Adopted]):
     )
 
     def match(self, op: SchemaOp, program: Program) -> Adopted | Refusal | None:
-        """Guards: blocks of 32, a payload we know, weights known at compile time."""
+        """Guards: blocks of 32, a payload we know in its dtype, weights known at compile time."""
         if op.arg("block_size") != BLOCK:
             return Refusal(f"its blocks have {op.arg('block_size')} elements, TOSA's {BLOCK}")
         word = op.arg("weight_payload_dtype")
         payload = payload_of(word, torch_dtype(element(op.operands[1].type)))
         if payload is None:
             return Refusal(f"{word!r} is not an MX payload")
-        held = [torch_dtype(element(value.type)) for value in op.operands[1:3]]
-        if any(dtype.itemsize != 1 or dtype == torch.bool for dtype in held):
-            return Refusal("its codes and scales are no bytes")
-        if payload_of("", held[0]) not in (None, payload) and payload != "mxint8":
-            return Refusal(f"its codes are {held[0]}, not {payload}")
+        held, scale = (torch_dtype(element(value.type)) for value in op.operands[1:3])
+        if held != codes_dtype(payload):
+            return Refusal(f"its codes are {held}, those of {payload} {codes_dtype(payload)}")
+        if scale.itemsize != 1 or scale == torch.bool:
+            return Refusal(f"its scales are {scale}, no bytes")
         codes, scales = weight_key(op.operands[1]), weight_key(op.operands[2])
         if codes is None or scales is None:
             return Refusal("the weight is computed at run time")
