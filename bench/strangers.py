@@ -11,6 +11,8 @@ ends included: then ours is measured alone.
 Results are kept by model in bench/results/strangers.json; `--table FILE` writes them between the
 comments `strangers` of that file. `--counts FILE` lowers with stepwell alone, and
 writes delegates and operators outside (`tests/xnnpack/data/stranger_counts.json`).
+
+What `FINITE` names is measured with `numerics="finite"`, and counted with the default and with it.
 """
 
 from __future__ import annotations
@@ -32,12 +34,13 @@ from typing import Any
 
 import torch
 from _report import RESULTS, between_markers, cpu_seconds, prepare, show, write
-from lowering import stepwell_pte, stock_pte
+from lowering import stock_pte
 from torch.utils import _pytree as pytree
 from xnnpack import OURS, STOCK, calls, pair, run_in_turn, set_threads, warm_up
 
 import stepwell
 from stepwell.backends.executorch.runner import PteSession
+from stepwell.ir.numerics import Numerics
 
 MODELS = {
     "t5": ("t5_block", "t5"),
@@ -65,6 +68,12 @@ MODELS = {
 }
 """Files of examples/models and what they make."""
 FILES = {name: file for file, names in MODELS.items() for name in names}
+FINITE = {
+    "pointnet": "its maxima over points and its log-softmax may lose a NaN",
+    "pointnet_of_any_number": "its log-softmax may lose a NaN; its maxima stay outside in both",
+    "graph_convolution": "degree ** -0.5 may be NaN for 0, and its log-softmax may lose a NaN",
+}
+"""Models that are whole delegates only for ordinary numbers, and what keeps the default from it."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,11 @@ def exported(name: str) -> tuple[Any, tuple[Any, ...], list[torch.Tensor]]:
     module, inputs, shapes = (*made, None)[:3]
     expected = pytree.tree_leaves(copy.deepcopy(module)(*inputs))
     return torch.export.export(module, inputs, dynamic_shapes=shapes), inputs, expected
+
+
+def numerics_of(name: str) -> Numerics:
+    """The mode that a model is measured with."""
+    return "finite" if name in FINITE else "torch"
 
 
 def distance(found: tuple[torch.Tensor, ...], wanted: list[torch.Tensor]) -> float:
@@ -110,7 +124,9 @@ def measure(name: str, rounds: int, with_stock: bool) -> dict[str, Any]:
     program, inputs, expected = exported(name)
     spare = copy.deepcopy(program)
     seconds, programs = {}, {}
-    seconds[OURS], programs[OURS] = cpu_seconds(lambda: stepwell_pte(program, "xnnpack"), 2)
+    seconds[OURS], programs[OURS] = cpu_seconds(
+        lambda: stepwell.lower(program, "xnnpack", numerics=numerics_of(name)).to_pte(), 2
+    )
     fault = None
     if with_stock:
         made, fault = refusal("lowering", lambda: cpu_seconds(lambda: stock_pte(spare)))
@@ -170,10 +186,16 @@ def compare(name: str, rounds: int) -> dict[str, Any]:
     return {STOCK: {"fails": f"the process ends with {ended}"}, **alone}
 
 
-@torch.no_grad()
 def counted(name: str) -> dict[str, Any]:
-    """Delegates and operators outside of our program, by name."""
-    report = stepwell.lower(exported(name)[0], "xnnpack").report
+    """Delegates and operators outside of our program, by name, for each mode that counts."""
+    modes: tuple[Numerics, ...] = ("torch", "finite") if name in FINITE else ("torch",)
+    return {mode: counted_in(name, mode) for mode in modes}
+
+
+@torch.no_grad()
+def counted_in(name: str, numerics: Numerics) -> dict[str, Any]:
+    """The same, for one mode."""
+    report = stepwell.lower(exported(name)[0], "xnnpack", numerics=numerics).report
     return {"delegates": report.delegates, "outside": dict(sorted(report.outside.items()))}
 
 
@@ -181,7 +203,7 @@ def line(name: str, found: dict[str, Any]) -> list[str]:
     """A model's cells: counts, times and their ratio, seconds to compile, error."""
     stock, ours = found[STOCK], found[OURS]
     after = f"{ours['delegates']}/{ours['outside']}"
-    cells = [name.replace("_", " ")]
+    cells = [name.replace("_", " ") + ", finite" * (name in FINITE)]
     if "fails" in stock:
         cells += [f"fails → {after}", f"– → {ours['p10_ms']:.3f}", ""]
         cells += [f"– → {ours['compile_cpu_seconds']:.2f}", f"– → {ours['error']:.0e}"]

@@ -1,6 +1,7 @@
 """Models nobody tuned for keep their delegates and operators outside, and compute what torch does.
 
 What is recorded: `python bench/strangers.py --counts tests/xnnpack/data/stranger_counts.json`.
+Those that its table `FINITE` names are recorded for `numerics="finite"` too, with the reason there.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from torch.export import export
 from torch.utils import _pytree as pytree
 
 import stepwell
+from stepwell.ir.numerics import Numerics
 
-RECORDED: dict[str, dict[str, Any]] = json.loads(
+RECORDED: dict[str, dict[Numerics, dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "data" / "stranger_counts.json").read_text()
 )
 SLOW = {
@@ -54,20 +56,28 @@ NEAR = {torch.float32: 2e-5, torch.float16: 2**-7, torch.bfloat16: 2**-6}
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in RECORDED],
+    ("name", "numerics"),
+    [
+        pytest.param(name, numerics, marks=[pytest.mark.slow] * (name in SLOW))
+        for name, modes in RECORDED.items()
+        for numerics in modes
+    ],
 )
 @torch.no_grad()
-def test_a_stranger_keeps_its_counts_and_computes_what_torch_does(name: str) -> None:
+def test_a_stranger_keeps_its_counts_and_computes_what_torch_does(
+    name: str, numerics: Numerics
+) -> None:
     file, _, function = name.partition(":")
     made = getattr(importlib.import_module(file), function)()
     module, inputs, shapes = (*made, None)[:3]
     expected = pytree.tree_leaves(module(*inputs))
-    lowered = stepwell.lower(export(module, inputs, dynamic_shapes=shapes), "xnnpack")
+    program = export(module, inputs, dynamic_shapes=shapes)
+    lowered = stepwell.lower(program, "xnnpack", numerics=numerics)
     report = lowered.report
-    assert {"delegates": report.delegates, "outside": dict(report.outside)} == RECORDED[name]
-    for found, wanted in zip(lowered.run(*inputs), expected, strict=True):
+    found = {"delegates": report.delegates, "outside": dict(report.outside)}
+    assert found == RECORDED[name][numerics]
+    for one, wanted in zip(lowered.run(*inputs), expected, strict=True):
         largest = float(wanted.abs().max())
         near = NEAR[wanted.dtype] * largest
-        torch.testing.assert_close(found, wanted, rtol=0, atol=near)
+        torch.testing.assert_close(one, wanted, rtol=0, atol=near)
         assert largest > 0.05

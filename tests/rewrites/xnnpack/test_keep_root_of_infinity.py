@@ -19,6 +19,15 @@ def test_infinities_and_nans_have_their_roots() -> None:
     torch.testing.assert_close(found, x.sqrt(), equal_nan=True, rtol=1e-5, atol=0.0)
 
 
+def test_the_root_of_a_negative_zero_keeps_its_sign(apply: Any, method: Any) -> None:
+    line = "%y = aten.sqrt.default(%x) : (tensor<3xf32>) -> tensor<3xf32>"
+    text = method("%x: tensor<3xf32>", line, gives="tensor<3xf32>")
+    x = torch.tensor([-0.0, 0.0, 4.0])
+    done = apply(text, KeepRootOfInfinity(), inputs=(x,))
+    assert done.count == 1
+    assert done.program.run(x)[0].signbit().tolist() == [True, False, False]
+
+
 def test_roots_of_bounded_numbers_stay(apply: Any, method: Any) -> None:
     lines = (
         "%s = aten.sigmoid.default(%x) : (tensor<3xf32>) -> tensor<3xf32>",

@@ -1,7 +1,9 @@
 """Take the root of an infinity around XNNPACK's square root, which may give NaN for it.
 
 Its kernels estimate a reciprocal root and multiply by the number: ∞ · 0 is NaN. The number is limited
-to the largest finite one first, and what was cut off is added again: nothing, or all of an infinity.
+to the largest finite one first, and what was cut off comes back: nothing, or all of an infinity. It
+is subtracted as `limited − x`, which is +0 where nothing was cut off: −0 − (+0) is −0, as √−0 is, but
+−0 + (+0) would be +0.
 A norm of numbers beyond 10¹⁹ is infinite, and so `x / norm` zero; it would be NaN.
 
 Before:
@@ -13,8 +15,8 @@ After:
     func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
       %0 = aten.clamp.default(%x, none, 3.4028234663852886e+38) : (tensor<2x3xf32>) -> tensor<2x3xf32>
       %1 = aten.sqrt.default(%0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      %2 = aten.sub.Tensor(%x, %0) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      %y = aten.add.Tensor(%1, %2) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+      %2 = aten.sub.Tensor(%0, %x) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+      %y = aten.sub.Tensor(%1, %2) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
       func.return %y : tensor<2x3xf32>
     }
 """
@@ -49,7 +51,7 @@ class Root:
 
 @dataclass(frozen=True)
 class KeepRootOfInfinity(Rewrite[Root]):
-    """`sqrt(x)` to `sqrt(min(x, largest)) + (x − min(x, largest))`."""
+    """`sqrt(x)` to `sqrt(min(x, largest)) − (min(x, largest) − x)`."""
 
     even_if_finite: bool = True
     """Whether also for a user who says that activations are ordinary numbers."""
@@ -70,10 +72,10 @@ class KeepRootOfInfinity(Rewrite[Root]):
         return None if interval(x, program).high <= largest else Root(op, largest)
 
     def build(self, match: Root, rw: Rewriter) -> None:
-        """The limited number, its root, what was cut off, the sum."""
+        """The limited number, its root, what was cut off, the difference."""
         x, result = match.op.operands[0], match.op.results[0]
         limited = emit(rw, aten.ClampDefault.make(x, None, match.largest, result_types=[x.type]))
         root = emit(rw, aten.SqrtDefault.make(limited, result_types=[result.type]))
-        rest = emit(rw, aten.SubTensor.make(x, limited, result_types=[result.type]))
-        new = aten.AddTensor.make(root, rest, result_types=[result.type])
+        rest = emit(rw, aten.SubTensor.make(limited, x, result_types=[result.type]))
+        new = aten.SubTensor.make(root, rest, result_types=[result.type])
         rw.replace(match.op, [emit_as(rw, new, result)])
