@@ -177,11 +177,14 @@ class ControlLifter:
             self._region(RegionPlaces(places), steps, live) for steps in (branch.yes, branch.no)
         ]
         written = [*dict.fromkeys(value for region in regions for value in region.written)]
-        results = self._distinct(
+        defined = [
             value
             for value in self._needed(written, live)
             if all(region.defines(value) for region in regions)
-        )
+        ]
+        # What shares bytes with results that are read, and with no other, is read as these.
+        unsaid = live - set(defined)
+        results = self._distinct(v for v in defined if v in live or self._needed([v], unsaid))
         given = [[region.result(value) for value in results] for region in regions]
         bodies = [_ended(r, values) for r, values in zip(regions, given, strict=True)]
         inputs = _shared(regions)

@@ -153,8 +153,11 @@ class Places:
         start = declared.storage.offset
         return arena.covering(start, start + declared.nbytes) is not None
 
-    def _gathered(self, arena: Arena[int], index: int, declared: TensorValue) -> SSAValue | None:
-        """A tensor over a part of what was written, or over several parts one after the other."""
+    def _runs(self, arena: Arena[int], declared: TensorValue) -> list[tuple[int, int, int]] | None:
+        """The writers whose bytes a tensor lies over, in order: value, first and last element.
+
+        None if nothing wrote some of the bytes, or something did as elements of another type.
+        """
         assert isinstance(declared.storage, Planned | State)
         start = declared.storage.offset
         end = start + declared.nbytes
@@ -162,13 +165,21 @@ class Places:
         if found is None:
             return None
         size = torch_dtype(declared.scalar_type).itemsize
-        runs: list[SSAValue] = []
+        runs: list[tuple[int, int, int]] = []
         for held in found:
-            writer = self.tensor(held.content)
             first, last = max(start, held.start) - held.origin, min(end, held.end) - held.origin
-            if writer.scalar_type != declared.scalar_type or first % size or last % size:
+            kind = self.tensor(held.content).scalar_type
+            if kind != declared.scalar_type or first % size or last % size:
                 return None
-            runs.append(self._run(held.content, writer, first // size, last // size))
+            runs.append((held.content, first // size, last // size))
+        return runs
+
+    def _gathered(self, arena: Arena[int], index: int, declared: TensorValue) -> SSAValue | None:
+        """A tensor over a part of what was written, or over several parts one after the other."""
+        found = self._runs(arena, declared)
+        if found is None:
+            return None
+        runs = [self._run(writer, self.tensor(writer), *span) for writer, *span in found]
         lying = [declared.sizes[axis] for axis in declared.dim_order]
         kind = element(runs[0].type)
         if len(runs) > 1:
@@ -327,7 +338,7 @@ class Places:
         held = arena.read(storage.offset)
         if held is not None and self._is_readable_as(held.content, declared):
             return True
-        return self._covers(arena, declared)
+        return self._runs(arena, declared) is not None
 
     def _is_readable_as(self, content: int, declared: TensorValue) -> bool:
         writer = self.tensor(content)

@@ -453,7 +453,7 @@ def ethosu_pipeline(
             ExplainFloats(),
             LowerBoundary(),
             DecomposeForKernels(),
-            FoldConstants(),
+            Together("fold-constants-of-kernels", (FoldConstants(),)),
             PLACE_LAYOUTS,
             AbsorbFlatten(),
             Named("share-kernels", ShareCommonSubexpressions()),

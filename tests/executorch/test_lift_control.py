@@ -105,6 +105,39 @@ def test_our_jumps_become_regions(name: str) -> None:
     check(ours(exported(make(), samples[0])), samples, wanted)
 
 
+@pytest.mark.parametrize("scratch", ["flags", "floats"])
+def test_scratch_that_lay_where_a_result_does_is_no_result(scratch: str) -> None:
+    """What is dead, and lay over the first bytes of what a branch gives, is not given with it."""
+    builder = ContainerBuilder()
+    method = builder.method("forward")
+    x, y = method.tensor(ScalarType.FLOAT, (4,)), method.tensor(ScalarType.FLOAT, (4,))
+    choice = method.tensor(ScalarType.BOOL, ())
+    method.input(x)
+    method.input(choice)
+    otherwise = method.jump_if_false(choice)
+    if scratch == "flags":
+        dead = method.tensor(ScalarType.BOOL, (4,))
+        method.call("aten::logical_not.out", [x, dead, dead])
+    else:
+        dead = method.tensor(ScalarType.FLOAT, (1,))
+        method.call("aten::amax.out", [x, method.ints([0]), method.scalar(True), dead, dead])
+    method.place(dead, y, 0)
+    method.call("aten::exp.out", [x, y, y])
+    end = method.jump_if_false(method.scalar(False))
+    method.land(otherwise)
+    method.call("aten::neg.out", [x, y, y])
+    method.land(end)
+    method.outputs([y])
+    data = to_bytes(builder.finish())
+    program = stepwell.read_pte(data)
+    [cond] = [op for op in program.module.walk() if isinstance(op, CondOp)]
+    assert len(cond.results) == 1
+    for given in (True, False):
+        inputs = [torch.tensor([1.0, -2.0, 0.0, 3.0]), torch.tensor(given)]
+        for got, want in zip(program.run(*inputs), run_pte(data, inputs), strict=True):
+            torch.testing.assert_close(got, want)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_stock_jumps_become_regions(name: str) -> None:
     check(stock_pte(name), CASES[name][1], CASES[name][2])
