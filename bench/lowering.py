@@ -27,20 +27,10 @@ from _report import cpu_seconds, prepare, show, write
 from torch.export import ExportedProgram
 
 import stepwell
-from stepwell.backends.executorch.container import DelegateCall, KernelCall
-from stepwell.backends.executorch.read import read_container
+from stepwell.stock import counted, stock_pte
 
 ON_LINUX = sys.platform == "linux"
 MODELS = ("deit:deit_tiny", "mobilenet:mobilenet_v2", "resnet:resnet18")
-
-
-def stock_pte(exported: ExportedProgram) -> bytes:
-    """The stock flow. It works on a copy, made before the clock starts."""
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import to_edge_transform_and_lower
-
-    edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
-    return edge.to_executorch().buffer
 
 
 def stepwell_pte(exported: ExportedProgram, pipeline: str) -> bytes:
@@ -49,13 +39,9 @@ def stepwell_pte(exported: ExportedProgram, pipeline: str) -> bytes:
 
 def examine(pte: bytes, inputs: tuple[Any, ...], expected: torch.Tensor) -> dict[str, Any]:
     """Counts from the bytes themselves, and the error of what the runtime computes."""
-    (method,) = read_container(bytearray(pte)).methods
-    kernels = [step.kernel for step in method.instructions if isinstance(step, KernelCall)]
     (output,) = stepwell.run_pte(pte, inputs)
     return {
-        "delegates": sum(isinstance(step, DelegateCall) for step in method.instructions),
-        "outside": len(kernels),
-        "mul.Scalar": sum(kernel.startswith("aten::mul.Scalar") for kernel in kernels),
+        **counted(pte),
         "bytes": len(pte),
         "error": float((output - expected).abs().max()),
         "scale": float(expected.abs().max()),

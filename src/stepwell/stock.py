@@ -12,9 +12,12 @@ import json
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.diagnostics import ArtefactError
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 
 def measure_stock(model: str) -> dict[str, Any]:
@@ -31,30 +34,40 @@ def measure_stock(model: str) -> dict[str, Any]:
     return json.loads(run.stdout.splitlines()[-1])
 
 
-def _measure(model: str) -> dict[str, Any]:
-    import torch
+def stock_pte(exported: ExportedProgram) -> bytes:
+    """The `.pte` of the stock flow, with its XNNPACK partitioner."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
+    edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+    return edge.to_executorch().buffer
+
+
+def counted(pte: bytes) -> dict[str, int]:
+    """Delegates, ops outside them and `mul.Scalar` among those, counted in a `.pte`."""
     from stepwell.backends.executorch.container import DelegateCall, KernelCall
     from stepwell.backends.executorch.read import read_container
+
+    (method,) = read_container(bytearray(pte)).methods
+    kernels = [step.kernel for step in method.instructions if isinstance(step, KernelCall)]
+    return {
+        "delegates": sum(isinstance(step, DelegateCall) for step in method.instructions),
+        "outside": len(kernels),
+        "mul.Scalar": sum(kernel.startswith("aten::mul.Scalar") for kernel in kernels),
+    }
+
+
+def _measure(model: str) -> dict[str, Any]:
+    import torch
+
     from stepwell.models import open_model
 
     opened = open_model(model)
     assert opened.module is not None and opened.inputs is not None
     exported = torch.export.export(opened.module, opened.inputs)
     started = time.process_time()
-    edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
-    pte = edge.to_executorch().buffer
-    seconds = time.process_time() - started
-    (method,) = read_container(bytearray(pte)).methods
-    kernels = [step.kernel for step in method.instructions if isinstance(step, KernelCall)]
-    return {
-        "seconds": seconds,
-        "delegates": sum(isinstance(step, DelegateCall) for step in method.instructions),
-        "outside": len(kernels),
-        "mul.Scalar": sum(kernel.startswith("aten::mul.Scalar") for kernel in kernels),
-    }
+    pte = stock_pte(exported)
+    return {"seconds": time.process_time() - started, **counted(pte)}
 
 
 if __name__ == "__main__":
