@@ -13,7 +13,7 @@ HAS_TORCH := 'import sys, torch; sys.exit(not torch.__version__.startswith("2.13
 # Each test worker, benchmark and demo measures and computes with one thread of its own.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check bench soak guards other-cpus clean
+.PHONY: demo test check bench soak guards other-cpus docs release clean
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
@@ -44,8 +44,21 @@ check: $(READY)
 bench: $(READY)
 	set -e; for script in bench/[!_]*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
+# The documentation as a site, in site/; a warning or a broken link ends it.
+docs: $(READY)
+	@$(BIN)/python -c 'import material' 2>/dev/null || $(BIN)/pip install -q -e '.[docs]'
+	$(BIN)/python -m mkdocs build --strict --quiet
+
+# A wheel and an sdist in dist/, as an index takes them; the wheel is built from the sdist.
+release: $(READY)
+	@$(BIN)/python -c 'import build, twine' 2>/dev/null || $(BIN)/pip install -q -e '.[release]'
+	rm -rf dist build
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m pytest -q tests/test_packaging.py
+
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site src/*.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml

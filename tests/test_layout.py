@@ -2,11 +2,8 @@
 
 import importlib.util
 import os
-import shutil
-import subprocess
 import sys
 import tomllib
-import zipfile
 from pathlib import Path
 from types import ModuleType
 
@@ -123,27 +120,9 @@ def test_a_file_written_by_hand_has_at_most_500_lines() -> None:
     assert {name: count for name, count in lines.items() if count > 500} == {}
 
 
-def test_a_wheel_holds_every_package_as_a_real_file(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    for name in (*FOLDERS, "src"):
-        ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
-        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignore)
-    shutil.copy(ROOT / "pyproject.toml", source)
-    (source / "README.md").write_text("# stepwell\n")
-    build = "from setuptools import build_meta; print(build_meta.build_wheel('dist'))"
-    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
-    (wheel,) = (source / "dist").glob("*.whl")
-    packed = set(zipfile.ZipFile(wheel).namelist())
-    expected = {
-        f"stepwell/{path.relative_to(ROOT).as_posix()}"
-        for name in FOLDERS
-        for path in (ROOT / name).rglob("*.py")
-    }
-    assert expected <= packed
-    assert "stepwell/py.typed" in packed
-
-
-@pytest.mark.skipif(os.name != "posix", reason="the links are POSIX symlinks")
+@pytest.mark.skipif(
+    not (ROOT / "src/stepwell/ir").is_symlink(), reason="a clone without links, or an sdist"
+)
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_link_in_the_front_door_is_relative(folder: str) -> None:
     assert os.readlink(ROOT / "src/stepwell" / folder) == f"../../{folder}"

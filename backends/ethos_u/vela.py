@@ -61,7 +61,7 @@ def compile_tosa(data: bytes, accelerator: str) -> Compiled:
             f"there is no accelerator {accelerator!r}", help="there are " + ", ".join(ACCELERATORS)
         )
     if find_spec("ethosu") is None:
-        raise StepwellError("Vela is not installed", help="pip install ethos-u-vela")
+        raise StepwellError("Vela is not installed", help="pip install 'stepwell[ethos-u]'")
     system, memory, _ = FAMILIES[accelerator.rpartition("-")[0]]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "out.tosa"

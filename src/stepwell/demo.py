@@ -30,7 +30,18 @@ def _short(path: Path) -> str:
 COMMAND = _short(Path(sys.executable).with_name("stepwell"))
 """How this command is called from here: it may not be on the path."""
 
-MODEL = Path(__file__).resolve().parents[2] / "examples" / "models" / "deit.py"
+HERE = Path(__file__).resolve()
+EXAMPLES = next(
+    (
+        folder
+        for folder in (HERE.parent / "examples", HERE.parents[2] / "examples")
+        if folder.is_dir()
+    ),
+    HERE.parent / "examples",
+)
+"""Models and tutorials: inside an installed wheel, beside `src` in a checkout."""
+
+MODEL = EXAMPLES / "models" / "deit.py"
 
 
 def demo(output: Path, quick: bool = False) -> int:
@@ -41,10 +52,12 @@ def demo(output: Path, quick: bool = False) -> int:
         quick: neither check every step nor measure ExecuTorch's own flow.
 
     Raises:
-        StepwellError: the examples are not there (they come with a checkout, not with a wheel).
+        StepwellError: the examples were removed from the installation.
     """
     if not MODEL.exists():
-        raise StepwellError("the examples are not installed", help="run the demo from a checkout")
+        raise StepwellError(
+            f"there is no {MODEL}", help="install stepwell again, or use a checkout"
+        )
     console = Console(highlight=False, soft_wrap=True)
     console.print("DeiT-Tiny, a vision transformer with random weights, from PyTorch to XNNPACK\n")
     model = open_model(f"{MODEL}:deit_tiny")

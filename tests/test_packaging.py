@@ -1,0 +1,154 @@
+"""What is built from the tree is whole, wherever it is built and wherever it is installed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import stepwell
+from stepwell.backends.ethos_u import vela
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("ir", "dialects", "translate", "backends")
+CODE = (*FOLDERS, "src", "examples")
+NO_CODE = shutil.ignore_patterns("__pycache__", "*.egg-info")
+
+
+def copied(target: Path) -> Path:
+    """The tree as a clone without symbolic links has it: a link is a small text file."""
+    for name in CODE:
+        shutil.copytree(ROOT / name, target / name, symlinks=True, ignore=NO_CODE)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in", "Makefile"):
+        shutil.copy(ROOT / name, target / name)
+    for name in FOLDERS:
+        link = target / "src/stepwell" / name
+        link.unlink(missing_ok=True)
+        link.write_text(f"../../{name}")
+    return target
+
+
+def build(source: Path, kind: str) -> Path:
+    code = f"from setuptools import build_meta; build_meta.build_{kind}('dist')"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=source, capture_output=True, text=True, check=False
+    )
+    if ran.returncode:
+        raise RuntimeError(ran.stderr)
+    (made,) = (source / "dist").glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return made
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as held:
+        return {name: held.read(name) for name in held.namelist() if "dist-info" not in name}
+
+
+@pytest.fixture(scope="module")
+def without_links(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(copied(tmp_path_factory.mktemp("plain") / "stepwell"), "wheel")
+
+
+def test_a_clone_without_links_builds_a_wheel_with_every_file(without_links: Path) -> None:
+    expected = {
+        f"stepwell/{path.relative_to(ROOT).as_posix().removeprefix('src/stepwell/')}": path
+        for name in CODE
+        for path in (ROOT / name).rglob("*")
+        if path.is_file()
+        and not path.is_symlink()
+        and not {"__pycache__", "stepwell.egg-info"} & set(path.parts)
+    }
+    packed = contents(without_links)
+    assert set(packed) == set(expected)
+    assert all(packed[name] == path.read_bytes() for name, path in expected.items())
+
+
+def test_a_clone_with_links_and_the_sdist_build_the_same_wheel(
+    without_links: Path, tmp_path: Path
+) -> None:
+    tree = copied(tmp_path / "linked")
+    for name in FOLDERS:
+        (tree / "src/stepwell" / name).unlink()
+        (tree / "src/stepwell" / name).symlink_to(f"../../{name}", target_is_directory=True)
+    with tarfile.open(build(tree, "sdist")) as packed:
+        packed.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    wanted = contents(without_links)
+    assert contents(build(tree, "wheel")) == wanted
+    assert contents(build(unpacked, "wheel")) == wanted
+
+
+def test_a_tree_that_is_not_whole_stops_with_a_sentence(tmp_path: Path) -> None:
+    tree = copied(tmp_path / "part")
+    shutil.rmtree(tree / "translate")
+    with pytest.raises(RuntimeError, match=r"translate is not beside setup\.py"):
+        build(tree, "wheel")
+
+
+def test_the_sdist_takes_all_that_the_tree_has() -> None:
+    """Every tracked folder at the root is named by MANIFEST.in or is code."""
+    manifest = (ROOT / "MANIFEST.in").read_text()
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir()}
+    made = {".git", ".venv", "build", "dist", "site", ".pytest_cache", ".ruff_cache", ".hypothesis"}
+    for name in folders - made - {"src", *FOLDERS, "__pycache__"}:
+        assert f"graft {name}\n" in manifest, name
+
+
+def test_the_demo_runs_from_a_wheel_outside_the_clone(without_links: Path, tmp_path: Path) -> None:
+    """In a fresh environment that finds torch and the rest in ours, but no checkout."""
+    fresh = tmp_path / "fresh"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", fresh], check=True)
+    (site,) = fresh.glob("lib/python*/site-packages")
+    ours = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    (site / "torch_and_others.pth").write_text("\n".join(ours) + "\n")
+    with zipfile.ZipFile(without_links) as wheel:
+        wheel.extractall(site)
+    code = "import sys; from stepwell.cli import main; sys.exit(main(['demo', '--quick']))"
+    ran = subprocess.run(
+        [fresh / "bin/python", "-I", "-c", code],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "same class predicted: yes" in ran.stdout
+    assert str(ROOT) not in ran.stdout
+
+
+def test_the_version_is_semantic_and_the_changelog_has_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert [part.isdigit() for part in project["version"].split(".")] == [True] * 3
+    assert f"\n## {project['version']}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\nversion: {project['version']}\n" in (ROOT / "CITATION.cff").read_text()
+    assert stepwell.__version__ == project["version"]
+
+
+def test_the_licence_is_the_one_that_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = (ROOT / "LICENSE").read_text()
+    assert project["license"] == "BSD-3-Clause"
+    assert "Redistributions in binary form" in text and "Neither the name" in text
+
+
+def test_every_extra_that_is_named_to_a_user_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    texts += [path for name in (*CODE, "tests") for path in (ROOT / name).rglob("*.py")]
+    named = {
+        extra
+        for path in texts
+        for found in re.findall(r"stepwell\[([\w,-]+)\]", path.read_text(encoding="utf-8"))
+        for extra in found.split(",")
+    }
+    assert named and named <= set(project["optional-dependencies"])
+
+
+def test_a_target_whose_extra_is_absent_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vela, "find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType]
+    with pytest.raises(stepwell.StepwellError, match=r"pip install 'stepwell\[ethos-u\]'"):
+        vela.compile_tosa(b"", "ethos-u55-128")
