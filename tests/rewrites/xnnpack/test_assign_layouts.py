@@ -185,6 +185,23 @@ def test_a_value_read_in_both_orders_is_transposed_once(apply: Any, method: Any)
     assert transposes(placed(apply, text)) == 1
 
 
+@pytest.mark.parametrize("length", [0, 1, 40])
+def test_nothing_is_done_behind_an_order_that_moves_no_axis(
+    length: int, apply: Any, method: Any
+) -> None:
+    """Where only an axis of size one is moved, a reshape has the axes as they are before it."""
+    row, heads, apart = "tensor<1x1x12xf32>", "tensor<1x1x3x4xf32>", "tensor<1x3x1x4xf32>"
+    body = [turn("x", "a", (0, 2, 1, 3), apart, heads)]
+    body += [f"%v0 = xnnpack.static_reshape(%a, new_shape=[1, 1, 12]) : ({heads}) -> {row}"]
+    body += [unary("abs", f"v{i}", f"v{i + 1}", row) for i in range(length)]
+    body += [
+        f"%h = xnnpack.static_reshape(%v{length}, new_shape=[1, 1, 3, 4]) : ({row}) -> {heads}",
+        turn("h", "y", (0, 2, 1, 3), heads, apart),
+    ]
+    done = apply(method(f"%x: {apart}", *body, gives=apart), AssignLayouts())
+    assert done.count <= 2  # The reshapes, and no node between them.
+
+
 @pytest.mark.parametrize(
     ("before", "after", "order", "found"),
     [

@@ -98,11 +98,17 @@ def candidates(block: Block) -> dict[Operation, Order]:
             if found is None or not _fits(cast(XnnpackOp, op), found):
                 continue
             orders[op] = found
-            waiting.append((op.results[0], found))
-            waiting.extend(
+            reached = [(op.results[0], found)]
+            reached += [
                 (op.operands[index], read) for index, read in reads_in(cast(XnnpackOp, op), found)
-            )
+            ]
+            waiting.extend(pair for pair in reached if not is_as_it_is(pair[1]))
     return orders
+
+
+def is_as_it_is(order: Order) -> bool:
+    """Whether an order moves no axis: nothing is to be gained behind a value that has it."""
+    return order == tuple(range(len(order)))
 
 
 def _is_fixed(op: Operation) -> bool:
@@ -190,7 +196,7 @@ def _edges(part: list[Operation], orders: dict[Operation, Order]) -> Iterator[Ed
         cost = _cost(value, order)
         readers = dict.fromkeys(_readers(value, order, orders, inside))
         alone = next(iter(readers)) if len(readers) == 1 else None
-        if alone is not None and not alone[1]:  # Nobody to share a transpose with.
+        if alone is not None and alone[1] is None:  # Nobody to share a transpose with.
             reader = alone[0]
             if reader is not maker:
                 yield reader, maker, cost
@@ -201,22 +207,23 @@ def _edges(part: list[Operation], orders: dict[Operation, Order]) -> Iterator[Ed
         yield maker, kept, cost
         for reader, third in readers:
             yield kept, reader, INFINITE
-            if third:
-                yield reader, AS_IS, cost  # A transpose of its own.
+            if third is not None:
+                yield reader, AS_IS, _cost(value, third)  # A transpose of its own.
             else:
                 yield reader, wanted, INFINITE
 
 
 def _readers(
     value: SSAValue, order: Order, orders: dict[Operation, Order], inside: set[Any]
-) -> Iterator[tuple[Any, bool]]:
-    """The nodes of the cut graph that read a value, and whether in a third order if turned."""
+) -> Iterator[tuple[Any, Order | None]]:
+    """The nodes of the cut graph that read a value, and the third order in which they do so."""
     for use in value.uses:
         op = use.operation
         if isinstance(op, xnnpack.StaticTranspose) and inverse(op.ints("perm")) != order:
             continue  # It stays one transpose whatever it reads.
         reader = _place_of_reader(op, use.index, orders, inside)
-        yield reader, reader is op and _reads(op, use.index, orders) != order
+        read = _reads(op, use.index, orders) if reader is op else None
+        yield reader, None if read == order else read
 
 
 def _order_of(
@@ -261,6 +268,8 @@ def _reads(op: Operation, index: int, orders: dict[Operation, Order]) -> Order |
 
 def _cost(value: SSAValue, order: Order) -> float:
     """What a transpose of a value costs; one that moves unit axes only is a reshape."""
+    if is_as_it_is(order):
+        return 0.0
     size = 1
     for number in dims(value.type):
         size *= number if isinstance(number, int) else UNKNOWN_SIZE
