@@ -42,6 +42,10 @@ from stepwell.translate.rewrites.aten.building import (
     constant_along_last_axis,
     constant_side,
 )
+from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import (
+    scale_columns,
+    shift_through_linear,
+)
 
 MOVEMENTS = (aten.ViewDefault, aten.PermuteDefault, aten.SliceTensor, aten.CatDefault)
 
@@ -133,9 +137,9 @@ class FoldAffineThroughLayout(Rewrite[AffineBehindLayout]):
         assert weight is not None
         if match.shift is not None:
             sources = [weight, match.shift, *([added] if added else [])]
-            added = store.derive("shift_through_linear", sources)
+            added = store.derive(shift_through_linear.__name__, sources)
         if match.scale is not None:
-            weight = store.derive("scale_columns", [weight, match.scale])
+            weight = store.derive(scale_columns.__name__, [weight, match.scale])
         result = layer.results[0]
         new = aten.LinearDefault.make(
             given,
