@@ -40,6 +40,7 @@ from stepwell.dialects.xnnpack.datatypes import (
     datatype,
     quantization_problem,
 )
+from stepwell.ir.axes import HasAxes
 from stepwell.ir.core import WeightOp
 from stepwell.ir.inference import infer
 from stepwell.ir.types import Dim, dims, element, tensor
@@ -48,7 +49,7 @@ from stepwell.ir.verdicts import Verifies
 _UNIT = UnitAttr()
 
 
-class XnnpackOp(Verifies, IRDLOperation, ABC):
+class XnnpackOp(Verifies, HasAxes, IRDLOperation, ABC):
     """A node of XNNPACK's sub-graph.
 
     Attributes:

@@ -24,7 +24,9 @@ from stepwell.dialects.xnnpack.base import (
     same_everywhere,
     same_parameters,
 )
-from stepwell.dialects.xnnpack.datatypes import FLOATS, STATIC_INT8
+from stepwell.dialects.xnnpack.datatypes import FLOATS, STATIC_INT8, DynamicInt8Type
+from stepwell.ir.axes import AxisMap, along_rows, elementwise, mapped
+from stepwell.ir.types import dims, element
 
 ALL = FLOATS + STATIC_INT8
 
@@ -40,6 +42,9 @@ class Unary(XnnpackOp):
         same_everywhere(given, made, self.DATATYPES, self.name)
         full_range(self.result.type)
 
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return elementwise(self)
+
 
 class Binary(XnnpackOp):
     """Two tensors whose shapes broadcast as in numpy."""
@@ -52,6 +57,9 @@ class Binary(XnnpackOp):
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         same_everywhere(given, made, self.DATATYPES, self.name)
         full_range(self.result.type)
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return elementwise(self)
 
 
 class ClampedBinary(Binary):
@@ -248,6 +256,11 @@ class Convert(Unary):
             raise VerifyException(f"XNNPACK does not convert {given[0]} to {made[0]}")
         full_range(self.result.type)
 
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        rank, held = len(dims(self.input.type)), element(self.result.type)
+        shared = held.data if isinstance(held, DynamicInt8Type) else 0
+        return mapped(self, along_rows(rank, range(rank - shared, rank)))
+
 
 CONVERSIONS = frozenset(
     {
@@ -267,6 +280,10 @@ class Softmax(Unary):
     name = "xnnpack.softmax"
     NODE: ClassVar[str] = "XNNSoftmax"
     DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        rank = len(dims(self.input.type))
+        return mapped(self, along_rows(rank, (rank - 1,)))
 
 
 @irdl_op_definition

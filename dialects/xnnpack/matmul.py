@@ -18,6 +18,7 @@ from stepwell.dialects.quant.types import quantization
 from stepwell.dialects.xnnpack.base import XnnpackOp, full_range, rank, same_everywhere
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.weights import check_bias, check_scale, check_weight
+from stepwell.ir.axes import All, Along, AxisMap, Links, broadcast, kept, mapped
 from stepwell.ir.types import dims, element
 
 
@@ -91,6 +92,14 @@ class FullyConnected(XnnpackOp):
         if self.bias is not None:
             check_bias(self, 2, dims(self.filter.type)[1 if transposed else 0])
 
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        last = len(dims(self.input.type)) - 1
+        rows: Links = (*kept(last), All(last))
+        filter: Links = (Along(last), All())
+        if self.flag("transpose_weights"):
+            filter = filter[::-1]
+        return mapped(self, rows, filter, (Along(last),))
+
 
 @irdl_op_definition
 class BatchMatrixMultiply(XnnpackOp):
@@ -132,6 +141,18 @@ class BatchMatrixMultiply(XnnpackOp):
         if held is not None and any(held.zero_points):
             raise VerifyException("the right operand must have zero point 0")
 
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        left, right, made = (dims(v.type) for v in (self.left, self.right, self.result))
+        batch, rank = made[:-2], len(made)
+        columns: Links = (All(), Along(rank - 1))
+        if self.flag("transpose_b"):
+            columns = columns[::-1]
+        return mapped(
+            self,
+            (*broadcast(left[:-2], batch), Along(rank - 2), All()),
+            (*broadcast(right[:-2], batch), *columns),
+        )
+
 
 @irdl_op_definition
 class ScaledDotProductAttention(XnnpackOp):
@@ -160,3 +181,14 @@ class ScaledDotProductAttention(XnnpackOp):
             rank(self, index, 4)
         rank(self, 3, 1)
         rank(self, 4, 2)
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        heads: Links = (Along(0), Along(1))
+        return mapped(
+            self,
+            (*heads, Along(2), All()),
+            (*heads, All(), All()),
+            (*heads, All(), Along(3)),
+            (All(),),
+            (Along(2), All()),
+        )

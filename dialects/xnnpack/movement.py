@@ -10,6 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.xnnpack.base import XnnpackOp, same_everywhere, same_parameters
 from stepwell.dialects.xnnpack.datatypes import FLOATS, MAX_RANK, STATIC_INT8
+from stepwell.ir.axes import AxisMap, concatenated, mapped, moved, permuted, reshaped
 from stepwell.ir.types import dims
 
 
@@ -49,6 +50,9 @@ class StaticReshape(_Movement):
         if (shape and min(shape) < 0) or shape.count(0) > 1:
             raise VerifyException("sizes of new_shape are positive, but for one 0 at most")
 
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return mapped(self, reshaped(dims(self.input.type), dims(self.output.type)))
+
 
 @irdl_op_definition
 class StaticTranspose(_Movement):
@@ -66,6 +70,9 @@ class StaticTranspose(_Movement):
             raise VerifyException(f"{list(perm)} is no permutation")
         if not perm:
             raise VerifyException("a scalar has no axes to transpose")
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return mapped(self, permuted(self.ints("perm")))
 
 
 @irdl_op_definition
@@ -93,6 +100,9 @@ class StaticSlice(_Movement):
             if isinstance(dim, int) and offset + size > dim:
                 raise VerifyException(f"axis {axis}: {offset}+{size} lies outside its {dim}")
 
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return mapped(self, moved(self.ints("offsets")))
+
 
 @irdl_op_definition
 class StaticConstantPad(_Movement):
@@ -112,6 +122,9 @@ class StaticConstantPad(_Movement):
         if min(*self.check_axes("pre_paddings"), *self.check_axes("post_paddings")) < 0:
             raise VerifyException("paddings are not negative")
 
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return mapped(self, moved([-count for count in self.ints("pre_paddings")]))
+
 
 class Concatenate(_Movement):
     """Inputs one after another along `axis`."""
@@ -124,6 +137,10 @@ class Concatenate(_Movement):
         rank = len(dims(self.operands[0].type))
         if not 0 <= self.integer("axis", 0) < rank:
             raise VerifyException(f"axis {self.integer('axis', 0)} of a tensor of rank {rank}")
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        shapes = [dims(value.type) for value in self.operands]
+        return mapped(self, *concatenated(shapes, self.integer("axis", 0)))
 
 
 @irdl_op_definition

@@ -27,7 +27,8 @@ from stepwell.dialects.xnnpack.base import (
 )
 from stepwell.dialects.xnnpack.datatypes import FLOATS, STATIC_INT8, DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.weights import check_bias, check_scale, check_static, check_weight
-from stepwell.ir.types import Dim, element
+from stepwell.ir.axes import All, Along, AxisMap, Link, Links, mapped, reduced
+from stepwell.ir.types import Dim, dims, element
 
 Combination = tuple[str, str, str | None, str]
 
@@ -73,6 +74,19 @@ class _Window(XnnpackOp):
         for name in ("stride", "dilation"):
             if self.flag(name) and (len(self.ints(name)) != 2 or min(self.ints(name)) < 1):
                 raise VerifyException(f"{name} is [height, width], both positive")
+
+    def image_links(self, channels: Link) -> Links:
+        """What an image has to do with the result's."""
+        top, _, _, left = self.paddings
+        extents = zip(self.window, self.pair("dilation"), strict=True)
+        reach = [(size - 1) * dilation + 1 for size, dilation in extents]
+        down, across = self.pair("stride")
+        return (
+            Along(0),
+            Along(1, down, -top, reach[0]),
+            Along(2, across, -left, reach[1]),
+            channels,
+        )
 
 
 class _Convolution(_Window):
@@ -137,6 +151,10 @@ class _Convolution(_Window):
             check_static(self, 2)
         self.check_channels()
 
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        filter = tuple(Along(3) if axis == self.CHANNEL_AXIS else All() for axis in range(4))
+        return mapped(self, self.image_links(All(3)), filter, (Along(3),))
+
     def check_channels(self) -> None:
         """Raise unless filter and input agree on the number of channels."""
         raise NotImplementedError
@@ -199,6 +217,10 @@ class DepthwiseConvolution2d(_Convolution):
         if not isinstance(self.channels, int) or outputs % self.channels:
             raise VerifyException(f"{outputs} outputs are no multiple of {self.channels} channels")
 
+    def image_links(self, channels: Link) -> Links:
+        """Channels are kept where each makes one."""
+        return super().image_links(Along(3) if self.filter_shape[3] == self.channels else channels)
+
 
 @irdl_op_definition
 class Deconvolution2d(_Convolution):
@@ -220,6 +242,10 @@ class Deconvolution2d(_Convolution):
         adjustment, stride = self.pair("adjustment", 0), self.pair("stride")
         if any(not 0 <= a < s for a, s in zip(adjustment, stride, strict=True)):
             raise VerifyException(f"adjustment {adjustment} must be less than stride {stride}")
+
+    def image_links(self, channels: Link) -> Links:
+        """A result's pixel reads those whose windows reach it: which, no stride can say."""
+        return (Along(0), All(1), All(2), channels)
 
 
 class _Pooling(_Window):
@@ -244,6 +270,9 @@ class _Pooling(_Window):
         extents = [(k - 1) * d + 1 for k, d in zip(self.window, dilation, strict=True)]
         if max(top, bottom) >= extents[0] or max(left, right) >= extents[1]:
             raise VerifyException("a window may not lie in the padding altogether")
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return mapped(self, self.image_links(Along(3)), result=result)
 
 
 @irdl_op_definition
@@ -325,6 +354,10 @@ class GlobalAveragePooling2d(XnnpackOp):
     def check(self) -> None:
         rank(self, 0, 3, 4, 5, 6)
 
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        axes = len(dims(self.input.type))
+        return mapped(self, reduced(axes, (axes - 3, axes - 2), self.flag("keep_dims")))
+
 
 @irdl_op_definition
 class StaticResizeBilinear2d(XnnpackOp):
@@ -348,3 +381,6 @@ class StaticResizeBilinear2d(XnnpackOp):
         rank(self, 0, 4)
         if len(self.ints("new_size")) != 2 or min(self.ints("new_size")) < 1:
             raise VerifyException("new_size is [height, width], both positive")
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return mapped(self, (Along(0), All(1), All(2), Along(3)))

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from stepwell.ir.axes import aligned
 from stepwell.translate.rewrites.documentation import examples_of, module_of
-from stepwell.translate.rewrites.xnnpack.boxes import aligned_axes
 from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToWhatIsRead
 
 X, ROW = "tensor<1x6x8xf32>", "tensor<1x1x8xf32>"
@@ -151,7 +151,7 @@ def test_a_reshape_of_symbolic_rows_is_computed_whole(apply: Any, method: Any):
 def test_axes_of_a_reshape_are_matched_by_the_order_of_elements(
     before: tuple[int, ...], after: tuple[int, ...], groups: list[Any]
 ):
-    assert aligned_axes(before, after) == groups
+    assert aligned(before, after) == groups
 
 
 def joined(count: int, *, rows: tuple[int, int]) -> tuple[list[str], str]:

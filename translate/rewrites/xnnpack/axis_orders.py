@@ -17,8 +17,8 @@ from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.dialects.xnnpack.elementwise import Binary, Unary
 from stepwell.dialects.xnnpack.movement import Concatenate
+from stepwell.ir.axes import aligned as aligned_axes
 from stepwell.ir.types import Dim, dims
-from stepwell.translate.rewrites.xnnpack.boxes import aligned_axes
 from stepwell.translate.rewrites.xnnpack.merge_transposes import inverse, passes
 
 Order = tuple[int, ...]

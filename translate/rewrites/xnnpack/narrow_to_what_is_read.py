@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any, ClassVar
 
 import torch
@@ -36,23 +35,16 @@ from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import constant_of, to_attribute
 from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
+from stepwell.dialects.xnnpack.elementwise import Binary, PReLU, Unary
 from stepwell.dialects.xnnpack.movement import Concatenate
+from stepwell.ir.axes import axis_map
+from stepwell.ir.boxes import Box, elements, is_nothing, join, nothing, shape_of, whole
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Event, History, Pass, Rewriter
-from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.xnnpack.boxes import (
-    Box,
-    is_nothing,
-    join,
-    needed,
-    nothing,
-    shape_of,
-    sliced,
-    whole,
-)
 from stepwell.translate.rewrites.xnnpack.lower_shape import concatenate
 
 COPY = COSTS.products_a_copy
@@ -116,10 +108,17 @@ def demands(block: Block) -> dict[Operation, Narrowed]:
 
 
 def _reads(op: XnnpackOp, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
-    """`needed`, or nothing of anything for a node of which nothing is read."""
+    """The box that a node then computes, and what it reads for it; None if it computes all.
+
+    A node of which nothing is read reads nothing of anything.
+    """
     if is_nothing(box) and not is_nothing(whole(op.output.type)):
         return box, tuple(nothing(value.type) for value in op.operands)
-    return needed(op, box) if _takes_parts(op) else None
+    axes = axis_map(op) if _takes_parts(op) else None
+    if axes is None:
+        return None
+    made = axes.computable(box)
+    return made, tuple(axes.reads(index, made) for index in range(len(op.operands)))
 
 
 def whole_or_nothing(value: SSAValue) -> Box:
@@ -127,8 +126,29 @@ def whole_or_nothing(value: SSAValue) -> Box:
     return whole(value.type) if isinstance(value.type, TensorType) else ()
 
 
+NARROWED = (
+    xnnpack.StaticSlice,
+    xnnpack.StaticTranspose,
+    xnnpack.StaticReshape,
+    Concatenate,
+    Unary,
+    Binary,
+    xnnpack.FullyConnected,
+    xnnpack.BatchMatrixMultiply,
+)
+"""Nodes whose fields do not say how large their result is, or are written anew."""
+
+
 def _takes_parts(op: XnnpackOp) -> bool:
-    """Whether a part of each operand can be had: not of constants that a cast gives a type."""
+    """Whether a node can be rebuilt for parts, and a part of each operand can be had.
+
+    It cannot of constants that a cast gives a type, nor can the shape of a reshape be written where
+    a size that no field states is symbolic.
+    """
+    if not isinstance(op, NARROWED) or isinstance(op, PReLU):
+        return False
+    if isinstance(op, xnnpack.StaticReshape):
+        return is_static(op.input.type)
     return isinstance(op, xnnpack.FullyConnected) or all(
         constant_of(value) is None or weight_key(value) is not None for value in op.operands
     )
@@ -165,9 +185,9 @@ def gains(part: Iterable[Operation], found: Mapping[Operation, Narrowed]) -> boo
         readers |= {use.operation for use in op.results[0].uses}
     for reader in readers - set(part):
         if isinstance(reader, xnnpack.StaticSlice):
-            before += COPY * _size(whole(reader.output.type))
-            edges |= _edges(reader.operands, [sliced(reader, whole(reader.output.type))], found)
-    after += COPY * sum(_size(box) for value, box in edges if weight_key(value) is None)
+            before += COPY * elements(whole(reader.output.type))
+            edges |= _edges(reader.operands, [sliced(reader)], found)
+    after += COPY * sum(elements(box) for value, box in edges if weight_key(value) is None)
     return after < before
 
 
@@ -188,17 +208,20 @@ def _edges(
     }
 
 
+def sliced(op: xnnpack.StaticSlice, box: Box | None = None) -> Box:
+    """The box of a slice's input that is a box of its result, or all of it."""
+    axes = axis_map(op)
+    assert axes is not None
+    return axes.reads(0, whole(op.output.type) if box is None else box)
+
+
 def _work(op: Operation, made: Box) -> float:
     """What a node costs, in multiplications."""
-    size = _size(made)
+    size = elements(made)
     if isinstance(op, xnnpack.FullyConnected | xnnpack.BatchMatrixMultiply):
         inner = dims(op.operands[0].type)[-1]
         return size * (inner if isinstance(inner, int) else 1)
     return 0 if isinstance(op, xnnpack.StaticReshape) else COPY * size
-
-
-def _size(box: Box) -> int:
-    return prod(size for size in shape_of(box) if isinstance(size, int))
 
 
 def _write(
