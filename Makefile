@@ -46,8 +46,8 @@ bench: $(READY)
 
 # The documentation as a site, in site/; a warning or a broken link ends it.
 docs: $(READY)
-	@$(BIN)/python -c 'import material' 2>/dev/null || $(BIN)/pip install -q -e '.[docs]'
-	$(BIN)/python -m mkdocs build --strict --quiet
+	@$(BIN)/python -c 'import material, mkdocstrings' 2>/dev/null || $(BIN)/pip install -q -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 # A wheel and an sdist in dist/, as an index takes them; the wheel is built from the sdist.
 release: $(READY)

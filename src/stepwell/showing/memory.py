@@ -1,0 +1,170 @@
+"""The memory plan of a `.pte` as a picture: which bytes of the arena are taken, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+from stepwell.backends.executorch.container import (
+    Container,
+    DelegateCall,
+    Instruction,
+    KernelCall,
+    Method,
+    Move,
+    OptionalTensorList,
+    Planned,
+    State,
+    TensorList,
+    TensorValue,
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """One tensor's bytes in an arena.
+
+    Attributes:
+        label: what makes it, and its type.
+        offset, bytes: its place.
+        first, last: the steps (instructions) between which it is held, inclusive.
+    """
+
+    label: str
+    offset: int
+    bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What a method's largest arena holds, step by step.
+
+    Attributes:
+        method: its name.
+        size: bytes of the arena.
+        steps: how many instructions there are.
+        held: each tensor, by place.
+    """
+
+    method: str
+    size: int
+    steps: int
+    held: tuple[Held, ...]
+
+    @property
+    def busiest(self) -> tuple[int, int]:
+        """(step, bytes) where most is held at once."""
+        sums = [0] * max(self.steps, 1)
+        for part in self.held:
+            for step in range(part.first, part.last + 1):
+                sums[step] += part.bytes
+        most = max(range(len(sums)), key=sums.__getitem__)
+        return most, sums[most]
+
+
+def memory_plans(container: Container) -> tuple[MemoryPlan, ...]:
+    """The plan of each method that has an arena; what a delegate allocates itself is not in it."""
+    return tuple(plan for method in container.methods if (plan := _plan(method)).held)
+
+
+def _plan(method: Method) -> MemoryPlan:
+    steps = len(method.instructions)
+    touched: dict[int, list[int]] = {index: [0] for index in method.inputs}
+    maker: dict[int, str] = dict.fromkeys(method.inputs, "input")
+    for at, step in enumerate(method.instructions):
+        for index in _values(step, method):
+            touched.setdefault(index, []).append(at)
+            maker.setdefault(index, _name(step))
+    for index in method.outputs:
+        touched.setdefault(index, []).append(max(steps - 1, 0))
+    places: dict[tuple[int, int, int], list[int]] = {}
+    largest = max(range(len(method.arena_sizes)), key=method.arena_sizes.__getitem__, default=0)
+    for index, when in touched.items():
+        value = method.values[index]
+        if not isinstance(value, TensorValue) or not isinstance(value.storage, Planned | State):
+            continue
+        if value.storage.memory_id == largest and value.nbytes:
+            places.setdefault((value.storage.offset, min(when), max(when)), []).append(index)
+    held = [_held(method, at, maker, indices) for at, indices in sorted(places.items())]
+    return MemoryPlan(method.name, method.arena_sizes[largest], steps, tuple(held))
+
+
+def _held(
+    method: Method, at: tuple[int, int, int], maker: dict[int, str], indices: list[int]
+) -> Held:
+    """One rectangle for all views of the same bytes at the same time."""
+    tensors = [v for i in indices if isinstance(v := method.values[i], TensorValue)]
+    widest = max(tensors, key=lambda tensor: tensor.nbytes)
+    sizes = "×".join(map(str, widest.sizes))
+    label = f"{maker[indices[0]]}: {widest.scalar_type.name.lower()} {sizes}"
+    return Held(label, at[0], widest.nbytes, at[1], at[2])
+
+
+def _values(step: Instruction, method: Method) -> list[int]:
+    """The tensors that an instruction touches, those in its lists among them."""
+    if isinstance(step, KernelCall | DelegateCall):
+        given = step.args
+    elif isinstance(step, Move):
+        given = (step.source, step.target)
+    else:
+        return []
+    found: list[int] = []
+    for index in given:
+        value = method.values[index] if index >= 0 else None
+        if isinstance(value, TensorList | OptionalTensorList):
+            found += [item for item in value.items if item >= 0]
+        elif isinstance(value, TensorValue):
+            found.append(index)
+    return found
+
+
+def _name(step: Instruction) -> str:
+    if isinstance(step, KernelCall):
+        return step.kernel.removesuffix(".out").removesuffix("_out")
+    return f"delegate {step.delegate}" if isinstance(step, DelegateCall) else "move"
+
+
+def to_svg(plan: MemoryPlan, width: int = 860, height: int = 320) -> str:
+    """The plan as SVG: steps from left to right, bytes of the arena upwards.
+
+    Colours are those of the text around it (`currentColor`), so that it reads in both themes.
+    """
+    left, bottom, top = 70, 26, 14
+    across, up = (
+        (width - left - 8) / max(plan.steps, 1),
+        (height - bottom - top) / max(plan.size, 1),
+    )
+    step, most = plan.busiest
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        f'class="plan" font-family="system-ui, sans-serif" font-size="11" fill="currentColor">',
+        f"<title>{escape(plan.method)}: {plan.size:,} bytes of arena, {plan.steps} steps; at most "
+        f"{most:,} bytes are held at once, at step {step}</title>",
+    ]
+    for at in range(5):
+        bytes_ = plan.size * at // 4
+        y = height - bottom - bytes_ * up
+        parts.append(
+            f'<path d="M{left} {y:.1f}H{width - 8}" stroke="currentColor" opacity=".18"/>'
+            f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{bytes_:,}</text>'
+        )
+    for number, held in enumerate(plan.held):
+        x, y = left + held.first * across, height - bottom - (held.offset + held.bytes) * up
+        wide = (held.last - held.first + 1) * across
+        shown = f"{held.label}, {held.bytes:,} bytes at {held.offset:,}"
+        shown += f", steps {held.first} to {held.last}"
+        parts.append(
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(wide - 0.5, 1):.1f}" '
+            f'height="{max(held.bytes * up, 1):.1f}" fill="hsl({number * 47 % 360} 55% 55%)" '
+            f'fill-opacity=".75" stroke="currentColor" stroke-opacity=".35" stroke-width=".6">'
+            f"<title>{escape(shown)}</title></rect>"
+        )
+    parts.append(
+        f'<text x="{left}" y="{height - 8}">step 0</text>'
+        f'<text x="{width - 8}" y="{height - 8}" text-anchor="end">step {plan.steps - 1}</text>'
+        f'<text x="{width / 2}" y="{height - 8}" text-anchor="middle">'
+        f"{plan.size:,} bytes of arena</text></svg>"
+    )
+    return "".join(parts)

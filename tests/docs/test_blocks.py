@@ -1,0 +1,157 @@
+"""Every block of code in README and docs runs, page by page, in the order in which it is read.
+
+A page's Python shares one namespace and one folder; `python title="x.py"` is written there first.
+What a reader need not see stands in a comment in front, `<!-- before: … -->`, and runs too. Shell
+lines: `stepwell` runs in this process; of `python FILE`, `make`, `pytest` and `pip` it is asked
+that what they name is there. `<!-- slow: why -->` leaves out running, not reading the arguments;
+`<!-- needs: MODULE -->` skips a block where an extra is absent. `text` is for reading.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stepwell
+from stepwell import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")), key=lambda path: path.relative_to(ROOT)
+)
+LANGUAGES = {"python", "sh", "mlir", "text"}
+BLOCK = re.compile(
+    r"^(?:<!-- (?P<mark>before|slow|needs): (?P<about>.*?)\s*-->"
+    r'|```(?P<language>\w*)(?: title="(?P<title>[\w.]+)")?\n(?P<body>.*?)^```$)',
+    re.M | re.S,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block, or a hidden one, with what stands in front of it."""
+
+    line: int
+    language: str
+    body: str
+    title: str | None = None
+    slow: bool = False
+    needs: str | None = None
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    slow, needs = False, None
+    for found in BLOCK.finditer(text):
+        line = text.count("\n", 0, found.start()) + 2
+        if found["mark"] == "before":
+            yield Block(line, "python", found["about"].partition("\n")[2])
+        elif found["mark"] == "slow":
+            assert found["about"], f"{page.name}:{line}: slow, without a reason"
+            slow = True
+        elif found["mark"] == "needs":
+            needs = found["about"]
+        else:
+            yield Block(line, found["language"], found["body"], found["title"], slow, needs)
+            slow, needs = False, None
+
+
+def places() -> list[Any]:
+    return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", places())
+def test_a_block_says_what_it_is(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for block in blocks(page):
+        assert block.language in LANGUAGES, f"{page.name}:{block.line}: {block.language!r}"
+    prose = BLOCK.sub("", text)
+    assert "```" not in prose, "a fence that is not closed, or inside a list"
+    indented = re.findall(r"\n\n {4}\S.*", prose)
+    assert not indented, f"an indented block says no language: {indented[0].strip()}"
+
+
+@pytest.mark.parametrize("page", [p for p in places() if any(blocks(p.values[0]))])
+def test_the_blocks_of_a_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    kept = set(sys.modules)
+    try:
+        for block in blocks(page):
+            run(block, page, namespace)
+    finally:
+        for name in set(sys.modules) - kept:  # mlp.py of this folder is not that of another.
+            if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+                del sys.modules[name]
+
+
+def run(block: Block, page: Path, namespace: dict[str, Any]) -> None:
+    if block.needs and importlib.util.find_spec(block.needs) is None:
+        return
+    if block.language == "python":
+        if block.title:
+            Path(block.title).write_text(block.body)
+        if not block.slow:
+            code = "\n" * (block.line - 1) + block.body
+            exec(compile(code, str(page), "exec"), namespace)
+    elif block.language == "sh":
+        for line in block.body.splitlines():
+            if words := shlex.split(line, comments=True):
+                call(words, block)
+    elif block.language == "mlir":
+        program = stepwell.parse(block.body)
+        assert str(stepwell.parse(str(program))) == str(program)
+
+
+def call(words: list[str], block: Block) -> None:
+    """A command of a shell block, or what it names."""
+    command, *arguments = words
+    if command == "stepwell" and not block.slow:
+        assert cli.main(arguments) == 0, words
+    elif command == "stepwell":
+        cli._parser().parse_args(arguments)  # Ends the process if it does not take them.
+        _is_there([a.partition(":")[0] for a in arguments if a.startswith("examples/")])
+    elif command in ("python", "pytest"):
+        named = [a for a in arguments if "/" in a and not a.endswith("/") and "*" not in a]
+        _is_there(named)
+        text = (ROOT / named[0]).read_text(encoding="utf-8") if command == "python" else ""
+        flags = [a for a in arguments if a.startswith("-")] if command == "python" else []
+        assert all(f'"{flag}"' in text for flag in flags), (words, flags)
+    elif command == "make":
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+        assert arguments[0] in targets, words
+    elif command == "pip":
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        for extra in re.findall(r"\[([\w,-]+)\]", " ".join(arguments)):
+            assert set(extra.split(",")) <= set(project["optional-dependencies"]), words
+    else:
+        raise AssertionError(f"line {block.line}: no test knows {command}")
+
+
+def _is_there(names: list[str]) -> None:
+    assert all((ROOT / name).exists() for name in names), names
+
+
+def test_every_page_is_in_the_site_and_every_link_within_it_leads_somewhere() -> None:
+    """What `make docs` checks of all pages, of those at hand, without mkdocs."""
+    for page in ROOT.glob("docs/*.md"):
+        prose = BLOCK.sub("", page.read_text(encoding="utf-8"))
+        for target in re.findall(r"\]\(([^)#\s]+)", prose):
+            generated = target.startswith(("reference/", "tutorials/", "figures/", "http"))
+            assert generated or (page.parent / target).exists(), f"{page.name}: {target}"
+    listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in ROOT.glob("docs/*.md"):
+        assert f": {page.name}\n" in listed, f"{page.name} is not in mkdocs.yml"

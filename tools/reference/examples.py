@@ -1,0 +1,36 @@
+"""The tutorials: the scripts in `examples`, each with its words first and then its code."""
+
+from __future__ import annotations
+
+import ast
+
+from reference.text import ROOT, fenced
+
+ORDER = (
+    "first_rewrite",
+    "add_a_backend_op",
+    "quantise_for_cortex_m",
+    "mx_accuracy",
+    "language_model",
+    "read_a_strangers_pte",
+)
+
+
+def pages() -> dict[str, str]:
+    """One page a script, and an index."""
+    files = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
+    names = [n for n in ORDER if n in files] + [n for n in files if n not in ORDER]
+    found: dict[str, str] = {}
+    index = ["# Tutorials\n\nEach is a script of the tree that a test runs.\n"]
+    for name in names:
+        source = files[name].read_text(encoding="utf-8")
+        words = ast.get_docstring(ast.parse(source)) or name
+        title = words.splitlines()[0].rstrip(".")
+        code = source.split('"""', 2)[2].lstrip("\n")
+        found[f"tutorials/{name}.md"] = (
+            f"# {title}\n\n{chr(10).join(words.splitlines()[1:]).strip()}\n\n"
+            f"Run it: `python examples/{name}.py`\n\n{fenced(code, 'python')}"
+        )
+        index.append(f"- [{title}]({name}.md)")
+    found["tutorials/index.md"] = "\n".join(index) + "\n"
+    return found

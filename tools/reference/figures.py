@@ -1,0 +1,144 @@
+"""Figures, drawn from the tables that benchmarks wrote into the pages, and from programs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from html import escape
+from math import log10
+
+from reference.text import ROOT
+
+OURS, THEIRS, OTHERS = "#0b7285", "#c2570c", ("#6741d9", "#5c7080")
+
+
+def pages() -> dict[str, str]:
+    """SVG files below `figures`."""
+    return {
+        "figures/latency.svg": latency(),
+        "figures/op_counts.svg": op_counts(),
+        "figures/speed.svg": speed(),
+        "figures/memory.svg": memory(False),
+        "figures/memory_by_rows.svg": memory(True),
+    }
+
+
+def rows_of(page: str, pattern: str) -> list[tuple[str, ...]]:
+    """The groups of a pattern in the lines of a page, in order."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return [m.groups() for m in re.finditer(pattern, text, re.M)]
+
+
+def latency() -> str:
+    """Milliseconds a call, as the first table of `peers.md` has them."""
+    text = (ROOT / "docs/peers.md").read_text(encoding="utf-8")
+    table = text.split("<!-- peers 1 -->")[1].split("<!-- /peers 1 -->")[0]
+    rows = [
+        (c[0], [float(v) for v in c[1:5]])
+        for line in table.splitlines()
+        if (c := [cell.strip() for cell in line.strip("| ").split("|")]) and _is_number(c[1:2])
+    ]
+    return bars(
+        "Milliseconds a call, one thread, logarithmic (docs/peers.md)",
+        ("stepwell", "ONNX Runtime", "OpenVINO", "PyTorch"),
+        (OURS, THEIRS, *OTHERS),
+        rows,
+        logarithmic=True,
+    )
+
+
+STRANGERS = r"^\| ([a-z][\w ,-]*) \| (\d+)/(\d+) → (\d+)/(\d+) \| [\d.]+ → [\d.]+ \| ([\d.]+)× "
+
+
+def op_counts() -> str:
+    """Delegates and ops outside them, stock and ours, of the models in `xnnpack.md`."""
+    found = rows_of("xnnpack.md", STRANGERS)
+    rows = [(r[0], [float(r[3]) + float(r[4]), float(r[1]) + float(r[2])]) for r in found]
+    rows.sort(key=lambda row: -row[1][1])
+    title = "Calls that the runtime makes: delegates and kernels together (docs/xnnpack.md)"
+    return bars(title, ("stepwell", "stock ExecuTorch"), (OURS, THEIRS), rows[:16])
+
+
+def speed() -> str:
+    """How many times faster than the stock flow, of the same models."""
+    rows = [(r[0], [float(r[5])]) for r in rows_of("xnnpack.md", STRANGERS)]
+    rows.sort(key=lambda row: -row[1][0])
+    title = "Stock milliseconds divided by ours, logarithmic (docs/xnnpack.md)"
+    return bars(title, ("times faster",), (OURS,), rows[:20], logarithmic=True)
+
+
+def memory(by_rows: bool) -> str:
+    """The arena of an int8 MobileNetV1-0.25 on a Cortex-M4, as it is or row by row."""
+    import torch
+
+    import stepwell
+    from stepwell.backends.executorch.read import read_container
+    from stepwell.showing.memory import memory_plans, to_svg
+
+    for folder in ("examples", "examples/models"):
+        sys.path.insert(0, str(ROOT / folder))
+    from quantise_for_cortex_m import quantised
+
+    from microcontrollers import mobilenet_v1_025
+
+    model, (image,) = mobilenet_v1_025()
+    model = model.eval().to(memory_format=torch.channels_last)
+    program = quantised(model, (image.to(memory_format=torch.channels_last),))
+    optimise = "memory" if by_rows else "speed"
+    lowered = stepwell.lower(program, "cortex-m4", io="int8", optimise=optimise)
+    (plan,) = memory_plans(read_container(lowered.to_pte()))
+    style = "<style>svg{color:#1c2230}@media(prefers-color-scheme:dark){svg{color:#d9dee8}}</style>"
+    return to_svg(plan).replace("<title>", style + "<title>", 1)
+
+
+def bars(
+    title: str,
+    names: Sequence[str],
+    colours: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[float]]],
+    logarithmic: bool = False,
+) -> str:
+    """Horizontal bars, a group for each row; text is real text, in the reader's colour."""
+    thick, gap, left, width = 11, 9, 190, 860
+    group = thick * len(names) + gap
+    top = 46
+    height = top + group * len(rows) + 6
+    values = [v for _, row in rows for v in row]
+    most, least = max(values), min(v for v in values if v > 0)
+
+    def long(value: float) -> float:
+        if not logarithmic:
+            return value / most
+        low = log10(least) - 0.15
+        return max(0.0, (log10(max(value, least)) - low) / (log10(most) - low))
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        'font-family="system-ui, sans-serif" font-size="12">',
+        "<style>text{fill:#1c2230}@media(prefers-color-scheme:dark){text{fill:#d9dee8}}</style>",
+        f"<title>{escape(title)}</title>",
+        f'<text x="0" y="14" font-weight="600">{escape(title)}</text>',
+    ]
+    at = 0
+    for name, colour in zip(names, colours, strict=True):
+        parts.append(f'<rect x="{at}" y="23" width="11" height="11" fill="{colour}"/>')
+        parts.append(f'<text x="{at + 16}" y="33">{escape(name)}</text>')
+        at += 34 + 7 * len(name)
+    for index, (label, row) in enumerate(rows):
+        y = top + index * group
+        parts.append(
+            f'<text x="{left - 8}" y="{y + group / 2:.0f}" text-anchor="end">{escape(label)}</text>'
+        )
+        for which, value in enumerate(row):
+            wide = long(value) * (width - left - 70)
+            parts.append(
+                f'<rect x="{left}" y="{y + which * thick}" width="{wide:.1f}" height="{thick - 1}" '
+                f'fill="{colours[which]}"/><text x="{left + wide + 5:.1f}" '
+                f'y="{y + which * thick + 9}" font-size="10">{value:g}</text>'
+            )
+    return "".join(parts) + "</svg>\n"
+
+
+def _is_number(cells: Sequence[str]) -> bool:
+    return bool(cells) and re.fullmatch(r"[\d.]+", cells[0]) is not None

@@ -1,0 +1,194 @@
+"""Every rewrite and pass: why, before, after, how far results move, and which pipelines run it."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections import defaultdict
+from typing import Any
+
+from reference.text import anchor, fenced, first_paragraph, folded, prose, table, where
+from stepwell.ir.rewriting import Bound, Named, Rewrite, Step, Together, step_name
+from stepwell.pipelines import Pipeline
+from stepwell.steps import step_classes
+from stepwell.targets import PIPELINES
+from stepwell.translate.rewrites import documentation
+from stepwell.translate.rules.examples import examples_of as examples_of_rule
+from stepwell.translate.rules.rewrite import RuleRewrite
+
+FOLDERS = {
+    "aten": "on torch's operators: spelling, algebra, folding, attention",
+    "quant": "quantisation parameters into types",
+    "xnnpack": "aten to XNNPACK's nodes, their layouts, their delegates",
+    "cmsis": "aten to CMSIS-NN's operators",
+    "tosa": "aten to TOSA's operators",
+    "ethosu": "what an Ethos-U takes, beside a Cortex-M",
+    "shared": "of every level",
+}
+SHOWN = (
+    "xnnpack",
+    "xnnpack-published",
+    "cortex-m55",
+    "ethos-u55-128",
+    "tosa-1.0+fp",
+    "tosa-1.0+int",
+    "tosa-1.1+fp+mxfp",
+)
+"""Pipelines on the page of pipelines; the others of a family differ in a setting."""
+
+
+def pages() -> dict[str, str]:
+    """One page a folder of rewrites, an index of all, and the order of each pipeline."""
+    places = _places()
+    by_folder: dict[str, list[str]] = defaultdict(list)
+    rows: list[tuple[str, str, str]] = []
+    for name, cls in step_classes().items():
+        folder = folder_of(cls)
+        by_folder[folder].append(entry(name, cls, places.get(cls, [])))
+        rows.append((f"[`{name}`]({folder}.md#{anchor(name)})", folder, summary(cls)))
+    found = {"reference/passes/index.md": _index(rows)}
+    for folder, entries in by_folder.items():
+        head = f"# Passes: {folder}\n\n{FOLDERS[folder].capitalize()}.\n\n"
+        found[f"reference/passes/{folder}.md"] = head + "\n".join(entries)
+    found["reference/pipelines.md"] = _pipelines()
+    return found
+
+
+def folder_of(cls: type[Step]) -> str:
+    """The folder below `translate/rewrites` that a step stands in."""
+    parts = cls.__module__.split(".")
+    return parts[3] if parts[1:3] == ["translate", "rewrites"] else "shared"
+
+
+def summary(cls: type[Step]) -> str:
+    """What a step does, in a line."""
+    return first_paragraph(cls.__doc__)
+
+
+def entry(name: str, cls: type[Step], places: list[str]) -> str:
+    """A step's section."""
+    parts = [f"## {name}\n", prose(cls.__doc__), ""]
+    motive = _motive(cls)
+    if motive and motive != prose(cls.__doc__):
+        parts += [motive, ""]
+    if issubclass(cls, Rewrite) and not inspect.isabstract(cls):
+        parts += [f"Looks at {_anchors(cls)}. {bound_text(cls.bound)}", ""]
+    else:
+        parts += [f"Looks at whole programs. {bound_text(cls.bound)}", ""]
+    examples = _examples(cls)
+    for before, after in examples[:2]:
+        parts += ["Before:\n", fenced(before, "mlir"), "After:\n", fenced(after, "mlir")]
+    for before, after in examples[2:]:
+        parts.append(
+            folded(
+                "another form",
+                f"Before:\n\n{fenced(before, 'mlir')}\nAfter:\n\n{fenced(after, 'mlir')}",
+            )
+        )
+    if issubclass(cls, RuleRewrite):
+        parts.append(folded("the rule as it is written", fenced(cls.rule.text)))
+    run = ", ".join(f"`{place}`" for place in places)
+    parts += [f"`{_file(cls)}`" + (f"; run by {run}" if run else "; in no pipeline by itself"), ""]
+    return "\n".join(parts)
+
+
+def _motive(cls: type[Step]) -> str:
+    """The module's words before its example; a file of rules has each rule's own."""
+    if issubclass(cls, RuleRewrite):
+        return prose(cls.rule.prose)
+    text = sys.modules[cls.__module__].__doc__ or ""
+    return prose(text.split("\nBefore:\n")[0]).strip()
+
+
+def _examples(cls: type[Step]) -> list[tuple[str, str]]:
+    if issubclass(cls, RuleRewrite):
+        return examples_of_rule(cls)
+    module = sys.modules[cls.__module__]
+    return documentation.examples_of(module) if not getattr(module, "RULES", ()) else []
+
+
+def _file(cls: type[Step]) -> str:
+    return where(sys.modules[cls.__module__])
+
+
+def _anchors(cls: Any) -> str:
+    anchors = getattr(cls, "anchors", ())
+    names = [f"`{op.name}`" if hasattr(op, "name") else f"any `{op.__name__}`" for op in anchors]
+    if not names:
+        return "every op"
+    more = f" and {len(names) - 6} others" if len(names) > 6 else ""
+    return ", ".join(names[:6]) + more
+
+
+def bound_text(bound: Bound) -> str:
+    """How far results may move, in words."""
+    if bound.exact:
+        return "Results stay bit for bit."
+    terms: list[str] = []
+    if bound.units:
+        terms.append(f"{bound.units} unit{'s' * (bound.units > 1)} of the stored integer")
+    if bound.relative:
+        terms.append(f"{bound.relative:g} relative")
+    if bound.absolute:
+        terms.append(f"{bound.absolute:g} absolute")
+    moved = "Results move by at most " + ", ".join(terms) if terms else "Results move"
+    return moved + (f": {bound.reason}." if bound.reason else ".")
+
+
+def _places() -> dict[type[Step], list[str]]:
+    """Class of a step → the paths it stands at, of the pipelines shown."""
+    found: dict[type[Step], list[str]] = defaultdict(list)
+    for name in SHOWN:
+        for path, step in _steps(PIPELINES[name]):
+            found[type(step)].append(f"{name}: {path}")
+    return found
+
+
+def _parts(step: Any) -> list[Any]:
+    """What a step holds; itself if it holds nothing."""
+    if isinstance(step, Together):
+        return list(step.rewrites)
+    return [step.held] if isinstance(step, Named) else [step]
+
+
+def _steps(pipeline: Pipeline) -> list[tuple[str, Any]]:
+    return [
+        (step_name(step) + f"/{step_name(part)}" * isinstance(step, Together), part)
+        for step in pipeline.steps
+        for part in _parts(step)
+    ]
+
+
+def _index(rows: list[tuple[str, str, str]]) -> str:
+    folders = "\n".join(f"- [{name}]({name}.md): {what}" for name, what in FOLDERS.items())
+    return (
+        "# Passes\n\nEvery rewrite and pass, as `stepwell opt -p NAME` takes it. The examples are "
+        "those of the files: a test runs each and interprets both sides on the same inputs.\n\n"
+        f"{folders}\n\n{table(('pass', 'folder', 'what it does'), rows)}"
+    )
+
+
+def _pipelines() -> str:
+    names = step_classes()
+    paths = {cls: f"passes/{folder_of(cls)}.md#{anchor(name)}" for name, cls in names.items()}
+    parts = [
+        "# Pipelines\n\nThe order in which each target runs its steps. A step that holds several "
+        "rewrites runs them together until none applies. The path of each is what "
+        "`pipeline.after(path, …)` takes (`absorb/fold-bias-into-linear`).\n"
+    ]
+    for name in SHOWN:
+        rows = [
+            (
+                str(at),
+                f"`{step_name(step)}`",
+                ", ".join(_link(part, paths) for part in _parts(step)),
+            )
+            for at, step in enumerate(PIPELINES[name].steps, 1)
+        ]
+        parts += [f"## {name}\n", table(("", "step", "runs"), rows)]
+    return "\n".join(parts)
+
+
+def _link(step: Any, paths: dict[type[Step], str]) -> str:
+    name, path = step_name(step), paths.get(type(step))
+    return f"[{name}]({path})" if path else f"`{name}`"

@@ -1,0 +1,96 @@
+"""Every target: what it makes, what may be chosen, what it does not take."""
+
+from __future__ import annotations
+
+from reference.text import first_paragraph, prose, table
+from stepwell.backends.ethos_u.accelerators import FAMILIES
+from stepwell.dialects.cmsis.target import CPUS, target
+from stepwell.dialects.tosa import limits
+from stepwell.dialects.tosa.targets import parse_target
+from stepwell.dialects.xnnpack import MAX_EXTERNALS, NODES
+from stepwell.dialects.xnnpack.datatypes import MAX_RANK
+from stepwell.targets import TOSA_NAMES, find_target
+
+
+def pages() -> dict[str, str]:
+    """One page."""
+    parts = [
+        "# Targets\n\n`stepwell.lower(program, NAME)`, `stepwell lower MODEL -t NAME`. What is "
+        "outside these limits stays with the runtime's own kernels where the target has any, and "
+        "is refused with its place in the model where it has none.\n",
+        _section("xnnpack", "XNNPACK on a CPU, through ExecuTorch"),
+        _limits(
+            ("nodes", f"{len(NODES)}: [ops](ops/xnnpack.md)"),
+            ("rank", f"at most {MAX_RANK}"),
+            ("sizes", "none may be 0; symbolic sizes need an upper bound"),
+            ("inputs and outputs of a delegate", f"at most {MAX_EXTERNALS}"),
+            ("left over", "ExecuTorch's portable and quantised kernels"),
+            ("more", "[XNNPACK](../xnnpack.md)"),
+        ),
+        "`xnnpack-published` is the same target with the pipeline of an upstream change alone.\n",
+        _section("cortex-m55", "a Cortex-M through CMSIS-NN, int8", "cortex-m*"),
+        table(
+            ("name", "instructions of its kernels", "a linear layer's bias from kernel sums"),
+            [
+                (f"`{cpu}`", str(target(cpu).isa), "yes" if target(cpu).reads_kernel_sum else "no")
+                for cpu in CPUS
+            ],
+        ),
+        _limits(
+            ("operators", "[ops](ops/cmsis.md)"),
+            ("sizes", "known; pin symbolic ones with `sizes=`"),
+            (
+                "left over",
+                "ExecuTorch's portable kernels; without a runtime, `to_c(runtime=None)`, nothing",
+            ),
+            ("more", "[Cortex-M](../cortex_m.md)"),
+        ),
+        _section("ethos-u55-128", "an Ethos-U beside a Cortex-M, compiled by Vela", "ethos-u*"),
+        table(
+            ("names", "Vela's system", "memory mode"),
+            [
+                (", ".join(f"`{family}-{macs}`" for macs in sizes), f"`{system}`", f"`{mode}`")
+                for family, (system, mode, sizes) in FAMILIES.items()
+            ],
+        ),
+        _limits(
+            ("inside a delegate", "TOSA's integers as Vela takes them"),
+            ("left over", "the CPU's operators"),
+            ("needs", "`pip install 'stepwell[ethos-u]'`"),
+            ("more", "[Ethos-U](../ethos_u.md)"),
+        ),
+        _section("tosa-1.0+fp", "a TOSA flatbuffer", "tosa-*"),
+        "Any combination of a version, profiles and extensions is a name: "
+        + ", ".join(f"`{name}`" for name in TOSA_NAMES)
+        + ".\n\n"
+        + prose(parse_target.__doc__).split("\n\n")[0]
+        + "\n",
+        _limits(
+            ("operators", "[ops](ops/tosa.md), with the profile or extension each type asks for"),
+            ("level", "8K: " + first_paragraph(limits.__doc__)),
+            (
+                "largest kernel, stride, scale",
+                f"{limits.LARGEST_KERNEL}, {limits.LARGEST_STRIDE}, {limits.LARGEST_SCALE}",
+            ),
+            ("rank", f"at most {limits.LARGEST_RANK}"),
+            ("bytes of a tensor", f"at most {limits.LARGEST_BYTES:,}"),
+            ("left over", "nothing: one unsupported op is an error that lists them all"),
+            ("more", "[TOSA](../tosa.md), [operators](../tosa_operators.md), [MX](../mxfp.md)"),
+        ),
+    ]
+    return {"reference/targets.md": "\n".join(parts)}
+
+
+def _section(name: str, title: str, family: str | None = None) -> str:
+    found = find_target(name)
+    made = ", ".join(
+        f"`to_{kind}()`" for kind in found.emitters if kind not in ("sources", "estimates")
+    )
+    rows = [(f"`{o.name}`", o.values, f"`{o.default!r}`", o.meaning) for o in found.options]
+    return f"## {family or name}\n\n{title[:1].upper() + title[1:]}. Makes {made}.\n\n" + table(
+        ("option", "values", "default", "meaning"), rows
+    )
+
+
+def _limits(*rows: tuple[str, str]) -> str:
+    return table(("limit", ""), rows)
