@@ -1,18 +1,25 @@
 """Add an op of your own: `demo.axpy`, a·x + y in one go, with its text, meaning and lowering.
 
 Everything below is a user's code in a user's file. The op gets a type rule and a meaning, a level
-says what may stand at it, a rewrite makes it from `aten.mul.Tensor` and `aten.add.Tensor`; then
-`check`, the text form and the verifier work as they do for ops of the house.
+says what may stand at it, a rewrite makes it from `aten.mul.Tensor` and `aten.add.Tensor`, a target
+emits bytes and an engine runs them; then `lower`, `check`, the text form and the verifier work as
+they do for what the house has.
 
 Run: python examples/add_a_backend_op.py
+Or:  stepwell lower --load examples/add_a_backend_op.py examples/add_a_backend_op.py:make -t demo
+`examples/plugin/` is the same as a package that can be installed.
 """
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Dialect, Operation
@@ -20,14 +27,22 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def
 from xdsl.traits import Pure
 
 import stepwell
-from stepwell import History, Pass, Refusal, Rewrite, Rewriter
-from stepwell.checking import check
+from stepwell import (
+    Bound,
+    History,
+    Level,
+    Pass,
+    Program,
+    Refusal,
+    Rewrite,
+    Rewriter,
+    StepwellError,
+    check,
+    infers,
+    interprets,
+    set_level,
+)
 from stepwell.dialects import aten
-from stepwell.ir.inference import infers
-from stepwell.ir.interpretation import interprets
-from stepwell.ir.levels import Level, register_level, set_level
-from stepwell.ir.program import Program
-from stepwell.ir.text import register_dialect
 
 
 @irdl_op_definition
@@ -45,9 +60,6 @@ class AxpyOp(IRDLOperation):
     )
 
 
-register_dialect("demo", lambda: Dialect("demo", [AxpyOp]))
-
-
 @infers(AxpyOp)
 def axpy_type(op: Operation) -> Sequence[Attribute]:
     """The result has the operands' type."""
@@ -61,15 +73,11 @@ def axpy_meaning(op: Operation, args: Sequence[Any], interpreter: Any) -> Sequen
     return (a * x + y,)
 
 
-register_level(
-    Level(
-        "demo",
-        lambda op: (
-            None
-            if op.name.startswith(("aten.", "demo."))
-            else "neither an aten op nor one of demo's"
-        ),
-    )
+MACHINE = ("demo.axpy", "aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor")
+"""What the demo machine has instructions for."""
+LEVEL = Level(
+    "demo",
+    lambda op: None if op.name in MACHINE else f"the machine has {', '.join(MACHINE)}",
 )
 
 
@@ -112,7 +120,46 @@ class EnterDemo(Pass):
         return 1
 
 
-DEMO = stepwell.Pipeline("demo", (FormAxpy(), EnterDemo()))
+PIPELINE = stepwell.Pipeline("demo", (FormAxpy(), EnterDemo()))
+
+
+def emit(program: Program) -> bytes:
+    """The machine's file: JSON, an instruction a value."""
+    func = program.method()
+    numbers: dict[Any, int] = {argument: at for at, argument in enumerate(func.body.block.args)}
+    code: list[list[Any]] = []
+    for op in func.body.block.ops:
+        if op.name == "func.return":
+            outputs = [numbers[value] for value in op.operands]
+            return json.dumps({"code": code, "outputs": outputs}).encode()
+        code.append([op.name, *(numbers[value] for value in op.operands)])
+        numbers[op.results[0]] = len(numbers)
+    raise StepwellError("the method does not end in func.return")
+
+
+def run(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+    """The machine itself: numpy, in f32."""
+    held = json.loads(artefact)
+    values = [np.asarray(value, np.float32) for value in inputs]
+    with np.errstate(all="ignore"):
+        for name, *operands in held["code"]:
+            first, second, *third = (values[at] for at in operands)
+            product = first * second
+            plain = {"add": first + second, "sub": first - second, "mul": product}
+            values.append(product + third[0] if third else plain[name.split(".")[1]])
+    return tuple(torch.from_numpy(values[at]) for at in held["outputs"])
+
+
+TARGET = stepwell.Target(
+    "demo", PIPELINE, "axpy", {"axpy": emit}, run, bound=Bound(), dialects=("demo", "aten")
+)
+
+
+def plugin(registry: stepwell.Registry) -> None:
+    """What `--load` or `stepwell.load_plugin` finds: everything under its name."""
+    registry.dialect(Dialect("demo", [AxpyOp]), level=LEVEL)
+    registry.step(FormAxpy, EnterDemo)
+    registry.target(TARGET)
 
 
 class Model(torch.nn.Module):
@@ -125,20 +172,30 @@ class Model(torch.nn.Module):
         return first - (second + x) * second
 
 
-def main() -> None:
-    """Lower, print, parse back, and let `check` compare every application."""
+def make() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """The model, as commands take it."""
     torch.manual_seed(0)
-    inputs = tuple(torch.randn(2, 3) for _ in range(3))
-    source = stepwell.from_exported_program(torch.export.export(Model(), inputs))
-    program = stepwell.Program.of(source.clone())
-    run = DEMO.run(program)
-    program.verify()
-    print(program)
-    for refusal in run.history.refusals.values():
+    return Model(), tuple(torch.randn(2, 3) for _ in range(3))
+
+
+def main() -> None:
+    """Lower, print, parse back, write the artefact, run it, and check every step and the bytes."""
+    model, inputs = make()
+    brought = stepwell.load_plugin(plugin)
+    source = stepwell.from_exported_program(torch.export.export(model, inputs))
+    lowered = stepwell.lower(source, "demo")
+    print(lowered.program)
+    for refusal in lowered.report.refusals:
         print(f"{refusal.rewrite} left {refusal.node} alone: {refusal.reason}")
-    again = stepwell.parse(str(program), program.weights)
+    again = stepwell.parse(str(lowered.program), source.weights)
     assert torch.equal(again.run(*inputs)[0], source.run(*inputs)[0])
-    print(check(source, "xnnpack", DEMO, inputs=inputs, artefact=False))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.axpy"
+        lowered.save(path)
+        print(f"{path.name}: {path.read_text()}")
+    assert torch.equal(lowered.run(*inputs)[0], model(*inputs))
+    print(check(source, "demo", inputs=inputs))
+    stepwell.unload_plugin(brought.name)
 
 
 if __name__ == "__main__":

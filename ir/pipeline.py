@@ -155,13 +155,19 @@ class Pipeline:
             steps = _with_parts(step, part, steps)
         return replace(self, steps=(*self.steps[:at], *steps, *self.steps[at + 1 :]))
 
-    def run(self, program: Program, observer: Observer | None = None) -> PipelineRun:
+    def run(
+        self,
+        program: Program,
+        observer: Observer | None = None,
+        *,
+        history: History | None = None,
+    ) -> PipelineRun:
         """Apply every step in order, changing the program in place.
 
         A step whose anchors are no class of op in the program has nothing to look at and is passed
         by: most programs hold no quantised casts, no attention, no group norm.
         """
-        run = PipelineRun()
+        run = PipelineRun() if history is None else PipelineRun(history=history)
         history = run.history
         census = _census(program)
         for step in self.steps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.verification import verify
 from stepwell.ir.weights import WeightStore
 
+_TO_TORCH, _TABLES = "stepwell.translate.to_torch", "stepwell.showing.tables"
+"""Above this level: imported when a program is asked for what they make of it."""
+
 
 @dataclass
 class Program:
@@ -33,6 +37,11 @@ class Program:
     """Example inputs by method, `(args, kwargs)`, where the source had them; text has none."""
     context: Context = field(default_factory=Context, compare=False, repr=False)
     """Of the lowering that works on it."""
+
+    @classmethod
+    def of(cls, program: Program) -> Program:
+        """The program itself: there is one class of them."""
+        return program
 
     @property
     def level(self) -> str:
@@ -116,6 +125,17 @@ class Program:
             ParseFailure: with line and column.
         """
         return cls(parse_module(text), WeightStore() if weights is None else weights.child())
+
+    def to_exported_program(self, method: str = "forward") -> torch.export.ExportedProgram:
+        """A torch program again, from the aten level.
+
+        Raises:
+            StepwellError: the program is at another level.
+        """
+        return importlib.import_module(_TO_TORCH).to_exported_program(self, method)
+
+    def _repr_html_(self) -> str:
+        return importlib.import_module(_TABLES).program_fragment(self)
 
     def used_weights(self) -> set[str]:
         """Every key that the module names."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from xdsl.context import Context
 from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.dialects.func import Func
-from xdsl.ir import Dialect, Operation
+from xdsl.ir import Attribute, Dialect, Operation
 from xdsl.utils.exceptions import ParseError
 from xdsl.utils.lexer import Input, Span
 
@@ -37,6 +37,20 @@ def register_dialect(name: str, load: Callable[[], Dialect]) -> None:
     if name in _DIALECTS:
         raise StepwellError(f"dialect {name!r} is registered twice")
     _DIALECTS[name] = load
+
+
+def is_registered(name: str) -> bool:
+    """Whether a dialect of this name is known."""
+    return name in _DIALECTS
+
+
+_MORE: list[Callable[[], None]] = []
+
+
+def ask_for_more(load: Callable[[], None]) -> None:
+    """Say what to call when a text names something unknown: it may make more dialects known."""
+    if load not in _MORE:
+        _MORE.append(load)
 
 
 def register_op_finder(find: OpFinder) -> OpFinder:
@@ -63,7 +77,22 @@ class TextContext(Context):
             if (found := find(name)) is not None:
                 self._loaded_ops[name] = found
                 return found
+        self._ask_for(name)
         return super().get_optional_op(name, dialect_stack=dialect_stack)
+
+    def get_optional_attr(self, name: str) -> type[Attribute] | None:
+        """The class of an attribute or type."""
+        self._ask_for(name)
+        return super().get_optional_attr(name)
+
+    def _ask_for(self, name: str) -> None:
+        """Let those who may know more dialects register them, if this one's is unknown."""
+        dialect = name.partition(".")[0]
+        if "." in name and dialect not in self._registered_dialects:
+            for load in _MORE:
+                load()
+            if dialect in _DIALECTS:
+                self._registered_dialects[dialect] = _DIALECTS[dialect]
 
 
 def to_text(module: Operation, *, locations: bool = False, generic: bool = False) -> str:

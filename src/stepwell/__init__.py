@@ -34,7 +34,17 @@ _HOME = {
     "check": "checking",
     "explain": "explaining",
     "from_exported_program": "program",
+    "Level": "ir.levels",
+    "Option": "ir.options",
+    "Plugin": "registry",
+    "Registry": "registry",
+    "Target": "target",
+    "infers": "ir.inference",
+    "interprets": "ir.interpretation",
     "load": "program",
+    "load_plugin": "plugins",
+    "set_level": "ir.levels",
+    "unload_plugin": "plugins",
     "lower": "lowering",
     "parse": "program",
     "read_pte": "artefacts",
@@ -73,6 +83,11 @@ if TYPE_CHECKING:
     from stepwell.artefacts import to_mxfp as to_mxfp
     from stepwell.checking import check as check
     from stepwell.explaining import explain as explain
+    from stepwell.ir.inference import infers as infers
+    from stepwell.ir.interpretation import interprets as interprets
+    from stepwell.ir.levels import Level as Level
+    from stepwell.ir.levels import set_level as set_level
+    from stepwell.ir.options import Option as Option
     from stepwell.ir.rewriting import Bound as Bound
     from stepwell.ir.rewriting import History as History
     from stepwell.ir.rewriting import Pass as Pass
@@ -84,6 +99,8 @@ if TYPE_CHECKING:
     from stepwell.lowering import Lowered as Lowered
     from stepwell.lowering import Pipeline as Pipeline
     from stepwell.lowering import lower as lower
+    from stepwell.plugins import load_plugin as load_plugin
+    from stepwell.plugins import unload_plugin as unload_plugin
     from stepwell.program import Program as Program
     from stepwell.program import Session as Session
     from stepwell.program import StepwellError as StepwellError
@@ -92,5 +109,8 @@ if TYPE_CHECKING:
     from stepwell.program import load as load
     from stepwell.program import parse as parse
     from stepwell.registering import register_op as register_op
+    from stepwell.registry import Plugin as Plugin
+    from stepwell.registry import Registry as Registry
     from stepwell.report import Report as Report
+    from stepwell.target import Target as Target
     from stepwell.transform_pass import transform_pass as transform_pass

@@ -44,15 +44,15 @@ def read_pte(data: bytes, *, external: bytes | None = None, largest: bool = Fals
             f"a {type(data).__name__} is no .pte", help="give its bytes: Path(name).read_bytes()"
         )
     if external is None and is_cortex_m(container := read_container(bytearray(data))):
-        return Program.of(read_program(container))
-    return Program.of(read(data, PTE_READERS, external=external, largest=largest))
+        return read_program(container)
+    return read(data, PTE_READERS, external=external, largest=largest)
 
 
 def read_tosa(data: bytes) -> Program:
     """The program in a TOSA flatbuffer, whoever wrote it."""
     from stepwell.backends.tosa import read_tosa as read
 
-    return Program.of(read(data))
+    return read(data)
 
 
 def run_pte(data: bytes | Path, inputs: Sequence[Any], method: str = "forward") -> tuple[Any, ...]:

@@ -14,9 +14,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.commands import add_model, add_target, check, explain, opt, options_of, show
+from stepwell.commands import (
+    add_load,
+    add_model,
+    add_target,
+    check,
+    explain,
+    opt,
+    options_of,
+    plugins,
+    run,
+    show,
+)
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import read_bytes, write_atomically
+from stepwell.ir.files import write_atomically
 
 if TYPE_CHECKING:
     from stepwell.lowering import Lowered
@@ -33,6 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if given[:1] == [opt.NAME]:
             return opt.run(given[1:])
         arguments = _parser().parse_args(given)
+        if arguments.load:
+            from stepwell.plugins import load_plugin
+
+            for file in arguments.load:
+                load_plugin(file)
         command: Callable[[argparse.Namespace], int] = arguments.command
         return command(arguments)
     except StepwellError as error:
@@ -60,9 +76,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=version("stepwell"))
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(name: str, run: Callable[[argparse.Namespace], int], help: str) -> Any:
+    def add(name: str, act: Callable[[argparse.Namespace], int], help: str) -> Any:
         command = commands.add_parser(name, help=help, description=help)
-        command.set_defaults(command=run)
+        command.set_defaults(command=act)
+        add_load(command)
         return command
 
     lower = add("lower", _lower, "lower a model to a target and write the artefact")
@@ -94,19 +111,9 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_arguments(add("explain", explain.run, "where each op of a model went, and why"))
     check.add_arguments(add("check", check.run, "compare before and after every step"))
     commands.add_parser(opt.NAME, help=opt.HELP)
+    add("plugins", plugins.run, "what plug-ins brought, and which failed to load")
 
-    run = add("run", _run, "run a .pte on the ExecuTorch runtime, on random inputs")
-    run.add_argument("artefact", type=Path, help=".pte, anybody's")
-    run.add_argument("--method", default="forward", help="which method to call (forward)")
-    run.add_argument("--seed", type=int, default=0, help="of the random inputs (0)")
-    run.add_argument("--profile", action="store_true", help="time each op instead")
-    run.add_argument(
-        "--etrecord", type=Path, metavar="FILE", help="of the lowering: names and source lines"
-    )
-    run.add_argument("--repeat", type=int, default=20, help="calls of --profile (20)")
-    run.add_argument(
-        "--json", type=Path, metavar="FILE", help="write every event of --profile as JSON"
-    )
+    run.add_arguments(add("run", run.run, "run an artefact on its engine, on random inputs"))
 
     demo = add("demo", _demo, "lower DeiT-Tiny, run it, compare with PyTorch")
     demo.add_argument(
@@ -128,7 +135,7 @@ def _lower(arguments: argparse.Namespace) -> int:
     from stepwell.models import open_model
 
     options = options_of(arguments)
-    model = open_model(arguments.model, trust=arguments.trust)
+    model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
     lowered = lower(
         model.program, arguments.target, sizes=arguments.sizes, check=arguments.check, **options
     )
@@ -160,31 +167,6 @@ def _save(lowered: Lowered, output: Path) -> None:
 
     name = identifier_of(output.stem)
     write_atomically(output, lowered.to_c(name, header=output.suffix == ".h").encode())
-
-
-def _run(arguments: argparse.Namespace) -> int:
-    from stepwell.artefacts import random_inputs, run_pte
-
-    data = read_bytes(arguments.artefact)
-    inputs = random_inputs(data, arguments.method, arguments.seed)
-    if arguments.profile:
-        from stepwell.profiling import profile
-
-        found = profile(
-            data,
-            inputs,
-            arguments.method,
-            record=arguments.etrecord,
-            repeat=arguments.repeat,
-        )
-        print(found)
-        if arguments.json:
-            write_atomically(arguments.json, found.to_json().encode())
-        return 0
-    outputs = run_pte(data, inputs, arguments.method)
-    for index, output in enumerate(outputs):
-        print(f"output {index}: {output}")
-    return 0
 
 
 def _demo(arguments: argparse.Namespace) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation
@@ -13,6 +14,9 @@ from stepwell.ir.diagnostics import op_name
 from stepwell.ir.types import dims
 
 _PRODUCTS = ("linear", "addmm", "mm", "bmm", "baddbmm", "matmul", "fully_connected")
+
+BY_CLASS: dict[type[Operation], Callable[[Any], int]] = {}
+"""The work of ops that plug-ins brought."""
 
 
 def size(type_: Attribute) -> int:
@@ -26,6 +30,8 @@ def operations(op: Operation) -> int:
     """Multiply-adds of a matrix product, convolution or attention; else elements written."""
     if isinstance(op, WeightOp | StateOp | UpdateOp | MutateInputOp):
         return 0
+    if type(op) in BY_CLASS:
+        return BY_CLASS[type(op)](op)
     written = sum(size(result.type) for result in op.results)
     parts = op_name(op).split(".")
     kind = parts[1] if len(parts) > 1 else parts[0]

@@ -19,11 +19,11 @@ from xdsl.ir import Block, Operation
 from stepwell.costs import operations
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
-from stepwell.ir.pipeline import Pipeline
-from stepwell.ir.program import Program as IRProgram
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Event
 from stepwell.lowering import Lowered, lower
 from stepwell.program import from_exported_program
+from stepwell.target import PipelineLike
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -121,9 +121,9 @@ class Explanation:
 
 
 def explain(
-    program: IRProgram | ExportedProgram | Mapping[str, ExportedProgram],
+    program: Program | ExportedProgram | Mapping[str, ExportedProgram],
     target: str,
-    pipeline: Pipeline | None = None,
+    pipeline: PipelineLike | None = None,
     **options: Any,
 ) -> Explanation:
     """Lower a program and say what became of each of its ops.
@@ -131,12 +131,12 @@ def explain(
     Args:
         program, target, pipeline, options: as for `stepwell.lower`; the program is not changed.
     """
-    source = program if isinstance(program, IRProgram) else from_exported_program(program)
+    source = program if isinstance(program, Program) else from_exported_program(program)
     lowered = lower(source, target, pipeline, **options)
     return Explanation(target, tuple(fates(source, lowered)), lowered)
 
 
-def fates(source: IRProgram, lowered: Lowered) -> list[Fate]:
+def fates(source: Program, lowered: Lowered) -> list[Fate]:
     """The fate of each op of `source`, which `lowered` was made from; the costliest first."""
     final = _final_places(lowered.program)
     acted: dict[str, list[Event]] = {}
@@ -211,7 +211,7 @@ def _into_reader(op: Operation, final: dict[str, list[tuple[str, str]]]) -> tupl
     return "removed", None
 
 
-def _final_places(program: IRProgram) -> dict[str, list[tuple[str, str]]]:
+def _final_places(program: Program) -> dict[str, list[tuple[str, str]]]:
     """Node name → (op name, place) of each op that bears it."""
     found: dict[str, list[tuple[str, str]]] = {}
     outside = {"xnnpack": "kernel", "cmsis": "kernel", "aten": "kernel"}

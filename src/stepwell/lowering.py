@@ -17,11 +17,12 @@ from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.files import write_atomically
 from stepwell.ir.numerics import numerics_of
 from stepwell.ir.pipeline import Observer, Pipeline
-from stepwell.ir.program import Program as IRProgram
+from stepwell.ir.program import Program
 from stepwell.ir.switches import without_collection
-from stepwell.program import Plain, Program, from_exported_program
+from stepwell.program import Plain, from_exported_program
 from stepwell.report import Report
-from stepwell.targets import PIPELINES, Target, find_target
+from stepwell.target import PipelineLike, Target
+from stepwell.targets import PIPELINES, find_target
 from stepwell.translate.rewrites.aten.pin_symbolic_sizes import PinSymbolicSizes, Sizes
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from stepwell.checking.result import CheckResult
     from stepwell.profiling import Profile
 
-    Source = IRProgram | ExportedProgram | Mapping[str, ExportedProgram | Plain]
+    Source = Program | ExportedProgram | Mapping[str, ExportedProgram | Plain]
 
 __all__ = ["PIPELINES", "Lowered", "Pipeline", "lower"]
 
@@ -58,6 +59,18 @@ class Lowered:
                 XNNPACK does not copy into the delegate, for runtimes known to keep them alive.
         """
         return self._emit("pte", options)
+
+    def emit(self, kind: str | None = None, **options: Any) -> Any:
+        """An artefact of any kind that the target has an emitter of, such as a plug-in's.
+
+        Args:
+            kind: of artefact; None: the target's own format, as bytes.
+            options: see the emitter.
+
+        Raises:
+            StepwellError: the target has no such artefact.
+        """
+        return self._emit(kind or self.target.artefact, options)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the bytes of the target's own format to a file, whole or not at all.
@@ -167,8 +180,8 @@ class Lowered:
 
     def _exported(self, method: str) -> ExportedProgram:
         source = self.source
-        if isinstance(source, IRProgram):
-            return Program.of(source).to_exported_program(method)
+        if isinstance(source, Program):
+            return source.to_exported_program(method)
         found = source.get(method) if isinstance(source, Mapping) else source
         if found is None or isinstance(found, bool | int | float | str | Sequence):
             raise StepwellError(
@@ -213,7 +226,7 @@ class Lowered:
 def lower(
     program: Source,
     target: str,
-    pipeline: Pipeline | None = None,
+    pipeline: PipelineLike | None = None,
     *,
     observer: Observer | None = None,
     sizes: Sizes | None = None,
@@ -226,7 +239,9 @@ def lower(
         program: an exported program, several as methods (and plain values, as methods that give
             them), or a stepwell program.
         target: `xnnpack`, `cortex-m55`, `tosa-1.0+fp`, …
-        pipeline: instead of the target's own (`stepwell.PIPELINES[...]`).
+        pipeline: instead of the target's own: one (`stepwell.PIPELINES[...]`), its name or its text
+            (`"normalise,my-rewrite,…"`), or a function that changes the target's own
+            (`lambda own: own.after("normalise", MyRewrite)`).
         observer: called after each step with (step, program, applications).
         sizes: numbers for symbolic sizes of inputs, which the result then takes alone: `"max"`
             (each at its bound), `4` (the only one), or `{"s77": 4}`.
@@ -245,12 +260,12 @@ def lower(
         raise StepwellError(
             f"a {type(observer).__name__} is no observer", help="a function of (step, program, int)"
         )
-    chosen = found.prepare(_pipeline(pipeline), given)
+    chosen = found.prepare(pipeline, given)
     if sizes is not None:
         chosen = Pipeline(chosen.name, (PinSymbolicSizes.of(sizes), *chosen.steps))
     started = time.perf_counter()
-    source = program if isinstance(program, IRProgram) else from_exported_program(program)
-    work = Program.of(source.clone() if source is program else source)
+    source = program if isinstance(program, Program) else from_exported_program(program)
+    work = source.clone() if source is program else source
     if work.level != "aten":
         raise StepwellError(
             f"the program is at level {work.level!r}, not 'aten'",
@@ -281,7 +296,7 @@ def lower(
 
 
 def _checked(
-    source: IRProgram, target: Target, pipeline: Pipeline, given: Mapping[str, Any]
+    source: Program, target: Target, pipeline: Pipeline, given: Mapping[str, Any]
 ) -> CheckResult:
     """What a check of the lowering says.
 
@@ -304,11 +319,3 @@ def _checked(
             for finding in result.findings
         ]
     )
-
-
-def _pipeline(given: Any) -> Pipeline | None:
-    """What was given as a pipeline, if it is one."""
-    if given is None or isinstance(given, Pipeline):
-        return given
-    help = f'stepwell.PIPELINES["xnnpack"] is one; {", ".join(PIPELINES)} are there'
-    raise StepwellError(f"a {type(given).__name__} is no pipeline", help=help)

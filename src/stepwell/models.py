@@ -1,7 +1,9 @@
 """`MODEL` on the command line: a `.pt2`, a saved program, or `file.py:callable`.
 
-The callable returns `(module, example_inputs)` or `(module, example_inputs, dynamic_shapes)`, or
-an `ExportedProgram` as it is.
+The callable returns `(module, example_inputs)` or `(module, example_inputs, dynamic_shapes)`, where
+a mapping in the place of the inputs gives them by keyword; or all by name, as `torch.export.export`
+calls them: `{"module": …, "args": (…), "kwargs": {…}, "dynamic_shapes": …}`; or an
+`ExportedProgram` as it is.
 """
 
 from __future__ import annotations
@@ -9,15 +11,19 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.options import nearest
+from stepwell.plugins import module_of_file
 from stepwell.program import Program, from_exported_program, load
+from stepwell.quantising import find_quantiser
 
 
 @dataclass(frozen=True)
@@ -28,21 +34,26 @@ class Model:
     program: Program
     module: Any = None
     inputs: tuple[Any, ...] | None = None
+    keywords: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def open_model(spec: str, *, trust: bool = False) -> Model:
+def open_model(spec: str, *, trust: bool = False, quantise: str | None = None) -> Model:
     """Open a `MODEL` argument.
 
     Args:
         spec: `model.pt2`, `model.mlir`, or `file.py:callable`.
         trust: let a `.pt2` unpickle its sample inputs; otherwise they are skipped.
+        quantise: the name of a quantiser, for a module that a callable makes.
 
     Raises:
         StepwellError: no such file, no such callable, or a file that does not read.
     """
     path, colon, attribute = spec.rpartition(":")
     if colon and path.endswith(".py"):
-        return _from_python(Path(path), attribute)
+        return _from_python(Path(path), attribute, quantise)
+    if quantise is not None:
+        fact = f"{spec} is exported already, and a module is quantised before that"
+        raise StepwellError(fact, help="name a file.py:callable that makes the module")
     file = Path(spec)
     if not file.exists():
         raise StepwellError(
@@ -60,9 +71,20 @@ def open_model(spec: str, *, trust: bool = False) -> Model:
     )
 
 
-def _from_python(path: Path, attribute: str) -> Model:
+def _from_python(path: Path, attribute: str, quantise: str | None) -> Model:
     if not path.exists():
         raise StepwellError(f"there is no file {path}")
+    module = module_of_file(path) or _run_file(path)
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        near = nearest(attribute, [n for n, v in vars(module).items() if callable(v)])
+        raise StepwellError(f"{path} has no callable {attribute!r}", help=near.strip() or None)
+    with _users_code(f"{attribute}() fails", path):
+        made = factory()
+    return export_model(attribute, made, quantise=quantise)
+
+
+def _run_file(path: Path) -> ModuleType:
     with _importable(path.parent):
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None and spec.loader is not None
@@ -70,40 +92,64 @@ def _from_python(path: Path, attribute: str) -> Model:
         sys.modules.setdefault(path.stem, module)
         with _users_code(f"{path} cannot be imported", path):
             spec.loader.exec_module(module)
-    factory = getattr(module, attribute, None)
-    if not callable(factory):
-        raise StepwellError(f"{path} has no callable {attribute!r}")
-    with _users_code(f"{attribute}() fails", path):
-        made = factory()
-    return export_model(attribute, made)
+    return module
 
 
-def export_model(name: str, made: Any) -> Model:
+_FORMS = (
+    "return (module, example_inputs), (module, example_inputs, dynamic_shapes), or "
+    "{'module': …, 'args': …, 'kwargs': …, 'dynamic_shapes': …}"
+)
+_NAMES = ("module", "args", "kwargs", "dynamic_shapes")
+
+
+def export_model(name: str, made: Any, *, quantise: str | None = None) -> Model:
     """Export what a factory returned.
 
     Args:
         name: how to call the model.
-        made: `(module, inputs)`, `(module, inputs, dynamic_shapes)`, or an `ExportedProgram`.
+        made: `(module, inputs)`, `(module, inputs, dynamic_shapes)`, these by name, or an
+            `ExportedProgram`.
+        quantise: the name of a quantiser that is applied to the module first.
     """
     import torch
 
     if isinstance(made, torch.export.ExportedProgram):
-        inputs = made.example_inputs[0] if made.example_inputs else None
-        return Model(name, from_exported_program(made), None, inputs)
-    if not isinstance(made, tuple) or len(made) not in (2, 3):
-        raise StepwellError(
-            f"{name} returned {type(made).__name__}",
-            help="return (module, example_inputs) or (module, example_inputs, dynamic_shapes)",
-        )
-    module, inputs, *shapes = made
-    dynamic = shapes[0] if shapes else None
+        if quantise is not None:
+            raise StepwellError(f"{name} returned a program that is exported already", help=_FORMS)
+        inputs, keywords = made.example_inputs or (None, {})
+        return Model(name, from_exported_program(made), None, inputs, keywords)
+    module, args, kwargs, dynamic = _named(name, made)
     if not isinstance(module, torch.nn.Module):
         raise StepwellError(
             f"{name} returned a {type(module).__name__} where a torch.nn.Module is needed"
         )
+    if quantise is not None:
+        if kwargs:
+            raise StepwellError(f"{name} takes inputs by keyword, and quantisers do not")
+        with _users_code(f"quantiser {quantise!r} fails on {name}"):
+            module = find_quantiser(quantise)(module, args)
     with _users_code(f"torch.export.export fails on {name}"), asked_quietly():
-        exported = torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic)
-    return Model(name, from_exported_program(exported), module, tuple(inputs))
+        exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic)
+    return Model(name, from_exported_program(exported), module, args, kwargs)
+
+
+def _named(name: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any], Any]:
+    """(module, args, kwargs, dynamic shapes) of what a factory returned, in whichever form."""
+    if isinstance(made, Mapping):
+        held = cast("Mapping[str, Any]", made)
+        wrong = [key for key in held if key not in _NAMES]
+        if wrong or "module" not in held:
+            fact = f"has {wrong[0]!r}" if wrong else "has no 'module'"
+            raise StepwellError(f"{name} returned a mapping that {fact}", help=_FORMS)
+        args, kwargs = held.get("args") or (), held.get("kwargs") or {}
+        return held["module"], tuple(args), dict(kwargs), held.get("dynamic_shapes")
+    if not isinstance(made, tuple) or len(cast("tuple[Any, ...]", made)) not in (2, 3):
+        raise StepwellError(f"{name} returned {type(made).__name__}", help=_FORMS)
+    module, inputs, *shapes = cast("tuple[Any, ...]", made)
+    dynamic = shapes[0] if shapes else None
+    if isinstance(inputs, Mapping):
+        return module, (), dict(cast("Mapping[str, Any]", inputs)), dynamic
+    return module, tuple(inputs), {}, dynamic
 
 
 @contextmanager

@@ -24,13 +24,16 @@ from xdsl.transforms import get_all_passes
 from xdsl.utils.exceptions import ArgSpecParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
+from stepwell.commands import add_load
 from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, VerificationError
 from stepwell.ir.files import write_atomically
+from stepwell.ir.levels import level_of
 from stepwell.ir.storage import unpack_tensors, weights_path
-from stepwell.ir.text import parse_module, to_text
+from stepwell.ir.text import ask_for_more, parse_module, to_text
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import WeightStore
+from stepwell.plugins import load_entry_points, load_plugin
 from stepwell.steps import Passes, all_passes, use_weights
 
 
@@ -40,6 +43,7 @@ class OptMain(xDSLOptMain):
     def register_all_dialects(self) -> None:
         """The text parser finds dialects by itself, once they are known."""
         make_known()
+        ask_for_more(load_entry_points)
         self.ctx = Context()
 
     def register_all_passes(self) -> None:
@@ -62,6 +66,7 @@ class OptMain(xDSLOptMain):
         for action in arg_parser._actions:
             if action.dest == "passes":
                 action.help = "passes in order, with options: name{option=value}; see --list-passes"
+        add_load(arg_parser)
         arg_parser.add_argument(
             "--list-passes", action="store_true", help="print every pass with its options, and exit"
         )
@@ -97,17 +102,22 @@ class OptMain(xDSLOptMain):
 
     def setup_pipeline(self) -> None:
         """Passes with verification, printing and timing between them."""
-        started = time.perf_counter()
+        for file in self.args.load:
+            load_plugin(file)
+        started, came_at = time.perf_counter(), ""
 
         def between(
             previous: ModulePass | None, module: ModuleOp, following: ModulePass | None
         ) -> None:
-            nonlocal started
+            nonlocal started, came_at
             if self.args.time_passes and previous is not None:
                 took = time.perf_counter() - started
                 print(f"{previous.name}: {took * 1e3:.2f} ms", file=sys.stderr)
+            if previous is None:
+                came_at = level_of(module)
             if not self.args.disable_verify:
-                check_module(module, whole=following is None)
+                entered = previous is None or level_of(module) != came_at
+                check_module(module, whole=following is None and entered)
             if previous and following and self.args.print_between_passes:
                 print(f"// IR after {previous.name}:\n{self._text(module)}\n")
             started = time.perf_counter()
@@ -126,8 +136,8 @@ def check_module(module: ModuleOp, whole: bool = True) -> None:
 
     Args:
         module: any module; one without methods may hold anything.
-        whole: whether every op must belong to the module's level too. Between passes ops of two
-            levels stand side by side.
+        whole: whether every op must belong to the module's level too. Between passes, and after
+            some that do not reach the next level, ops of two levels stand side by side.
     """
     if found := list(find_problems(module, membership=whole)):
         raise VerificationError(found)

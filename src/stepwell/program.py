@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import StepwellError, VerificationError
-from stepwell.ir.program import Program as IRProgram
-from stepwell.ir.program import Session
+from stepwell.ir.program import Program, Session
+from stepwell.ir.text import ask_for_more
 from stepwell.ir.weights import WeightStore
+from stepwell.plugins import load_entry_points
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -28,38 +29,7 @@ __all__ = [
     "parse",
 ]
 
-
-class Program(IRProgram):
-    """A module at some level, its weights, and everything one can ask of it.
-
-    Attributes:
-        module: the xDSL `ModuleOp`.
-        weights: the store that its keys name.
-    """
-
-    @classmethod
-    def of(cls, program: IRProgram) -> Program:
-        """The same module and weights as a front-door program."""
-        return (
-            program
-            if isinstance(program, cls)
-            else cls(program.module, program.weights, program.samples, program.context)
-        )
-
-    def to_exported_program(self, method: str = "forward") -> ExportedProgram:
-        """A torch program again, from the aten level.
-
-        Raises:
-            StepwellError: the program is at another level.
-        """
-        from stepwell.translate.to_torch import to_exported_program
-
-        return to_exported_program(self, method)
-
-    def _repr_html_(self) -> str:
-        from stepwell.showing.tables import program_fragment
-
-        return program_fragment(self)
+ask_for_more(load_entry_points)
 
 
 def from_exported_program(
@@ -86,7 +56,8 @@ def from_exported_program(
             f"a {type(given).__name__} is no exported program",
             help="export it first: torch.export.export(module.eval(), example_inputs)",
         )
-    return Program.of(translate(exported))
+    load_entry_points()  # They may know the program's custom operators.
+    return translate(exported)
 
 
 def parse(text: str, weights: WeightStore | None = None) -> Program:

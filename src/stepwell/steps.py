@@ -16,23 +16,28 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, cast, get_type_hints
+from typing import Any, ClassVar, Self, cast, get_type_hints
 from weakref import WeakKeyDictionary
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import ArgSpec
+from xdsl.utils.exceptions import ArgSpecParseError
 
 import stepwell.translate.rewrites
 from stepwell.ir import cleanup
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import has_torch_dtype
+from stepwell.ir.options import nearest
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Named, Pass, Rewrite, Step, Together
 from stepwell.ir.types import AnyTensor, element
 from stepwell.ir.weights import WeightStore
+from stepwell.plugins import registry
+from stepwell.registry import REGISTRY
 
 StepMaker = Callable[..., Step]
 PassMaker = Callable[[], type[ModulePass]]
@@ -104,6 +109,11 @@ def use_weights(module: ModuleOp, weights: WeightStore) -> None:
     _stores[module] = weights
 
 
+def apply_step(step: Step, module: ModuleOp, history: History | None = None) -> None:
+    """Apply one step to a module that came as text."""
+    Pipeline("opt", (step,)).run(Program(module, weights_of(module)), history=history)
+
+
 @dataclass(frozen=True)
 class StepPass(ModulePass):
     """A step of ours as an xDSL pass."""
@@ -111,11 +121,31 @@ class StepPass(ModulePass):
     name = "stepwell-step"
     make: ClassVar[StepMaker]
 
+    @classmethod
+    def of_spec(cls, spec: ArgSpec) -> Self:
+        """The pass with the options that a text gives it.
+
+        Raises:
+            StepwellError: it has no such option, or not with this value.
+        """
+        try:
+            return cls.from_pass_spec(spec)
+        except (ValueError, TypeError, ArgSpecParseError) as error:
+            known = [f.name for f in dataclasses.fields(cls)]
+            near = "".join(nearest(n, known) for n in spec.parameters if n not in known)
+            raise StepwellError(
+                f"{spec.name}: {str(error).splitlines()[0]}",
+                help=near + (f"its options are {', '.join(known)}" if known else "it has none"),
+            ) from None
+
+    @property
+    def step(self) -> Step:
+        """The step with its options."""
+        return type(self).make(**{f.name: getattr(self, f.name) for f in dataclasses.fields(self)})
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Apply the step to a module."""
-        options = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        step = type(self).make(**options)
-        step.apply(Program(op, weights_of(op)), History())
+        apply_step(self.step, op)
 
 
 @dataclass(frozen=True)
@@ -175,12 +205,33 @@ class Passes(dict[str, PassMaker]):
         return self[name]
 
     def _find(self, name: str) -> bool:
-        step = _step_of_one_file(name)
-        if step is not None:
-            self[name] = lambda: as_module_pass(step, name)
-        elif name in (found := all_passes()):
-            self[name] = found[name]
-        return super().__contains__(name)
+        if super().__contains__(name):
+            return True
+        found = find_pass(name)
+        if found is not None:
+            self[name] = lambda: found
+        return found is not None
+
+
+def find_pass(name: str) -> type[ModulePass] | None:
+    """The pass of a name: a step of a plug-in, of the house, a group or a pipeline."""
+    if name in REGISTRY.steps:
+        return as_module_pass(REGISTRY.steps[name], name)
+    step = _step_of_one_file(name)
+    if step is not None:
+        return as_module_pass(step, name)
+    if name in registry().steps:
+        return as_module_pass(REGISTRY.steps[name], name)
+    made = all_passes().get(name)
+    return made() if made is not None else None
+
+
+def name_of(cls: type[Step]) -> str | None:
+    """The name under which `find_pass` finds a class of step; None if it does not."""
+    for name in (cls.name, f"{cls.__module__.split('.')[-2:][0]}-{cls.name}"):
+        if REGISTRY.steps.get(name, step_classes().get(name)) is cls:
+            return name
+    return None
 
 
 def _step_of_one_file(name: str) -> type[Step] | None:
@@ -204,7 +255,7 @@ def all_passes() -> dict[str, PassMaker]:
     from stepwell.targets import PIPELINES  # Every rewrite there is.
 
     found: dict[str, PassMaker] = {}
-    for name, cls in step_classes().items():
+    for name, cls in {**step_classes(), **registry().steps}.items():
         found[name] = lambda c=cls, n=name: as_module_pass(c, n)
     for name, pipeline in PIPELINES.items():
         target = re.sub(r"[^a-z0-9]+", "-", name)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stepwell.backends.ethos_u.accelerators import ACCELERATORS
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.numerics import NUMERICS
-from stepwell.ir.options import PIPELINE, ByName, Option, chosen, nearest, read_options
+from stepwell.ir.options import PIPELINE, ByName, Option
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.pipelines import (
@@ -20,20 +19,52 @@ from stepwell.pipelines import (
     ethosu_pipeline,
     tosa_pipeline,
 )
+from stepwell.plugins import registry
+from stepwell.registry import unknown
+from stepwell.target import OPTIONS, Target
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.cmsis import BiasForm
 from stepwell.translate.rewrites.cmsis.integer_ports import FLOAT, INTEGERS
 
+__all__ = ["OPTIONS", "PIPELINES", "Target", "find_target", "known_targets"]
+
 TOSA_NAMES = ("tosa-1.0+fp", "tosa-1.0+int", "tosa-1.1+fp", "tosa-1.1+int", "tosa-1.1+fp+mxfp")
 """TOSA targets listed by name; any other combination of profiles and extensions works too."""
 
-PIPELINES: dict[str, Pipeline] = {
+_OWN: dict[str, Pipeline] = {
     "xnnpack": XNNPACK,
     "xnnpack-published": XNNPACK_PUBLISHED,
     **{name: tosa_pipeline(name) for name in TOSA_NAMES},
     **{name: cortex_m_pipeline(name) for name in CPUS},
     **{name: ethosu_pipeline(name) for name in ACCELERATORS},
 }
+
+
+class Pipelines(Mapping[str, Pipeline]):
+    """Pipelines by name: the house's, and those of plug-ins and of their targets."""
+
+    def _brought(self) -> dict[str, Pipeline]:
+        brought = registry()
+        of_targets = {name: find_target(name).pipeline for name in brought.targets}
+        return {**of_targets, **brought.pipelines}
+
+    def __getitem__(self, name: str) -> Pipeline:
+        found = _OWN.get(name) or self._brought().get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**_OWN, **self._brought()})
+
+    def __len__(self) -> int:
+        return len({**_OWN, **self._brought()})
+
+    def __repr__(self) -> str:
+        return f"<pipelines: {', '.join(self)}>"
+
+
+PIPELINES = Pipelines()
 """Every target's pipeline; `stepwell.PIPELINES["xnnpack"].after("step", MyRewrite)` is a copy."""
 
 EMBED_UNPACKED_CONSTANTS = Option(
@@ -76,136 +107,10 @@ CPU = Option(
 )
 METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir"))
 
-NUMERICS_OF = Option(
-    "numerics",
-    NUMERICS,
-    "torch",
-    "which classes of numbers (NaN, infinities, zeros) are kept (`docs/semantics.md`)",
-)
-
-OPTIONS: tuple[Option, ...] = (NUMERICS_OF,)
-"""What every target takes."""
 XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS,)
 CORTEX_M_OPTIONS = (BIAS_FORM, IO, OPTIMISE, ARENA)
 ETHOSU_OPTIONS = (CPU, IO)
 TOSA_OPTIONS = (METHOD,)
-
-Emitter = Callable[..., Any]
-Runner = Callable[[bytes, Sequence[Any], str], tuple[Any, ...]]
-
-
-@dataclass(frozen=True)
-class Target:
-    """One target. Imports of emitters and engines happen when they are used."""
-
-    name: str
-    pipeline: Pipeline
-    artefact: str
-    emitters: Mapping[str, Emitter]
-    runner: Runner
-    own_options: tuple[Option, ...] = ()
-    """What this target takes besides the `OPTIONS` of all."""
-    per_method: bool = False
-    """Whether an artefact holds one method, which its emitter is told."""
-    in_parts: Emitter | None = None
-    """The artefact as parts of a file, where that saves joining them."""
-
-    def emitter(self, kind: str) -> Emitter:
-        """The emitter of an artefact kind.
-
-        Raises:
-            StepwellError: this target has no such artefact.
-        """
-        if kind not in self.emitters:
-            raise StepwellError(
-                f"target {self.name!r} has no {kind} artefact",
-                help="it has " + ", ".join(f"to_{name}()" for name in self.emitters),
-            )
-        return self.emitters[kind]
-
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """Everything that may be chosen for this target."""
-        return (*OPTIONS, *self.own_options)
-
-    def chosen(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options that were given, each found to be one of this target with a value it takes.
-
-        Raises:
-            StepwellError: naming every one that is not.
-        """
-        return chosen(self.options, given, f"target {self.name!r}")
-
-    def read_options(self, texts: Sequence[str]) -> dict[str, Any]:
-        """`chosen`, of `name=value` texts from a command line."""
-        return read_options(self.options, texts, f"target {self.name!r}")
-
-    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The value of every option: what was given, else the default."""
-        return {option.name: given.get(option.name, option.default) for option in self.options}
-
-    def for_artefact(
-        self, kind: str, given: Mapping[str, Any], more: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """What the emitter of an artefact is told.
-
-        Args:
-            kind: of the artefact.
-            given: options that the program was lowered with; those of other readers are left out.
-            more: options for this artefact alone.
-
-        Raises:
-            StepwellError: one of `more` is none of this artefact's.
-        """
-        known = [option for option in self.options if kind in option.at]
-        names = {option.name for option in known}
-        earlier = [o.name for o in self.options if o.name in more and o.name not in names]
-        if earlier:
-            raise StepwellError(
-                f"{', '.join(earlier)}: chosen when a program is lowered, not when it is emitted",
-                help=f"lower(program, {self.name!r}, {earlier[0]}=…)",
-            )
-        kept = {name: value for name, value in given.items() if name in names}
-        return {**kept, **chosen(known, more, f"the .{kind} of target {self.name!r}")}
-
-    def prepare(self, pipeline: Pipeline | None, options: Mapping[str, Any]) -> Pipeline:
-        """The pipeline to run: the caller's, or the target's own as the options shape it.
-
-        Args:
-            pipeline: the caller's.
-            options: those that were given, `chosen` already.
-
-        Raises:
-            StepwellError: both a pipeline and an option that shapes the target's own are given.
-        """
-        if pipeline is None:
-            return self.own_pipeline(options)
-        shaping = [o.name for o in self.options if PIPELINE in o.at and o.name in options]
-        if shaping:
-            raise StepwellError(
-                f"{', '.join(shaping)}: shapes the target's own pipeline, and another one is given",
-                help="leave out either; a pipeline says itself what its steps do",
-            )
-        return pipeline
-
-    def beyond_pipeline(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options that hold for any pipeline."""
-        shaping = {option.name for option in self.options if PIPELINE in option.at}
-        return {name: value for name, value in options.items() if name not in shaping}
-
-    def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
-        """The target's pipeline, as the options shape it."""
-        return self.pipeline
-
-    def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
-        """(number of delegates, op name → count of the ops outside them)."""
-        from stepwell.backends.inventory import inventory
-
-        return inventory(program)
-
-    def run(self, artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
-        """Run an artefact on this target's engine."""
-        return self.runner(artefact, inputs, method)
 
 
 def _xnnpack_pte(program: Program, **options: Any) -> bytes:
@@ -271,7 +176,7 @@ def _run_tosa(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any,
 
 def _tosa_target(name: str) -> Target:
     """A target for any TOSA name; the specification's reference model is its engine."""
-    pipeline = PIPELINES[name] if name in PIPELINES else tosa_pipeline(name)
+    pipeline = _OWN[name] if name in _OWN else tosa_pipeline(name)
     return Target(
         name,
         pipeline,
@@ -372,7 +277,7 @@ def _run_ethosu(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[An
 
 
 def _ethosu_target(name: str) -> Target:
-    pipeline = PIPELINES[name] if name in PIPELINES else ethosu_pipeline(name)
+    pipeline = _OWN[name] if name in _OWN else ethosu_pipeline(name)
     return EthosuTarget(
         name,
         pipeline,
@@ -391,7 +296,8 @@ def find_target(name: str) -> Target:
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise StepwellError(
-            f"a target is named by a string, not by a {type(name).__name__}", help=_known(name)
+            f"a target is named by a string, not by a {type(name).__name__}",
+            help="targets are " + ", ".join(known_targets()),
         )
     if name.startswith("tosa-"):
         return _tosa_target(name)
@@ -399,11 +305,31 @@ def find_target(name: str) -> Target:
         return _cortex_m_target(name)
     if name in ACCELERATORS:
         return _ethosu_target(name)
-    if name != XNNPACK_TARGET.name:
-        raise StepwellError(f"there is no target {name!r}", help=_known(name))
-    return XNNPACK_TARGET
+    if name == XNNPACK_TARGET.name:
+        return XNNPACK_TARGET
+    if name == XNNPACK_PUBLISHED.name:
+        return replace(XNNPACK_TARGET, pipeline=XNNPACK_PUBLISHED)
+    return _brought_target(name)
 
 
-def _known(name: object) -> str:
-    names = (XNNPACK_TARGET.name, *CPUS, *ACCELERATORS, *TOSA_NAMES)
-    return f"{nearest(str(name), names)}targets are {', '.join(names)}"
+def _brought_target(name: str) -> Target:
+    """A plug-in's target, or the one that a plug-in's pipeline is for."""
+    brought = registry()
+    if name in brought.targets:
+        held = brought.targets[name]
+        made = held if isinstance(held, Target) else held()
+        if not isinstance(made, Target):  # pyright: ignore[reportUnnecessaryIsInstance]
+            fact = f"what is registered as target {name!r} makes a {type(made).__name__}"
+            raise StepwellError(fact, help="stepwell.Target(name, pipeline, artefact, …)")
+        return made
+    if name in brought.pipeline_targets:
+        target = find_target(brought.pipeline_targets[name])
+        return replace(target, pipeline=brought.pipelines[name])
+    raise unknown("target", name, known_targets())
+
+
+def known_targets() -> list[str]:
+    """The names of all targets that are listed by name."""
+    brought = registry()
+    own = (XNNPACK_TARGET.name, XNNPACK_PUBLISHED.name, *CPUS, *ACCELERATORS, *TOSA_NAMES)
+    return [*own, *brought.targets, *brought.pipeline_targets]

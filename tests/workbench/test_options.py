@@ -155,7 +155,7 @@ def test_an_option_that_shapes_the_own_pipeline_says_nothing_about_another(progr
         {"target": 5},
         {"target": None},
         {"target": "xnpack"},
-        {"pipeline": "xnnpack"},
+        {"pipeline": 3},
         {"pipeline": [Relu]},
         {"observer": 5},
         {"sizes": [2]},

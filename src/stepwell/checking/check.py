@@ -25,8 +25,7 @@ from stepwell.checking.watching import Watcher, describe_bound, total_bound
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
-from stepwell.ir.pipeline import Pipeline
-from stepwell.ir.program import Program as IRProgram
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting import (
     Bound,
     Converted,
@@ -38,8 +37,9 @@ from stepwell.ir.rewriting import (
     bound_of,
     step_name,
 )
-from stepwell.program import Program, from_exported_program
-from stepwell.targets import Target, find_target
+from stepwell.program import from_exported_program
+from stepwell.target import PipelineLike, Target
+from stepwell.targets import find_target
 from stepwell.translate.mxfp_accuracy import mx_accuracy
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ MEMORY = 1 << 30
 
 
 def check(
-    program: IRProgram | ExportedProgram | Mapping[str, ExportedProgram],
+    program: Program | ExportedProgram | Mapping[str, ExportedProgram],
     target: str,
-    pipeline: Pipeline | None = None,
+    pipeline: PipelineLike | None = None,
     *,
     inputs: Sequence[Any] | None = None,
     reference: Any = None,
@@ -89,7 +89,7 @@ def check(
     """
     found = find_target(target)
     given = found.chosen(options)
-    source = program if isinstance(program, IRProgram) else from_exported_program(program)
+    source = program if isinstance(program, Program) else from_exported_program(program)
     return check_steps(
         source,
         found,
@@ -105,7 +105,7 @@ def check(
 
 
 def check_steps(
-    source: IRProgram,
+    source: Program,
     found: Target,
     steps: Sequence[Step],
     given: Mapping[str, Any],
@@ -118,7 +118,7 @@ def check_steps(
     progress: Progress | None = None,
 ) -> CheckResult:
     """`check` of the steps that a lowering is about to take, with the options it was given."""
-    work = Program.of(source.clone())
+    work = source.clone()
     work.verify()
     work.context = Context(found.name, found.settings(given))
     run = Checked(work, memory)
@@ -151,7 +151,7 @@ def check_steps(
 
 
 def _accuracy(
-    source: IRProgram, target: Target, recordings: Mapping[str, Sequence[Recording]]
+    source: Program, target: Target, recordings: Mapping[str, Sequence[Recording]]
 ) -> str:
     """The error of each layer in each MX payload, on the first plain sample; "" without MX."""
     extensions = target.name.split("+")

@@ -16,7 +16,7 @@ from stepwell.checking.watching import describe_bound
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound
-from stepwell.targets import Target
+from stepwell.target import Target
 
 FLOAT_KERNELS = Bound(1e-4, 1e-6, "the engine's float kernels reassociate and approximate")
 """XNNPACK's exp, tanh and erf are polynomials; its matrix products sum in blocks."""
@@ -24,6 +24,8 @@ FLOAT_KERNELS = Bound(1e-4, 1e-6, "the engine's float kernels reassociate and ap
 
 def engine_bound(target: Target) -> Bound:
     """How far the engine may stand from the interpreter: integer engines not at all."""
+    if target.bound is not None:
+        return target.bound
     of_integers = target.name.startswith("tosa") and "+fp" not in target.name
     return EXACT if of_integers or target.name.startswith("cortex-m") else FLOAT_KERNELS
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +43,8 @@ def check_reference(
         inputs = copy.deepcopy(sample.inputs)
         try:
             with torch.no_grad():
-                leaves = pytree.tree_leaves(copy.deepcopy(module)(*inputs))
+                args, kwargs = _as_called(program, inputs)
+                leaves = pytree.tree_leaves(copy.deepcopy(module)(*args, **kwargs))
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             reason = str(error).splitlines()[0]
             skipped.append(f"eager PyTorch on {sample.label}: {reason}")
@@ -74,3 +76,13 @@ def check_reference(
         "import", 1, describe_bound(widest), compared, 0, largest, seconds, not findings
     )
     return [verdict], findings, skipped
+
+
+def _as_called(program: Program, inputs: Sequence[Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Flat run-time inputs of `forward` nested, and by keyword, as the model takes them."""
+    signature = program.signature("forward")
+    if signature.in_spec is None:
+        return inputs, {}
+    given = iter(inputs)
+    leaves = [next(given) if p.constant is None else p.constant[0] for p in signature.inputs]
+    return pytree.tree_unflatten(leaves, pytree.treespec_loads(signature.in_spec))

@@ -3,28 +3,53 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepwell.ir.pipeline import Pipeline
+    from stepwell.target import PipelineLike
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The argument `MODEL`, as every command that takes one says it."""
     parser.add_argument("model", help=".pt2, .mlir, or file.py:callable")
+    add_model_options(parser)
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """What may be said of how a `MODEL` is opened."""
     parser.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
+    parser.add_argument(
+        "--quantise", metavar="NAME", help="quantise the module of a file.py:callable first"
+    )
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
-    """The option `-t TARGET`."""
+def add_load(parser: argparse.ArgumentParser) -> None:
+    """The option `--load FILE`, of every command."""
+    parser.add_argument(
+        "--load",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="load a plug-in from a Python file, which is run (docs/plugins.md); several times",
+    )
+
+
+def add_target(parser: argparse.ArgumentParser, default: str | None = "xnnpack") -> None:
+    """The option `-t TARGET`, its options, and what may be changed in its pipeline."""
     parser.add_argument(
         "-t",
         "--target",
-        default="xnnpack",
-        help="xnnpack (what is meant without this option), cortex-m55, tosa-1.0+fp, ...",
+        default=default,
+        help=(
+            "xnnpack (what is meant without this option), cortex-m55, tosa-1.0+fp, a plug-in's, ..."
+            if default
+            else "lower it first; --html then shows every step"
+        ),
     )
-    add_options(parser)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The option `-O NAME=VALUE`."""
     parser.add_argument(
         "-O",
         "--option",
@@ -33,14 +58,59 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="an option of the target, as in Python (docs/options.md); may stand several times",
     )
+    group = parser.add_argument_group("the pipeline", "instead of the target's own, or changes")
+    group.add_argument(
+        "--pipeline", metavar="TEXT", help="normalise,my-rewrite,…, a name, or a file of these"
+    )
+    for kind, form, help in _EDITS:
+        group.add_argument(
+            f"--{kind}", action=_EditAction, dest="edits", metavar=form, default=[], help=help
+        )
+
+
+_EDITS = (
+    (
+        "after",
+        "PATH=STEPS",
+        "more steps behind a step, or rewrites within one (absorb/merge-linears)",
+    ),
+    ("before", "PATH=STEPS", "more steps ahead of one"),
+    ("replace", "PATH=STEPS", "other steps in one's place"),
+    ("without", "PATH,…", "leave steps out"),
+)
+
+
+class _EditAction(argparse.Action):
+    """Keeps the edits in the order in which they stand."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        assert option is not None
+        namespace.edits = [*namespace.edits, (option.lstrip("-"), values)]
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What `-O` said, for the target that is named.
+    """What `-O` said, for the target that is named; and the pipeline, if one was described.
 
     Raises:
-        StepwellError: the target or an option is unknown.
+        StepwellError: the target, an option or a step is unknown.
     """
     from stepwell.targets import find_target
 
-    return find_target(arguments.target).read_options(arguments.option)
+    chosen = find_target(arguments.target).read_options(arguments.option)
+    changed = _changed_pipeline(arguments.pipeline, arguments.edits)
+    return chosen if changed is None else {**chosen, "pipeline": changed}
+
+
+def _changed_pipeline(text: str | None, edits: Sequence[tuple[Any, str]]) -> PipelineLike | None:
+    """What `--pipeline` and the edits ask for; None if nothing does."""
+    if not edits:
+        return text
+    from stepwell.pipeline_text import Edit, parse_pipeline
+
+    def change(own: Pipeline) -> Pipeline:
+        changed = own if text is None else parse_pipeline(text, own)
+        for kind, said in edits:
+            changed = Edit.parse(kind, said).apply(changed)
+        return changed
+
+    return change

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     from stepwell.models import open_model
 
     options = options_of(arguments)
-    model = open_model(arguments.model, trust=arguments.trust)
+    model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
     columns = (
         TextColumn("{task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     )  # fmt: skip
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         result = check(
             model.program,
             arguments.target,
-            inputs=model.inputs,
+            inputs=None if model.keywords else model.inputs,  # The program has both as samples.
             reference=model.module,
             seed=arguments.seed,
             artefact=not arguments.no_artefact,

@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     from stepwell.models import open_model
 
     options = options_of(arguments)
-    model = open_model(arguments.model, trust=arguments.trust)
+    model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
     explanation = explain(model.program, arguments.target, **options)
     if arguments.json:
         write_atomically(arguments.json, explanation.to_json().encode())

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepwell.commands import add_options, options_of
+from stepwell.commands import add_model_options, add_target, options_of
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import write_atomically
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("model", help=".pt2, .mlir, .pte, .tosa, or file.py:callable")
-    parser.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
+    parser.add_argument(
+        "model", help=".pt2, .mlir, .pte, .tosa, a plug-in's artefact, or file.py:callable"
+    )
+    add_model_options(parser)
     parser.add_argument(
         "--largest", action="store_true", help="read a .pte at the largest sizes it declares"
     )
-    parser.add_argument("-t", "--target", help="lower it first; --html then shows every step")
-    add_options(parser)
+    add_target(parser, default=None)
     parser.add_argument("--summary", action="store_true", help="tables instead of text")
     parser.add_argument(
         "--locations", action="store_true", help="print node names and source lines"
@@ -60,10 +61,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.profile and not (arguments.html and arguments.target):
         raise StepwellError("--profile times a lowered program", help="give --html and --target")
-    if arguments.option and not arguments.target:
-        raise StepwellError("-O is an option of a target, and none is named", help="give --target")
+    if (arguments.option or arguments.pipeline or arguments.edits) and not arguments.target:
+        fact = "-O, --pipeline and its changes are a target's, and none is named"
+        raise StepwellError(fact, help="give --target")
     options = options_of(arguments) if arguments.target else {}
-    model = open_source(arguments.model, trust=arguments.trust, largest=arguments.largest)
+    model = open_source(
+        arguments.model,
+        trust=arguments.trust,
+        largest=arguments.largest,
+        quantise=arguments.quantise,
+    )
     program = model.program
     written = False
     if arguments.html:

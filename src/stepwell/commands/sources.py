@@ -1,29 +1,101 @@
-"""Whatever `show` can look at, as a program: a model, a saved program, or an artefact."""
+"""Whatever a command can look at, as a program: a model, a saved program, or an artefact."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stepwell.ir.files import read_bytes
+from stepwell.ir.program import Program
 from stepwell.models import Model, open_model
-from stepwell.program import Program
-
-ARTEFACTS = (".pte", ".tosa")
+from stepwell.target import Target
 
 
-def open_source(spec: str, *, trust: bool = False, largest: bool = False) -> Model:
-    """A model (`open_model`), a `.pte` (`read_pte` says what `largest` does) or a `.tosa`.
+@dataclass(frozen=True)
+class Artefact:
+    """A file that some target made.
+
+    Attributes:
+        name: the file's, without its suffix.
+        data: its bytes.
+        program: what is in it.
+        target: whose engine runs it.
+    """
+
+    name: str
+    data: bytes
+    program: Program
+    target: Target
+
+
+def open_source(
+    spec: str, *, trust: bool = False, largest: bool = False, quantise: str | None = None
+) -> Model:
+    """A model (`open_model`), or the program in an artefact (`open_artefact`).
+
+    Raises:
+        StepwellError: the file is missing or does not read.
+    """
+    held = open_artefact(spec, largest=largest)
+    if held is None:
+        return open_model(spec, trust=trust, quantise=quantise)
+    return Model(held.name, held.program)
+
+
+def open_artefact(spec: str, *, largest: bool = False) -> Artefact | None:
+    """The artefact in a file, whoever wrote it; None for what is no artefact.
+
+    Args:
+        spec: a `.pte`, a `.tosa`, or a file of a plug-in's target that has a reader.
+        largest: read a `.pte` at the largest sizes it declares.
 
     Raises:
         StepwellError: the file is missing or does not read.
     """
     path = Path(spec)
-    if path.suffix not in ARTEFACTS:
-        return open_model(spec, trust=trust)
-    from stepwell.artefacts import read_pte, read_tosa
-
+    found = _reader_of(path.suffix, largest)
+    if found is None:
+        return None
     data = read_bytes(path)
-    is_pte = path.suffix == ".pte"
-    return Model(
-        path.stem, Program.of(read_pte(data, largest=largest) if is_pte else read_tosa(data))
-    )
+    program, target = found(data)
+    return Artefact(path.stem, data, program, target)
+
+
+def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Program, Target]] | None:
+    from stepwell.plugins import registry
+    from stepwell.targets import find_target
+
+    if suffix == ".pte":
+        return lambda data: _read_pte(data, largest)
+    if suffix == ".tosa":
+        return _read_tosa
+    for name in registry().targets if len(suffix) > 1 else ():
+        target = find_target(name)
+        if target.reader is not None and suffix == f".{target.artefact}":
+            return lambda data, read=target.reader, by=target: (read(data), by)
+    return None
+
+
+def _read_pte(data: bytes, largest: bool) -> tuple[Program, Target]:
+    from stepwell.artefacts import read_pte
+    from stepwell.targets import find_target
+
+    program = read_pte(data, largest=largest)
+    return program, find_target("cortex-m55" if program.level == "cmsis" else "xnnpack")
+
+
+def _read_tosa(data: bytes) -> tuple[Program, Target]:
+    from stepwell.artefacts import read_tosa
+    from stepwell.targets import find_target
+
+    return read_tosa(data), find_target("tosa-1.0+fp")
+
+
+def random_values(program: Program, method: str, seed: int) -> Sequence[Any]:
+    """Inputs of a method: normal floats and small integers, drawn from a seed."""
+    from stepwell.checking.samples import make_samples
+
+    samples = make_samples(program.method(method), None, seed)
+    return next(sample for sample in samples if sample.label == "random").inputs

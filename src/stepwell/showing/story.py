@@ -18,13 +18,13 @@ from xdsl.ir import Block, Operation
 from stepwell.explaining import Fate, fates
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
-from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.printer import TextPrinter
-from stepwell.ir.program import Program as IRProgram
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass, Step, step_name
 from stepwell.ir.types import dims, element
 from stepwell.lowering import Lowered, lower
 from stepwell.program import from_exported_program
+from stepwell.target import PipelineLike
 from stepwell.targets import find_target
 
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ class Story:
 
 
 def tell(
-    program: IRProgram | ExportedProgram | Mapping[str, ExportedProgram],
+    program: Program | ExportedProgram | Mapping[str, ExportedProgram],
     target: str | None = None,
-    pipeline: Pipeline | None = None,
+    pipeline: PipelineLike | None = None,
     *,
     title: str = "program",
     notes: Mapping[str, str] | None = None,
@@ -114,7 +114,7 @@ def tell(
         program, target, pipeline, options: as for `stepwell.lower`; the program is not changed.
         title, notes, latency: shown on the page.
     """
-    source = program if isinstance(program, IRProgram) else from_exported_program(program)
+    source = program if isinstance(program, Program) else from_exported_program(program)
     numbers: dict[Operation, int] = {}
     more = dict(notes or {})
     if target is None:
@@ -122,10 +122,10 @@ def tell(
         return Story(title, (level,), tuple(weight_rows(source)), notes=more, latency=latency)
     levels: list[Level] = []
 
-    def look(now: IRProgram) -> None:
+    def look(now: Program) -> None:
         levels.append(snapshot(now, "program", 0, numbers))
 
-    def observe(step: Step, now: IRProgram, applied: int) -> None:
+    def observe(step: Step, now: Program, applied: int) -> None:
         if applied:
             levels.append(snapshot(now, step_name(step), applied, numbers))
 
@@ -151,10 +151,10 @@ def tell(
 class _Look(Pass):
     """Shows the program as it came to a function; changes nothing."""
 
-    show: Callable[[IRProgram], None]
+    show: Callable[[Program], None]
     name: ClassVar[str] = "look"
 
-    def apply(self, program: IRProgram, history: History) -> int:
+    def apply(self, program: Program, history: History) -> int:
         self.show(program)
         return 0
 
@@ -168,7 +168,7 @@ class _Lines(TextPrinter):
         return text
 
 
-def snapshot(program: IRProgram, name: str, applied: int, numbers: dict[Operation, int]) -> Level:
+def snapshot(program: Program, name: str, applied: int, numbers: dict[Operation, int]) -> Level:
     """The lines of a program; ops not seen before are given the next numbers."""
     lines: list[Line] = []
     delegates = 0
@@ -232,7 +232,7 @@ def _block_lines(
         yield Line(-1, "}", depth, delegate=inside), False
 
 
-def weight_rows(program: IRProgram) -> Iterator[WeightRow]:
+def weight_rows(program: Program) -> Iterator[WeightRow]:
     """Each weight that the program names, largest first; nothing is evaluated."""
     types: dict[str, Any] = {}
     for op in program.module.walk():

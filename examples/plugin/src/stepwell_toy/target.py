@@ -1,0 +1,144 @@
+"""The target `toy`: its pipeline, and a `.toy` file written, read back and run.
+
+The file is JSON: shapes of the inputs, an instruction a value, and which values come out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from xdsl.dialects.func import ReturnOp
+
+import stepwell
+from stepwell import (
+    Bound,
+    History,
+    Pass,
+    Pipeline,
+    Program,
+    StepwellError,
+    Target,
+    Together,
+    set_level,
+)
+from stepwell.ir.core import WeightOp, tensor_type
+from stepwell.ir.weights import WeightStore
+from stepwell_toy.dialect import AddOp, ScaleOp
+from stepwell_toy.rewrites import LowerToToy, MergeScales
+
+
+@dataclass(frozen=True)
+class EnterToy(Pass):
+    """Says that the program is at the level `toy`; the verifier applies its table from then on."""
+
+    name = "enter-toy"
+
+    def apply(self, program: Program, history: History) -> int:
+        """Mark the module."""
+        set_level(program.module, "toy")
+        return 1
+
+
+PIPELINE = Pipeline("toy", (Together("lower", (LowerToToy(),)), MergeScales(), EnterToy()))
+
+
+def emit(program: Program) -> bytes:
+    """The bytes of a program at the level `toy`."""
+    func = program.method()
+    numbers: dict[Any, int] = {argument: at for at, argument in enumerate(func.body.block.args)}
+    code: list[Any] = []
+    outputs: list[int] = []
+    for op in func.body.block.ops:
+        if isinstance(op, ReturnOp):
+            outputs = [numbers[value] for value in op.operands]
+            continue
+        if isinstance(op, WeightOp):
+            code.append(["constant", program.weights.get(op.key.data).tolist()])
+        elif isinstance(op, ScaleOp):
+            code.append(["scale", numbers[op.x], op.factor.value.data])
+        else:
+            name = "add" if isinstance(op, AddOp) else "relu"
+            code.append([name, *(numbers[value] for value in op.operands)])
+        numbers[op.results[0]] = len(numbers)
+    shapes = [list(tensor_type(argument).get_shape()) for argument in func.body.block.args]
+    return json.dumps({"inputs": shapes, "code": code, "outputs": outputs}).encode()
+
+
+def run(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+    """The machine: numpy, in f32."""
+    held = json.loads(artefact)
+    values: list[Any] = [np.asarray(value, np.float32) for value in inputs]
+    for name, *operands in held["code"]:
+        values.append(_computed(name, operands, values))
+    return tuple(torch.from_numpy(values[at].copy()) for at in held["outputs"])
+
+
+def _computed(name: str, operands: Sequence[Any], values: Sequence[Any]) -> Any:
+    """One instruction; numbers too large become infinities, without a word."""
+    with np.errstate(all="ignore"):
+        if name == "constant":
+            return np.asarray(operands[0], np.float32)
+        if name == "scale":
+            return values[operands[0]] * np.float32(operands[1])
+        if name == "add":
+            return values[operands[0]] + values[operands[1]]
+        if name == "relu":
+            return np.maximum(values[operands[0]], np.float32(0))
+    raise StepwellError(f"the toy machine has no instruction {name!r}")
+
+
+def read(artefact: bytes) -> Program:
+    """The program in a `.toy`; here by way of its text."""
+    try:
+        held = json.loads(artefact)
+    except ValueError as error:
+        raise StepwellError(f"not a .toy file: {error}") from None
+    shape = "x".join(map(str, held["inputs"][0]))
+    type_ = f"tensor<{shape}xf32>"
+    weights = WeightStore()
+    lines: list[str] = []
+    number = len(held["inputs"])
+    for name, *operands in held["code"]:
+        if name == "constant":
+            key = weights.add(f"constant_{number}", torch.tensor(operands[0]))
+            said = f'stepwell.weight <"{key}"> "constant" : {type_}'
+        elif name == "scale":
+            said = f"toy.scale %v{operands[0]}, {operands[1]!r} : ({type_}) -> {type_}"
+        else:
+            types = ", ".join([type_] * len(operands))
+            said = f"toy.{name} {', '.join(f'%v{n}' for n in operands)} : ({types}) -> {type_}"
+        lines.append(f"%v{number} = {said}")
+        number += 1
+    arguments = ", ".join(f"%v{at}: {type_}" for at in range(len(held["inputs"])))
+    results = ", ".join([type_] * len(held["outputs"]))
+    returned = ", ".join(f"%v{at}" for at in held["outputs"])
+    text = "\n".join(
+        [
+            'module attributes {stepwell.level = "toy"} {',
+            f"func.func @forward({arguments}) -> ({results}) {{",
+            *lines,
+            f"func.return {returned} : {results}",
+            "}",
+            "}",
+        ]
+    )
+    return stepwell.parse(text, weights)
+
+
+def make_target() -> Target:
+    """The target; its engine is exact: one rounding an instruction, as the meaning of its op."""
+    return Target(
+        "toy",
+        PIPELINE,
+        "toy",
+        {"toy": emit},
+        run,
+        bound=Bound(),
+        reader=read,
+        dialects=("toy",),
+    )

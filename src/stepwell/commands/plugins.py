@@ -1,0 +1,14 @@
+"""`stepwell plugins`: what is loaded, what it brought, what failed."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print every plug-in; exit with 1 if one failed."""
+    from stepwell.plugins import registry
+
+    found = list(registry().plugins.values())
+    print("\n".join(map(str, found)) or "no plug-in is installed or loaded (docs/plugins.md)")
+    return 1 if any(plugin.failure for plugin in found) else 0

@@ -1,0 +1,173 @@
+"""What a target is: a pipeline, the emitters of its artefacts, and the engine that runs them.
+
+The targets of the house are in `targets.py`; a plug-in makes one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.numerics import NUMERICS
+from stepwell.ir.options import PIPELINE, Option, chosen, read_options
+from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound
+
+NUMERICS_OF = Option(
+    "numerics",
+    NUMERICS,
+    "torch",
+    "which classes of numbers (NaN, infinities, zeros) are kept (`docs/semantics.md`)",
+)
+
+OPTIONS: tuple[Option, ...] = (NUMERICS_OF,)
+"""What every target takes."""
+PipelineLike = Pipeline | str | Callable[[Pipeline], Pipeline]
+"""A pipeline, its name or its text, or a function that changes the target's own."""
+Emitter = Callable[..., Any]
+"""Program and options → an artefact."""
+Runner = Callable[[bytes, Sequence[Any], str], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One target. Imports of emitters and engines happen when they are used."""
+
+    name: str
+    pipeline: Pipeline
+    artefact: str
+    emitters: Mapping[str, Emitter]
+    runner: Runner
+    own_options: tuple[Option, ...] = ()
+    """What this target takes besides the `OPTIONS` of all."""
+    per_method: bool = False
+    """Whether an artefact holds one method, which its emitter is told."""
+    in_parts: Emitter | None = None
+    """The artefact as parts of a file, where that saves joining them."""
+    bound: Bound | None = None
+    """How far the engine may stand from the interpreter; None: as float kernels do."""
+    reader: Callable[[bytes], Program] | None = None
+    """The program in an artefact, where that can be told."""
+    dialects: tuple[str, ...] = ()
+    """Those whose ops its engine runs; other ops count as outside."""
+
+    def emitter(self, kind: str) -> Emitter:
+        """The emitter of an artefact kind.
+
+        Raises:
+            StepwellError: this target has no such artefact.
+        """
+        if kind not in self.emitters:
+            raise StepwellError(
+                f"target {self.name!r} has no {kind} artefact",
+                help="it has " + ", ".join(f"to_{name}()" for name in self.emitters),
+            )
+        return self.emitters[kind]
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Everything that may be chosen for this target."""
+        return (*OPTIONS, *self.own_options)
+
+    def chosen(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that were given, each found to be one of this target with a value it takes.
+
+        Raises:
+            StepwellError: naming every one that is not.
+        """
+        return chosen(self.options, given, f"target {self.name!r}")
+
+    def read_options(self, texts: Sequence[str]) -> dict[str, Any]:
+        """`chosen`, of `name=value` texts from a command line."""
+        return read_options(self.options, texts, f"target {self.name!r}")
+
+    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The value of every option: what was given, else the default."""
+        return {option.name: given.get(option.name, option.default) for option in self.options}
+
+    def for_artefact(
+        self, kind: str, given: Mapping[str, Any], more: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """What the emitter of an artefact is told.
+
+        Args:
+            kind: of the artefact.
+            given: options that the program was lowered with; those of other readers are left out.
+            more: options for this artefact alone.
+
+        Raises:
+            StepwellError: one of `more` is none of this artefact's.
+        """
+        known = [option for option in self.options if kind in option.at]
+        names = {option.name for option in known}
+        earlier = [o.name for o in self.options if o.name in more and o.name not in names]
+        if earlier:
+            raise StepwellError(
+                f"{', '.join(earlier)}: chosen when a program is lowered, not when it is emitted",
+                help=f"lower(program, {self.name!r}, {earlier[0]}=…)",
+            )
+        kept = {name: value for name, value in given.items() if name in names}
+        return {**kept, **chosen(known, more, f"the .{kind} of target {self.name!r}")}
+
+    def prepare(self, pipeline: PipelineLike | None, options: Mapping[str, Any]) -> Pipeline:
+        """The pipeline to run: the caller's, or the target's own as the options shape it.
+
+        Args:
+            pipeline: the caller's: one; the name or the text of one (`pipeline_text.py`); or a
+                function that changes the target's own.
+            options: those that were given, `chosen` already.
+
+        Raises:
+            StepwellError: both a pipeline and an option that shapes the target's own are given, or
+                the text names no step.
+        """
+        if pipeline is None:
+            return self.own_pipeline(options)
+        if callable(pipeline):
+            return _a_pipeline(pipeline(self.own_pipeline(options)))
+        if isinstance(pipeline, str):
+            from stepwell.pipeline_text import parse_pipeline
+
+            pipeline = parse_pipeline(pipeline, self.own_pipeline(options))
+        shaping = [o.name for o in self.options if PIPELINE in o.at and o.name in options]
+        if shaping:
+            raise StepwellError(
+                f"{', '.join(shaping)}: shapes the target's own pipeline, and another one is given",
+                help="leave out either; a pipeline says itself what its steps do",
+            )
+        return _a_pipeline(pipeline)
+
+    def beyond_pipeline(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that hold for any pipeline."""
+        shaping = {option.name for option in self.options if PIPELINE in option.at}
+        return {name: value for name, value in options.items() if name not in shaping}
+
+    def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
+        """The target's pipeline, as the options shape it."""
+        return self.pipeline
+
+    def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
+        """(number of delegates, op name → count of the ops outside them)."""
+        from stepwell.backends.inventory import inventory
+
+        delegates, outside = inventory(program)
+        own = tuple(f"{name}." for name in self.dialects)
+        return delegates, {n: count for n, count in outside.items() if not n.startswith(own)}
+
+    def run(self, artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+        """Run an artefact on this target's engine."""
+        return self.runner(artefact, inputs, method)
+
+
+def _a_pipeline(given: Any) -> Pipeline:
+    """What was given as a pipeline, if it is one."""
+    if isinstance(given, Pipeline):
+        return given
+    raise StepwellError(
+        f"a {type(given).__name__} is no pipeline",
+        help='stepwell.PIPELINES["xnnpack"] is one, "normalise,my-rewrite" is the text of one, and '
+        "lambda own: own.after(…) changes the target's own",
+    )
