@@ -20,6 +20,18 @@ GROUPS = {
         "transform_pass",
         "register_op",
     ),
+    "Plug-ins": (
+        "load_plugin",
+        "unload_plugin",
+        "Registry",
+        "Plugin",
+        "Target",
+        "Option",
+        "Level",
+        "set_level",
+        "infers",
+        "interprets",
+    ),
     "Errors": ("StepwellError", "VerificationError"),
 }
 
