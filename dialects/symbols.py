@@ -18,7 +18,7 @@ from typing import Any
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, guard_or_false
 from torch.utils._sympy import functions as torch_functions
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
@@ -274,7 +274,7 @@ class Symbols:
         step: Any = 1
         for axis in reversed(order or range(len(shape))):
             strides[axis] = step
-            step = step * (shape[axis] if shape[axis] != 0 else 1)
+            step = step * (1 if guard_or_false(shape[axis] == 0) else shape[axis])
         with self.on_fakes():
             dtype = torch_dtype(element(type_))
             return torch.empty_strided(shape, strides, dtype=dtype, device=self.device)

@@ -194,9 +194,19 @@ class WeightStore:
         found = _DERIVED_TYPES.get(question)
         if found is None:
             shapes = [self._meta(source) for source in sources]
-            found = tensor_like(_RECIPES[recipe_name](*shapes, **params))
+            found = tensor_like(_evaluated(recipe_name, shapes, params))
             _DERIVED_TYPES[question] = found
         return found
+
+    def cannot_derive(
+        self, recipe_name: str, sources: Sequence[str], **params: Any
+    ) -> StepwellError | None:
+        """Why `derive` would fail, or None."""
+        try:
+            self._derived_type(recipe_name, sources, params)
+        except StepwellError as error:
+            return error
+        return None
 
     def get(self, key: str) -> torch.Tensor:
         """The tensor of a key; a derived one is evaluated on first use and then kept."""
@@ -212,7 +222,7 @@ class WeightStore:
                 continue
             sources = [self._ready(s) for s in entry.sources]
             with torch.no_grad():
-                entry.tensor = _RECIPES[entry.recipe](*sources, **dict(entry.parameters))
+                entry.tensor = _evaluated(entry.recipe, sources, dict(entry.parameters))
             self.counts.evaluated += 1
             stack.pop()
         return self._ready(key)
@@ -347,6 +357,25 @@ class WeightStore:
             return torch.empty_like(entry.tensor, device="meta")
         shape = [d for d in dims(entry.type) if isinstance(d, int)]
         return torch.empty(shape, dtype=torch_dtype(element(entry.type)), device="meta")
+
+
+def _evaluated(name: str, sources: Sequence[torch.Tensor], params: dict[str, Any]) -> torch.Tensor:
+    """What a recipe gives.
+
+    Raises:
+        StepwellError: torch cannot compute it; its own words say why.
+    """
+    try:
+        return _RECIPES[name](*sources, **params)
+    except StepwellError:
+        raise
+    except Exception as error:  # Kernels raise whatever they like.
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        what = params.get("op", name)
+        raise StepwellError(
+            f"a constant cannot be computed: {what}: {said}",
+            help="run the model in PyTorch on this machine: the same call fails there",
+        ) from error
 
 
 def blocks_of_rows(tensor: torch.Tensor, block: int = _BLOCK) -> Iterator[slice]:

@@ -18,7 +18,7 @@ from stepwell.dialects.sym import SymOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, describe_op, op_name
 from stepwell.ir.dtypes import dtype_name, has_torch_dtype, torch_dtype
-from stepwell.ir.types import element
+from stepwell.ir.types import dims, element
 
 _BOUNDARY = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp, YieldOp)
 
@@ -35,6 +35,14 @@ def missing_kernels(func: FuncOp, delegates: Collection[type[Operation]]) -> lis
                         f"{op_name(op)}: ExecuTorch has no element type {foreign}",
                         describe_op(op),
                         "convert the tensors around it; complex numbers as two real ones",
+                    )
+                )
+            elif (long := _too_long(op)) is not None:
+                problems.append(
+                    Problem(
+                        f"{op_name(op)}: an axis of {long} elements is above {LONGEST_AXIS}",
+                        describe_op(op),
+                        "ExecuTorch keeps sizes in 32 bits; make a smaller tensor",
                     )
                 )
             elif not _can_be_emitted(op, delegates):
@@ -61,6 +69,19 @@ def _foreign_dtype(op: Operation) -> str | None:
             dtype = torch_dtype(element(type_))
             if not is_scalar_type(dtype):
                 return dtype_name(element(type_))
+    return None
+
+
+LONGEST_AXIS = 2**31 - 1
+"""Sizes of a tensor's value are int32 in the `.pte`."""
+
+
+def _too_long(op: Operation) -> int | None:
+    """The first size among an op's tensors that no value of a plan can have."""
+    for value in (*op.operands, *op.results):
+        for size in dims(value.type) if isinstance(value.type, TensorType) else ():
+            if isinstance(size, int) and size > LONGEST_AXIS:
+                return size
     return None
 
 

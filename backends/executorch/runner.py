@@ -128,7 +128,7 @@ class PteSession:
             try:
                 program = Runtime.get().load_program(pte, data_path=external, enable_etdump=profile)
                 loaded = {m.name: program.load_method(m.name) for m in container.methods}
-            except RuntimeError as error:
+            except (RuntimeError, MemoryError) as error:
                 raise ArtefactError(f"the runtime refuses the program: {error}") from error
         return cls(container, program, {name: m for name, m in loaded.items() if m is not None})
 
@@ -150,7 +150,7 @@ class PteSession:
         check_inputs(described, given)
         try:
             return tuple(self._methods[method].execute(given))
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             raise ArtefactError(f"the runtime fails in method {method}: {error}") from error
 
     def laid_out(self, inputs: Sequence[Any], method: str = "forward") -> list[Any]:

@@ -1,4 +1,6 @@
-"""What level 8K bounds: ranks, kernels, strides, scales, lists, nesting and sizes in bytes."""
+"""What level 8K bounds: ranks, kernels, strides, scales, lists, nesting and sizes in bytes; no
+tensor may be empty.
+"""
 
 from __future__ import annotations
 
@@ -77,6 +79,8 @@ def _tensor(type_: TensorType) -> Iterator[str]:
     shape = dims(type_)
     if len(shape) > LARGEST_RANK:
         yield f"rank {len(shape)} is above {LARGEST_RANK}"
+    if 0 in shape:
+        yield "TOSA has no empty tensors"
     count = prod(size for size in shape if isinstance(size, int))
     held = type_.element_type
     each = -(-held.width.data // 8) if isinstance(held, IntegerType) else _BYTES.get(held, 1)

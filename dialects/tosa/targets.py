@@ -130,7 +130,7 @@ class TosaTarget:
             return None
         if not has_form(op):
             return no_form(op)
-        unknown = next((held for held in _elements(op) if (held,) not in FORMS[s.ConstOp]), None)
+        unknown = _unknown(op)
         if unknown is not None:
             return f"TOSA has no element type {spelled((unknown,))}"
         missing = self.missing(op)
@@ -157,7 +157,7 @@ class TosaTarget:
         return missing
 
     def _remedy(self, op: Operation) -> str:
-        missing = self.missing(op) if has_form(op) else Needs()
+        missing = self.missing(op) if has_form(op) and _unknown(op) is None else Needs()
         if not missing:
             return f"the target is {self.name}"
         extended = [EXTENSIONS[name] for name in missing if name in EXTENSIONS]
@@ -177,6 +177,11 @@ def _elements(op: Operation) -> Iterator[Attribute]:
     yield from dict.fromkeys(
         type_.element_type for type_ in types if isinstance(type_, TensorType | UnrankedTensorType)
     )
+
+
+def _unknown(op: Operation) -> Attribute | None:
+    """An element type of an operator's tensors that TOSA has not."""
+    return next((held for held in _elements(op) if (held,) not in FORMS[s.ConstOp]), None)
 
 
 def _needs_of(op: Operation) -> Iterator[Needs]:

@@ -96,3 +96,46 @@ def test_a_constant_beyond_the_format_is_an_error_with_its_size(
     monkeypatch.setattr(emit, "_LIMIT", 64 * 64 * 4 - 1)  # Two gibibytes, scaled down.
     with pytest.raises(stepwell.StepwellError, match=r"16384 bytes.*2 GiB"):
         made.to_pte()
+
+
+LONG = 10**10
+TOO_LARGE: dict[str, tuple[Callable[..., Any], str]] = {
+    "a repeated number": (
+        lambda x: torch.full((1,), 2.0).expand(LONG).sum() + x,
+        "an axis of 10000000000 elements is above 2147483647",
+    ),
+    "a padded row": (
+        lambda x: nn.functional.pad(torch.ones(1), (0, LONG))[:4] + x,
+        "an axis of 10000000001 elements is above 2147483647",
+    ),
+    "a data-dependent size": (
+        lambda x: torch.bincount(torch.tensor([1, 2])).sum() + x,
+        "aten.bincount.default: the ExecuTorch runtime has no kernel for it",
+    ),
+    "a causal mask of 2^34 elements": (
+        lambda x: nn.functional.scaled_dot_product_attention(
+            *[x.reshape(1, 1, 2).expand(1, 1 << 17, 2)] * 3, is_causal=True
+        ),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_what_is_too_large_for_the_runtime_is_refused_before_it_is_made(name: str) -> None:
+    """None of these constants is ever in memory: the largest would take 17 GB."""
+    function, fact = TOO_LARGE[name]
+    x = torch.randn(2 if "causal" in name else 4)
+    made = lowered(function, x)
+    if fact:
+        with pytest.raises(stepwell.StepwellError, match=fact):
+            made.to_pte()
+    else:
+        assert any("is_causal" in refusal.reason for refusal in made.report.refusals)
+
+
+def test_a_constant_that_torch_cannot_compute_is_refused_in_words() -> None:
+    """Taken apart, a large eye counts its rows in uint16, of which torch has no `arange`."""
+    made = lowered(lambda x: torch.eye(60000)[:2, :4] + x, torch.ones(4))
+    reasons = [refusal.reason for refusal in made.report.refusals]
+    assert any("a constant cannot be computed: aten.arange" in reason for reason in reasons)

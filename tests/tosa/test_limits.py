@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import stepwell
 from stepwell.dialects.tosa.targets import parse_target
 
 from .instances import Instance
@@ -153,3 +154,14 @@ def test_what_a_level_allows_is_taken_and_one_more_is_refused(tmp_path: Path) ->
     facts = {(c.operator, *c.types): ours(c, target) for c, target in cases}
     assert mine == {i for i in range(len(cases)) if i % 2}, facts
     assert refused == mine
+
+
+def test_no_tensor_is_empty() -> None:
+    (problem,) = TARGET.problems(stepwell.parse(of_size(0)).module)
+    assert "TOSA has no empty tensors" in problem.fact
+
+
+def test_an_element_type_that_is_none_is_named() -> None:
+    text = of_size(2).replace("xf32", "xf64")
+    (problem,) = TARGET.problems(stepwell.parse(text).module)
+    assert "no" in problem.fact and "f64" in problem.fact

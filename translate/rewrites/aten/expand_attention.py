@@ -61,6 +61,10 @@ def repeated_rows(mask: torch.Tensor, *, times: int) -> torch.Tensor:
     return mask.repeat(*(1,) * (mask.dim() - 2), times, 1)
 
 
+MOST_SCORES = 1 << 28
+"""Elements of the largest mask that is made a constant."""
+
+
 @dataclass(frozen=True)
 class WholeAttention:
     """An attention op with its mask's key if constant and boolean, and its scale."""
@@ -204,6 +208,8 @@ def causal_needs_shape(op: SchemaOp) -> Refusal | None:
     q, k = op.operands[0].type, op.operands[1].type
     if op.arg("is_causal") and not (is_static(q) and is_static(k)):
         return Refusal("is_causal is set and a length is symbolic, so that the mask is no constant")
+    if op.arg("is_causal") and int(dims(q)[-2]) * int(dims(k)[-2]) > MOST_SCORES:
+        return Refusal(f"is_causal is set and a mask would have more than {MOST_SCORES} elements")
     return None
 
 

@@ -100,6 +100,14 @@ class FoldConstants(Rewrite[Constant]):
         call = fill_call(op) if fills else encode_call(op, sources)
         if call is None:
             return Refusal("an argument is known only at run time")
+        for index, result in enumerate(op.results):
+            if result.uses and not is_empty(op):
+                at = 0 if fills else index
+                failed = program.weights.cannot_derive(
+                    "operator", list(dict.fromkeys(keys)), **call, result=at
+                )
+                if failed is not None:
+                    return Refusal(failed.problems[0].fact)
         return Constant(op, tuple(dict.fromkeys(keys)), call, fills)
 
     def build(self, match: Constant, rw: Rewriter) -> None:

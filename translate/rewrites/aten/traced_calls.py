@@ -126,7 +126,7 @@ def _traced(
             return _traced(op, function_of, ranges, "meta")
         except CannotTraceError as error:
             return Refusal(str(error))
-        except (RuntimeError, TypeError, ValueError, IndexError, StepwellError) as error:
+        except (RuntimeError, TypeError, ValueError, LookupError, StepwellError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             return Refusal(f"PyTorch does not decompose it: {reason}")
     leaves = [t for t in pytree.tree_leaves(results) if isinstance(t, torch.Tensor)]

@@ -1,7 +1,9 @@
 """Compute a norm of halves with wider parameters in the type of its parameters.
 
 A network in halves keeps its norms in float32 as a rule. PyTorch computes such a norm in the wider
-type and rounds its result once; an op of two element types is none of any target's.
+type and rounds its result once; an op of two element types is none of any target's. Other mixtures
+(bfloat16 beside float16) PyTorch exports, and has no kernel for: they are computed in float32, or
+in float64 where that is among them.
 
 Before:
     func.func @forward(%x: tensor<2x4xf16>) -> tensor<2x4xf16> {
@@ -28,7 +30,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.dtypes import bf16, f16, f32
+from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
@@ -37,14 +39,15 @@ from stepwell.translate.rewrites.aten.building import emit, emit_as
 
 @dataclass(frozen=True)
 class Mixed:
-    """A norm of halves of which a parameter is wider."""
+    """A norm of which a parameter has another type, and the type that holds them all."""
 
     op: SchemaOp
+    wide: Attribute
 
 
 @dataclass(frozen=True)
 class WidenMixedNorm(Rewrite[Mixed]):
-    """`norm(x, w)` to `norm(x.float(), w).half()`, where w is not of halves."""
+    """`norm(x, w)` to `norm(x.float(), w).half()`, where w has another type than x."""
 
     name: ClassVar[str] = "widen-mixed-norm"
     bound: ClassVar[Bound] = Bound(2**-7, 2**-7, "one rounding to halves may go to either side")
@@ -55,19 +58,22 @@ class WidenMixedNorm(Rewrite[Mixed]):
     )
 
     def match(self, op: SchemaOp, program: Program) -> Mixed | Refusal | None:
-        """Guard: the tensor is of halves and a parameter in float32."""
-        given, *parameters = (element(value.type) for value in op.operands)
-        return Mixed(op) if given in (f16, bf16) and f32 in parameters else None
+        """Guard: the types are not one."""
+        held = {element(value.type) for value in op.operands}
+        return Mixed(op, f64 if f64 in held else f32) if len(held) > 1 else None
 
     def build(self, match: Mixed, rw: Rewriter) -> None:
-        """The norm between casts; parameters that are of halves are cast too."""
-        op, result = match.op, match.op.results[0]
+        """The norm between casts; narrower parameters are cast too."""
+        op, result, wide_type = match.op, match.op.results[0], match.wide
         arguments = {
-            name: cast(rw, value, f32) if isinstance(value, SSAValue) else value
+            name: cast(rw, value, wide_type) if isinstance(value, SSAValue) else value
             for name, value in op.present().items()
         }
-        wide = type(op).from_arguments(arguments, [with_element(result.type, f32)])
+        wide = type(op).from_arguments(arguments, [with_element(result.type, wide_type)])
         narrow = element(result.type)
+        if narrow == wide_type:
+            rw.replace(op, [emit_as(rw, wide, result)])
+            return
         back = aten._ToCopyDefault.make(emit(rw, wide), dtype=narrow, result_types=[result.type])
         rw.replace(op, [emit_as(rw, back, result)])
 

@@ -25,6 +25,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.limits import LARGEST_BYTES
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
@@ -44,7 +45,13 @@ class LowerTriangle(LowerToTosa):
         """Matrices of known size, a diagonal that is a number."""
         if not isinstance(op.arg("diagonal"), int):
             return Refusal("the diagonal is known only at run time")
-        return needs_known(op.operands[0], (-2, -1), "matrices of size")
+        refusal = needs_known(op.operands[0], (-2, -1), "matrices of size")
+        if refusal is not None:
+            return refusal
+        rows, columns = shape_of(op.operands[0])[-2:]
+        if rows * columns > LARGEST_BYTES:  # A constant is made of it.
+            return Refusal(f"a mask of {rows} × {columns} is above {LARGEST_BYTES} bytes")
+        return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """One SELECT."""

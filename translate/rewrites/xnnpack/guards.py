@@ -15,6 +15,7 @@ from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import IntType, dims, element
 
 MAX_RANK = 6
+MAX_SIZE = 2**31 - 1
 FLOATS = (f32, f16)
 
 
@@ -52,6 +53,9 @@ def not_held(value: SSAValue) -> Refusal | None:
         return Refusal("a dimension is 0, which XNNPACK cannot hold")
     if "?" in shape:
         return Refusal("a dimension is not known, not even as an expression")
+    largest = max((d for d in shape if isinstance(d, int)), default=0)
+    if largest > MAX_SIZE:
+        return Refusal(f"a dimension is {largest}, above XNNPACK's limit of {MAX_SIZE}")
     return None
 
 

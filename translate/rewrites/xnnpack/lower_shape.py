@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import torch
@@ -40,6 +41,10 @@ from stepwell.translate.rewrites.xnnpack.guards import (
 
 FOLLOWING = (aten.PermuteDefault, aten.SliceTensor, aten.CatDefault, aten.ConstantPadNdDefault)
 """Ops whose nodes find the sizes of their results from the operands' at run time."""
+
+
+MOST_ONES = 1 << 24
+"""Ones in the largest constant that repeats a tensor: they are written into the artefact."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,8 @@ class LowerShape(Rewrite[Moved]):
             return Refusal("XNNPACK slices with step 1 and constant bounds")
         if isinstance(op, aten.ConstantPadNdDefault) and min(op.arg("pad"), default=0) < 0:
             return Refusal("negative padding crops; write it as a slice")
+        if isinstance(op, aten.ExpandDefault) and (count := ones_of(op)) > MOST_ONES:
+            return Refusal(f"it repeats by a product with {count} ones, above {MOST_ONES}")
         if isinstance(op, aten.CatDefault):
             at = axis(op.arg("dim"), len(dims(op.results[0].type)))
             symbolic = any(isinstance(dims(operand.type)[at], str) for operand in op.operands)
@@ -106,6 +113,11 @@ class LowerShape(Rewrite[Moved]):
         if isinstance(op, aten.ConstantPadNdDefault):
             return _pad(op, type_, rw)
         return _expand(op, type_, rw)
+
+
+def ones_of(op: SchemaOp) -> int:
+    """How many ones a tensor is multiplied by to be repeated."""
+    return prod(d for d in dims(op.results[0].type) if isinstance(d, int))
 
 
 def unknown_sizes(op: SchemaOp) -> Refusal | None:

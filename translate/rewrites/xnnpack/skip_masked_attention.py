@@ -50,7 +50,7 @@ from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import cat, emit, slice_axis
-from stepwell.translate.rewrites.aten.expand_attention import scale_of
+from stepwell.translate.rewrites.aten.expand_attention import MOST_SCORES, scale_of
 
 COPY = COSTS.products_a_copy
 SCORE = 5 * COPY
@@ -119,6 +119,8 @@ class SkipMaskedAttention(Rewrite[MaskedAttention]):
         sizes = sizes_of(op)
         if sizes is None:
             return Refusal("the number of queries or keys, or their size, is symbolic")
+        if sizes.queries * sizes.keys > MOST_SCORES:
+            return Refusal(f"there are more than {MOST_SCORES} scores")
         if key is None:
             found = blocks_under_causal(sizes)
         else:
