@@ -1,7 +1,8 @@
-"""torch, imported when something of it is first needed.
+"""torch and numpy, imported when something of them is first needed.
 
-Importing torch costs more than a second. A text is read, verified, rewritten and printed without
-it, so modules on that way take it from here: `from stepwell.ir.on_demand import torch`.
+Importing torch costs more than a second, numpy a tenth. A text is read, verified, rewritten and
+printed without them, so modules on that way take them from here:
+`from stepwell.ir.on_demand import torch`.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ class OnDemand:
 
 
 if TYPE_CHECKING:
+    import numpy as numpy
     import torch as torch
     import torch.nn.functional as functional
     from torch.utils import _pytree as pytree
 else:
+    numpy = OnDemand("numpy")
     torch = OnDemand("torch")
     functional = OnDemand("torch.nn.functional")
     pytree = OnDemand("torch.utils._pytree")
 
-__all__ = ["functional", "pytree", "torch"]
+__all__ = ["functional", "numpy", "pytree", "torch"]

@@ -103,16 +103,13 @@ def quantized_type(type_: Attribute, held: UniformQuantizedType) -> AnyTensor:
     return with_element(type_, held)
 
 
-def block_values(
-    held: Quantization, values: Sequence[float | int], shape: Sequence[int], dtype: torch.dtype
-) -> torch.Tensor:
-    """Per-block numbers spread over a tensor shape (broadcastable against it)."""
-    spread = torch.tensor(list(values), dtype=dtype)
+def block_values(held: Quantization, values: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """A number for each block, spread over a tensor shape (broadcastable against it)."""
     if held.is_per_tensor:
-        return spread.reshape(())
+        return values.reshape(())
     view = [1] * len(shape)
     order = sorted(range(len(held.blocks)), key=lambda index: held.blocks[index][0])
-    grid = spread.reshape(held.grid).permute(order)
+    grid = values.reshape(held.grid).permute(order)
     for index in order:
         axis, block = held.blocks[index]
         view[axis] = held.grid[index]
@@ -125,8 +122,8 @@ def block_values(
 
 def quantize(real: torch.Tensor, held: Quantization) -> torch.Tensor:
     """The stored integers of real values: clamp(round(x / scale) + zero_point), ties to even."""
-    scales = block_values(held, held.scales, real.shape, torch.float64)
-    zeros = block_values(held, held.zero_points, real.shape, torch.float32)
+    scales = block_values(held, held.scale_values(torch.float64), real.shape)
+    zeros = block_values(held, held.zero_point_values(torch.float32), real.shape)
     inverse = (1.0 / scales).to(torch.float32)
     stored = torch.round(real.to(torch.float32) * inverse) + zeros
     return stored.clamp(held.low, held.high).to(storage_dtype(held))
@@ -134,8 +131,8 @@ def quantize(real: torch.Tensor, held: Quantization) -> torch.Tensor:
 
 def dequantize(stored: torch.Tensor, held: Quantization) -> torch.Tensor:
     """The real values of stored integers, in float32."""
-    scales = block_values(held, held.scales, stored.shape, torch.float32)
-    zeros = block_values(held, held.zero_points, stored.shape, torch.int32)
+    scales = block_values(held, held.scale_values(), stored.shape)
+    zeros = block_values(held, held.zero_point_values(), stored.shape)
     return (stored.to(torch.int32) - zeros).to(torch.float32) * scales
 
 

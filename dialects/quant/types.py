@@ -23,6 +23,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from stepwell.dialects.quant.numbers import Numbers, all_positive, compact, extent
 from stepwell.ir.dtypes import element_type, f32, torch_dtype
 from stepwell.ir.on_demand import torch
 from stepwell.ir.types import dims, element
@@ -51,11 +52,15 @@ class Quantization:
     low: int
     high: int
     expressed: AnyFloat
-    scales: tuple[float, ...]
-    zero_points: tuple[int, ...]
+    scales: Sequence[float]
+    zero_points: Sequence[int]
     blocks: tuple[tuple[int, int], ...] = ()
     grid: tuple[int, ...] = ()
     sub_channel: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scales", compact(self.scales, float))
+        object.__setattr__(self, "zero_points", compact(self.zero_points, int))
 
     def __hash__(self) -> int:
         return self._hash
@@ -64,6 +69,19 @@ class Quantization:
     def _hash(self) -> int:
         """Types are looked up often, and may hold a thousand scales."""
         return hash((self.bits, self.low, self.scales, self.zero_points, self.blocks))
+
+    def scale_values(self, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """The scales as a vector, of float32 if nothing else is said."""
+        return _vector(self.scales, dtype or torch.float32)
+
+    def zero_point_values(self, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """The zero points as a vector, of int32 if nothing else is said."""
+        return _vector(self.zero_points, dtype or torch.int32)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether every zero point is 0."""
+        return extent(self.zero_points) == (0, 0)
 
     @property
     def is_per_tensor(self) -> bool:
@@ -112,10 +130,10 @@ class Quantization:
             return f"{len(self.scales)} scales with {len(self.zero_points)} zero points"
         if len(self.scales) != math.prod(self.grid):
             return f"{len(self.scales)} scales do not fill a grid of {list(self.grid)}"
-        if not (all(map(math.isfinite, self.scales)) and min(self.scales) > 0):
-            scale = next(s for s in self.scales if not (math.isfinite(s) and s > 0))
+        if not all_positive(self.scales):
+            scale = next(s for s in self.scales if not 0 < s < math.inf)
             return f"scale {scale} is not a positive number"
-        for zero_point in (min(self.zero_points), max(self.zero_points)):
+        for zero_point in extent(self.zero_points):
             if not self.low <= zero_point <= self.high:
                 return f"zero point {zero_point} lies outside {self.low}:{self.high}"
         return None
@@ -167,8 +185,8 @@ class UniformQuantizedType(Data[Quantization], TypeAttribute):
                 low,
                 high,
                 expressed,
-                tuple(scales),
-                tuple(zero_points),
+                scales,
+                zero_points,
                 blocks,
                 grid,
                 sub_channel,
@@ -237,12 +255,18 @@ def per_axis(
             limits.min if low is None else low,
             limits.max if high is None else high,
             expressed,
-            tuple(float(scale) for scale in scales),
-            tuple(int(zero) for zero in zero_points or [0] * len(scales)),
+            [float(scale) for scale in scales],
+            [int(zero) for zero in zero_points or [0] * len(scales)],
             ((axis, 1),),
             (len(scales),),
         )
     )
+
+
+def _vector(values: Sequence[float], dtype: torch.dtype) -> torch.Tensor:
+    if not isinstance(values, Numbers):
+        return torch.tensor(values, dtype=dtype)
+    return torch.from_numpy(values.held.copy()).to(dtype)
 
 
 def quantization(type_: Attribute) -> Quantization | None:

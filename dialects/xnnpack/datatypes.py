@@ -19,6 +19,7 @@ Source: `enum xnn_datatype` of XNNPACK's xnnpack.h; XNNCompiler.cpp of ExecuTorc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -29,6 +30,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from stepwell.dialects.quant.numbers import Numbers
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
 from stepwell.ir.types import element
 
@@ -106,19 +108,20 @@ def group_size(held: Quantization) -> int | None:
 
 def quantization_problem(held: Quantization, what: str) -> str | None:
     """Why XNNPACK cannot take these quantisation parameters for a datatype, or None."""
-    if what in ("qcint8", "qcint32", "qcint4", "qbint4", "qint32") and any(held.zero_points):
+    if what in ("qcint8", "qcint32", "qcint4", "qbint4", "qint32") and not held.is_symmetric:
         return f"XNNPACK's {what} has no zero point"
     if what == "qbint4":
         size = group_size(held)
         assert size is not None
         if size % 32:
             return f"its groups have {size} elements; XNNPACK takes multiples of 32"
-        if any(not is_bfloat16(scale) for scale in held.scales):
+        if not are_bfloat16(held.scales):
             return "a group's scale is not a bfloat16 number, which is how XNNPACK keeps it"
     return None
 
 
-def is_bfloat16(value: float) -> bool:
-    """Whether a number is one of bfloat16."""
-    single = np.float32(value)
-    return float(single) == value and (int(single.view(np.uint32)) & 0xFFFF) == 0
+def are_bfloat16(values: Sequence[float]) -> bool:
+    """Whether all numbers are some of bfloat16."""
+    held = np.asarray(values.held if isinstance(values, Numbers) else values)
+    single = held.astype(np.float32)
+    return bool((single == held).all() and not (single.view(np.uint32) & 0xFFFF).any())

@@ -138,7 +138,7 @@ class BatchMatrixMultiply(XnnpackOp):
             if isinstance(held, DynamicInt8Type) and held.data != 1:
                 raise VerifyException("the input must have a scale for each row: dynamic_int8<1>")
         held = quantization(self.right.type)
-        if held is not None and any(held.zero_points):
+        if held is not None and not held.is_symmetric:
             raise VerifyException("the right operand must have zero point 0")
 
     def axis_map(self, result: int = 0) -> AxisMap | None:

@@ -28,7 +28,7 @@ def check_weight(op: XnnpackOp, index: int, channel_axis: int) -> None:
         raise VerifyException(
             f"the weight's scales lie on axis {held.axis}, its output channels on {channel_axis}"
         )
-    if held is not None and held.signed and any(held.zero_points):
+    if held is not None and held.signed and not held.is_symmetric:
         raise VerifyException("a signed weight must have zero point 0")
 
 
@@ -48,7 +48,7 @@ def _check_scales(given: Quantization | None, weight: Quantization | None, bias:
     held = quantization(bias.type)
     assert given is not None and weight is not None and held is not None
     wanted = [given.scale * scale for scale in weight.scales]
-    stated = held.scales
+    stated = list(held.scales)
     if len(stated) == 1:
         stated = stated * len(wanted)
     if len(wanted) == 1:

@@ -173,12 +173,12 @@ class Spatial(CmsisOp):
         )
         scales: Sequence[float | None] = [None] * int(channels)
         if given is not None and weight is not None and out is not None:
-            if any(weight.zero_points):
+            if not weight.is_symmetric:
                 yield "the weight has a zero point; the kernel takes none"
             if weight.axis not in (None, self.CHANNEL_AXIS):
                 yield f"the weight is quantised along axis {weight.axis}, not {self.CHANNEL_AXIS}"
                 return
-            held = weight.scales if weight.axis is not None else weight.scales * int(channels)
+            held = weight.scales if weight.axis is not None else [weight.scale] * int(channels)
             scales = [given.scale * scale / out.scale for scale in held]
         factors = [quantize_multiplier(scale) for scale in scales if scale is not None]
         if [f.multiplier for f in factors] == [*self.numbers("requantize_multipliers")] and [

@@ -55,7 +55,7 @@ def weighted(op: XnnpackOp, args: Sequence[Any], product: Product, outputs: int)
         shifted = given.stored.double() - given.zero_point.double()
         scales = _channel_scales(held, outputs)
         if held.sub_channel:
-            spread = block_values(held, held.scales, weight.shape, torch.float64)
+            spread = block_values(held, held.scale_values(torch.float64), weight.shape)
             total = (product(shifted, weight.double() * spread) * given.scale).float()
         else:
             total = product(shifted, weight.double()).float() * given.scale
@@ -81,7 +81,7 @@ def weighted(op: XnnpackOp, args: Sequence[Any], product: Product, outputs: int)
 
 
 def _channel_scales(held: Quantization, outputs: int) -> Tensor:
-    scales = torch.tensor(held.scales, dtype=torch.float32)
+    scales = held.scale_values()
     return scales if len(scales) == outputs else scales.reshape(-1)[:1].expand(outputs)
 
 

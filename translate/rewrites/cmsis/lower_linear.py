@@ -116,7 +116,7 @@ class LowerLinear(Rewrite[Linear]):
             return uses
         if weight.held.axis not in (None, 0):
             return Refusal("its weight has a scale for each input, not for each output")
-        if weight.held.axis == 0 and any(weight.held.zero_points):
+        if weight.held.axis == 0 and not weight.held.is_symmetric:
             return Refusal("its weight has a zero point for each row; the kernel takes none")
         if weight.held.axis == 0 and not is_static(op.results[0].type):
             return Refusal("a convolution, which per-channel weights need, has a fixed shape")

@@ -203,7 +203,7 @@ def stored_weight(value: SSAValue | None) -> Weight | Refusal:
 
 def not_for_each_output(weight: Weight, axis: int) -> Refusal | None:
     """A convolution's filter is symmetric, with one scale or one for each index of its outputs."""
-    if weight.held.axis in (None, axis) and not any(weight.held.zero_points):
+    if weight.held.axis in (None, axis) and weight.held.is_symmetric:
         return None
     return Refusal("its weight is not quantised symmetrically for each output channel")
 
@@ -230,9 +230,9 @@ def bias_operand(value: SSAValue | None) -> Bias | Refusal | None:
         return Refusal("its bias is computed at run time")
     held = quantization(cast(StorageCast, typed).result.type)
     assert held is not None
-    if any(held.zero_points):
+    if not held.is_symmetric:
         return Refusal("its bias has a zero point")
-    return Bias(key, held.scales)
+    return Bias(key, tuple(held.scales))
 
 
 def integer_bias(

@@ -107,7 +107,7 @@ class LowerInt8(Rewrite[Quantised]):
         weight = stored_weight(op.operands[1])
         if isinstance(weight, Refusal):
             return weight
-        if any(weight.held.zero_points):
+        if not weight.held.is_symmetric:
             return Refusal("its weight has a zero point")
         if weight.held.axis not in (None, self.output_axis(op)):
             return Refusal("its weight has a scale for each input, not for each output")

@@ -82,7 +82,7 @@ class LowerQuantise(Rewrite[Border]):
         refusal = not_a_border(op.input, held)
         if refusal is not None:
             return refusal
-        if any(held.zero_points) and held.bits != 8:
+        if not held.is_symmetric and held.bits != 8:
             return Refusal("RESCALE takes zero points for 8-bit integers only")
         if len(set(held.zero_points)) > 1:
             return Refusal("RESCALE takes one zero point, not one for each index of an axis")
@@ -125,7 +125,7 @@ class LowerDequantise(Rewrite[Border]):
         b, held = Builder(rw), match.held
         integers = stored(match.op.input, b)
         value = b.op(t.CastOp, [integers], shape_of(integers), f32)
-        if any(held.zero_points):
+        if not held.is_symmetric:
             zeros = spread(held, held.zero_points, value, b)
             value = b.binary(t.SubOp, value, zeros)
         value = multiplied(value, held, held.scales, b)
@@ -155,7 +155,7 @@ def spread(
     rank = len(shape_of(like))
     if held.is_per_tensor:
         return b.number(numbers[0], rank, f32)
-    return b.constant(block_values(held, numbers, [1] * rank, torch.float32))
+    return b.constant(block_values(held, torch.tensor(numbers, dtype=torch.float32), [1] * rank))
 
 
 def multiplied(

@@ -153,8 +153,8 @@ class UntypeQuantisation(Rewrite[Untyped]):
         else:
             cls = op_class(f"{_LIBRARY}{verb}_per_channel.default")
             numbers = (
-                rw.constant(torch.tensor(held.scales, dtype=torch.float64), "scales"),
-                rw.constant(torch.tensor(held.zero_points, dtype=torch.int64), "zero_points"),
+                rw.constant(held.scale_values(torch.float64), "scales"),
+                rw.constant(held.zero_point_values(torch.int64), "zero_points"),
                 held.axis,
             )
         value = op.input

@@ -220,7 +220,7 @@ def packable(held: Quantization, shape: tuple[object, ...]) -> Quantization | Re
     """
     if not held.signed or held.bits != 8 or held.expressed != f32:
         return Refusal("XNNPACK's quantised weights are signed int8 or int4 of float32 values")
-    if any(held.zero_points):
+    if not held.is_symmetric:
         return Refusal("the weight has a zero point; XNNPACK's weights are symmetric")
     outputs, inputs = shape
     assert isinstance(outputs, int) and isinstance(inputs, int)
@@ -229,8 +229,8 @@ def packable(held: Quantization, shape: tuple[object, ...]) -> Quantization | Re
             return Refusal("the weight's groups are not runs of inputs of one output")
         if held.low < -8 or held.high > 7:
             return Refusal("XNNPACK has groups of 4-bit weights only")
-        scales = torch.tensor(held.scales, dtype=torch.float32).bfloat16().tolist()
-        narrow = replace(held, bits=4, low=-8, high=7, scales=tuple(scales))
+        scales = held.scale_values().bfloat16().tolist()
+        narrow = replace(held, bits=4, low=-8, high=7, scales=scales)
         problem = quantization_problem(narrow, "qbint4")
         return narrow if problem is None else Refusal(problem)
     if held.axis not in (None, 0):

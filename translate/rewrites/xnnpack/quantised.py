@@ -86,7 +86,7 @@ def not_a_filter(weight: StoredWeight, axis: int) -> Refusal | None:
         return Refusal("the weight has scales for groups; a static kernel takes one a channel")
     if held.axis not in (None, axis):
         return Refusal(f"the weight's scales lie on axis {held.axis}, its outputs on {axis}")
-    if any(held.zero_points):
+    if not held.is_symmetric:
         return Refusal("the weight has a zero point; XNNPACK's weights are symmetric")
     return None
 
@@ -122,7 +122,7 @@ def not_a_bias(
         return Refusal("the bias is computed at run time; XNNPACK packs it with the weights")
     given = quantization(source.type)
     assert given is not None
-    steps = torch.tensor(weight.held.scales, dtype=torch.float64) * given.scale
+    steps = weight.held.scale_values(torch.float64) * given.scale
     if (program.weights.get(key).to(torch.float64).abs() / steps >= _BIAS_LIMIT).any():
         return Refusal("the bias overflows int32 in units of the products")
     return None
@@ -151,7 +151,7 @@ def typed_bias(
 def bias_type(input_scale: float, weight: Quantization) -> Quantization:
     """int32 with the product of both scales, for each output where the weight has one for each."""
     scales = tuple(
-        (torch.tensor(weight.scales, dtype=torch.float32) * input_scale).tolist()
+        (weight.scale_values() * input_scale).tolist()
         if not weight.is_per_tensor
         else [weight.scale * input_scale]
     )
@@ -181,7 +181,7 @@ def per_channel(held: Quantization, axis: int, channels: int) -> Quantization:
         return on_axis(held, axis)
     return replace(
         held,
-        scales=held.scales * channels,
+        scales=[held.scale] * channels,
         zero_points=(0,) * channels,
         blocks=((axis, 1),),
         grid=(channels,),

@@ -112,7 +112,7 @@ def finer_tokens(given: DynamicTensor, filter: torch.Tensor, held: Quantization)
         filter: the stored weights, outputs first.
         held: what they mean.
     """
-    scales = torch.tensor(held.scales, dtype=torch.float64)
+    scales = held.scale_values(torch.float64)
     reach = float((filter.double().abs().flatten(1).sum(1) * scales).max())
     step = float(given.scale.max())
     moved = step * (1.0 + _ZERO_POINT_SLACK) * reach
@@ -130,5 +130,6 @@ STORED_LAYER = Bound(
 
 def conversion(held: Quantization) -> Bound:
     """PT2E multiplies by 1/scale taken in float64, XNNPACK by 1/scale of the float32 scale."""
-    is_single = all(float(torch.tensor(s, dtype=torch.float32)) == s for s in held.scales)
+    scales = held.scale_values(torch.float64)
+    is_single = bool((scales.float() == scales).all())
     return EXACT if is_single else ROUNDED_ONCE

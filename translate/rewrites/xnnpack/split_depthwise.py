@@ -123,7 +123,7 @@ class SplitDepthwise(Rewrite[Window]):
         given, weight = quantization(op.input.type), quantization(op.filter.type)
         assert given is not None and weight is not None
         largest = float((value(op.input).double() - given.zero_point).abs().max()) * given.scale
-        scales = torch.tensor(weight.scales, dtype=torch.float64)
+        scales = weight.scale_values(torch.float64)
         reach = float((value(op.filter).double() * scales).abs().sum((0, 1, 2)).max())
         distance = 2.0 * growth(prod(op.window)) * largest * reach / held.scale
         return Bound(units=1 + int(distance), reason="sums in float32, rounded once")

@@ -1,0 +1,87 @@
+"""Scales and zero points by the thousand, kept in one to eight bytes each instead of thirty.
+
+A layer of four-bit weights in groups has a scale for every 32 of them; of a billion weights, tuples
+of scales would take a gigabyte.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar, cast, overload
+
+from stepwell.ir.on_demand import numpy as np
+
+N = TypeVar("N", float, int)
+
+_MANY = 64
+_TYPES = {float: ("float64", "float32"), int: ("int64", "int8")}
+"""That which holds every number, and the short one that holds most."""
+
+
+def compact(values: Sequence[N], kind: type[N]) -> Sequence[N]:
+    """The same numbers: a tuple, or if they are many, something shorter."""
+    if isinstance(values, tuple | Numbers):
+        few = len(values) <= _MANY or isinstance(values, Numbers)
+        return values if few else Numbers(values, kind)
+    return tuple(values) if len(values) <= _MANY else Numbers(values, kind)
+
+
+def all_positive(values: Sequence[float]) -> bool:
+    """Whether every number is more than 0 and finite."""
+    if isinstance(values, Numbers):
+        return bool(((values.held > 0) & (values.held < math.inf)).all())
+    return all(0 < value < math.inf for value in values)
+
+
+def extent(values: Sequence[int]) -> tuple[int, int]:
+    """The least and the greatest of some integers."""
+    if isinstance(values, Numbers):
+        return values.held.min().item(), values.held.max().item()
+    return min(values), max(values)
+
+
+class Numbers(Sequence[N]):
+    """Immutable numbers of one kind.
+
+    Args:
+        values: the numbers.
+        kind: float or int; floats that single precision holds take four bytes, ints of eight bits
+            one, all others eight.
+
+    Raises:
+        OverflowError: an int does not fit into 64 bits.
+    """
+
+    __slots__ = ("held",)
+
+    def __init__(self, values: Sequence[N], kind: type[N]) -> None:
+        wide, narrow = _TYPES[kind]
+        held: Any = np.array(values, dtype=wide)
+        with np.errstate(over="ignore", invalid="ignore"):
+            short = held.astype(narrow)
+        self.held: Any = short if (short == held).all() else held
+        self.held.flags.writeable = False
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    @overload
+    def __getitem__(self, index: int) -> N: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[N]: ...
+    def __getitem__(self, index: int | slice) -> N | Sequence[N]:
+        found = self.held[index].tolist()
+        return tuple(found) if isinstance(index, slice) else cast(N, found)
+
+    def __iter__(self) -> Iterator[N]:
+        return iter(self.held.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Numbers) and bool(np.array_equal(self.held, other.held))
+
+    def __hash__(self) -> int:
+        return hash(self.held.tobytes())
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} numbers from {self.held.min()} to {self.held.max()}>"
