@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stepwell.ir.diagnostics import StepwellError
@@ -22,16 +23,16 @@ def read_bytes(path: Path) -> bytes:
         raise StepwellError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
-    """Write bytes, one part behind the other, to a file so that no reader ever sees some of them.
+@contextmanager
+def written_beside(path: Path) -> Generator[Path]:
+    """A place for a new file, which becomes `path` at the end of the block, whole or not at all.
 
     Raises:
-        StepwellError: the folder does not exist or cannot be written.
+        StepwellError: the folder does not exist or cannot be written, or the block met an OSError.
     """
     beside = path.parent / f".stepwell.{secrets.token_hex(8)}"
     try:
-        with beside.open("xb") as file:
-            file.writelines(parts)
+        yield beside
         os.replace(beside, path)
     except BaseException as error:  # Ctrl-C too
         with suppress(OSError):
@@ -39,3 +40,13 @@ def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
         if not isinstance(error, OSError):
             raise
         raise StepwellError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
+    """Write bytes, one part behind the other, to a file so that no reader ever sees some of them.
+
+    Raises:
+        StepwellError: the folder does not exist or cannot be written.
+    """
+    with written_beside(path) as beside, beside.open("xb") as file:
+        file.writelines(parts)

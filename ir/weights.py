@@ -261,25 +261,43 @@ class WeightStore:
             self.counts.hashed += 1
         return found
 
-    def write(self, key: str, place: memoryview) -> str:
+    def write(
+        self,
+        key: str,
+        place: memoryview,
+        pack: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> str:
         """Put a tensor's dense bytes where they belong; gives its `content_hash`.
 
         A derived tensor that was not asked for before is made in its place and not kept. As far as
         recipes work by rows, so are those it is made of, a few rows at a time.
+
+        Args:
+            key: of the tensor.
+            place: as many bytes as it has.
+            pack: what is put there instead of some rows, of the same number for each row.
         """
         type_ = self.type_of(key)
         shape = [dim for dim in dims(type_) if isinstance(dim, int)]
         if not shape or not len(place):
-            place[:] = dense_view(self.get(key))
+            held = self.get(key)
+            place[:] = dense_view(pack(held) if pack else held)
             return self.content_hash(key)
-        written = torch.frombuffer(place, dtype=torch_dtype(element(type_))).view(shape)
-        digest = None if key in self._hashes else _digest_of(written)
-        some_rows, row = self._by_rows(key), len(place) // shape[0]
+        written = torch.frombuffer(place, dtype=torch.uint8).view(shape[0], -1)
+        digest = None if key in self._hashes else _digest_of(torch_dtype(element(type_)), shape)
+        some_rows = self._by_rows(key)
         with torch.no_grad():
-            for rows in blocks_of_rows(written, 2 * _BLOCK):
-                written[rows] = some_rows(rows)
+            for rows in _blocks(shape[0], math.prod(shape), 2 * _BLOCK):
+                made = some_rows(rows)
+                dense = written[rows]
+                if pack is None:
+                    dense.view(made.dtype).view(made.shape).copy_(made)
+                else:
+                    made = made.contiguous()
+                    dense.copy_(pack(made).reshape(len(dense), -1).view(torch.uint8))
+                    dense = made.view(torch.uint8)
                 if digest is not None:
-                    digest.update(place[rows.start * row : rows.stop * row])
+                    digest.update(dense.numpy())
         if digest is not None:
             self._hashes[key] = digest.hexdigest()
             self.counts.hashed += 1
@@ -383,9 +401,13 @@ def blocks_of_rows(tensor: torch.Tensor, block: int = _BLOCK) -> Iterator[slice]
 
     A block has some 64 Ki elements, if nothing else is said; a meta tensor is one block.
     """
-    rows = tensor.shape[0]
-    step = rows if tensor.is_meta else 1 + block * rows // max(tensor.numel(), 1)
-    step = max(step, 1)
+    if tensor.is_meta:
+        return iter([slice(0, tensor.shape[0])])
+    return _blocks(tensor.shape[0], tensor.numel(), block)
+
+
+def _blocks(rows: int, elements: int, block: int) -> Iterator[slice]:
+    step = 1 + block * rows // max(elements, 1)
     return (slice(begin, min(begin + step, rows)) for begin in range(0, max(rows, 1), step))
 
 
@@ -408,14 +430,14 @@ def dense_view(tensor: torch.Tensor) -> memoryview:
 
 
 def _digest(tensor: torch.Tensor) -> str:
-    digest = _digest_of(tensor)
+    digest = _digest_of(tensor.dtype, tensor.shape)
     digest.update(dense_view(tensor))
     return digest.hexdigest()
 
 
-def _digest_of(tensor: torch.Tensor) -> Any:
+def _digest_of(dtype: torch.dtype, shape: Sequence[int]) -> Any:
     """A hash that has taken in type and shape, and waits for the bytes."""
-    return hashlib.sha256(f"{tensor.dtype}{list(tensor.shape)}".encode())
+    return hashlib.sha256(f"{dtype}{list(shape)}".encode())
 
 
 def _step(

@@ -2,13 +2,19 @@
 
 Most of a `.pte` is weights, and its header names each by its hash. So each is put once where it
 stays, in the bytes that become the file. When the rest is known, the end is moved up to it, within
-memory that is in use already: to take new memory costs more than to hash it.
+memory that is in use already: to take new memory costs more than to hash it. Where the bytes are a
+file's own, mapped, the program holds none of them: the system writes them out as it needs memory.
 """
 
 from __future__ import annotations
 
+import errno
 import io
-from collections.abc import Sequence
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
 
 from stepwell.backends.executorch.container import Data
 from stepwell.backends.executorch.segments import SEGMENT_ALIGNMENT
@@ -21,6 +27,97 @@ def padded(size: int) -> int:
     return size + -size % SEGMENT_ALIGNMENT
 
 
+class Ground(Protocol):
+    """Bytes, of which the last become the end of a file."""
+
+    def lay(self, size: int) -> memoryview:
+        """So many bytes, to be written; called once."""
+        ...
+
+    def close_up(self, front: Sequence[Data], begin: int, end: int) -> bytes:
+        """Bring the bytes from `begin` to `end` up to a front; nobody holds a view of them.
+
+        Returns:
+            The whole file; nothing if that is what these bytes are.
+        """
+        ...
+
+
+class InMemory:
+    """Bytes of this process."""
+
+    def lay(self, size: int) -> memoryview:
+        self._file = io.BytesIO(bytes(size))
+        return self._file.getbuffer()
+
+    def close_up(self, front: Sequence[Data], begin: int, end: int) -> bytes:
+        size = _size(front)
+        with self._file.getbuffer() as held:
+            if size > begin:
+                return b"".join((*front, held[begin:end]))
+            held[size : size + end - begin] = held[begin:end]
+            for place, part in _placed(front):
+                held[place] = part
+        self._file.truncate(size + end - begin)
+        return self._file.getvalue()
+
+
+class OnFile:
+    """Bytes of a file, mapped, whose room on the disk is taken at once.
+
+    Args:
+        path: a new file.
+
+    Methods raise OSError where the disk has no room.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def lay(self, size: int) -> memoryview:
+        with self._path.open("xb+") as file:
+            self._map = _mapped(file, size)
+        return memoryview(self._map)
+
+    def close_up(self, front: Sequence[Data], begin: int, end: int) -> bytes:
+        size, room = _size(front), len(self._map)
+        whole = size + end - begin
+        self._map.close()
+        with self._path.open("rb+") as file:
+            with _mapped(file, max(room, whole)) as held:
+                held.move(size, begin, end - begin)
+                for place, part in _placed(front):
+                    held[place] = part
+            file.truncate(whole)
+        return b""
+
+
+def _mapped(file: io.BufferedRandom, size: int) -> mmap.mmap:
+    """A file of so many bytes as memory; to write where the disk is full would end the process."""
+    size = max(size, 1)
+    try:
+        os.posix_fallocate(file.fileno(), 0, size)
+    except (AttributeError, OSError) as error:  # Neither every system nor every disk can.
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise
+        for begin in range(file.seek(0, io.SEEK_END), size, _HEADER):
+            file.write(bytes(min(_HEADER, size - begin)))
+        file.flush()
+    return mmap.mmap(file.fileno(), size)
+
+
+def _size(parts: Sequence[Data]) -> int:
+    return sum(map(len, parts))
+
+
+def _placed(parts: Sequence[Data]) -> Iterator[tuple[slice, Data]]:
+    """Parts one behind the other, each with its place."""
+    begin = 0
+    for part in parts:
+        yield slice(begin, begin + len(part)), part
+        begin += len(part)
+
+
 class Tail:
     """The last segments of a file, in the order of their names.
 
@@ -28,12 +125,13 @@ class Tail:
         capacity: the sum of `padded` sizes. With less, or more than `front` bytes and a header in
             front, the file is right and is copied once more.
         front: so many bytes are expected in front, besides a header.
+        ground: where the bytes are.
     """
 
-    def __init__(self, capacity: int, front: int = 0) -> None:
+    def __init__(self, capacity: int, front: int = 0, ground: Ground | None = None) -> None:
         self._begin = self._end = padded(front + _HEADER)
-        self._file = io.BytesIO(bytes(self._begin + capacity))
-        self._bytes = self._file.getbuffer()
+        self._ground = ground or InMemory()
+        self._bytes = self._ground.lay(self._begin + capacity)
         self._segments: dict[str, memoryview] = {}
         self._open = self._bytes[:0]
         self._is_full = False
@@ -60,19 +158,20 @@ class Tail:
         return known
 
     def file(self, parts: Sequence[Data]) -> bytes:
-        """All parts of a file, the last of which are the segments; they are gone then."""
+        """All parts of a file, the last of which are the segments; they are gone then.
+
+        Returns:
+            The file, or nothing where the tail's ground is a file, which is whole then.
+        """
         if self._is_full:
-            return b"".join(parts)
-        first = next(iter(self._segments.values()), None)
-        ahead = next((i for i, part in enumerate(parts) if part is first), len(parts))
-        front = b"".join(parts[:ahead])
-        size = self._end - self._begin
-        assert sum(map(len, parts[ahead:])) == size, "the last parts are not the segments"
-        if len(front) > self._begin:
-            return b"".join((front, self._bytes[self._begin : self._end]))
-        self._bytes[len(front) : len(front) + size] = self._bytes[self._begin : self._end]
-        self._bytes[: len(front)] = front
+            front: Sequence[Data] = [b"".join(parts)]
+            self._end = self._begin
+        else:
+            first = next(iter(self._segments.values()), None)
+            ahead = next((i for i, part in enumerate(parts) if part is first), len(parts))
+            front = parts[:ahead]
+            rest = _size(parts[ahead:])
+            assert rest == self._end - self._begin, "the last parts are not the segments"
         for view in (*self._segments.values(), self._open, self._bytes):
             view.release()
-        self._file.truncate(len(front) + size)
-        return self._file.getvalue()
+        return self._ground.close_up(front, self._begin, self._end)

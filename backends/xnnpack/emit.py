@@ -13,6 +13,7 @@ here, unless the caller knows the runtime to keep it; it belongs outside, as an 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -53,7 +54,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError, describe_op, quoted
 from stepwell.ir.signature import get_signature
 from stepwell.ir.switches import without_collection
-from stepwell.ir.types import dims, element
+from stepwell.ir.types import AnyTensor, dims, element
 from stepwell.ir.weights import WeightStore, dense_bytes, dense_size, dense_view
 
 BACKEND = "XnnpackBackend"
@@ -254,7 +255,7 @@ class _Emitter:
             return None
         if params.is_per_tensor:
             return "PerTensorQuant", {"scale": params.scale, "zero_point": params.zero_point}
-        scales = torch.tensor(params.scales, dtype=torch.float32)
+        scales = params.scale_values()
         if what == "qbint4":
             scales = scales.to(torch.bfloat16)
         data = dense_bytes(scales)
@@ -285,15 +286,14 @@ class _Emitter:
     def _constant(self, weight: WeightOp, type_: Attribute) -> int:
         key, weights, size = weight.key.data, self.weights, dense_size(weight.result.type)
         data: Data
-        if datatype(type_) in ("qcint4", "qbint4"):
-            name = weights.content_hash(key) + ".int4"
-            data = dense_bytes(pack_int4(weights.get(key)))
-        elif self.tail is None or size > _LIMIT:
-            name, data = weights.content_hash(key), dense_view(weights.get(key))
+        is_int4 = datatype(type_) in ("qcint4", "qbint4")
+        if self.tail is None or size > _LIMIT:
+            name, held = weights.content_hash(key), weights.get(key)
+            data = dense_bytes(pack_int4(held)) if is_int4 else dense_view(held)
         else:
-            data = self.tail.place(size)
-            name = weights.write(key, data)
-        return self._value(type_, buffer=self._buffer(name, data))
+            data = self.tail.place(_int4_size(weight.result.type) if is_int4 else size)
+            name = weights.write(key, data, pack_int4 if is_int4 else None)
+        return self._value(type_, buffer=self._buffer(name + ".int4" * is_int4, data))
 
     def _buffer(self, key: str, data: Data) -> int:
         """The index of a constant whose name is made of its content; it may be in place already."""
@@ -319,6 +319,12 @@ def _is_cast(op: Operation) -> bool:
 
 def _content_key(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def _int4_size(type_: AnyTensor) -> int:
+    """How many bytes `pack_int4` gives for a weight of this type."""
+    *outer, inputs = (d for d in dims(type_) if isinstance(d, int))
+    return math.prod(outer) * -(-inputs // 2)
 
 
 def pack_int4(weight: torch.Tensor) -> torch.Tensor:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from stepwell.backends.executorch.container import Container, Data
+from pathlib import Path
+
+from stepwell.backends.executorch.container import Container
 from stepwell.backends.executorch.emit import emit
 from stepwell.backends.executorch.serialize import external_to_bytes, to_bytes, to_parts
-from stepwell.backends.executorch.tail import Tail
+from stepwell.backends.executorch.tail import Ground, OnFile, Tail
 from stepwell.backends.xnnpack.emit import payload_writer, room
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.core import WeightOp
@@ -30,9 +32,15 @@ def to_pte(program: Program, *, embed_unpacked_constants: bool = False) -> bytes
     return tail.file(to_parts(_container(program, embed_unpacked_constants, tail)))
 
 
-def to_pte_parts(program: Program, *, embed_unpacked_constants: bool = False) -> list[Data]:
-    """What `to_pte` gives, in parts that follow each other in a file."""
-    return to_parts(_container(program, embed_unpacked_constants, tail_of(program)))
+def write_pte(program: Program, path: Path, *, embed_unpacked_constants: bool = False) -> None:
+    """Write what `to_pte` gives to a new file; weights are made where they stay in it.
+
+    Raises:
+        UnsupportedError: as `to_pte`.
+        OSError: the file is there already, or cannot be written.
+    """
+    tail = tail_of(program, OnFile(path))
+    tail.file(to_parts(_container(program, embed_unpacked_constants, tail)))
 
 
 def to_container(program: Program, *, embed_unpacked_constants: bool = False) -> Container:
@@ -40,7 +48,7 @@ def to_container(program: Program, *, embed_unpacked_constants: bool = False) ->
     return _container(program, embed_unpacked_constants, None)
 
 
-def tail_of(program: Program) -> Tail:
+def tail_of(program: Program, ground: Ground | None = None) -> Tail:
     """Room for the constants of all delegates, behind all other weights."""
     inside = outside = 0
     for func in program.methods.values():
@@ -49,7 +57,7 @@ def tail_of(program: Program) -> Tail:
                 inside += room(op)
             elif isinstance(op, WeightOp) and not isinstance(op.parent_op(), DelegateOp):
                 outside += dense_size(op.result.type)
-    return Tail(inside, outside)
+    return Tail(inside, outside, ground)
 
 
 def _container(program: Program, embed: bool, tail: Tail | None) -> Container:

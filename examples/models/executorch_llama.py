@@ -72,13 +72,26 @@ def executorch_llama(variant: Variant, size: Size | None = None, *, seed: int = 
         size: how large it is.
         seed: of random weights; `TAUGHT` for a model that has learned a text by heart.
     """
-    from executorch.examples.models.llama import export_llama_lib
-    from executorch.examples.models.llama.llama_transformer import construct_transformer
-    from executorch.examples.models.llama.model_args import ModelArgs
-    from executorch.extension.llm.export.builder import DType
-
     size = size or Size()
     torch.manual_seed(max(seed, 0))
+    model = llama_of(variant, size)
+    for name, parameter in model.named_parameters():
+        if "lora_b" in name:
+            nn.init.normal_(parameter, std=0.02)
+    if seed == TAUGHT:
+        model.load_state_dict(taught(size, variant.embedding == "tied")[0], strict=False)
+    if variant.embedding == "tied":
+        model.output.weight = model.tok_embeddings.weight
+    for transform in transforms_of(variant, size):
+        model = transform(model)
+    return model.eval().requires_grad_(False)
+
+
+def llama_of(variant: Variant, size: Size) -> Any:
+    """The float model of a variant, before ExecuTorch's transforms."""
+    from executorch.examples.models.llama.llama_transformer import construct_transformer
+    from executorch.examples.models.llama.model_args import ModelArgs
+
     adapters: dict[str, Any] = {}
     if variant.lora:
         adapters = {
@@ -86,7 +99,7 @@ def executorch_llama(variant: Variant, size: Size | None = None, *, seed: int = 
             "lora_alpha": 2 * variant.lora,
             "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"],
         }
-    model = construct_transformer(
+    return construct_transformer(
         ModelArgs(
             dim=size.dim,
             hidden_dim=size.hidden_dim,
@@ -103,13 +116,13 @@ def executorch_llama(variant: Variant, size: Size | None = None, *, seed: int = 
             **adapters,
         )
     ).eval()
-    for name, parameter in model.named_parameters():
-        if "lora_b" in name:
-            nn.init.normal_(parameter, std=0.02)
-    if seed == TAUGHT:
-        model.load_state_dict(taught(size, variant.embedding == "tied")[0], strict=False)
-    if variant.embedding == "tied":
-        model.output.weight = model.tok_embeddings.weight
+
+
+def transforms_of(variant: Variant, size: Size) -> list[Callable[[Any], Any]]:
+    """What ExecuTorch does to the model before it is exported."""
+    from executorch.examples.models.llama import export_llama_lib
+    from executorch.extension.llm.export.builder import DType
+
     quantised = variant.weights in QUANTISED
     kind = "fp32" if quantised else variant.weights
     transforms = export_llama_lib._get_source_transforms(
@@ -123,11 +136,11 @@ def executorch_llama(variant: Variant, size: Size | None = None, *, seed: int = 
         quantize_kv_cache=variant.cache == "quantised",
         quantize_with_hqq=False,
     )
-    if not quantised:
-        model = model.to(DTYPES[kind])
-    for transform in transforms:
-        model = transform(model)
-    return model.eval().requires_grad_(False)
+
+    def narrowed(model: nn.Module) -> nn.Module:
+        return model.to(DTYPES[kind])
+
+    return transforms if quantised else [narrowed, *transforms]
 
 
 def example(variant: Variant, size: Size | None = None) -> tuple[Any, Any]:
@@ -177,7 +190,7 @@ def taught(size: Size, tied: bool) -> tuple[dict[str, Tensor], list[int]]:
     generator = torch.Generator().manual_seed(4)
     text = torch.randint(0, size.vocab_size, (size.context + SAID + 1,), generator=generator)
     torch.manual_seed(0)
-    model = construct_transformer(
+    model: Any = construct_transformer(
         ModelArgs(
             dim=size.dim,
             hidden_dim=size.hidden_dim,

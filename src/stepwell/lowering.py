@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from stepwell.ir.calling import flatten_inputs, with_frozen, without_frozen
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError
-from stepwell.ir.files import write_atomically
+from stepwell.ir.files import write_atomically, written_beside
 from stepwell.ir.numerics import numerics_of
 from stepwell.ir.pipeline import Observer, Pipeline
 from stepwell.ir.program import Program
@@ -75,15 +75,18 @@ class Lowered:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the bytes of the target's own format to a file, whole or not at all.
 
-        A `.pte` for XNNPACK is written part by part, without a copy of it in memory.
+        A `.pte` for XNNPACK is made in the file itself, without a copy of it in memory.
 
         Raises:
             StepwellError: the file cannot be written.
         """
-        in_parts = self.target.in_parts
+        write = self.target.write
+        if write is None:
+            write_atomically(Path(path), self.artefact)
+            return
         told = self.target.for_artefact(self.target.artefact, self.options, {})
-        parts = in_parts(self.program, **told) if in_parts else [self.artefact]
-        write_atomically(Path(path), *parts)
+        with written_beside(Path(path)) as beside:
+            write(self.program, path=beside, **told)
 
     def to_pte_and_ptd(self, **options: Any) -> tuple[bytes, bytes]:
         """The `.pte` without weights, and the `.ptd` that holds them (xnnpack target)."""

@@ -45,8 +45,8 @@ class Target:
     """What this target takes besides the `OPTIONS` of all."""
     per_method: bool = False
     """Whether an artefact holds one method, which its emitter is told."""
-    in_parts: Emitter | None = None
-    """The artefact as parts of a file, where that saves joining them."""
+    write: Emitter | None = None
+    """Writes the artefact to a `path`, where that needs less memory than its bytes."""
     bound: Bound | None = None
     """How far the engine may stand from the interpreter; None: as float kernels do."""
     reader: Callable[[bytes], Program] | None = None

@@ -119,10 +119,10 @@ def _xnnpack_pte(program: Program, **options: Any) -> bytes:
     return to_pte(program, **options)
 
 
-def _xnnpack_pte_parts(program: Program, **options: Any) -> list[bytes | memoryview]:
-    from stepwell.backends.xnnpack.pte import to_pte_parts
+def _write_xnnpack_pte(program: Program, **options: Any) -> None:
+    from stepwell.backends.xnnpack.pte import write_pte
 
-    return to_pte_parts(program, **options)
+    write_pte(program, **options)
 
 
 def _xnnpack_pte_and_ptd(program: Program, **options: Any) -> tuple[bytes, bytes]:
@@ -152,7 +152,7 @@ XNNPACK_TARGET = Target(
     {"pte": _xnnpack_pte, "pte_and_ptd": _xnnpack_pte_and_ptd, "etrecord": _xnnpack_etrecord},
     _run_pte,
     XNNPACK_OPTIONS,
-    in_parts=_xnnpack_pte_parts,
+    write=_write_xnnpack_pte,
 )
 
 

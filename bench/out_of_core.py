@@ -1,0 +1,239 @@
+"""Lower and save language models whose weights stay in their file: time, and memory of its own.
+
+    python bench/out_of_core.py                    # one billion parameters, fp32 and 8da4w
+    python bench/out_of_core.py --models 3b 7b     # 12 and 27 GB of disk, twice in fp32
+
+Writes random weights into a `.safetensors` file, maps it into ExecuTorch's own Llama, exports, and
+measures `lower` and `save` in a process of their own: CPU seconds, beside those of copying the
+finished `.pte` (a copy that reads and writes every byte), and the most *anonymous* memory (Linux,
+`RssAnon`: what the process holds beside files) above what stood before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from _memory import resident
+from _report import prepare, show, write
+from torch import nn
+
+import stepwell
+from executorch_llama import Size, Variant, example, llama_of, transforms_of
+
+SIZES = {
+    "tiny": Size(256, 704, 2, 4, 2, 1000, 256),
+    "0.3b": Size(1024, 2816, 20, 16, 4, 32000, 2048),
+    "1b": Size(2048, 5632, 22, 32, 4, 32000, 2048),
+    "3b": Size(3072, 8192, 28, 24, 8, 32000, 2048),
+    "7b": Size(4096, 11008, 32, 32, 32, 32000, 2048),
+}
+WEIGHTS = ("fp32", "8da4w")
+_SAFETENSORS = {torch.float32: "F32", torch.int8: "I8"}
+_BLOCK = 1 << 22
+
+
+@contextmanager
+def untouched() -> Generator[None]:
+    """Layers made here ask for memory and never write to it, so that they have none."""
+    with (
+        mock.patch.object(nn.Linear, "reset_parameters", lambda self: None),  # pyright: ignore
+        mock.patch.object(nn.Embedding, "reset_parameters", lambda self: None),  # pyright: ignore
+    ):
+        yield
+
+
+def tables(model: nn.Module, weights: str, group: int) -> dict[str, tuple[torch.dtype, list[int]]]:
+    """What a checkpoint of the model holds: names, types and shapes."""
+    held: dict[str, tuple[torch.dtype, list[int]]] = {}
+    linear = {name for name, child in model.named_modules() if isinstance(child, nn.Linear)}
+    for name, tensor in model.named_parameters():
+        layer, shape = name.rpartition(".")[0], list(tensor.shape)
+        if weights == "8da4w" and layer in linear:
+            held[name] = torch.int8, shape
+            held[f"{layer}.scales"] = torch.float32, [shape[0], shape[1] // group]
+        else:
+            held[name] = torch.float32, shape
+    return held
+
+
+def write_random(path: Path, held: Mapping[str, tuple[torch.dtype, list[int]]]) -> None:
+    """A `.safetensors` file of random numbers, a few at a time."""
+    header: dict[str, Any] = {}
+    end = 0
+    for name, (dtype, shape) in held.items():
+        begin, end = end, end + prod(shape) * dtype.itemsize
+        header[name] = {
+            "dtype": _SAFETENSORS[dtype],
+            "shape": shape,
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    generator = torch.Generator().manual_seed(0)
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for dtype, shape in held.values():
+            for count in _blocks(prod(shape)):
+                if dtype is torch.int8:
+                    made = torch.randint(-8, 8, (count,), dtype=dtype, generator=generator)
+                else:
+                    made = torch.rand(count, generator=generator).mul_(0.02).add_(1e-3)
+                file.write(made.numpy().data)
+
+
+def _blocks(count: int) -> Iterator[int]:
+    for begin in range(0, count, _BLOCK):
+        yield min(_BLOCK, count - begin)
+
+
+def mapped(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a `.safetensors` file where they lie in it."""
+    (size,) = struct.unpack("<Q", path.open("rb").read(8))
+    with path.open("rb") as file:
+        file.seek(8)
+        header = json.loads(file.read(size))
+    dtypes = {name: dtype for dtype, name in _SAFETENSORS.items()}
+    whole = torch.from_file(str(path), shared=False, size=path.stat().st_size, dtype=torch.uint8)
+    held: dict[str, torch.Tensor] = {}
+    for name, entry in header.items():
+        begin, end = (8 + size + offset for offset in entry["data_offsets"])
+        held[name] = whole[begin:end].view(dtypes[entry["dtype"]]).view(entry["shape"])
+    return held
+
+
+class Peak:
+    """The most anonymous megabytes of this process, looked at every few milliseconds."""
+
+    def __enter__(self) -> Peak:
+        self.before = self.most = resident("RssAnon")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.005):
+            self.most = max(self.most, resident("RssAnon"))
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.most = max(self.most, resident("RssAnon"))
+
+    @property
+    def added(self) -> float:
+        return self.most - self.before
+
+
+def measure(size: str, weights: str, folder: Path) -> dict[str, Any]:
+    """One row, in a process of its own."""
+    prepare()
+    variant, shape = Variant("fp32"), replace(SIZES[size], group=32)
+    with untouched():
+        model = llama_of(variant, shape)
+    file = folder / f"{size}-{weights}.safetensors"
+    if not file.exists():
+        write_random(file, tables(model, weights, shape.group))
+    checkpoint = mapped(file)
+    if weights == "8da4w":
+        from executorch.examples.models.llama.source_transformation import pre_quantization
+
+        pre_quantization.transform_linear_for_pre_quantization(
+            model, checkpoint, shape.group, torch.float32
+        )
+    missing = model.load_state_dict(checkpoint, strict=False, assign=True)
+    assert not missing.unexpected_keys, missing
+    for transform in transforms_of(variant, shape):
+        model = transform(model)
+    model = model.eval().requires_grad_(False)
+    inputs, dynamic = example(variant, shape)
+    program = torch.export.export(model, inputs, dynamic_shapes=dynamic, strict=True)
+    program = program.run_decompositions({})
+    out = folder / f"{size}-{weights}.pte"
+    with Peak() as lowering:
+        began = time.process_time()
+        lowered = stepwell.lower(program, "xnnpack")
+        lower_seconds = time.process_time() - began
+    with Peak() as saving:
+        began = time.process_time()
+        lowered.save(out)
+        save_seconds = time.process_time() - began
+    kept = resident("RssAnon") - saving.before
+    began = time.process_time()
+    with out.open("rb") as source, (folder / "copy").open("wb") as target:
+        while block := source.read(1 << 20):
+            target.write(block)
+    copy_seconds = time.process_time() - began
+    shapes = [held.shape for name, held in checkpoint.items() if "scales" not in name]
+    largest = max(held.nbytes for held in checkpoint.values())
+    return {
+        "model": size,
+        "weights": weights,
+        "parameters": sum(map(prod, shapes)),
+        "file_mb": out.stat().st_size / 2**20,
+        "largest_mb": largest / 2**20,
+        "lower_s": lower_seconds,
+        "save_s": save_seconds,
+        "copy_s": copy_seconds,
+        "lower_anonymous_mb": lowering.added,
+        "save_anonymous_mb": saving.added,
+        "kept_mb": kept,
+        "delegates": lowered.report.delegates,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="+", choices=SIZES, default=["1b"])
+    parser.add_argument("--weights", nargs="+", choices=WEIGHTS, default=WEIGHTS)
+    parser.add_argument("--row", nargs=3, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.row:
+        size, weights, folder = arguments.row
+        print("\n" + json.dumps(measure(size, weights, Path(folder))))
+        return
+    rows: list[dict[str, Any]] = []
+    for size in arguments.models:
+        for weights in arguments.weights:
+            with tempfile.TemporaryDirectory() as folder:
+                command = [sys.executable, __file__, "--row", size, weights, folder]
+                done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+                if done.returncode:
+                    raise SystemExit(done.stderr[-2000:])
+                rows.append(json.loads(done.stdout.splitlines()[-1]))
+    show(
+        "Weights that stay in their file",
+        ["model", "file MB", "lower s", "save s", "copy s", "lower +MB", "save +MB", "allowed MB"],
+        [
+            [
+                f"{row['model']} {row['weights']}",
+                *(row[key] for key in ("file_mb", "lower_s", "save_s", "copy_s")),
+                *(row[key] for key in ("lower_anonymous_mb", "save_anonymous_mb")),
+                3 * row["largest_mb"] + 300,
+            ]
+            for row in rows
+        ],
+        note="CPU seconds of one thread; anonymous megabytes above what stood before; allowed is "
+        "three times the largest weight and 300 MB",
+    )
+    write("out_of_core", rows)
+
+
+if __name__ == "__main__":
+    main()
