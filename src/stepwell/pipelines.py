@@ -84,6 +84,7 @@ from stepwell.translate.rewrites.xnnpack.affine_to_depthwise import AffineToDept
 from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.average_by_convolution import AverageByConvolution
 from stepwell.translate.rewrites.xnnpack.cancel_narrowing import CancelNarrowing
+from stepwell.translate.rewrites.xnnpack.carry_nans import CarryNans
 from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
 from stepwell.translate.rewrites.xnnpack.convolve_by_winograd import ConvolveByWinograd
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
@@ -210,6 +211,7 @@ XNNPACK = Pipeline(
                 *(rule() for rule in expansions.RULES),
                 ExpandPower(),
                 LimitByMask(),
+                CarryNans(),
                 PreluChannelsLast(),
                 StackedSumToAdditions(),
                 VolumesToImages(),

@@ -105,9 +105,26 @@ def test_a_deviation_is_taken_for_finite_activations_and_listed() -> None:
     assert "a NaN may be lost beside a number" in str(report)
 
 
+def test_the_greatest_keeps_a_nan_within_the_delegate_by_default() -> None:
+    done = lowered("torch")
+    assert (done.report.delegates, dict(done.report.outside), done.report.deviations) == (1, {}, ())
+    x = torch.tensor(
+        [[1.0, torch.nan, 3.0, 2.0], [-torch.inf] * 4, [torch.inf, -torch.inf, 0, -0.0]]
+    )
+    torch.testing.assert_close(done.run(x)[0], x.amax(-1), rtol=0, atol=0, equal_nan=True)
+
+
+class Reciprocals(nn.Module):
+    """What is infinite for a denormal number that is read as zero."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.reciprocal(x)
+
+
 def test_a_deviation_is_refused_by_default_with_the_remedy() -> None:
-    report = lowered("torch").report
-    assert report.outside == {"aten.amax.default": 1} and not report.deviations
+    exported = torch.export.export(Reciprocals(), (torch.randn(3, 4),))
+    report = stepwell.lower(exported, "xnnpack").report
+    assert report.outside == {"aten.reciprocal.default": 1} and not report.deviations
     assert any("numerics='finite' allows it" in refusal.reason for refusal in report.refusals)
 
 

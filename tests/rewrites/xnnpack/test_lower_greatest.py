@@ -14,6 +14,28 @@ def test_an_axis_of_one_needs_no_pooling(apply: Any, method: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "wanted"),
+    [
+        ((2, 48), "view max_pooling_2d view max_pooling_2d view"),  # Lines of 8.
+        ((12,), "view max_pooling_2d view max_pooling_2d view"),  # Lines of 4.
+        ((3, 7, 11), "permute view max_pooling_2d view"),  # 7 elements stand behind each.
+        ((5, 8), "view permute view max_pooling_2d view"),
+        ((3, 11), "view max_pooling_2d view"),  # As it is.
+    ],
+    ids=str,
+)
+def test_rows_are_folded_or_stood_upright(
+    shape: tuple[int, ...], wanted: str, apply: Any, method: Any
+) -> None:
+    given, made = (
+        f"tensor<{''.join(f'{size}x' for size in held)}f32>" for held in (shape, shape[:-1])
+    )
+    line = f"%y = aten.amax.default(%x, [{len(shape) - 1}]) : ({given}) -> {made}"
+    done = apply(method(f"%x: {given}", line, gives=made), LowerGreatest())
+    assert " ".join(name.split(".")[1] for name in done.ops()) == wanted
+
+
+@pytest.mark.parametrize(
     ("shape", "held", "reason"),
     [("2x4", "i32", "float32 or float16"), ('?x4xf32, #stepwell.shape<["n", 4]>', "", "symbolic")],
 )

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
 from stepwell.ir.program import Program
@@ -93,6 +94,8 @@ def _of(value: SSAValue, program: Program, depth: int) -> Interval:
     if (key := weight_key(value)) is not None:
         return _of_weight(key, program)
     op = value.owner
+    if isinstance(op, XnnpackOp) and op.output_range is not None:
+        return Interval(*op.output_range)
     if depth == 0 or not isinstance(op, SchemaOp):
         return ANY
     rule = _RULES.get(op.name.split(".")[1])

@@ -32,7 +32,7 @@ After:
     %l = aten.log.default(%t)
     %y = aten.sub.Tensor(%b, %l)
 where is_single($E) else "the error bound of this rewrite holds for float32 only"
-proven is_never_nan(%x) else "a row with a NaN may not be NaN throughout"
+proven keeps_nans(%x) else "a row with a NaN may not be NaN throughout"
 not of empty tensors
 bound 2e-6 relative, 2e-6 absolute: "exponentials summed in another order"
 for $d = 1, $h = false
@@ -55,8 +55,10 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
 from stepwell.translate.rewrites.aten import ranges
+from stepwell.translate.rewrites.xnnpack.carry_nans import carries_nans
 from stepwell.translate.rewrites.xnnpack.guards import not_floats
 from stepwell.translate.rules import read_rules
 
@@ -64,6 +66,11 @@ from stepwell.translate.rules import read_rules
 def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
     """Values that XNNPACK does not hold as floats."""
     return not_floats(values)
+
+
+def keeps_nans(value: SSAValue, program: Program) -> bool:
+    """The greatest of a row keeps a NaN, and the row is NaN throughout; or there is none."""
+    return ranges.is_never_nan(value, program) or carries_nans([value], program)
 
 
 RULES = read_rules(__doc__, vars(ranges) | globals())

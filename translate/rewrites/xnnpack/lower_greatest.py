@@ -2,6 +2,10 @@
 
 `[B, N, C]` over N is an image of height N and width one, channels last already, pooled whole; the
 least is the negated greatest of the negated. Axes that do not lie together go one run at a time.
+Pixels of one channel are pooled one by one: a row of which nothing stands behind is folded into
+lines of a few elements, or stood upright (1024 rows of 1024: 5.8 ms, folded 0.4 ms).
+XNNPACK's pooling may take the number where one of two is NaN: by default a sum of squares, which is
+NaN for nothing else, is turned into 0 or NaN and taken off (`carry-nans` says how).
 
 Before:
     func.func @forward(%x: tensor<2x4x8xf32>) -> tensor<2x8xf32> {
@@ -31,8 +35,15 @@ from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
-from stepwell.translate.rewrites.aten.building import axes, emit, static_dims, view
+from stepwell.translate.rewrites.aten.building import (
+    axes,
+    emit,
+    permute,
+    static_dims,
+    view,
+)
 from stepwell.translate.rewrites.aten.ranges import is_never_nan
+from stepwell.translate.rewrites.xnnpack.carry_nans import carries_nans, nans_along
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.lower_reduction import runs_of
 
@@ -44,6 +55,8 @@ class Greatest:
     op: SchemaOp
     shape: tuple[int, ...]
     runs: tuple[tuple[int, int], ...]
+    carries: bool
+    """Whether NaNs are kept by arithmetic beside the pooling."""
 
 
 @dataclass(frozen=True)
@@ -63,29 +76,55 @@ class LowerGreatest(Rewrite[Greatest]):
         if shape is None:
             return Refusal("a dimension is symbolic")
         reduced = axes(op.arg("dim") or range(len(shape)), len(shape))
-        return Greatest(op, shape, runs_of(reduced))
+        return Greatest(op, shape, runs_of(reduced), carries_nans(op.operands, program))
 
     def deviates(self, match: Greatest, program: Program) -> Deviation | None:
         """XNNPACK's pooling may take the number where one of two is NaN; torch takes the NaN."""
-        if is_never_nan(match.op.operands[0], program):
+        if match.carries or is_never_nan(match.op.operands[0], program):
             return None
         return Deviation("a NaN may be lost beside a number")
 
     def build(self, match: Greatest, rw: Rewriter) -> None:
         """Pool run by run from behind; the shape is restored by a view."""
         op, value, shape = match.op, match.op.operands[0], list(match.shape)
+        given, reduced = value, [axis for run in match.runs for axis in range(*run)]
         is_least = isinstance(op, aten.AminDefault)
         if is_least:
             value = emit(rw, aten.NegDefault.make(value))
         for first, end in match.runs:
             count = prod(shape[first:end])
             if count > 1:
-                value = view(rw, value, [prod(shape[:first]), count, 1, prod(shape[end:])])
-                value = _pooled(rw, value, count)
+                value = _greatest(rw, value, shape[:first], count, prod(shape[end:]))
             shape[first:end] = [1] * (end - first)
         if is_least:
             value = emit(rw, aten.NegDefault.make(value))
+        if match.carries:
+            value = view(rw, value, shape)
+            nans = nans_along(rw, given, sorted(reduced), rw.program)
+            value = emit(rw, aten.SubTensor.make(value, nans, result_types=[value.type]))
         rw.replace(op, [view(rw, value, dims(op.results[0].type))])
+
+
+LINES = (8, 16, 4, 32)
+"""Elements of the lines that a row is folded into, the best first."""
+
+
+def _greatest(
+    rw: Rewriter, value: SSAValue, leading: list[int], count: int, behind: int
+) -> SSAValue:
+    """The greatest of each `count` elements which have `behind` elements behind each of them."""
+    rows = prod(leading)
+    if behind == 1:
+        line = next((size for size in LINES if count % size == 0 and count > 2 * size), None)
+        if line is not None:
+            value = _pooled(rw, view(rw, value, [rows, count // line, 1, line]), count // line)
+            count = line
+        elif leading and leading[-1] >= min(LINES):
+            value = permute(
+                rw, view(rw, value, [rows // leading[-1], leading[-1], count]), [0, 2, 1]
+            )
+            rows, behind = rows // leading[-1], leading[-1]
+    return _pooled(rw, view(rw, value, [rows, count, 1, behind]), count)
 
 
 def _pooled(rw: Rewriter, image: SSAValue, height: int) -> SSAValue:
