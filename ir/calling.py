@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
@@ -14,6 +14,9 @@ from stepwell.ir.dtypes import dtype_name, element_type, has_torch_dtype
 from stepwell.ir.on_demand import pytree, torch
 from stepwell.ir.signature import Port, Signature, get_signature
 from stepwell.ir.types import dims, element
+
+NARROWED = "tosa.input_narrowed_from"
+"""A method's attribute: which 64-bit inputs of the model its program takes in 32 bits."""
 
 
 def bind_inputs(
@@ -30,12 +33,13 @@ def bind_inputs(
 
     Raises:
         InputMismatch: naming every input whose count, dtype, shape or frozen value differs from
-            the signature, and every symbol out of its range.
+            the signature, every symbol out of its range, and 64-bit integers beyond the 32 bits
+            in which the program takes them.
     """
     signature = get_signature(func)
     method = f"method @{func.sym_name.data}"
     leaves = _flatten(signature, args, dict(kwargs or {}), method)
-    types = iter(func.function_type.inputs.data)
+    types = iter(zip(func.function_type.inputs.data, _narrowed(func), strict=True))
     problems: list[Problem] = []
     bound: list[Any] = []
     symbols: dict[str, int] = {}
@@ -45,7 +49,14 @@ def bind_inputs(
             if (problem := _not_frozen(port, leaf, method)) is not None:
                 problems.append(problem)
             continue
-        found = _check(next(types), leaf, symbols, where)
+        type_, narrowed = next(types)
+        if narrowed and isinstance(leaf, torch.Tensor) and leaf.dtype == torch.int64:
+            short = leaf.to(torch.int32)
+            if not torch.equal(short, leaf):
+                problems.append(Problem("a value does not fit the 32 bits it is taken in", where))
+                continue
+            leaf = short
+        found = _check(type_, leaf, symbols, where)
         bound.append(leaf if found else laid_out(leaf, port.dim_order))
         problems.extend(found)
     for symbol, value in symbols.items():
@@ -58,6 +69,14 @@ def bind_inputs(
     if problems:
         raise InputMismatch(problems)
     return bound
+
+
+def _narrowed(func: FuncOp) -> list[bool]:
+    """Of each run-time input, whether the model takes it in 64 bits and the program in 32."""
+    said = func.attributes.get(NARROWED)
+    if not isinstance(said, ArrayAttr):
+        return [False] * len(func.function_type.inputs.data)
+    return [bool(isinstance(text, StringAttr) and text.data) for text in said]
 
 
 def flatten_inputs(

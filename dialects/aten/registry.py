@@ -233,3 +233,10 @@ def is_pure(overload: Any) -> bool:
     seeded = torch.Tag.nondeterministic_seeded in tags
     schema = overload._schema
     return not seeded and (bool(schema.returns) or schema.is_mutable)
+
+
+def is_pointwise(cls: type[SchemaOp]) -> bool:
+    """Whether PyTorch says that each element of the result is made of the operands' there."""
+    import torch
+
+    return torch.Tag.pointwise in torch_overload(cls).tags

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from stepwell.ir.calling import flatten_inputs, with_frozen, without_frozen
+from stepwell.ir.calling import bind_inputs, flatten_inputs, with_frozen, without_frozen
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.files import write_atomically, written_beside
@@ -215,14 +215,14 @@ class Lowered:
             The flat tuple of outputs.
         """
         func = self.program.method(method)
-        inputs = flatten_inputs(func, args, kwargs)
         if not self.target.per_method:
+            inputs = flatten_inputs(func, args, kwargs)
             return self.target.run(self.artefact, without_frozen(func, inputs, str), method)
         by_name = method != "forward"
         artefact = (
             self._emit(self.target.artefact, {"method": method}) if by_name else self.artefact
         )
-        given = without_frozen(func, inputs)  # A graph holds tensors alone.
+        given = bind_inputs(func, args, kwargs)  # A graph holds tensors alone.
         return with_frozen(func, self.target.run(artefact, given, method))
 
 

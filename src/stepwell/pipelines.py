@@ -72,12 +72,17 @@ from stepwell.translate.rewrites.quant import (
 from stepwell.translate.rewrites.tosa import FEWER_INTEGERS, INTEGERS, LAYOUT, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.adopt_executorch_mx import AdoptExecutorchMx
 from stepwell.translate.rewrites.tosa.choose_mx_form import ChooseMxForm
+from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
 from stepwell.translate.rewrites.tosa.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
+from stepwell.translate.rewrites.tosa.gather_strides import GatherStrides
+from stepwell.translate.rewrites.tosa.gather_truths import GatherTruths
 from stepwell.translate.rewrites.tosa.lower_control import BringWeightsInside, LowerControl
 from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise
 from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices
+from stepwell.translate.rewrites.tosa.pool_by_images import PoolByImages
 from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
+from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
 from stepwell.translate.rewrites.xnnpack import MERGES, expansions
 from stepwell.translate.rewrites.xnnpack.add_mask_before_softmax import AddMaskBeforeSoftmax
 from stepwell.translate.rewrites.xnnpack.affine_to_depthwise import AffineToDepthwise
@@ -290,7 +295,9 @@ outside, as there.
 """
 
 TOSA = (
-    Together("normalise", (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside())),
+    Together(
+        "normalise", (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside(), GatherStrides())
+    ),
     Together("fold-weights", FOLD_WEIGHTS),
     RecogniseAttention(),
     ExpandAttention(),
@@ -319,13 +326,17 @@ TOSA = (
 """What every TOSA target runs; the target's name says what the result may hold."""
 
 
+SPELL_MOVES = (FillToFull(), PoolByImages(), GatherStrides())
+"""Fills, copies, strides and pools as ops that quantised types pass through."""
+
+
 TOSA_INTEGERS = (
-    Together("normalise", (*NORMAL_FORM, FoldConstants())),
+    Together("normalise", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
     TYPE_QUANTIZATION,
     Named("share-types", ShareCommonSubexpressions()),
     StripBoundary(),
     Together("lower-int8", (*INTEGERS, CancelCasts())),
-    Together("arrange", (*NOOPS, *SHAPES)),
+    Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
     Together("lower", TO_TOSA),
     Named("share-operators", ShareCommonSubexpressions()),
     Together("layout", (*LAYOUT, *FEWER_INTEGERS)),
@@ -335,7 +346,10 @@ TOSA_INTEGERS = (
 
 
 TOSA_MIXED = (
-    Together("normalise-quantised", (*NORMAL_FORM, FoldConstants(), BringWeightsInside())),
+    Together(
+        "normalise-quantised",
+        (*NORMAL_FORM, FoldConstants(), BringWeightsInside(), *SPELL_MOVES),
+    ),
     TYPE_QUANTIZATION,
     Named("share-types", ShareCommonSubexpressions()),
     Together("lower-int8", (*INTEGERS, CancelCasts())),
@@ -361,7 +375,10 @@ def tosa_pipeline(target: str) -> Pipeline:
     found = parse_target(target)
     steps = BY_PROFILES[found.profiles]
     block_scaled = (AdoptExecutorchMx(), ChooseMxForm(found.extensions))
+    is_older = found.version == "1.0" and "int" in found.profiles
+    older = (Together("gather-truths", (GatherTruths(),)),) if is_older else ()
     finish = (
+        *older,
         Named("sweep", RemoveDeadCode()),
         NarrowIndices(target),
         FinishTosa(target),
@@ -438,14 +455,14 @@ def ethosu_pipeline(
     target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
     to_npu = (
         Together("lower-int8", (*INTEGERS, CancelCasts())),
-        Together("arrange", (*NOOPS, *SHAPES)),
+        Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
         Together("lower", TO_TOSA),
         Together("layout", (*LAYOUT, *FEWER_INTEGERS)),
     )
     return Pipeline(
         accelerator,
         (
-            Together("normalise", (*NORMAL_FORM, FoldConstants())),
+            Together("normalise", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
             TYPE_QUANTIZATION,
             *(() if io is None else (IntegerPorts(io),)),
             Named("share-types", ShareCommonSubexpressions()),

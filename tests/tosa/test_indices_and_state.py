@@ -35,6 +35,21 @@ FUNCTIONS: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "index of rows": (lambda x, i: x[i], (X, ROWS)),
     "index of an inner axis": (lambda x, i: x[:, i], (X, ROWS)),
     "index_select": (lambda x, i: x.index_select(2, i), (X, ROWS.abs())),
+    "rows of two axes": (lambda x, i, j: x[i, j], (X, ROWS, ROWS - 1)),
+    "rows of two axes put": (
+        lambda x, i, j, v: x.index_put((i, j), v),
+        (X, ROWS, ROWS - 1, torch.ones(7)),
+    ),
+    "narrow indices": (
+        lambda x, i: x.gather(0, i.to(torch.int32).long()),
+        (X, ROWS.abs().reshape(3, 1, 1)),
+    ),
+    "truth by index": (lambda x, i: (x > 0)[i], (X, ROWS)),
+    "every other row written": (
+        lambda x, v: x.slice_scatter(v, 0, 0, 4, 2),
+        (X, torch.ones(2, 6, 7)),
+    ),
+    "strides": (lambda x: (x * 2).as_strided((3, 4), (7, 2), 3), (X,)),
     "index_put": (lambda x, i, v: x.index_put((i,), v), (X, ROWS, torch.ones(6, 7))),
     "constant indices": (lambda x: x[torch.tensor([[2, -2]]), torch.tensor([[1], [-1]])], (X,)),
     "argmax": (lambda x: x.argmax(1), (X,)),
@@ -55,9 +70,15 @@ def test_an_op_gives_torchs_values_exactly(name: str) -> None:
     expected = function(*inputs)
     (found,) = graph.run(*inputs)
     assert torch.equal(found.to(expected.dtype), expected)
-    narrow = [x.to(torch.int32) if x.dtype == torch.int64 else x for x in inputs]
-    (interpreted,) = graph.program.run(*narrow)
+    (interpreted,) = graph.program.run(*inputs)
     assert torch.equal(interpreted, found)
+
+
+def test_an_index_beyond_32_bits_is_refused_by_the_artefact_and_the_interpreter_alike() -> None:
+    graph = lowered(lambda x, i: x[i], X, ROWS)
+    for run in (graph.run, graph.program.run):
+        with pytest.raises(stepwell.StepwellError, match="does not fit the 32 bits"):
+            run(X, ROWS + 2**40)
 
 
 def test_with_the_extension_indices_stay_64_bits_wide() -> None:
@@ -89,6 +110,11 @@ def test_an_integer_that_may_need_64_bits_is_refused(function, complaint: str) -
 def test_products_that_outgrow_32_bits_are_refused() -> None:
     with pytest.raises(stepwell.StepwellError, match="its values reach"):
         lowered(lambda x: x.argmax(1) * 2**30, torch.randn(3, 9))
+
+
+def test_strides_of_a_transposed_value_are_refused() -> None:
+    with pytest.raises(stepwell.StepwellError, match="not known to be row-major"):
+        lowered(lambda x: x.t().as_strided((3, 4), (4, 1)), torch.randn(3, 4))
 
 
 @pytest.mark.parametrize(

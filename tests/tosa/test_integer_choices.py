@@ -44,6 +44,44 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "not equal": (torch.ne, (X, Y)),
     "less or equal": (lambda x, y: (x <= y) & (x != 1.0), (X, Y)),
     "acosh": (torch.acosh, (X.abs() + 1.0,)),
+    "a write by index": (
+        lambda x, i, y: x.index_put((i,), y),
+        (X, torch.tensor([2, -3]), 2 * Y[:2]),
+    ),
+    "two axes indexed": (lambda x, i: x[i, i + 2 - 2], (X, torch.tensor([2, 0]).int())),
+    "every third column written": (
+        lambda x, y: x.slice_scatter(y, 1, 1, 20, 3),
+        (X, Y[:, :7].clone()),
+    ),
+    "one row written": (lambda x, y: x.select_scatter(y, 0, 1), (X, Y[0])),
+    "elements scattered": (
+        lambda x, y: x.scatter(1, torch.tensor([[3, 1], [0, 4], [5, 2]]), y),
+        (X, Y[:, :2].clone()),
+    ),
+    "windows of a line": (lambda x: x.unfold(1, 4, 3), (X,)),
+    "a copy and a fill": (
+        lambda x: torch.zeros_like(x).copy_(x).add_(torch.ones_like(x).fill_(2.5)),
+        (X,),
+    ),
+    "running sums": (lambda x: x.cumsum(1), (X,)),
+    "a remainder": (lambda x: x.remainder(0.3), (X,)),
+    "a dilated pool": (
+        lambda x: nn.functional.max_pool2d(x.reshape(1, 1, 6, 10), 3, 2, 1, dilation=2),
+        (X,),
+    ),
+    "a pool of lines": (
+        lambda x: nn.functional.max_pool1d(x.reshape(1, 3, 20), 3, 2, 1, ceil_mode=True),
+        (X,),
+    ),
+    "a convolution of volumes": (
+        nn.Conv3d(2, 4, 2, padding=1, groups=2),
+        (torch.randn(1, 2, 3, 4, 5),),
+    ),
+    "bytes that become floats": (lambda b, x: b.float() + x, (BYTES[:20], X)),
+    "truths that become floats": (lambda t, x: t.float() * x, (X > 0.5, X)),
+    "bytes shifted": (lambda b, n: (b << n) ^ (b >> 2) ^ (b >> n), (BYTES, BYTES % 11 - 2)),
+    "words shifted": (lambda w, n: (w << n) ^ (w >> 7) ^ (w >> n), (WORDS, WORDS)),
+    "the place of the largest byte": (lambda b: b.reshape(4, 30).argmax(1).int(), (BYTES,)),
     "clamp of int32": (lambda x: torch.clamp(x, -3, 40), (WORDS,)),
     "bits of bytes": (lambda x: ~x ^ (x & 5) | x, (BYTES,)),
 }
@@ -76,6 +114,7 @@ def given(func: Any, inputs: tuple[Tensor, ...]) -> list[Tensor]:
 @pytest.mark.parametrize("name", CASES)
 def test_it_lowers_and_computes_what_the_pt2e_graph_does(name: str) -> None:
     function, inputs = CASES[name]
+    torch.manual_seed(0)
     exported = quantised(function, inputs)
     lowered = stepwell.lower(exported, "tosa-1.0+int")
     integers = given(lowered.program.method(), inputs)

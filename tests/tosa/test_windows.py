@@ -51,6 +51,11 @@ CASES: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
         EVEN,
     ),
     "average, rest unread": (lambda x: F.avg_pool2d(x, 2, 2), IMAGE),
+    "maximum, cells apart": (
+        lambda x: F.max_pool2d(x, (3, 2), (2, 1), (1, 0), dilation=(1, 3)),
+        IMAGE,
+    ),
+    "maximum of a volume, cells apart": (lambda x: F.max_pool3d(x, 2, 1, dilation=2), VOLUME),
     "maximum, rest unread": (lambda x: F.max_pool2d(x, (2, 4), 2), IMAGE),
     "adaptive, a whole share": (lambda x: F.adaptive_avg_pool2d(x, 3), IMAGE),
     "running sum": (lambda x: x.cumsum(-1), IMAGE),
@@ -90,12 +95,10 @@ def test_windows_sums_and_reversals_compute_what_pytorch_does() -> None:
 REFUSED: list[tuple[Callable[[Tensor], Any], tuple[int, ...], str]] = [
     (nn.ConvTranspose3d(2, 4, 3), VOLUME, "no transposed convolution of three axes"),
     (nn.ConvTranspose2d(4, 6, 3, dilation=2), IMAGE, "dilation is not 1"),
-    (lambda x: F.max_pool2d(x, 2, 1, dilation=2), IMAGE, "dilation is not 1"),
     (lambda x: F.avg_pool2d(x, 3, divisor_override=2), IMAGE, "the number of elements"),
     (lambda x: F.adaptive_avg_pool2d(x.repeat(1, 1, 9, 1), (70, 4)), IMAGE, "70 windows"),
     (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), IMAGE, "bicubic2d"),
     (lambda x: F.grid_sample(x, x[:, :2].permute(0, 2, 3, 1)), IMAGE, "grid_sampler"),
-    (lambda x: F.max_pool3d(x, 2, 1, dilation=2), VOLUME, "MAX_POOL2D"),
     (
         lambda x: x.index_put((torch.tensor([0, 0]),), x[[0, 0]], accumulate=True),
         IMAGE,

@@ -55,17 +55,44 @@ def test_an_offset_is_refused(refused: Any, method: Any):
     )
 
 
-def test_a_computed_operand_has_no_known_strides(refused: Any, method: Any):
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%a = aten.permute.default(%x, [1, 0]) : (tensor<2x3xf32>) -> tensor<3x2xf32>",
+        "%t = aten.permute.default(%x, [1, 0]) : (tensor<2x3xf32>) -> tensor<3x2xf32>; "
+        "%a = aten.neg.default(%t) : (tensor<3x2xf32>) -> tensor<3x2xf32>",
+        "%t = aten.permute.default(%x, [1, 0]) : (tensor<2x3xf32>) -> tensor<3x2xf32>; "
+        "%a = aten.matmul.default(%t, %x) : (tensor<3x2xf32>, tensor<2x3xf32>) -> tensor<3x3xf32>",
+    ],
+    ids=["permuted", "computed of what is permuted", "a product"],
+)
+def test_a_computed_operand_has_no_known_strides(refused: Any, method: Any, line: str):
+    held = line.rsplit("-> ", 1)[1]
+    count = 9 if held == "tensor<3x3xf32>" else 6
     refused(
         method(
             "%x: tensor<2x3xf32>",
-            "%a = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            "%y = aten.as_strided.default(%a, [6], [1]) : (tensor<2x3xf32>) -> tensor<6xf32>",
-            gives="tensor<6xf32>",
+            *line.split("; "),
+            f"%y = aten.as_strided.default(%a, [{count}], [1]) : ({held}) -> tensor<{count}xf32>",
+            gives=f"tensor<{count}xf32>",
         ),
         AsStridedToView(),
         "memory format",
     )
+
+
+def test_an_elementwise_result_lies_as_its_operands(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%n = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            "%a = aten.add.Tensor(%n, %x) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>",
+            "%y = aten.as_strided.default(%a, [6], [1]) : (tensor<2x3xf32>) -> tensor<6xf32>",
+            gives="tensor<6xf32>",
+        ),
+        AsStridedToView(),
+    )
+    assert done.ops() == ["aten.neg.default", "aten.add.Tensor", "aten.view.default"]
 
 
 def test_a_new_tensor_of_one_long_axis_is_dense_in_any_format(apply: Any, method: Any):

@@ -299,13 +299,13 @@ CASES: dict[str, Case] = {
         ),
         "a plane of size",
     ),
-    "a dilated pool": (
+    "a dilated window around an image": (
         LowerPooling(),
         (
-            "%x: f32[1, 2, 5, 5]",
-            "%y = aten.max_pool2d.default(%x, [2, 2], [1, 1], [0, 0], [2, 2]) : (f32[1, 2, 5, 5]) -> f32[1, 2, 3, 3]",
+            "%x: f32[1, 2, 3, 5]",
+            "%y = aten.max_pool2d.default(%x, [2, 1], [1, 1], [1, 0], [4, 1]) : (f32[1, 2, 3, 5]) -> f32[1, 2, 1, 5]",
         ),
-        "dilation is not 1",
+        "lies in the padding alone",
     ),
     "another divisor": (
         LowerPooling(),
@@ -400,15 +400,15 @@ INT8: dict[str, Case] = {
         ),
         "a scale for each input",
     ),
-    "a volume": (
+    "a transposed volume": (
         LowerInt8Convolution(),
         convolved(
             "1, 2, 3, 3, 3",
             "2, 2, 1, 1, 1",
             "1, 2, 3, 3, 3",
-            "[1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1",
+            "[1, 1, 1], [0, 0, 0], [1, 1, 1], true, [0, 0, 0], 1",
         ),
-        "not a batch of images or lines",
+        "no transposed convolution of three axes",
     ),
     "a scaled sum": (
         LowerInt8Add(),

@@ -11,6 +11,7 @@ from stepwell.translate.rewrites.tosa.lower_int8_resize import LowerInt8Resize
 from stepwell.translate.rewrites.tosa.lower_order import LowerOrder
 from stepwell.translate.rewrites.tosa.lower_resize import LowerResize
 from stepwell.translate.rewrites.tosa.lower_scatter_along import LowerScatterAlong
+from stepwell.translate.rewrites.tosa.lower_shift import LowerShift
 from stepwell.translate.rewrites.tosa.lower_truth import LowerTruth
 from stepwell.translate.rewrites.tosa.lower_whole_division import LowerWholeDivision
 from stepwell.translate.rewrites.tosa.promote_operands import PromoteOperands
@@ -134,9 +135,14 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         ),
         "comparisons, above",
     ),
-    "a scatter of bytes": (
+    "a sum of bytes": (
         LowerScatterAlong(),
-        one("%x: i8[4], %i: i64[1]", "scatter.value(%x, 0, %i, 3)", "i8[4], i64[1]", "i8[4]"),
+        one(
+            "%x: i8[4], %i: i64[1], %s: i8[1]",
+            "scatter_add.default(%x, 0, %i, %s)",
+            "i8[4], i64[1], i8[1]",
+            "i8[4]",
+        ),
         "neither floats nor int32",
     ),
     "a scatter into a number": (
@@ -188,15 +194,20 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         ),
         "does not count",
     ),
-    "every other row is written": (
-        WriteSliceByCat(),
+    "a shift of truth values": (
+        LowerShift(),
         one(
-            "%x: f32[4], %s: f32[2]",
-            "slice_scatter.default(%x, %s, 0, 0, 4, 2)",
-            "f32[4], f32[2]",
-            "f32[4]",
+            "%x: i8[4], %s: i16[4]",
+            "bitwise_left_shift.Tensor(%x, %s)",
+            "i8[4], i16[4]",
+            "i16[4]",
         ),
-        "a slice is contiguous",
+        "several dtypes",
+    ),
+    "a shift of 64 bits": (
+        LowerShift(),
+        one("%x: i64[4]", "bitwise_left_shift.Tensor_Scalar(%x, 3)", "i64[4]", "i64[4]"),
+        "8, 16 and 32 bits",
     ),
     "a slice of run time": (
         WriteSliceByCat(),

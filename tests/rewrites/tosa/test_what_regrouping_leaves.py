@@ -9,6 +9,7 @@ from stepwell.translate.rewrites.tosa.add_columns import AddColumns
 from stepwell.translate.rewrites.tosa.batch_norm_to_products import BatchNormToProducts
 from stepwell.translate.rewrites.tosa.distance_to_norms import DistanceToNorms
 from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
+from stepwell.translate.rewrites.tosa.gather_strides import GatherStrides
 from stepwell.translate.rewrites.tosa.lower_triangle import LowerTriangle
 from stepwell.translate.rewrites.tosa.move_by_pattern import MoveByPattern
 from stepwell.translate.rewrites.tosa.norm_by_groups import NormByGroups
@@ -48,12 +49,31 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "a long pattern": (
         MoveByPattern(),
         one(
+            "%x: f32[4100]",
+            "unfold.default(%x, 0, 2000, 1)",
+            "f32[4100]",
+            "f32[2101, 2000]",
+        ),
+        "would be a constant",
+    ),
+    "long strides": (
+        GatherStrides(),
+        one(
             "%x: f32[3000]",
             "as_strided.default(%x, [2000, 2100], [0, 1])",
             "f32[3000]",
             "f32[2000, 2100]",
         ),
-        "would be a constant",
+        "a constant that large",
+    ),
+    "strides of a product": (
+        GatherStrides(),
+        (
+            "%x: f32[2, 3], %w: f32[4, 3]",
+            "%p = aten.linear.default(%x, %w) : (f32[2, 3], f32[4, 3]) -> f32[2, 4]",
+            "%y = aten.as_strided.default(%p, [3], [2]) : (f32[2, 4]) -> f32[3]",
+        ),
+        "not known to be row-major",
     ),
     "columns without a batch": (
         AddColumns(),
@@ -118,15 +138,6 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "(f32[1, 1, 2, 2, 2]) -> (f32[1, 1, 1, 1, 1], i64[1, 1, 1, 1, 1])",
         ),
         "the indices of the maxima",
-    ),
-    "a dilated volume": (
-        PoolByImages(),
-        pooled(
-            "max_pool3d.default(%x, [2, 2, 2], [1, 1, 1], [0, 0, 0], [2, 2, 2])",
-            "1, 1, 3, 3, 3",
-            "1, 1, 1, 1, 1",
-        ),
-        "dilation is not 1",
     ),
     "another divisor of a volume": (
         PoolByImages(),

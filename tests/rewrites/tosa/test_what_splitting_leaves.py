@@ -8,7 +8,7 @@ from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting import History
 from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.tosa.lower_control import LowerControl
-from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices, demanded
+from stepwell.translate.rewrites.tosa.narrow_indices import Intervals, NarrowIndices
 from stepwell.translate.rewrites.tosa.split_gelu import SplitGelu
 from stepwell.translate.rewrites.tosa.split_layer_norm import SplitLayerNorm
 
@@ -182,8 +182,9 @@ def test_a_branch_on_a_number_is_left(programs: Any, written: Any) -> None:
 GATHER = "%y = tosa.gather %v, %{} : (f32[1, 5, 2], i64[1, 3]) -> f32[1, 3, 2]"
 SELECT = "%{} = tosa.select %c, %{}, %{} : (i1[1, 3], i64[1, 3], i64[1, 3]) -> i64[1, 3]"
 ADD = "%w = tosa.add %i, %k : (i64[1, 3], i64[1, 1]) -> i64[1, 3]"
-FIVE = '%k = stepwell.weight <"k"> "constant" : i64[1, 1]'
+ONE = '%k = stepwell.weight <"k#ones"> "constant" : i64[1, 1]'
 AGAIN = "%u = tosa.add %s, %k : (i64[1, 3], i64[1, 1]) -> i64[1, 3]"
+JOINED = "%t = tosa.add %s, %s : (i64[1, 3], i64[1, 3]) -> i64[1, 3]"
 OTHER = '%w = stepwell.weight <"o"> "constant" : i64[1, 3]'
 
 
@@ -191,21 +192,24 @@ OTHER = '%w = stepwell.weight <"o"> "constant" : i64[1, 3]'
     ("lines", "found"),
     [
         ((GATHER.format("i"),), (0, 4)),
-        ((FIVE, ADD, SELECT.format("s", "w", "i"), GATHER.format("s")), (-5, 4)),
-        ((FIVE, ADD, SELECT.format("y", "w", "i")), None),
+        ((ONE, ADD, SELECT.format("s", "w", "i"), GATHER.format("s")), (-1, 0)),
+        ((ONE, ADD, SELECT.format("s", "w", "i"), JOINED, GATHER.format("t")), (-1, 0)),
+        ((ONE, ADD, SELECT.format("s", "w", "i"), JOINED, "%y = tosa.abs %t : (i64[1, 3]) -> i64[1, 3]"), None),
+        ((ONE, ADD, SELECT.format("y", "w", "i")), None),
         ((OTHER, SELECT.format("s", "w", "i"), GATHER.format("s")), None),
-        ((FIVE, ADD, SELECT.format("s", "w", "i"), AGAIN, SELECT.format("t", "u", "s"), GATHER.format("t")), None),
+        ((ONE, ADD, SELECT.format("s", "w", "i"), AGAIN, SELECT.format("t", "u", "s"), GATHER.format("t")), None),
         (("%y = tosa.abs %i : (i64[1, 3]) -> i64[1, 3]",), None),
         ((GATHER.replace("[1, 5, 2]", "[1, s0, 2]").format("i"),), None),
     ],
-    ids=["rows", "rows from the end", "an output", "another choice", "two choices", "a number", "rows of run time"],
+    ids=["rows", "rows from the end", "rows of two axes", "a number of two", "an output", "another choice", "two choices", "a number", "rows of run time"],
 )  # fmt: skip
 def test_an_index_has_the_range_of_what_it_names(
     programs: Any, written: Any, lines: tuple[str, ...], found: Any
 ) -> None:
     values = "f32[1, s0, 2]" if "s0" in lines[-1] else "f32[1, 5, 2]"
     program, _ = programs(written(f"%i: i64[1, 3], %v: {values}, %c: i1[1, 3]", *lines))
-    assert demanded(program.method().body.block.args[0]) == found
+    known = Intervals(program.weights)
+    assert known.demanded(program.method().body.block.args[0]) == found
 
 
 def test_what_is_computed_from_a_wide_integer_is_no_further_problem(

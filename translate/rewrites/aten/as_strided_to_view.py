@@ -23,17 +23,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import is_pointwise
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.building import element_count, static_dims, view
+
+QUANTISERS = frozenset(
+    f"quantized_decomposed.{name}_per_tensor.default" for name in ("quantize", "dequantize")
+)
+"""Elementwise ops of PT2E's library, which has no tags."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +96,42 @@ def is_fresh(value: SSAValue) -> bool:
     return isinstance(owner, SchemaOp) and not owner.SCHEMA.returns[0].aliases_input
 
 
+def keeps_layout(value: SSAValue) -> bool:
+    """Whether an elementwise op, of operands as large as it or of one element, made a value.
+
+    PyTorch lays its result out as its operands lie.
+    """
+    owner = value.owner
+    if not isinstance(owner, SchemaOp):
+        return False
+    if owner.name not in QUANTISERS and not is_pointwise(type(owner)):
+        return False
+    shapes = [dims(v.type) for v in owner.operands if isinstance(v.type, TensorType)]
+    own = dims(value.type)
+    return own in shapes and all(own == shape or set(shape) <= {1} for shape in shapes)
+
+
+def layouts_of(value: SSAValue) -> list[SSAValue]:
+    """The operands as which an elementwise op lays its result out."""
+    owner = value.owner
+    assert isinstance(owner, SchemaOp)
+    own = dims(value.type)
+    return [v for v in owner.operands if isinstance(v.type, TensorType) and dims(v.type) == own]
+
+
 def is_row_major(value: SSAValue, program: Program) -> bool:
     """Whether a value provably lies densely in row-major order."""
     if (key := weight_key(value)) is not None:
         held = program.weights.get(key)
         return held.is_contiguous() and held.storage_offset() == 0
     if not isinstance(value, BlockArgument):
-        return is_fresh(value) and sum(size != 1 for size in dims(value.type)) <= 1
+        if not is_fresh(value):
+            return False
+        if sum(size != 1 for size in dims(value.type)) <= 1:
+            return True
+        return keeps_layout(value) and all(
+            is_row_major(operand, program) for operand in layouts_of(value)
+        )
     func = value.owner.parent_op()
     if not isinstance(func, FuncOp):
         return False

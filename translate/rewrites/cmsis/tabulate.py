@@ -126,6 +126,22 @@ _OTHERS = (
     "aten.maximum.default",
     "aten.pow.Tensor_Tensor",
     "aten.pow.Scalar",
+    "aten.remainder.Scalar",
+    "aten.remainder.Tensor",
+    "aten.fmod.Scalar",
+    "aten.fmod.Tensor",
+    "aten.div.Tensor_mode",
+    "aten.div.Scalar_mode",
+    "aten.floor_divide.default",
+    "aten.floor_divide.Scalar",
+    "aten.where.self",
+    "aten.where.ScalarOther",
+    "aten.nan_to_num.default",
+    *(
+        f"aten.{word}.{kind}"
+        for word in "eq ne lt le gt ge".split()
+        for kind in ("Tensor", "Scalar")
+    ),
 )
 FUNCTIONS: tuple[type[SchemaOp], ...] = tuple(
     op_class(name) for name in (*(f"aten.{name}.default" for name in _NAMES), *_OTHERS)

@@ -8,6 +8,7 @@ from stepwell.ir.rewriting import Rewrite
 from stepwell.translate.rewrites.tosa.adaptive_pool_by_parts import AdaptivePoolByParts
 from stepwell.translate.rewrites.tosa.add_columns import AddColumns
 from stepwell.translate.rewrites.tosa.batch_norm_to_products import BatchNormToProducts
+from stepwell.translate.rewrites.tosa.choose_stored_integers import ChooseStoredIntegers
 from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.distance_to_norms import DistanceToNorms
 from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
@@ -38,6 +39,7 @@ from stepwell.translate.rewrites.tosa.lower_int8_choice import (
     LowerInt8Where,
 )
 from stepwell.translate.rewrites.tosa.lower_int8_comparison import LowerInt8Comparison
+from stepwell.translate.rewrites.tosa.lower_int8_cumsum import LowerInt8Cumsum
 from stepwell.translate.rewrites.tosa.lower_int8_elementwise import (
     LowerInt8Add,
     LowerInt8Clamp,
@@ -85,6 +87,7 @@ from stepwell.translate.rewrites.tosa.lower_reductions import (
 from stepwell.translate.rewrites.tosa.lower_remainder import LowerRemainder
 from stepwell.translate.rewrites.tosa.lower_resize import LowerResize
 from stepwell.translate.rewrites.tosa.lower_scatter_along import LowerScatterAlong
+from stepwell.translate.rewrites.tosa.lower_shift import LowerShift
 from stepwell.translate.rewrites.tosa.lower_triangle import LowerTriangle
 from stepwell.translate.rewrites.tosa.lower_truth import LowerTruth
 from stepwell.translate.rewrites.tosa.lower_whole_division import LowerWholeDivision
@@ -104,6 +107,7 @@ from stepwell.translate.rewrites.tosa.sink_transpose_through_reshape import (
 )
 from stepwell.translate.rewrites.tosa.split_gelu import SplitGelu
 from stepwell.translate.rewrites.tosa.split_layer_norm import SplitLayerNorm
+from stepwell.translate.rewrites.tosa.type_integers import SelectTruths, TypeIntegers
 from stepwell.translate.rewrites.tosa.widen_halves import WidenHalves
 from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
@@ -142,6 +146,7 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     LowerDivision(),
     LowerWhere(),
     LowerBits(),
+    LowerShift(),
     LowerTruth(),
     LowerWholeDivision(),
     LowerElementwise(),
@@ -189,6 +194,8 @@ LAYOUT: tuple[Rewrite[Any], ...] = (
 
 INTEGERS: tuple[Rewrite[Any], ...] = (
     FoldQuantisedConstant(),
+    TypeIntegers(),
+    SelectTruths(),
     LowerInt16Scale(),
     LowerInt8Convolution(),
     LowerInt8Linear(),
@@ -207,6 +214,8 @@ INTEGERS: tuple[Rewrite[Any], ...] = (
     LowerInt8Resize(),
     LowerInt8Softmax(),
     LowerInt16Function(),
+    LowerInt8Cumsum(),
+    ChooseStoredIntegers(),
 )
 """Quantised layers as integers."""
 

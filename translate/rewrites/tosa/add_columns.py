@@ -60,9 +60,8 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.building import Builder, narrow, shape_of
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats
-from stepwell.translate.rewrites.tosa.volumes import narrow
 
 MOST_PLACES = 256
 """The most places of a kernel: each takes some five operators."""

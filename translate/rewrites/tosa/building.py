@@ -253,3 +253,17 @@ def result_type(op_result: SSAValue) -> AnyTensor:
 def tosa_slice(weight: torch.Tensor, *, axis: int, start: int, size: int) -> torch.Tensor:
     """A slice along one axis."""
     return weight.narrow(axis, start, size)
+
+
+def narrow(x: SSAValue, axis: int, start: int, size: int, b: Builder) -> SSAValue:
+    """A part of one axis; that of a constant at compile time."""
+    shape = list(shape_of(x))
+    if shape[axis] == size:
+        return x
+    key = weight_key(x)
+    if key is not None:
+        part = {"axis": axis, "start": start, "size": size}
+        return b.weight(b.rw.weights.derive("tosa_slice", [key], **part))
+    starts = [start if i == axis else 0 for i in range(len(shape))]
+    shape[axis] = size
+    return b.op(t.SliceOp, [x, b.sizes(starts), b.sizes(shape)], shape, element(x.type))

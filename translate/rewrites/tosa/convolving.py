@@ -19,8 +19,7 @@ from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i32
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder, Size, shape_of
-from stepwell.translate.rewrites.tosa.volumes import narrow
+from stepwell.translate.rewrites.tosa.building import Builder, Size, narrow, shape_of
 
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 

@@ -19,10 +19,13 @@ from stepwell.ir.levels import COMMON, set_level
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
 from stepwell.translate.rewrites.quant import TypeDequantize, TypeQuantize
+from stepwell.translate.rewrites.tosa import INTEGERS
 
 TARGET = "tosa.target"
 TYPED = (*TypeQuantize.anchors, *TypeDequantize.anchors)
 """The ops that give or take quantised values."""
+
+INTEGER_LOWERINGS = frozenset(rewrite.name for rewrite in INTEGERS)
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
         for record in history.refusals.values()
         if record.op == name
         and record.node == node
-        and ("tosa" in record.rewrite or "int8" in record.rewrite)
+        and ("tosa" in record.rewrite or record.rewrite in INTEGER_LOWERINGS)
     ]
     if isinstance(op, aten.LayerNormDefault) and "fp" not in target.profiles:
         reason = "the root of its variance is no function of one stored integer"
@@ -107,6 +110,6 @@ def integer_reasons(near: Iterable[Operation | Block], history: History) -> list
         {
             f"{record.op}: {record.reason}"
             for record in history.refusals.values()
-            if record.node in nodes and record.rewrite.startswith(("lower-int8", "lower-int16"))
+            if record.node in nodes and record.rewrite in INTEGER_LOWERINGS
         }
     )

@@ -181,6 +181,16 @@ def is_rescaled(factor: float, reach: float) -> bool:
     return shift >= 2 and reach < 2.0 ** min(shift - 1, 31)
 
 
+def out_of_reach(inputs: tuple[Activation, ...], uses: tuple[Use, ...]) -> Refusal | None:
+    """Why a RESCALE does not take the values to a result's scale, or None."""
+    for x in inputs:
+        for use in uses:
+            factor = x.held.scale / use.held.scale
+            if not is_rescaled(factor, float(1 << x.held.bits)) or factor > 2.0**14:
+                return Refusal(f"a scale {factor:g} times the result's is out of RESCALE's reach")
+    return None
+
+
 @recipe("tosa_rescale")
 def tosa_rescale(
     weight: torch.Tensor,

@@ -32,10 +32,9 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
+from stepwell.translate.rewrites.tosa.building import Builder, elements, narrow, shape_of
 from stepwell.translate.rewrites.tosa.lower_indices import counted_from_the_front
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
-from stepwell.translate.rewrites.tosa.volumes import narrow
 
 
 @dataclass(frozen=True)

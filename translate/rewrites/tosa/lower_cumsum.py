@@ -38,13 +38,12 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.dtypes import dtype_name, f32
+from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, shape_of
+from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, narrow, shape_of
 from stepwell.translate.rewrites.tosa.lower_power import narrowed
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
-from stepwell.translate.rewrites.tosa.volumes import narrow
 
 
 @dataclass(frozen=True)
@@ -66,14 +65,19 @@ class LowerCumsum(LowerToTosa):
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
-        """A SLICE, a PAD with -0, which changes no number, and an ADD each time."""
-        y = b.single(op.operands[0])
-        shape = shape_of(y)
-        axis, step = op.arg("dim") % len(shape), 1
-        while step < shape[axis]:
-            kept = narrow(y, axis, 0, shape[axis] - step, b)
-            pads = [step if i == 2 * axis else 0 for i in range(2 * len(shape))]
-            operands = [kept, b.sizes(pads), b.number(-0.0, 1, f32)]
-            y = b.binary(t.AddOp, y, b.op(t.PadOp, operands, shape, f32))
-            step *= 2
-        return narrowed(y, op.operands[0], b)
+        """Added up in f32."""
+        x = op.operands[0]
+        return narrowed(added_up(b.single(x), op.arg("dim"), b), x, b)
+
+
+def added_up(x: SSAValue, axis: int, b: Builder) -> SSAValue:
+    """Running sums: a SLICE, a PAD with -0, which changes no number, and an ADD each time."""
+    shape, held = shape_of(x), element(x.type)
+    axis, step = axis % len(shape), 1
+    while step < shape[axis]:
+        kept = narrow(x, axis, 0, shape[axis] - step, b)
+        pads = [step if i == 2 * axis else 0 for i in range(2 * len(shape))]
+        operands = [kept, b.sizes(pads), b.number(-0.0, 1, held)]
+        x = b.binary(t.AddOp, x, b.op(t.PadOp, operands, shape, held))
+        step *= 2
+    return x

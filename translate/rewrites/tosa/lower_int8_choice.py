@@ -63,7 +63,7 @@ from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import (
     LowerInt8,
     Quantised,
-    is_rescaled,
+    out_of_reach,
     requantised,
     rescale,
     stored,
@@ -75,16 +75,6 @@ from stepwell.translate.rewrites.tosa.lower_int8_elementwise import of_one_value
 def at_scale(x: Activation, scale: float, b: Builder) -> SSAValue:
     """A value in int32, in units of another scale."""
     return rescale(stored(x.value, b), [x.held.scale / scale], i32, x.held.zero_point, 0, b)
-
-
-def _out_of_reach(inputs: tuple[Activation, ...], uses: tuple[Use, ...]) -> Refusal | None:
-    """Why a RESCALE does not take the values to a result's scale, or None."""
-    for x in inputs:
-        for use in uses:
-            factor = x.held.scale / use.held.scale
-            if not is_rescaled(factor, float(1 << x.held.bits)) or factor > 2.0**14:
-                return Refusal(f"a scale {factor:g} times the result's is out of RESCALE's reach")
-    return None
 
 
 @dataclass(frozen=True)
@@ -100,7 +90,7 @@ class LowerInt8Extremum(LowerInt8):
         found = super().match(op, program)
         if not isinstance(found, Quantised):
             return found
-        return _out_of_reach(found.inputs, found.uses) or found
+        return out_of_reach(found.inputs, found.uses) or found
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Two values."""
@@ -138,7 +128,7 @@ class LowerInt8Where(LowerInt8):
         if not all(is_static(v.type) for v in (*op.operands, *op.results)):
             return Refusal("the shape is symbolic")
         made = Quantised(op, tuple(inputs), uses)
-        return _out_of_reach(made.inputs, uses) or made
+        return out_of_reach(made.inputs, uses) or made
 
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """SELECT in int32."""

@@ -73,6 +73,7 @@ from stepwell.translate.rewrites.tosa.integers import (
     rescale,
     stored,
 )
+from stepwell.translate.rewrites.tosa.volumes import convolved_volume
 
 
 def _accumulator_scales(match: Quantised) -> list[float]:
@@ -153,16 +154,19 @@ def _bias_slice(bias: Bias | None, index: int, count: int, program: Program) -> 
 
 @dataclass(frozen=True)
 class LowerInt8Convolution(LowerInt8):
-    """`convolution` of lines or images to CONV2D, DEPTHWISE_CONV2D or TRANSPOSE_CONV2D, RESCALE."""
+    """`convolution` to CONV2D, DEPTHWISE_CONV2D, CONV3D or TRANSPOSE_CONV2D, then RESCALE."""
 
     name: ClassVar[str] = "lower-int8-convolution"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
     has_weight: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Lines or images; a transposed one without dilation."""
-        if len(shape_of(op.operands[0])) not in (3, 4):
-            return Refusal("its input is not a batch of images or lines")
+        """Lines, images, volumes; a transposed one without dilation, and not of volumes."""
+        axes = len(shape_of(op.operands[0])) - 2
+        if not 1 <= axes <= 3:
+            return Refusal("its input is not a batch of lines, images or volumes")
+        if op.arg("transposed") and axes == 3:
+            return Refusal("TOSA has no transposed convolution of three axes")
         if op.arg("transposed") and any(d != 1 for d in op.arg("dilation")):
             return Refusal("dilation is not 1; TRANSPOSE_CONV2D has none")
         return None
@@ -175,7 +179,8 @@ class LowerInt8Convolution(LowerInt8):
         """Transpose in, convolve and rescale each group, transpose out."""
         assert match.weight is not None
         op, x = match.op, match.inputs[0]
-        count, scales = slices_of(op), _accumulator_scales(match)
+        is_volume, scales = len(shape_of(op.operands[0])) == 5, _accumulator_scales(match)
+        count = op.arg("groups") if is_volume else slices_of(op)
 
         def convolve(placed: Placed) -> SSAValue:
             own = scales if op.arg("transposed") else _slice(scales, placed.group, count)
@@ -184,7 +189,8 @@ class LowerInt8Convolution(LowerInt8):
             y = _summed(placed, _bias(bias, own, channels, match, b), match, b)
             return _to_result(y, own, match, use, b)
 
-        return convolved(op, stored(x.value, b), b.weight(match.weight.key), convolve, b)
+        write = convolved_volume if is_volume else convolved
+        return write(op, stored(x.value, b), b.weight(match.weight.key), convolve, b)
 
 
 @dataclass(frozen=True)

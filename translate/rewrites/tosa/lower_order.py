@@ -39,12 +39,11 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import f32, i1, i32, i64
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.building import Builder, narrow, shape_of
 from stepwell.translate.rewrites.tosa.choices import equal, greater
 from stepwell.translate.rewrites.tosa.lower_along import as_rows, from_rows, spread
 from stepwell.translate.rewrites.tosa.lower_greatest import negated, place_of_greatest
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats
-from stepwell.translate.rewrites.tosa.volumes import narrow
 
 LONGEST_ORDERED = 256
 """Rows up to this length are ordered at once, by as many comparisons as its square."""

@@ -147,12 +147,12 @@ class LowerConvolution(LowerToTosa):
         """Transpose in, convolve, transpose out; a missing axis is put in and taken out."""
         x, weight, given = op.operands[0], op.operands[1], op.operand("bias")
         bias = given if given is not None else _no_bias(x, b)
-        if len(shape_of(x)) == 5:
-            return convolved_volume(op, bias, b)
+        is_volume = len(shape_of(x)) == 5
+        groups = op.arg("groups") if is_volume else slices_of(op)
 
         def convolve(placed: Placed) -> SSAValue:
-            count = 1 if given is None else slices_of(op)
+            count = 1 if given is None else groups
             operands = (placed.image, placed.kernel, part(bias, 0, placed.group, count, b))
             return b.conv2d(placed.operator, operands, placed.shape, **placed.lists)
 
-        return convolved(op, x, weight, convolve, b)
+        return (convolved_volume if is_volume else convolved)(op, x, weight, convolve, b)

@@ -30,6 +30,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.dtypes import i8, i16
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import (
@@ -37,12 +38,13 @@ from stepwell.translate.rewrites.tosa.building import (
     accumulator,
     elements,
     i64s,
+    narrow,
     shape_of,
 )
 from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats, needs_known
+from stepwell.translate.rewrites.tosa.rows import gathered
 from stepwell.translate.rewrites.tosa.sizes import Size
-from stepwell.translate.rewrites.tosa.volumes import narrow
 
 LARGEST_KERNEL = 8192
 """MAX_KERNEL of TOSA's level 8K."""
@@ -157,12 +159,21 @@ class LowerPooling(LowerToTosa):
     takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Windows that TOSA's pools have, after a pad or a cut of the image; floats."""
-        return not_pooled(op) or needs_floats(op)
+        """Windows that TOSA's pools have, after a pad or a cut of the image; maxima of bytes too."""
+        refusal = not_pooled(op)
+        if refusal is not None:
+            return refusal
+        is_maximum = isinstance(op, aten.MaxPool2dDefault)
+        if is_maximum and is_dilated(op) and window_places(op) is None:
+            return Refusal("a dilated window lies in the padding alone")
+        is_short = element(op.operands[0].type) in (i8, i16)
+        return None if is_maximum and is_short else needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """One pool between transposes, after what TOSA's pools cannot do themselves."""
         cls = t.MaxPool2dOp if isinstance(op, aten.MaxPool2dDefault) else t.AvgPool2dOp
+        if is_dilated(op):
+            return _dilated(op, b)
         stride = _pair(op.arg("stride") or op.arg("kernel_size"))
         size = shape_of(op.results[0])[2:]
         kernel, pad, image = _pair(op.arg("kernel_size")), list(_padding(op)), op.operands[0]
@@ -203,6 +214,44 @@ def counts_padding(op: SchemaOp) -> bool:
     return is_average and op.arg("count_include_pad") and any(_pair(op.arg("padding")))
 
 
+def is_dilated(op: SchemaOp) -> bool:
+    """Whether the cells of a pool's windows stand apart."""
+    is_maximum = isinstance(op, aten.MaxPool2dDefault)
+    return is_maximum and any(d != 1 for d in _pair(op.arg("dilation")))
+
+
+def window_places(op: SchemaOp) -> tuple[list[int], list[int]] | None:
+    """The rows, and the columns, that the windows of a pool read, window after window.
+
+    Padding, which is never a maximum, is another cell of its window. None if a window has no other.
+    """
+    held, made = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
+    lists = (op.arg(name) for name in ("kernel_size", "stride", "padding", "dilation"))
+    kernel, stride, padding, dilation = (_pair(values or op.arg("kernel_size")) for values in lists)
+    found: tuple[list[int], list[int]] = ([], [])
+    for axis, places in enumerate(found):
+        for window in range(made[axis]):
+            first = window * stride[axis] - padding[axis]
+            cells = [first + i * dilation[axis] for i in range(kernel[axis])]
+            inside = [cell for cell in cells if 0 <= cell < held[axis]]
+            if not inside:
+                return None
+            places += [cell if cell in inside else inside[0] for cell in cells]
+    return found
+
+
+def _dilated(op: SchemaOp, b: Builder) -> SSAValue:
+    """The cells of each window brought together, then a pool whose windows stand side by side."""
+    places = window_places(op)
+    assert places is not None, "refused otherwise"
+    image = b.transpose(op.operands[0], TO_NHWC)
+    for axis, indices in enumerate(places, 1):
+        image = gathered(image, axis, indices, b)
+    kernel, size = _pair(op.arg("kernel_size")), shape_of(op.results[0])[2:]
+    image = b.transpose(image, TO_NCHW)
+    return _pool(image, t.MaxPool2dOp, kernel, kernel, (0, 0, 0, 0), size, b)
+
+
 def not_pooled(op: SchemaOp) -> Refusal | None:
     """Why TOSA has no such pool, whatever is padded and cut off before."""
     if len(shape_of(op.operands[0])) != 4:
@@ -210,10 +259,7 @@ def not_pooled(op: SchemaOp) -> Refusal | None:
     refusal = needs_known(op.operands[0], (1, 2, 3), "a plane of size")
     if refusal is not None:
         return refusal
-    if isinstance(op, aten.MaxPool2dDefault):
-        if any(d != 1 for d in _pair(op.arg("dilation"))):
-            return Refusal("dilation is not 1; MAX_POOL2D has none")
-    elif op.arg("divisor_override") is not None:
+    if isinstance(op, aten.AvgPool2dDefault) and op.arg("divisor_override") is not None:
         return Refusal("divisor_override is set; AVG_POOL2D divides by the number of elements")
     return None
 
@@ -225,6 +271,8 @@ def pool_window(op: SchemaOp) -> Window | Refusal:
         return refusal
     if counts_padding(op):
         return Refusal("the padding counts; AVG_POOL2D does not count it")
+    if is_dilated(op):
+        return Refusal("dilation is not 1; MAX_POOL2D has none")
     kernel, pad = _pair(op.arg("kernel_size")), _padding(op)
     if min(pad) < 0:
         return Refusal("rows or columns at the end belong to no window")

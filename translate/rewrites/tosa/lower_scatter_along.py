@@ -37,16 +37,15 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import f32, i1, i32
+from stepwell.ir.dtypes import f32, i1, i8, i16, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore
-from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, elements, shape_of
+from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, elements, narrow, shape_of
 from stepwell.translate.rewrites.tosa.lower_along import as_rows, from_rows, spread
 from stepwell.translate.rewrites.tosa.lower_power import narrowed
 from stepwell.translate.rewrites.tosa.lowering import Lowerable, LowerToTosa
-from stepwell.translate.rewrites.tosa.volumes import narrow
 
 MOST_WRITES = 32
 """The most writes that are made one after the other."""
@@ -95,7 +94,8 @@ class LowerScatterAlong(LowerToTosa):
         """An index as long as the tensor but on its own axis; what TOSA combines with."""
         x, index = op.operands[0], _index(op)
         shape, axis = shape_of(x), _axis(op)
-        if element(x.type) not in (*FLOATS, i32) or not shape:
+        held = (i8, i16) if isinstance(op, aten.ScatterSrc | aten.ScatterValue) else ()
+        if element(x.type) not in (*FLOATS, i32, *held) or not shape:
             return Refusal("it writes into a scalar, or into neither floats nor int32")
         if isinstance(op, aten.IndexAddDefault):
             return None if op.arg("alpha") == 1 else Refusal(f"alpha is {op.arg('alpha')}, not 1")

@@ -1,6 +1,6 @@
 """Ops that move elements by their shapes alone: one GATHER by constant places.
 
-Diagonals, strided views, windows side by side (`unfold`, `im2col`): which element goes where is asked
+Diagonals, windows side by side (`unfold`, `im2col`): which element goes where is asked
 of torch, by moving 0, 1, 2, … Runs of neighbours go as one, and im2col's padding is an element of
 its own behind the others.
 
@@ -41,25 +41,22 @@ from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
-from stepwell.translate.rewrites.tosa.rows import gathered
-
-LARGEST = 1 << 22
-"""The most places: an index is a constant of the graph, four bytes each."""
+from stepwell.translate.rewrites.tosa.rows import LARGEST, gathered
 
 
 @dataclass(frozen=True)
 class MoveByPattern(LowerToTosa):
-    """`diagonal`, `as_strided`, `unfold`, `im2col`, `pixel_unshuffle`, strided slices to GATHER."""
+    """`diagonal`, `unfold`, `im2col`, `pixel_unshuffle`, strided slices to GATHER."""
 
     name: ClassVar[str] = "move-by-pattern-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (
-        aten.AsStridedDefault,
         aten.ChannelShuffleDefault,
         aten.DiagonalDefault,
         aten.DiagonalCopyDefault,
         aten.Im2colDefault,
         aten.PixelUnshuffleDefault,
         aten.UnfoldDefault,
+        aten.UnfoldCopyDefault,
     )
     bound: ClassVar[Bound] = EXACT
 

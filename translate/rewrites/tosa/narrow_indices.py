@@ -31,6 +31,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.targets import parse_target
+from stepwell.ir.calling import NARROWED
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
 from stepwell.ir.dtypes import i1, i32, i64
@@ -40,6 +41,7 @@ from stepwell.ir.types import dims, element, with_element
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.rewrites.tosa.finish import not_lowered
 
+NARROWED_OUTPUTS = "tosa.output_narrowed_from"
 Interval = tuple[int, int]
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
 
@@ -49,7 +51,10 @@ _MOVES = (t.ReshapeOp, t.TransposeOp, t.SliceOp, t.TileOp, t.ReverseOp, t.Identi
 _JOINS = (t.ConcatOp, t.MaximumOp, t.MinimumOp, t.SelectOp, t.ScatterOp, t.PadOp)
 """Operators whose results hold elements of their 64-bit operands."""
 
-_INDEXED = {t.GatherOp: 1, t.ScatterOp: 1}
+_SHAPES = (t.ReshapeOp, t.TransposeOp, t.TileOp, t.SliceOp, t.ConcatOp)
+"""Operators that hand indices on."""
+
+_INDEXED: dict[type[Operation], int] = {t.GatherOp: 1, t.ScatterOp: 1}
 """Which operand names rows of the first one."""
 
 
@@ -83,7 +88,7 @@ def _narrow(method: FuncOp, weights: WeightStore) -> int:
     wide = [value for value in _values(method) if _is_wide(value)]
     if not wide:
         return 0
-    intervals = _Intervals(weights)
+    intervals = Intervals(weights)
     problems = [p for value in wide if (p := intervals.problem(value)) is not None]
     if problems:
         raise UnsupportedError(problems)
@@ -96,9 +101,10 @@ def _narrow(method: FuncOp, weights: WeightStore) -> int:
     ]
     for value in wide:
         _retype(value, weights)
-    for side, texts in zip(("input", "output"), names, strict=True):
+    _remove_casts(method)
+    for attribute, texts in zip((NARROWED, NARROWED_OUTPUTS), names, strict=True):
         if any(text.data for text in texts):
-            method.attributes[f"tosa.{side}_narrowed_from"] = ArrayAttr(texts)
+            method.attributes[attribute] = ArrayAttr(texts)
     types = ([a.type for a in block.args], [v.type for v in last.operands])
     method.properties["function_type"] = FunctionType.from_lists(*types)
     return len(wide)
@@ -127,14 +133,19 @@ def _retype(value: SSAValue, weights: WeightStore) -> None:
         owner.erase()
         return
     value._type = with_element(value.type, i32)  # pyright: ignore[reportPrivateUsage]
-    if isinstance(owner, t.CastOp) and owner.input.type == value.type:
-        value.replace_all_uses_with(owner.input)
-        owner.detach()
-        owner.erase()
+
+
+def _remove_casts(method: FuncOp) -> None:
+    """A cast between the widths is none any more."""
+    for op in list(method.walk()):
+        if isinstance(op, t.CastOp) and op.input.type == op.results[0].type:
+            op.results[0].replace_all_uses_with(op.input)
+            op.detach()
+            op.erase()
 
 
 @dataclass
-class _Intervals:
+class Intervals:
     """What is known of each 64-bit value; a sentence where it is nothing."""
 
     weights: WeightStore
@@ -169,7 +180,9 @@ class _Intervals:
         if not isinstance(owner, Operation):
             if not isinstance(owner.parent_op(), FuncOp):
                 return "a loop or a branch carries it"
-            return demanded(value) or "its range is not declared, and it does more than name rows"
+            return (
+                self.demanded(value) or "its range is not declared, and it does more than name rows"
+            )
         key = weight_key(value)
         if key is not None:
             held = self.weights.get(key)
@@ -192,6 +205,41 @@ class _Intervals:
             case _:
                 pass
         return f"nothing is known of the values of {owner.name}"
+
+    def demanded(self, value: SSAValue) -> Interval | None:
+        """The values that an input may have because all it does is name rows; None if it does more.
+
+        A row counted from the end (`i < 0 ? i + n : i`) may be as low as -n.
+        """
+        if not value.uses:
+            return 0, 0
+        low, high = LOW, HIGH
+        for use in value.uses:
+            user = use.operation
+            kind = type(user)
+            if kind in _INDEXED and use.index == _INDEXED[kind]:
+                rows = dims(user.operands[0].type)[1]
+                found: Interval | None = (0, rows - 1) if isinstance(rows, int) else None
+            elif isinstance(user, _SHAPES) or _changes_width(user):
+                found = self.demanded(user.results[0])
+            elif isinstance(user, t.AddOp | t.GreaterOp) and _counts_from_the_end(user, value):
+                continue
+            elif isinstance(user, t.SelectOp) and use.index == 2:
+                found = self._from_either_end(user)
+            else:
+                found = None
+            if found is None:
+                return None
+            low, high = max(low, found[0]), min(high, found[1])
+        return (low, high) if (low, high) != (LOW, HIGH) else None
+
+    def _from_either_end(self, op: t.SelectOp) -> Interval | None:
+        """The values of i in `i < 0 ? i + n : i` that names rows, alone or with other indices."""
+        wrap = op.operands[1].owner
+        if not isinstance(wrap, t.AddOp) or not _names_rows(op.results[0]):
+            return None
+        size = self.of(wrap.operands[1])
+        return None if isinstance(size, str) or size[0] != size[1] else (-size[0], size[0] - 1)
 
     def _joined(self, values: list[SSAValue]) -> Interval | str:
         low, high = HIGH, LOW
@@ -220,40 +268,26 @@ class _Intervals:
         return min(ends), max(ends)
 
 
-def demanded(value: SSAValue) -> Interval | None:
-    """The values that an input may have because all it does is name rows; None if it does more.
+def _changes_width(op: Operation) -> bool:
+    """Whether an op makes 64-bit integers 32-bit ones, or the other way round."""
+    if not isinstance(op, t.CastOp):
+        return False
+    return {element(op.input.type), element(op.results[0].type)} == {i32, i64}
 
-    A row counted from the end (`i < 0 ? i + n : i`) may be as low as -n.
-    """
-    if not value.uses:
-        return 0, 0
-    low, high = LOW, HIGH
-    for use in value.uses:
-        user = use.operation
-        kind = type(user)
-        if kind in _INDEXED and use.index == _INDEXED[kind]:
-            rows = dims(user.operands[0].type)[1]
-            if not isinstance(rows, int):
-                return None
-            found: Interval | None = (0, rows - 1)
-        elif isinstance(user, t.ReshapeOp | t.TransposeOp | t.TileOp | t.SliceOp | t.ConcatOp):
-            found = demanded(user.results[0])
-        elif isinstance(user, t.MulOp | t.AddOp | t.GreaterOp):
-            if isinstance(user, t.AddOp | t.GreaterOp) and _counts_from_the_end(user, value):
-                continue
-            found = None
-        elif isinstance(user, t.SelectOp) and use.index == 2:
-            inner = demanded(user.results[0])
-            wrap = user.operands[1].owner
-            if inner is None or not isinstance(wrap, t.AddOp) or inner[0] != 0:
-                return None
-            found = (-(inner[1] + 1), inner[1])
-        else:
-            found = None
-        if found is None:
-            return None
-        low, high = max(low, found[0]), min(high, found[1])
-    return (low, high) if (low, high) != (LOW, HIGH) else None
+
+def _names_rows(value: SSAValue) -> bool:
+    """Whether a value does nothing but name rows, perhaps after it was joined with other indices."""
+    return bool(value.uses) and all(
+        _INDEXED.get(type(use.operation)) == use.index
+        or (
+            (
+                isinstance(use.operation, (*_SHAPES, t.AddOp, t.MulOp))
+                or _changes_width(use.operation)
+            )
+            and _names_rows(use.operation.results[0])
+        )
+        for use in value.uses
+    )
 
 
 def _counts_from_the_end(op: Operation, value: SSAValue) -> bool:

@@ -1,4 +1,4 @@
-"""Pools of volumes, and of images without a batch, as pools of images.
+"""Pools of lines, of volumes, and of images without a batch, as pools of images.
 
 A maximum over a box is one over planes, then one over depths, and so is an average: what it divides
 by is the product of the axes' counts, whether padding counts or not.
@@ -36,7 +36,9 @@ from stepwell.ir.types import element, tensor
 from stepwell.translate.rewrites.aten.building import emit, static_dims, view
 from stepwell.translate.rewrites.aten.maxima import reads_their_indices
 
-_AVERAGES = (aten.AvgPool3dDefault, aten.AvgPool2dDefault)
+_AVERAGES = (aten.AvgPool3dDefault, aten.AvgPool2dDefault, aten.AvgPool1dDefault)
+_LINES = (aten.MaxPool1dDefault, aten.AvgPool1dDefault)
+_IMAGES = (aten.MaxPool2dDefault, aten.AvgPool2dDefault)
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,14 @@ class Pool:
 
 @dataclass(frozen=True)
 class PoolByImages(Rewrite[Pool]):
-    """`max_pool3d`, `avg_pool3d`; `max_pool2d`, `avg_pool2d` of one image."""
+    """`max_pool3d`, `avg_pool3d`; `max_pool2d`, `avg_pool2d` of one image; those of lines."""
 
     name: ClassVar[str] = "pool-by-images-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.MaxPool3dDefault,
         aten.MaxPool3dWithIndicesDefault,
         aten.MaxPool2dDefault,
+        aten.MaxPool1dDefault,
         *_AVERAGES,
     )
     bound: ClassVar[Bound] = Bound(2e-6, 1e-6, "an average of averages rounds twice")
@@ -69,12 +72,10 @@ class PoolByImages(Rewrite[Pool]):
         assert made is not None, "of known sizes and numbers"
         if refusal := reads_their_indices(op):
             return refusal
-        spatial = 2 if isinstance(op, aten.MaxPool2dDefault | aten.AvgPool2dDefault) else 3
+        spatial = _spatial(op)
         if len(held) == 4 and spatial == 2:
             return None
-        if not isinstance(op, _AVERAGES) and any(d != 1 for d in op.arg("dilation")):
-            return Refusal("dilation is not 1; MAX_POOL2D has none")
-        if isinstance(op, _AVERAGES) and op.arg("divisor_override") is not None:
+        if "divisor_override" in op.SCHEMA.by_name and op.arg("divisor_override") is not None:
             return Refusal("divisor_override is set; AVG_POOL2D divides by the number of elements")
         batch = (1,) if len(held) == spatial + 1 else ()
         return Pool(op, (*batch, *held), (*batch, *made))
@@ -83,7 +84,10 @@ class PoolByImages(Rewrite[Pool]):
         """Views, the planes, the depths."""
         op, (n, channels, *held), (_, _, *made) = match.op, match.shape, match.made
         x = op.operands[0]
-        if len(held) == 2:
+        if len(held) == 1:
+            x = view(rw, x, (n, channels, 1, *held))
+            x = _pooled(op, x, (None, 0), (1, *made), rw)
+        elif len(held) == 2:
             x = _pooled(op, view(rw, x, match.shape), range(2), made, rw)
         else:
             depth, plane = held[0], made[1:]
@@ -96,6 +100,11 @@ class PoolByImages(Rewrite[Pool]):
         rw.erase(op)
 
 
+def _spatial(op: SchemaOp) -> int:
+    """How many axes a pool runs over."""
+    return 1 if isinstance(op, _LINES) else 2 if isinstance(op, _IMAGES) else 3
+
+
 def _pooled(
     op: SchemaOp,
     x: SSAValue,
@@ -104,7 +113,7 @@ def _pooled(
     rw: Rewriter,
 ) -> SSAValue:
     """The pool over two axes of an image; None is an axis that is left alone."""
-    spatial = 2 if isinstance(op, aten.MaxPool2dDefault | aten.AvgPool2dDefault) else 3
+    spatial = _spatial(op)
 
     def numbers(name: str, alone: int) -> list[int]:
         given = list(op.arg(name) or op.arg("kernel_size"))
@@ -121,5 +130,5 @@ def _pooled(
         counted = bool(op.arg("count_include_pad"))
         lists = (kernel, stride, padding, rounded_up, counted)
         return emit(rw, aten.AvgPool2dDefault.make(x, *lists, result_types=[result]))
-    lists = (kernel, stride, padding, [1, 1], rounded_up)
+    lists = (kernel, stride, padding, numbers("dilation", 1), rounded_up)
     return emit(rw, aten.MaxPool2dDefault.make(x, *lists, result_types=[result]))

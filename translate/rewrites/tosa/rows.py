@@ -8,9 +8,12 @@ import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
+from stepwell.ir.dtypes import i32
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
-from stepwell.translate.rewrites.tosa.volumes import narrow
+from stepwell.translate.rewrites.tosa.building import Builder, elements, narrow, shape_of
+
+LARGEST = 1 << 22
+"""The most places of a pattern: an index is a constant of the graph, four bytes each."""
 
 
 def gathered(x: SSAValue, axis: int, indices: Sequence[int], b: Builder) -> SSAValue:
@@ -20,10 +23,11 @@ def gathered(x: SSAValue, axis: int, indices: Sequence[int], b: Builder) -> SSAV
     if list(indices) == list(range(first, first + len(indices))):
         return narrow(x, axis, first, len(indices), b)
     batch, channels = elements(shape[:axis]), elements(shape[axis + 1 :])
-    index = b.constant(torch.tensor(indices, dtype=torch.int32).reshape(1, -1))
-    if batch != 1:
-        tiled = (batch, len(indices))
-        index = b.op(t.TileOp, [index, b.sizes((batch, 1))], tiled, element(index.type))
+    rows, tiled = torch.tensor(indices, dtype=torch.int32).reshape(1, -1), (batch, len(indices))
+    if isinstance(batch, int) and batch * len(indices) <= LARGEST:
+        index = b.constant(rows.expand(tiled))
+    else:
+        index = b.op(t.TileOp, [b.constant(rows), b.sizes((batch, 1))], tiled, i32)
     values = b.reshape(x, (batch, shape[axis], channels))
     y = b.op(t.GatherOp, [values, index], (batch, len(indices), channels), element(x.type))
     return b.reshape(y, (*shape[:axis], len(indices), *shape[axis + 1 :]))

@@ -1,0 +1,61 @@
+"""Truth values are gathered as bytes, where a target's version gathers none.
+
+GATHER and SCATTER of `i1` came with TOSA 1.1.
+
+Before:
+    func.func @forward(%x: tensor<1x4x2xi1>, %i: tensor<1x3xi32>) -> tensor<1x3x2xi1> {
+      %y = tosa.gather %x, %i : (tensor<1x4x2xi1>, tensor<1x3xi32>) -> tensor<1x3x2xi1>
+      func.return %y : tensor<1x3x2xi1>
+    }
+After:
+    func.func @forward(%x: tensor<1x4x2xi1>, %i: tensor<1x3xi32>) -> tensor<1x3x2xi1> {
+      %0 = tosa.cast %x : (tensor<1x4x2xi1>) -> tensor<1x4x2xi8>
+      %1 = tosa.gather %0, %i : (tensor<1x4x2xi8>, tensor<1x3xi32>) -> tensor<1x3x2xi8>
+      %y = tosa.cast %1 : (tensor<1x3x2xi8>) -> tensor<1x3x2xi1>
+      func.return %y : tensor<1x3x2xi1>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.dtypes import i1, i8
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+
+
+@dataclass(frozen=True)
+class Truths:
+    """A GATHER or SCATTER of truth values."""
+
+    op: t.GatherOp | t.ScatterOp
+
+
+@dataclass(frozen=True)
+class GatherTruths(Rewrite[Truths]):
+    """GATHER of i1 to one of i8 between CASTs."""
+
+    name: ClassVar[str] = "gather-truths"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (t.GatherOp, t.ScatterOp)
+    bound: ClassVar[Bound] = EXACT
+
+    def match(self, op: t.GatherOp | t.ScatterOp, program: Program) -> Truths | Refusal | None:
+        """Values that are truths."""
+        return Truths(op) if element(op.results[0].type) == i1 else None
+
+    def build(self, match: Truths, rw: Rewriter) -> None:
+        """1 and 0 stand for them."""
+        b, op = Builder(rw), match.op
+        operands = [
+            b.op(t.CastOp, [value], shape_of(value), i8) if element(value.type) == i1 else value
+            for value in op.operands
+        ]
+        shape = shape_of(op.results[0])
+        rw.replace(op, [b.op(t.CastOp, [b.op(type(op), operands, shape, i8)], shape, i1)])
