@@ -258,6 +258,12 @@ def inverse(order: Sequence[int]) -> Order:
     return tuple(found)
 
 
+def lies_the_same(shape: Sequence[object], order: Sequence[int]) -> bool:
+    """Whether an order leaves every element where it lies in memory: only axes of size 1 move."""
+    standing = [axis for axis in order if shape[axis] != 1]
+    return standing == sorted(standing)
+
+
 def _carried(
     pairs: list[tuple[tuple[int, ...], tuple[int, ...]]], order: Order, shape: Shape, rank: int
 ) -> Order | None:

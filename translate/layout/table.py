@@ -3,104 +3,103 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from stepwell.ir.axes import AxisMap, Order, axis_map, inverse
+from stepwell.ir.axes import AxisMap, Flat, Order, axis_map, inverse
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import dims
 
 
 @dataclass(frozen=True)
 class Turning:
-    """An op in another order: the order of its result, and of the operands it reads turned."""
+    """An op on bases: the order of its result, and of each operand that it reads turned."""
 
     order: Order
-    operands: tuple[tuple[int, Order], ...]
-
-    def reads(self, index: int) -> Order | None:
-        """The order in which an operand is read; None if it is read as it is."""
-        return next((order for at, order in self.operands if at == index), None)
+    operands: dict[int, Order]
 
 
 class Layouts(ABC):
-    """The table of a target. Orders are those of `ir.axes`: `transpose(base, perm=order)`."""
+    """The table of a target. Orders are those of `ir.axes`: a value is `transpose(base, order)`.
+
+    What is abstract here is a target's own; how orders pass through ops follows from axis maps.
+    """
 
     @abstractmethod
-    def transposed(self, op: Operation) -> tuple[SSAValue, Order] | None:
-        """What an op transposes and by what, if it is a transpose."""
+    def transposed(self, value: SSAValue) -> tuple[SSAValue, Order] | None:
+        """What a value is the transpose of, and its order, if a transpose makes it."""
 
     @abstractmethod
-    def may_turn(self, op: Operation, axes: AxisMap, turning: Turning) -> bool:
-        """Whether the target has an op that computes the same in these orders, as fast."""
+    def may_turn(self, op: Operation, turning: Turning) -> bool:
+        """Whether the target has an op that computes the same on these bases, as fast."""
 
-    def data(self, op: Operation) -> Iterator[int]:
-        """The operands that are tensors of the result's axes, not parameters."""
-        yield from range(len(op.operands))
+    def data(self, op: Operation) -> range:
+        """The operands that turn with the result; the others are parameters."""
+        return range(len(op.operands))
+
+    @abstractmethod
+    def is_constant(self, value: SSAValue) -> bool:
+        """Whether a value is known before the program runs."""
 
     @abstractmethod
     def is_free(self, value: SSAValue) -> bool:
         """Whether a value has any order at no cost: a constant, or one element."""
 
     def can_be_had(self, value: SSAValue, order: Order) -> bool:
-        """Whether a value, free or not, can be given in the order of its base."""
+        """Whether the base of a value can be written at all."""
         return len(dims(value.type)) == len(order)
 
     @abstractmethod
     def cost(self, value: SSAValue, order: Order) -> float:
-        """What the transpose of a value to or from its base costs."""
+        """What a transpose between a value and its base costs."""
 
     @abstractmethod
     def base(self, rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:
-        """A value in the order of its base: computed for a constant, else transposed."""
+        """The base of a value: computed for a constant, else transposed."""
 
     @abstractmethod
     def back(self, rw: Rewriter, base: SSAValue, order: Order, type_: Attribute) -> SSAValue:
-        """The value that has this base."""
+        """The value of this type that has this base."""
 
     @abstractmethod
     def rebuilt(
         self, rw: Rewriter, op: Operation, operands: list[SSAValue], order: Order
     ) -> SSAValue:
-        """The result of an op of the same kind on operands in their orders: the base of its own."""
+        """The result of an op like this on bases: the base of its result, which has `order`."""
 
     # -- what follows from axis maps -------------------------------------------------------------
 
     def turning(self, op: Operation, value: SSAValue, order: Order) -> Turning | None:
-        """An op turned so that `value`, an operand or its result, is in this order; None if not."""
+        """An op turned so that `value`, its result or an operand, has this order; None if none."""
         axes = axis_map(op) if len(op.results) == 1 else None
         if axes is None:
             return None
-        if value is op.results[0]:
-            result: Order | None = order
-        else:
-            at = next((i for i in self.data(op) if op.operands[i] is value), None)
+        result: Order | None = order
+        if value is not op.results[0]:
+            at = next((index for index in self.data(op) if op.operands[index] is value), None)
             result = None if at is None else axes.order_after(at, order)
-        if result is None or len(result) != len(axes.shape):
+        if result is None:
             return None
-        operands: list[tuple[int, Order]] = []
+        operands: dict[int, Order] = {}
         for index in self.data(op):
-            read = self.read_in(op, axes, index, result)
+            read = self._read(op, axes, index, result)
             if read is None or not self.can_be_had(op.operands[index], read):
                 return None
-            operands.append((index, read))
-        found = Turning(result, tuple(operands))
-        return found if self.may_turn(op, axes, found) else None
+            operands[index] = read
+        found = Turning(result, operands)
+        return found if self.may_turn(op, found) else None
 
-    def read_in(self, op: Operation, axes: AxisMap, index: int, order: Order) -> Order | None:
+    def _read(self, op: Operation, axes: AxisMap, index: int, order: Order) -> Order | None:
         """The order in which an operand is read if the result has `order`.
 
-        Axes of size 1 may stand anywhere: where a transpose already has them, they stay. Operands
-        that are free have the result's order, whatever their rank.
+        Around a reshape, axes of size 1 may stand anywhere: where a transpose already has them,
+        they stay.
         """
         value = op.operands[index]
-        if self.is_free(value):
-            return order
-        found = axes.order_before(index, order)
-        owner = value.owner
-        standing = self.transposed(owner) if isinstance(owner, Operation) else None
+        if not any(isinstance(link, Flat) for link in axes.links[index] or ()):
+            return order if self.is_free(value) else axes.order_before(index, order)
+        found, standing = axes.order_before(index, order), self.transposed(value)
         if found is None or standing is None:
             return found
         return standing[1] if are_alike(dims(value.type), standing[1], found) else found
@@ -110,3 +109,8 @@ def are_alike(shape: tuple[object, ...], one: Order, other: Order) -> bool:
     """Whether two orders of a shape differ in where axes of size one stand, if at all."""
     first, second = ([a for a in inverse(o) if shape[a] != 1] for o in (one, other))
     return first == second
+
+
+def is_as_it_is(order: Order) -> bool:
+    """Whether an order moves no axis: nothing is to be gained behind a value that has it."""
+    return order == tuple(range(len(order)))

@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
+from stepwell.ir.axes import AxisMap, Order, reshaped
+from stepwell.translate.layout.table import are_alike
 from stepwell.translate.rewrites.documentation import module_of
 from stepwell.translate.rewrites.xnnpack import MERGES
 from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
-from stepwell.translate.rewrites.xnnpack.axis_orders import are_alike, reshaped_order
 
 LAST, FIRST = "tensor<1x6x5x8xf32>", "tensor<1x8x6x5xf32>"
 BACK, TO = (0, 3, 1, 2), (0, 2, 3, 1)
+
+
+def reshaped_order(before: Any, after: Any, order: Order) -> Order | None:
+    """The order of a reshape's result if its input has `order`."""
+    return AxisMap(after, (before,), (reshaped(before, after),)).order_after(0, order)
 
 
 def turn(given: str, made: str, perm: tuple[int, ...], before: str, after: str) -> str:

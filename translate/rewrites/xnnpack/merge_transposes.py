@@ -26,16 +26,12 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
-from stepwell.dialects.xnnpack.datatypes import datatype
-from stepwell.dialects.xnnpack.elementwise import Binary, Unary
-from stepwell.dialects.xnnpack.movement import Concatenate
+from stepwell.ir.axes import Order, lies_the_same
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.lower_shape import slice_sizes
-
-Order = tuple[int, ...]
 
 
 @recipe("transposed_to")
@@ -114,28 +110,13 @@ class MergeReshapes(Rewrite[ReshapeOfReshape]):
         rw.replace(match.op, [reshaped(rw, match.source, match.op.output.type)])
 
 
-def passes(op: Operation) -> bool:
-    """Whether an op computes the same in every order of axes."""
-    if isinstance(op, xnnpack.Softmax | xnnpack.PReLU):
-        return False
-    if isinstance(op, xnnpack.Convert):
-        return datatype(op.output.type) != "qdint8"  # Whose scales belong to the last axes.
-    return isinstance(op, Unary | Binary | Concatenate)
-
-
-def inverse(order: Order) -> Order:
-    """The permutation that undoes another."""
-    return tuple(order.index(i) for i in range(len(order)))
-
-
 def moves_units_only(value: SSAValue, order: Order) -> bool:
     """Whether a permutation keeps the order of the axes that are not of size one.
 
     It is a reshape then, which works out one symbolic size, not more.
     """
     shape = dims(value.type)
-    kept = [i for i in order if shape[i] != 1]
-    return kept == sorted(kept) and sum(isinstance(d, str) for d in shape) <= 1
+    return lies_the_same(shape, order) and sum(isinstance(d, str) for d in shape) <= 1
 
 
 def reshaped(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:

@@ -1,0 +1,183 @@
+"""The minimum cut: which ops of a block work on bases, so that the least is transposed.
+
+A value read in its other order is transposed once for all who want it so. What that costs is a cut
+of a graph whose nodes are ops, and the least cost is a minimum cut: exact where values have one
+other order; of several, the first that reaches an op counts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from stepwell.ir.axes import Order, inverse
+from stepwell.translate.layout.table import Layouts, Turning, is_as_it_is
+
+Turnings = Mapping[Operation, Turning]
+AS_IS, TURNED = "as it is", "turned"
+Edge = tuple[Any, Any, float]
+INFINITE = float("inf")
+
+
+def candidates(block: Block, table: Layouts) -> dict[Operation, Turning]:
+    """Each op that a transpose's order reaches, as it would stand then."""
+    found: dict[Operation, Turning] = {}
+    waiting: deque[tuple[SSAValue, Order]] = deque()
+    for op in block.ops:
+        for result in op.results:
+            if (standing := table.transposed(result)) is not None:
+                waiting.append((result, standing[1]))
+                waiting.append((standing[0], inverse(standing[1])))
+    seen: set[SSAValue] = set()
+    while waiting:
+        value, order = waiting.popleft()
+        if value in seen or table.is_constant(value):
+            continue
+        seen.add(value)
+        for op in _neighbours(value):
+            if op in found or op.parent is not block or _is_transpose(op, table):
+                continue
+            turning = table.turning(op, value, order)
+            if turning is None:
+                continue
+            found[op] = turning
+            reached = [(op.results[0], turning.order)]
+            reached += [(op.operands[index], read) for index, read in turning.operands.items()]
+            waiting.extend(pair for pair in reached if not is_as_it_is(pair[1]))
+    return found
+
+
+def _neighbours(value: SSAValue) -> list[Operation]:
+    owner = value.owner
+    near = [use.operation for use in value.uses]
+    return [*near, owner] if isinstance(owner, Operation) else near
+
+
+def _is_transpose(op: Operation, table: Layouts) -> bool:
+    return len(op.results) == 1 and table.transposed(op.results[0]) is not None
+
+
+def parts(found: Turnings) -> Iterator[list[Operation]]:
+    """Sets of ops that hang together; what lies between them is fixed, so each is cut alone."""
+    waiting = dict.fromkeys(found)
+    while waiting:
+        first = next(iter(waiting))
+        del waiting[first]
+        part = [first]
+        for op in part:
+            for value in (*op.operands, op.results[0]):
+                owner = value.owner
+                near = [use.operation for use in value.uses]
+                for other in (owner, *near) if isinstance(owner, Operation) else near:
+                    if other in waiting:
+                        del waiting[other]
+                        part.append(other)
+        yield part
+
+
+def least_cost(part: list[Operation], found: Turnings, table: Layouts) -> set[Operation]:
+    """The ops of a set to rebuild on bases: the turned side of a minimum cut."""
+    edges = list(_Graph(part, found, table).edges())
+    ends = {end for one, other, _ in edges for end in (one, other)}
+    if TURNED not in ends:
+        return set()
+    if AS_IS not in ends:
+        return set(part)
+    import networkx
+
+    graph: Any = networkx.DiGraph()
+    for other, one, capacity in edges:  # Backwards: of equal cuts, that which turns the least.
+        if graph.has_edge(one, other):
+            graph[one][other]["capacity"] += capacity
+        else:
+            graph.add_edge(one, other, capacity=capacity)
+    _, (kept, _) = networkx.minimum_cut(
+        graph, AS_IS, TURNED, flow_func=networkx.algorithms.flow.boykov_kolmogorov
+    )
+    return {op for op in part if op not in kept}
+
+
+class _Graph:
+    """The cut graph of a set of ops: for each value, one transpose for all who read it turned."""
+
+    def __init__(self, part: list[Operation], found: Turnings, table: Layouts) -> None:
+        self.part, self.table = part, table
+        self.inside: dict[Any, Turning] = {op: found[op] for op in part}
+
+    def edges(self) -> Iterator[Edge]:
+        values: dict[SSAValue, None] = {op.results[0]: None for op in self.part}
+        for op in self.part:
+            for index in self.inside[op].operands:
+                values[op.operands[index]] = None
+        for value in values:
+            if not self.table.is_free(value):
+                yield from self._edges_of(value)
+
+    def _edges_of(self, value: SSAValue) -> Iterator[Edge]:
+        order = self._order_of(value)
+        maker = self._maker(value, order)
+        cost = self._cost(value, order)
+        readers = dict.fromkeys(self._readers(value, order))
+        alone = next(iter(readers)) if len(readers) == 1 else None
+        if alone is not None and alone[1] is None:  # Nobody to share a transpose with.
+            reader = alone[0]
+            if reader is not maker:
+                yield reader, maker, cost
+                yield maker, reader, cost
+            return
+        wanted, kept = ("read turned", value), ("read as it is", value)
+        yield wanted, maker, cost
+        yield maker, kept, cost
+        for reader, third in readers:
+            yield kept, reader, INFINITE
+            if third is not None:
+                yield reader, AS_IS, self._cost(value, third)  # A transpose of its own.
+            else:
+                yield reader, wanted, INFINITE
+
+    def _cost(self, value: SSAValue, order: Order) -> float:
+        return 0.0 if is_as_it_is(order) else self.table.cost(value, order)
+
+    def _readers(self, value: SSAValue, order: Order) -> Iterator[tuple[Any, Order | None]]:
+        """The nodes of the graph that read a value, and the third order in which they do so."""
+        for use in value.uses:
+            op = use.operation
+            read = self._reads(op, use.index)
+            standing = self._transposes(op, use.index)
+            if op in self.inside:
+                third = None if read == order else read
+                yield (AS_IS, None) if read is None else (op, third)
+            elif standing is None:
+                yield AS_IS, None
+            elif inverse(standing) == order:  # Any other stays one transpose whatever it reads.
+                yield TURNED, None
+
+    def _transposes(self, op: Operation, index: int) -> Order | None:
+        """The order that an op gives an operand, if it transposes it."""
+        found = self.table.transposed(op.results[0]) if len(op.results) == 1 else None
+        return None if found is None or found[0] is not op.operands[index] else found[1]
+
+    def _order_of(self, value: SSAValue) -> Order:
+        """The order in which a value may be held instead."""
+        if value.owner in self.inside:
+            return self.inside[value.owner].order
+        if (standing := self.table.transposed(value)) is not None:
+            return standing[1]
+        for use in value.uses:
+            if (read := self._reads(use.operation, use.index)) is not None:
+                return read
+        raise AssertionError("no op of the set has to do with the value")
+
+    def _maker(self, value: SSAValue, order: Order) -> Any:
+        if value.owner in self.inside:
+            return value.owner
+        standing = self.table.transposed(value)
+        return TURNED if standing is not None and standing[1] == order else AS_IS
+
+    def _reads(self, op: Operation, index: int) -> Order | None:
+        """The order in which a turned op reads an operand; None if it reads it as it is."""
+        turning = self.inside.get(op)
+        return None if turning is None else turning.operands.get(index)
