@@ -21,13 +21,19 @@ and nothing else, to follow an axis. An op without one (`None`) is opaque: it re
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
+from zlib import crc32
 
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir.boxes import Box, Range, is_nothing, numbers, whole_of
+from stepwell.ir.diagnostics import ParseFailure
+from stepwell.ir.size import Size
+from stepwell.ir.size_text import parse_size
 from stepwell.ir.types import Dim, dims
 
 Shape = tuple[Dim, ...]
@@ -101,9 +107,17 @@ class AxisMap:
             at = link.axis
         elif isinstance(link, Flat) and len(link.sources) == len(link.targets) == 1:
             (at,) = link.targets
+        elif isinstance(link, Once) and link.axis is None:
+            return self._unit_after(operand, axis)
         else:
             return None
         return at if self.shape[at] == self.shapes[operand][axis] else None
+
+    def _unit_after(self, operand: int, axis: int) -> int | None:
+        """The result axis of size 1 that an axis of size 1 is: the first with as much before it."""
+        before = _extent_of(self.shapes[operand][:axis])
+        units = (at for at, size in enumerate(self.shape) if size == 1)
+        return next((at for at in units if _extent_of(self.shape[:at]) == before), None)
 
     def before(self, operand: int, axis: int) -> int | None:
         """The operand's axis that a result axis is, whole and in order; None if it is none."""
@@ -395,7 +409,7 @@ def reduced(rank: int, axes: Iterable[int], keep: bool) -> Links:
 
 
 def reshaped(before: Shape, after: Shape) -> Links | None:
-    """The same elements in row-major order; None where a symbolic axis is split or merged."""
+    """The same elements in row-major order; None where it cannot be told which are which."""
     groups = aligned(before, after)
     if groups is None:
         return None
@@ -409,31 +423,49 @@ Group = tuple[tuple[int, ...], tuple[int, ...]]
 def aligned(before: Sequence[Dim], after: Sequence[Dim]) -> list[Group] | None:
     """The finest groups of axes, in order, that hold the same elements on both sides of a reshape.
 
-    Axes of size one belong to none: they say nothing about the order of elements. None where a
-    symbolic axis is split or merged, whose parts cannot be compared.
+    Axes of size one belong to none: they say nothing about the order of elements. Symbolic sizes
+    are multiplied out; None where the groups cannot be told (a size of `?`, empty tensors).
     """
+    if "?" in before or "?" in after:
+        return None
     groups: list[Group] = []
-    left = [axis for axis, size in enumerate(before) if size != 1]
-    right = [axis for axis, size in enumerate(after) if size != 1]
-    i = j = 0
-    while i < len(left):
-        if j == len(right):
-            return None
-        sources, targets = [left[i]], [right[j]]
-        first, second = before[left[i]], after[right[j]]
-        i, j = i + 1, j + 1
+    left = deque((axis, _extent(size)) for axis, size in enumerate(before) if size != 1)
+    right = deque((axis, _extent(size)) for axis, size in enumerate(after) if size != 1)
+    while left and right:
+        (source, first), (target, second) = left.popleft(), right.popleft()
+        sources, targets = [source], [target]
         while first != second:
-            if isinstance(first, str) or isinstance(second, str):
+            shorter, axes = (left, sources) if _rank(first) < _rank(second) else (right, targets)
+            if not shorter:
                 return None
-            short, sizes, axes = (i, before, left) if first < second else (j, after, right)
-            if short == len(axes):
-                return None
-            size = sizes[axes[short]]
-            if first < second:
-                sources.append(axes[short])
-                first, i = (size if isinstance(size, str) else first * size), i + 1
+            axis, size = shorter.popleft()
+            axes.append(axis)
+            if shorter is left:
+                first = first * size
             else:
-                targets.append(axes[short])
-                second, j = (size if isinstance(size, str) else second * size), j + 1
+                second = second * size
         groups.append((tuple(sources), tuple(targets)))
-    return groups if j == len(right) else None
+    return None if left or right else groups
+
+
+@lru_cache(maxsize=4096)
+def _extent(dim: Dim) -> int | Size:
+    """A dimension as something that multiplies and compares."""
+    if isinstance(dim, int):
+        return dim
+    try:
+        return parse_size(dim)
+    except ParseFailure:  # What torch alone computes (`CeilToInt(…)`): equal to itself.
+        return Size.symbol(dim)
+
+
+def _extent_of(shape: Shape) -> int | Size:
+    return prod((_extent(size) for size in shape), start=1)
+
+
+def _rank(size: int | Size) -> int:
+    """A number that orders sizes which divide each other: a symbol counts as a large prime."""
+    if isinstance(size, int):
+        return size
+    primes = {name: 7919 + 2 * crc32(name.encode()) for name in size.symbols}
+    return size.evaluate(primes)

@@ -22,12 +22,13 @@ from stepwell.dialects.quant.types import (
     storage_element,
     type_problem,
 )
+from stepwell.ir.axes import AxisMap, HasAxes, elementwise
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.on_demand import torch
 from stepwell.ir.types import AnyTensor, dims, element, with_element
 
 
-class _Cast(IRDLOperation):
+class _Cast(HasAxes, IRDLOperation):
     """One tensor in, the same shape out."""
 
     input = operand_def(TensorType)
@@ -38,6 +39,9 @@ class _Cast(IRDLOperation):
     def __init__(self, input: SSAValue, type_: Attribute) -> None:
         # Nothing is left for IRDL to sort out, and there are many casts.
         Operation.__init__(self, operands=(input,), result_types=(type_,))
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return elementwise(self)
 
     def _check(self) -> None:
         given, made = self.input.type, self.result.type

@@ -163,4 +163,165 @@ _XNNPACK = (
     ),
 )
 
-SAMPLES: tuple[str, ...] = _XNNPACK
+
+def _aten(name: str, *types: str, made: str = "", args: str = "") -> str:
+    """`add.Tensor`; `args` follow the tensors."""
+    sizes = [t if t.startswith("tensor") else f"tensor<{t}>" for t in types]
+    made = f"tensor<{made}>" if made and not made.startswith(("tensor", "(")) else made
+    return _plain(f"aten.{name}", *sizes, made=made, fields=f", {args}" if args else "")
+
+
+_ATEN_UNARY = """
+    abs acos acosh alias asin asinh atan atanh ceil celu clone contiguous cos cosh detach elu erf
+    erfc exp expm1 floor gelu hardsigmoid hardswish hardtanh leaky_relu lift_fresh_copy
+    log log10 log1p log2 log_sigmoid mish neg reciprocal relu relu6 round rsqrt selu
+    sigmoid sign silu sin sinh softplus sqrt square tan tanh trunc nan_to_num
+"""
+_ATEN_ARGUMENTS = {
+    "clamp": "-0.5, 0.5",
+    "clamp_min": "-0.5",
+    "clamp_max": "0.5",
+    "threshold": "0.1, 0.2",
+    "dropout": "0.5, false",
+}
+_BOTH = (("2x3x4xf32", "2x3x4xf32"), ("2x3x4xf32", "3x1xf32"))
+_CUBE = "2x3x4xf32"
+_ATEN = (
+    *(_aten(f"{name}.default", "2x1x5xf32") for name in _ATEN_UNARY.split()),
+    *(_aten(f"{n}.default", "2x1x5xf32", args=given) for n, given in _ATEN_ARGUMENTS.items()),
+    *(_aten(f"{name}.default", "2x3xf32", made="2x3xi1") for name in ("isinf", "isnan")),
+    _aten("logical_not.default", "2x3xi1"),
+    _aten("bitwise_not.default", "2x3xi1"),
+    _aten("_to_copy.default", "2x3xf32", made="2x3xf16", args="dtype=f16"),
+    _aten("to.dtype", "2x3xf32", made="2x3xf16", args="f16"),
+    *(
+        _aten(name, *types, made=_CUBE)
+        for name in ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "remainder.Tensor",
+                     "pow.Tensor_Tensor", "maximum.default", "minimum.default", "fmod.Tensor",
+                     "atan2.default")
+        for types in _BOTH
+    ),
+    _aten("div.Tensor_mode", *_BOTH[1], made=_CUBE, args='rounding_mode="floor"'),
+    *(
+        _aten(f"{name}.{kind}", *types, made="2x3x4xi1", args=args)
+        for name in ("eq", "ne", "lt", "le", "gt", "ge")
+        for kind, types, args in (("Tensor", _BOTH[1], ""), ("Scalar", _BOTH[0][:1], "0.1"))
+    ),
+    *(
+        _aten(f"{name}.Scalar", _CUBE, args="1.5")
+        for name in ("add", "sub", "mul", "div", "remainder", "rsub")
+    ),
+    _aten("pow.Tensor_Scalar", _CUBE, args="2"),
+    *(
+        _aten(name, "2x3xi1", "3xi1")
+        for name in ("bitwise_and.Tensor", "bitwise_or.Tensor", "logical_and.default",
+                     "logical_or.default", "logical_xor.default")
+    ),
+    *(_aten(f"{name}.Scalar", "2x3xi8", args="5") for name in ("bitwise_and", "bitwise_or")),
+    _aten("where.self", "3x1xi1", *_BOTH[0], made=_CUBE),
+    _aten("masked_fill.Scalar", _CUBE, "3x1xi1", args="1.5"),
+    _aten("expand.default", "3x1xf32", made="2x3x4xf32", args="[2, 3, 4]"),
+    *(
+        _aten(f"{name}.default", "2x6x4xf32", made="2x3x8xf32", args="[2, 3, 8]")
+        for name in ("view", "reshape", "_unsafe_view", "_reshape_copy", "view_copy")
+    ),
+    _aten("flatten.using_ints", "2x3x1x4xf32", made="2x12xf32", args="1, 3"),
+    _aten("unflatten.int", "2x6xf32", made="2x3x2xf32", args="1, [3, 2]"),
+    _aten("unsqueeze.default", "2x3xf32", made="2x1x3xf32", args="1"),
+    _aten("squeeze.default", "2x1x3xf32", made="2x3xf32"),
+    _aten("squeeze.dim", "2x1x3xf32", made="2x3xf32", args="1"),
+    _aten("squeeze.dims", "2x1x3x1xf32", made="2x3xf32", args="[1, 3]"),
+    *(
+        _aten(f"{name}.default", _CUBE, made="4x2x3xf32", args="[-1, 0, 1]")
+        for name in ("permute", "permute_copy")
+    ),
+    *(
+        _aten(f"{name}.int", _CUBE, made="2x4x3xf32", args="-1, 1")
+        for name in ("transpose", "transpose_copy")
+    ),
+    _aten("t.default", "2x3xf32", made="3x2xf32"),
+    *(
+        _aten(f"{name}.Tensor", "2x7xf32", made="2x3xf32", args="1, -6, 7, 2")
+        for name in ("slice", "slice_copy")
+    ),
+    _aten("slice.Tensor", "2x4xf32", made="2x2xf32", args="1, -9, -2"),
+    _aten("narrow.default", "2x7xf32", made="2x3xf32", args="1, 2, 3"),
+    *(
+        _aten(f"{name}.int", _CUBE, made="2x4xf32", args="1, 2")
+        for name in ("select", "select_copy")
+    ),
+    _aten("flip.default", _CUBE, args="[0, -1]"),
+    _aten("roll.default", _CUBE, args="[1, 2], [0, 2]"),
+    _aten("constant_pad_nd.default", "2x3xf32", made="5x3xf32", args="[1, -1, 1, 2], 0.5"),
+    "%y = aten.cat.default([%a, %b], 1) : (tensor<2x1xf32>, tensor<2x3xf32>) -> tensor<2x4xf32>",
+    "%y = aten.stack.default([%a, %b], 1) : (tensor<2x3xf32>, tensor<2x3xf32>) -> "
+    "tensor<2x2x3xf32>",
+    *(
+        f"%y, %z = aten.{name}(%x, {args}, 1) : (tensor<2x5xf32>) -> "
+        "(tensor<2x3xf32>, tensor<2x2xf32>)"
+        for name, args in (("split.Tensor", "3"), ("unsafe_split.Tensor", "3"),
+                           ("split_with_sizes.default", "[3, 2]"), ("chunk.default", "2"))
+    ),
+    "%y, %z = aten.unbind.int(%x, 1) : (tensor<3x2xf32>) -> (tensor<3xf32>, tensor<3xf32>)",
+    _aten("linear.default", _CUBE, "5x4xf32", "5xf32", made="2x3x5xf32"),
+    _aten("mm.default", "3x4xf32", "4x2xf32", made="3x2xf32"),
+    _aten("bmm.default", _CUBE, "2x4x2xf32", made="2x3x2xf32"),
+    _aten("matmul.default", "2x1x3x4xf32", "5x4x2xf32", made="2x5x3x2xf32"),
+    _aten("addmm.default", "2xf32", "3x4xf32", "4x2xf32", made="3x2xf32"),
+    *(
+        _aten("convolution.default", *types, made=made, args=args)
+        for types, made, args in (
+            (("2x2x5x4xf32", "4x1x3x2xf32", "4xf32"), "2x4x3x3xf32",
+             "[2, 1], [1, 0], [1, 1], false, [0, 0], 2"),
+            (("1x3x5x4xf32", "3x1x2x2xf32"), "1x3x3x2xf32",
+             "none, [1, 1], [0, 0], [2, 2], false, [0, 0], 3"),
+        )
+    ),
+    _aten("conv1d.default", "2x2x6xf32", "3x2x3xf32", made="2x3x6xf32", args="none, [1], [1]"),
+    _aten("conv2d.default", "1x2x4x4xf32", "3x2x2x2xf32", made="1x3x2x2xf32", args="none, [2, 2]"),
+    _aten("conv3d.default", "1x1x2x3x3xf32", "2x1x2x2x2xf32", made="1x2x1x2x2xf32"),
+    _aten("embedding.default", "2x3xf32", "2x4xi64", made="2x4x3xf32"),
+    _aten("index_select.default", "3x2x2xf32", "4xi64", made="3x4x2xf32", args="1").replace(
+        "%v1, 1", "1, %v1"
+    ),
+    "%y = aten.index.Tensor(%x, [none, %i, %j]) : "
+    "(tensor<2x2x3x4xf32>, tensor<5x1xi64>, tensor<2xi64>) -> tensor<2x5x2x4xf32>",
+    "%y = aten.index.Tensor(%x, [%i, none, %j]) : "
+    "(tensor<2x3x2x4xf32>, tensor<5x1xi64>, tensor<2xi64>) -> tensor<5x2x3x4xf32>",
+    "%y = aten.gather.default(%x, 1, %i) : (tensor<3x2x2xf32>, tensor<2x4x2xi64>) -> "
+    "tensor<2x4x2xf32>",
+    *(
+        _aten(name, _CUBE, args=args)
+        for name, args in (("softmax.int", "1"), ("_softmax.default", "-1, false"),
+                           ("log_softmax.int", "0"), ("_log_softmax.default", "1, false"),
+                           ("cumsum.default", "1"), ("_safe_softmax.default", "2"))
+    ),
+    *(
+        _aten(name, _CUBE, made=made, args=args)
+        for name in ("mean.dim", "sum.dim_IntList", "amax.default", "amin.default")
+        for made, args in (("3xf32", "[0, -1]"), ("2x1x4xf32", "[1], true"))
+    ),
+    _aten("argmax.default", _CUBE, made="2x4xi64", args="1"),
+    _aten("prod.dim_int", _CUBE, made="2x1x4xf32", args="1, true"),
+    *(_aten(name, "2x3xi1", made="2xi1", args="1") for name in ("any.dim", "all.dim")),
+    _aten("layer_norm.default", _CUBE, "3x4xf32", "3x4xf32", made=_CUBE).replace(
+        "%v0, ", "%v0, [3, 4], "
+    ),
+    _aten(
+        "batch_norm.default", "2x3x2xf32", "3xf32", "3xf32", "3xf32", "3xf32",
+        args="false, 0.1, 1.0e-05, false",
+    ),
+    "%y, %m, %s = aten._native_batch_norm_legit_no_training.default(%x, %w, %b, %n, %v, 0.1, 0.1) "
+    ": (tensor<2x3x2xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> "
+    "(tensor<2x3x2xf32>, tensor<0xf32>, tensor<0xf32>)",
+    _aten("max_pool2d.default", "1x2x5x4xf32", made="1x2x3x3xf32", args="[3, 2], [2, 1], [1, 0]"),
+    _aten("avg_pool2d.default", "2x5x4xf32", made="2x2x2xf32", args="[2, 2]"),
+)  # fmt: skip
+
+_QUANT = (
+    "%y = quant.qcast %x : tensor<2x3xf32> to tensor<2x3x!quant.uniform<i8:f32, 0.05:3>>",
+    "%y = quant.dcast %x : tensor<2x3x!quant.uniform<i8:f32, 0.05:3>> to tensor<2x3xf32>",
+    "%y = quant.scast %x : tensor<2x3xi8> to tensor<2x3x!quant.uniform<i8:f32, 0.05:3>>",
+)
+
+SAMPLES: tuple[str, ...] = (*_XNNPACK, *_ATEN)

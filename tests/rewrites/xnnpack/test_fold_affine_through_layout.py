@@ -117,7 +117,6 @@ MOVED = {
     f"({X}) -> tensor<2x4x2xf32>\n"
     f"  %p = aten.cat.default([%u, %u], 2) : (tensor<2x4x2xf32>, tensor<2x4x2xf32>) -> {X}",
     "no movement": "%p = aten.neg.default(%s) : " + f"({X}) -> {X}",
-    "channels joined": f"%p = aten.cat.default([%s], 2) : ({X}) -> {X}",
 }
 
 

@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.axes import axis_map
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import i1
 from stepwell.ir.program import Program
@@ -81,26 +82,16 @@ def _least(op: SchemaOp, size: str) -> int:
 
 
 def keeps_rows(op: SchemaOp) -> bool:
-    """Whether an op that picks from a tensor leaves its last axis whole."""
-    source = op.operands[0].type
-    last = max(len(dims(source)), 1) - 1
-    if op.name in ("aten.select.int", "aten.index_select.default", "aten.slice.Tensor"):
-        axis = op.arg("dim") % (last + 1)
-        return axis != last
-    if op.name == "aten.index.Tensor":
-        indices = op.arg("indices")
-        return len(indices) <= last or all(item is None for item in indices[last:])
-    if op.name == "aten.gather.default":
+    """Whether each row of what an op picks from a tensor is a whole row of that tensor."""
+    axes = axis_map(op)
+    if axes is None or element(op.operands[0].type) != element(op.results[0].type):
         return False
-    if op.name == "aten.view.default":
-        return dims(op.results[0].type)[-1:] == dims(source)[-1:]
-    if op.name == "aten.expand.default":
-        return True
-    if op.name == "aten.unsqueeze.default":
-        return op.arg("dim") % (last + 2) != last + 1
-    if op.name == "aten._to_copy.default":
-        return op.operands[0].type == op.results[0].type
-    return True
+    if axes.shapes[0][-1:] in ((), (1,)):
+        return True  # Rows of one element: whatever is picked is a whole one.
+    others = range(1, len(op.operands))
+    last = len(axes.shape) - 1
+    chosen = any(last in axes.seen(o, a) for o in others for a in range(len(axes.shapes[o])))
+    return axes.after(0, len(axes.shapes[0]) - 1) == last and not chosen
 
 
 def picked_rows(mask: SSAValue) -> tuple[list[SchemaOp], SSAValue]:

@@ -64,7 +64,9 @@ class XnnpackLayouts(Layouts):
     def may_turn(self, op: Operation, turning: Turning) -> bool:
         order = turning.order
         match op:
-            case xnnpack.StaticReshape() | xnnpack.StaticConstantPad():
+            case xnnpack.StaticReshape():  # Whose new shape works out one size, not more.
+                return sum(isinstance(size, str) for size in dims(op.output.type)) <= 1
+            case xnnpack.StaticConstantPad():
                 return True
             case xnnpack.Softmax():
                 return order[-1] == len(order) - 1

@@ -38,20 +38,21 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
+from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.axes import axis_map
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.dtypes import f32
 from stepwell.ir.numerics import REORDERED, forbidden
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Event, History, Pass, Rewriter
-from stepwell.ir.types import Dim, dims, element
+from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import axis
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_shift
 from stepwell.translate.rewrites.xnnpack.row_statistics import normalise_rows
 
@@ -165,8 +166,9 @@ def _sources(value: SSAValue, channel: int, stream: Stream) -> Iterator[Place]:
     """What must have no mean for `value` to have none; its writer is noted if it is one."""
     op = value.owner
     if isinstance(op, CARRIERS):
+        axes = axis_map(op)
         for index in range(_tensors(op)):
-            at = _channel_before(op, index, channel)
+            at = None if axes is None else axes.before(index, channel)
             if at is None:
                 raise Stays(f"{_named(op)} writes the stream, and not whole rows of channels")
             yield op.operands[index], at
@@ -202,7 +204,8 @@ def _continued(op: Operation, index: int, channel: int, stream: Stream) -> Itera
         Stays: the reader could see the mean.
     """
     if isinstance(op, CARRIERS):
-        at = _channel_after(op, index, channel)
+        axes = axis_map(op)
+        at = None if axes is None else axes.after(index, channel)
         if at is None:
             raise Stays(f"{_named(op)} takes the channel axis apart")
         yield op.results[0], at
@@ -215,58 +218,9 @@ def _continued(op: Operation, index: int, channel: int, stream: Stream) -> Itera
         raise Stays(f"{_named(op)} reads the stream and is no layer norm")
 
 
-def _channel_after(op: SchemaOp, index: int, channel: int) -> int | None:
-    """Where the channel axis of an operand stands in the result, whole and in order; else None."""
-    before, after = dims(op.operands[index].type), dims(op.results[0].type)
-    if isinstance(op, aten.ViewDefault):
-        return _same_axis(before, after, channel)
-    if isinstance(op, aten.PermuteDefault):
-        return _order(op).index(channel)
-    at = channel
-    if isinstance(op, (*SUMS, aten.ExpandDefault)):
-        at += len(after) - len(before)
-    return at if after[at] == before[channel] else None
-
-
-def _channel_before(op: SchemaOp, index: int, channel: int) -> int | None:
-    """Where the channel axis of the result stands in an operand; else None."""
-    before, after = dims(op.operands[index].type), dims(op.results[0].type)
-    if isinstance(op, aten.ViewDefault):
-        return _same_axis(after, before, channel)
-    if isinstance(op, aten.PermuteDefault):
-        return _order(op)[channel]
-    at = channel
-    if isinstance(op, (*SUMS, aten.ExpandDefault)):
-        at -= len(after) - len(before)
-    return at if at >= 0 and _channel_after(op, index, at) == channel else None
-
-
 def _tensors(op: SchemaOp) -> int:
     """How many leading operands are tensors; run-time sizes follow."""
-    if isinstance(op, aten.CatDefault):
-        return len(op.operands)
-    return 2 if isinstance(op, SUMS) else 1
-
-
-def _order(op: SchemaOp) -> list[int]:
-    rank = len(dims(op.results[0].type))
-    return [axis(number, rank) for number in op.arg("dims")]
-
-
-def _same_axis(before: tuple[Dim, ...], after: tuple[Dim, ...], at: int) -> int | None:
-    """The axis of `after` that holds the elements of axis `at` of `before`, row-major."""
-    for other, size in enumerate(after):
-        if size == before[at] and _product(before[:at]) == _product(after[:other]):
-            return other if _product(before[at + 1 :]) == _product(after[other + 1 :]) else None
-    return None
-
-
-def _product(sizes: tuple[Dim, ...]) -> tuple[int, list[str]]:
-    """A product of sizes as a number and symbols; equal ones are equal whatever the symbols are."""
-    number = 1
-    for size in sizes:
-        number *= size if isinstance(size, int) else 1
-    return number, sorted(size for size in sizes if isinstance(size, str))
+    return sum(isinstance(value.type, TensorType) for value in op.operands)
 
 
 def _weights(op: SchemaOp, weight: int) -> tuple[tuple[int, int], ...]:

@@ -32,13 +32,13 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.axes import axis_map
 from stepwell.ir.core import weight_key
 from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.building import (
-    axis,
     constant_along_last_axis,
     constant_side,
 )
@@ -167,17 +167,10 @@ def constants_of(value: SSAValue) -> tuple[SSAValue, str | None, str | None]:
 
 def moves_whole_rows(op: object) -> bool:
     """Whether an op moves rows along the last axis and takes none apart."""
-    if not isinstance(op, MOVEMENTS):
+    axes = axis_map(op) if isinstance(op, MOVEMENTS) else None
+    if axes is None or not axes.shapes[0]:
         return False
-    before, after = dims(op.operands[0].type), dims(op.results[0].type)
-    if not before or not after or before[-1] != after[-1]:
-        return False
-    last = len(after) - 1
-    if isinstance(op, aten.PermuteDefault):
-        return axis(op.arg("dims")[-1], len(after)) == last
-    if isinstance(op, aten.SliceTensor | aten.CatDefault):
-        return axis(op.arg("dim"), len(after)) != last
-    return True
+    return axes.after(0, len(axes.shapes[0]) - 1) == len(axes.shape) - 1
 
 
 def takes_no_constants(layer: SchemaOp) -> Refusal | None:

@@ -1,0 +1,338 @@
+"""The axis maps of ATen operators: which axis of which operand each axis of a result is.
+
+Run-time sizes stand behind the tensors among the operands; no map says anything of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.axis_rules import maps
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.axes import (
+    All,
+    Along,
+    AxisMap,
+    Link,
+    Links,
+    Once,
+    along_rows,
+    broadcast,
+    concatenated,
+    elementwise,
+    kept,
+    mapped,
+    moved,
+    permuted,
+    reduced,
+    reshaped,
+)
+from stepwell.ir.dtypes import i32, i64
+from stepwell.ir.types import Dim, dims, element
+
+_UNARY = """
+    abs acos acosh alias asin asinh atan atanh ceil celu clone contiguous cos cosh detach elu erf
+    erfc exp expm1 floor gelu hardsigmoid hardswish hardtanh isinf isnan leaky_relu lift_fresh_copy
+    log log10 log1p log2 log_sigmoid logical_not mish neg reciprocal relu relu6 round rsqrt selu
+    sigmoid sign silu sin sinh softplus sqrt square tan tanh trunc bitwise_not clamp clamp_min
+    clamp_max _to_copy threshold nan_to_num
+"""
+_BINARY = "add sub mul div remainder eq ne lt le gt ge pow bitwise_and bitwise_or"
+
+
+def _shape(value: SSAValue) -> tuple[Dim, ...]:
+    return dims(value.type)
+
+
+def _at(number: int, rank: int) -> int:
+    return number + rank if number < 0 else number
+
+
+def _tensors(op: SchemaOp) -> int:
+    """How many of the first operands are tensors."""
+    return sum(isinstance(value.type, TensorType) for value in op.operands)
+
+
+@maps(
+    *(f"{name}.default" for name in _UNARY.split()),
+    *(f"{name}.Tensor" for name in _BINARY.split() if name != "pow"),
+    *(f"{name}.Scalar" for name in _BINARY.split() if name != "pow"),
+    "pow.Tensor_Tensor", "pow.Tensor_Scalar", "div.Tensor_mode", "maximum.default",
+    "minimum.default", "where.self", "logical_and.default", "logical_or.default",
+    "logical_xor.default", "to.dtype", "expand.default", "masked_fill.Scalar", "fmod.Tensor",
+    "atan2.default", "rsub.Scalar", "dropout.default",
+)  # fmt: skip
+def _elementwise(op: SchemaOp, result: int) -> AxisMap | None:
+    return elementwise(op, _tensors(op))
+
+
+@maps("view.default", "reshape.default", "_unsafe_view.default", "flatten.using_ints",
+      "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unflatten.int",
+      "_reshape_copy.default", "view_copy.default")  # fmt: skip
+def _reshape(op: SchemaOp, result: int) -> AxisMap | None:
+    return mapped(op, reshaped(_shape(op.operands[0]), _shape(op.results[0])))
+
+
+@maps("permute.default", "permute_copy.default")
+def _permute(op: SchemaOp, result: int) -> AxisMap | None:
+    rank = len(_shape(op.operands[0]))
+    return mapped(op, permuted([_at(number, rank) for number in op.arg("dims")]))
+
+
+@maps("transpose.int", "t.default", "transpose_copy.int")
+def _transpose(op: SchemaOp, result: int) -> AxisMap | None:
+    order = list(range(len(_shape(op.operands[0]))))
+    if op.name == "aten.t.default":
+        return mapped(op, permuted(order[::-1]))
+    one, other = (_at(op.arg(name), len(order)) for name in ("dim0", "dim1"))
+    order[one], order[other] = order[other], order[one]
+    return mapped(op, permuted(order))
+
+
+@maps("slice.Tensor", "slice_copy.Tensor", "narrow.default")
+def _slice(op: SchemaOp, result: int) -> AxisMap | None:
+    shape = _shape(op.operands[0])
+    at = _at(op.arg("dim"), len(shape))
+    step = 1 if op.name == "aten.narrow.default" else op.arg("step")
+    link = _sliced(at, op.arg("start"), step, shape[at])
+    return mapped(op, tuple(link if axis == at else Along(axis) for axis in range(len(shape))))
+
+
+def _sliced(axis: int, start: object, step: object, size: Dim) -> Link:
+    """An axis from `start` on, which counts from the end below 0 and ends where the axis does."""
+    start = 0 if start is None else start
+    if not isinstance(start, int) or not isinstance(step, int):
+        return All(axis)
+    if isinstance(size, int):
+        return Along(axis, step, min(max(_at(start, size), 0), size))
+    return Along(axis, step, start) if start >= 0 else All(axis)
+
+
+@maps("select.int", "select_copy.int")
+def _select(op: SchemaOp, result: int) -> AxisMap | None:
+    return mapped(op, _without(len(_shape(op.operands[0])), op.arg("dim")))
+
+
+def _without(rank: int, number: int) -> Links:
+    return reduced(rank, (_at(number, rank),), keep=False)
+
+
+@maps("cat.default")
+def _cat(op: SchemaOp, result: int) -> AxisMap | None:
+    shapes = [_shape(value) for value in op.operands]
+    if len({len(shape) for shape in shapes}) > 1:
+        return None  # Empty tensors of one axis, which torch leaves out.
+    return mapped(op, *concatenated(shapes, _at(op.arg("dim"), len(shapes[0]))))
+
+
+@maps("stack.default")
+def _stack(op: SchemaOp, result: int) -> AxisMap | None:
+    rank = len(_shape(op.results[0]))
+    at = _at(op.arg("dim"), rank)
+    links = tuple(Along(axis) for axis in range(rank) if axis != at)
+    return mapped(op, *(links for _ in op.operands))
+
+
+@maps("split.Tensor", "split_with_sizes.default", "unsafe_split.Tensor", "chunk.default")
+def _split(op: SchemaOp, result: int) -> AxisMap | None:
+    shape = _shape(op.operands[0])
+    at = _at(op.arg("dim"), len(shape))
+    before = [_shape(other)[at] for other in op.results[:result]]
+    known = [size for size in before if isinstance(size, int)]
+    offset = [0] * len(shape)
+    offset[at] = sum(known)
+    if len(known) < len(before):
+        return None
+    return mapped(op, moved(offset), result=result)
+
+
+@maps("unbind.int")
+def _unbind(op: SchemaOp, result: int) -> AxisMap | None:
+    return mapped(op, _without(len(_shape(op.operands[0])), op.arg("dim")), result=result)
+
+
+@maps("flip.default")
+def _flip(op: SchemaOp, result: int) -> AxisMap | None:
+    shape = _shape(op.operands[0])
+    turned = {_at(number, len(shape)) for number in op.arg("dims")}
+    return mapped(op, tuple(_flipped(a, shape[a], a in turned) for a in range(len(shape))))
+
+
+def _flipped(axis: int, size: Dim, is_turned: bool) -> Link:
+    if not is_turned:
+        return Along(axis)
+    return Along(axis, -1, size - 1) if isinstance(size, int) else All(axis)
+
+
+@maps("roll.default")
+def _roll(op: SchemaOp, result: int) -> AxisMap | None:
+    rank = len(_shape(op.operands[0]))
+    turned = [_at(number, rank) for number in op.arg("dims") or ()]
+    return mapped(op, along_rows(rank, turned)) if turned else None
+
+
+@maps("constant_pad_nd.default")
+def _pad(op: SchemaOp, result: int) -> AxisMap | None:
+    rank, widths = len(_shape(op.operands[0])), op.arg("pad")
+    if not all(isinstance(width, int) for width in widths):
+        return None
+    offsets = [0] * rank
+    for index, width in enumerate(cast(Sequence[int], widths)[::2]):
+        offsets[rank - 1 - index] = -width
+    return mapped(op, moved(offsets))
+
+
+@maps("linear.default")
+def _linear(op: SchemaOp, result: int) -> AxisMap | None:
+    last = len(_shape(op.operands[0])) - 1
+    if len(_shape(op.operands[1])) != 2:
+        return None
+    return mapped(op, (*kept(last), All(last)), (Along(last), All()), (Along(last),))
+
+
+@maps("mm.default", "bmm.default")
+def _product(op: SchemaOp, result: int) -> AxisMap | None:
+    rank = len(_shape(op.operands[0]))
+    batch, rows, columns = kept(rank - 2), Along(rank - 2), Along(rank - 1)
+    return mapped(op, (*batch, rows, All()), (*batch, All(), columns))
+
+
+@maps("matmul.default")
+def _matmul(op: SchemaOp, result: int) -> AxisMap | None:
+    left, right, made = (_shape(value) for value in (*op.operands, op.results[0]))
+    if len(left) < 2 or len(right) < 2:
+        return None
+    batch, rank = made[:-2], len(made)
+    return mapped(
+        op,
+        (*broadcast(left[:-2], batch), Along(rank - 2), All()),
+        (*broadcast(right[:-2], batch), All(), Along(rank - 1)),
+    )
+
+
+@maps("addmm.default")
+def _addmm(op: SchemaOp, result: int) -> AxisMap | None:
+    added = broadcast(_shape(op.operands[0]), _shape(op.results[0]))
+    return mapped(op, added, (Along(0), All()), (All(), Along(1)))
+
+
+@maps("convolution.default", "conv1d.default", "conv2d.default", "conv3d.default")
+def _convolution(op: SchemaOp, result: int) -> AxisMap | None:
+    image, weight = _shape(op.operands[0]), _shape(op.operands[1])
+    spatial = len(weight) - 2
+    if len(image) != len(weight) or (
+        op.name == "aten.convolution.default" and op.arg("transposed")
+    ):
+        return None
+    numbers = [op.arg(name) for name in ("stride", "padding", "dilation")]
+    if any(isinstance(held, str) for held in numbers):
+        return None
+    stride, padding, dilation = (list(n) * spatial if len(n) == 1 else n for n in numbers)
+    windows: list[Link] = []
+    for index in range(spatial):
+        size = weight[2 + index]
+        if not isinstance(size, int):
+            return None
+        reach = (size - 1) * dilation[index] + 1
+        windows.append(Along(2 + index, stride[index], -padding[index], reach))
+    each = op.arg("groups") == image[1] == weight[0]
+    channels = Along(1) if each else All(1)
+    filter = (Along(1), *(All() for _ in weight[1:]))
+    return mapped(op, (Along(0), channels, *windows), filter, (Along(1),))
+
+
+@maps("embedding.default")
+def _embedding(op: SchemaOp, result: int) -> AxisMap | None:
+    rank = len(_shape(op.operands[1]))
+    return mapped(op, (All(), Along(rank)), kept(rank))
+
+
+@maps("index_select.default")
+def _index_select(op: SchemaOp, result: int) -> AxisMap | None:
+    rank = len(_shape(op.operands[0]))
+    at = _at(op.arg("dim"), rank)
+    return mapped(op, along_rows(rank, (at,)), (Along(at),))
+
+
+@maps("index.Tensor")
+def _index(op: SchemaOp, result: int) -> AxisMap | None:
+    """The axes of indices stand where theirs were if these are neighbours, else they lead."""
+    indices = op.arg("indices")
+    at = [axis for axis, index in enumerate(indices) if index is not None]
+    if not at or any(element(indices[axis].type) not in (i32, i64) for axis in at):
+        return None
+    shapes = [_shape(indices[axis]) for axis in at]
+    wide = max(map(len, shapes))
+    first = at[0] if at == list(range(at[0], at[-1] + 1)) else 0
+    common = _shape(op.results[0])[first : first + wide]
+    others = [axis for axis in range(len(_shape(op.operands[0]))) if axis not in at]
+    stands = {axis: n if n < first else n + wide for n, axis in enumerate(others)}
+    links = tuple(
+        Along(stands[axis]) if axis in stands else All() for axis in range(len(others) + len(at))
+    )
+    places = [tuple(_shifted(link, first) for link in broadcast(s, common)) for s in shapes]
+    return mapped(op, links, *places)
+
+
+def _shifted(link: Link, by: int) -> Link:
+    assert isinstance(link, Along | Once) and link.axis is not None
+    return Along(link.axis + by) if isinstance(link, Along) else Once(link.axis + by)
+
+
+@maps("gather.default")
+def _gather(op: SchemaOp, result: int) -> AxisMap | None:
+    rank = len(_shape(op.operands[0]))
+    return mapped(op, along_rows(rank, (_at(op.arg("dim"), rank),)), kept(rank))
+
+
+@maps("softmax.int", "_softmax.default", "log_softmax.int", "_log_softmax.default",
+      "cumsum.default", "_safe_softmax.default")  # fmt: skip
+def _softmax(op: SchemaOp, result: int) -> AxisMap | None:
+    rank = len(_shape(op.operands[0]))
+    return mapped(op, along_rows(rank, (_at(op.arg("dim"), rank),)))
+
+
+@maps("mean.dim", "sum.dim_IntList", "amax.default", "amin.default", "argmax.default",
+      "any.dim", "all.dim", "prod.dim_int")  # fmt: skip
+def _reduction(op: SchemaOp, result: int) -> AxisMap | None:
+    rank, given = len(_shape(op.operands[0])), op.arg("dim")
+    numbers = [given] if isinstance(given, int) else given or range(rank)
+    return mapped(op, reduced(rank, (_at(n, rank) for n in numbers), bool(op.arg("keepdim"))))
+
+
+@maps("layer_norm.default")
+def _layer_norm(op: SchemaOp, result: int) -> AxisMap | None:
+    rank = len(_shape(op.operands[0]))
+    mixed = range(rank - len(op.arg("normalized_shape")), rank)
+    parameters: Links = tuple(Along(axis) for axis in mixed)
+    return mapped(op, along_rows(rank, mixed), *(parameters for _ in op.operands[1:]))
+
+
+@maps("batch_norm.default", "_native_batch_norm_legit_no_training.default")
+def _batch_norm(op: SchemaOp, result: int) -> AxisMap | None:
+    if result or (op.name == "aten.batch_norm.default" and op.arg("training")):
+        return None
+    channels: Links = (Along(1),)
+    image = kept(len(_shape(op.operands[0])))
+    return mapped(op, image, *(channels for _ in op.operands[1:]))
+
+
+@maps("max_pool2d.default", "avg_pool2d.default")
+def _pool(op: SchemaOp, result: int) -> AxisMap | None:
+    shape = _shape(op.operands[0])
+    rank, kernel = len(shape), _pair(op.arg("kernel_size"))
+    stride, padding = _pair(op.arg("stride")) or kernel, _pair(op.arg("padding"))
+    dilation = _pair(op.arg("dilation")) if op.name == "aten.max_pool2d.default" else [1, 1]
+    windows = [
+        Along(rank - 2 + i, stride[i], -padding[i], (kernel[i] - 1) * dilation[i] + 1)
+        for i in range(2)
+    ]
+    return mapped(op, (*kept(rank - 2), *windows))
+
+
+def _pair(numbers: Sequence[int]) -> list[int]:
+    return list(numbers) * 2 if len(numbers) == 1 else list(numbers)
