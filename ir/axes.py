@@ -21,20 +21,16 @@ and nothing else, to follow an axis. An op without one (`None`) is opaque: it re
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
-from zlib import crc32
+from typing import Any, TypeVar, cast
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
+from stepwell.ir.alignment import extent_of
 from stepwell.ir.boxes import Box, Range, is_nothing, numbers, whole_of
-from stepwell.ir.diagnostics import ParseFailure
-from stepwell.ir.size import Size
-from stepwell.ir.size_text import parse_size
-from stepwell.ir.types import Dim, dims
+from stepwell.ir.types import Dim
 
 Shape = tuple[Dim, ...]
 Order = tuple[int, ...]
@@ -115,9 +111,9 @@ class AxisMap:
 
     def _unit_after(self, operand: int, axis: int) -> int | None:
         """The result axis of size 1 that an axis of size 1 is: the first with as much before it."""
-        before = _extent_of(self.shapes[operand][:axis])
+        before = extent_of(self.shapes[operand][:axis])
         units = (at for at, size in enumerate(self.shape) if size == 1)
-        return next((at for at in units if _extent_of(self.shape[:at]) == before), None)
+        return next((at for at in units if extent_of(self.shape[:at]) == before), None)
 
     def before(self, operand: int, axis: int) -> int | None:
         """The operand's axis that a result axis is, whole and in order; None if it is none."""
@@ -305,167 +301,40 @@ def _carried(
     return inverse([next(waiting) if axis in reached else axis for axis in range(rank)])
 
 
+AxisRule = Callable[[Any, int], AxisMap | None]
+_RULES: dict[str, AxisRule] = {}
+_F = TypeVar("_F", bound=AxisRule)
+
+
+def maps(*names: str) -> Callable[[_F], _F]:
+    """Register what gives the map of a result of these ops; None where arguments make it opaque."""
+
+    def register(rule: _F) -> _F:
+        for name in names:
+            assert name not in _RULES, name
+            _RULES[name] = rule
+        return rule
+
+    return register
+
+
+def mapped_names(dialect: str) -> tuple[str, ...]:
+    """The ops of a dialect that have a registered rule."""
+    return tuple(name for name in _RULES if name.startswith(f"{dialect}."))
+
+
 class HasAxes:
     """Mixed into op classes that may say how the axes of their results follow from operands."""
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
-        """The map of a result; None where the op is opaque."""
-        return None
+        """The map of a result; None where the op is opaque.
+
+        Ops whose classes are generated have it by name, from a rule registered with `maps`.
+        """
+        rule = _RULES.get(cast(Operation, self).name)
+        return None if rule is None else rule(self, result)
 
 
 def axis_map(op: object, result: int = 0) -> AxisMap | None:
     """The map of an op's result; None where it is opaque, as every op is that does not say."""
     return op.axis_map(result) if isinstance(op, HasAxes) else None
-
-
-# -- what ops declare --------------------------------------------------------------------------
-
-
-def mapped(op: Operation, *links: Links | None, result: int = 0) -> AxisMap:
-    """A map of these links, in the order of operands; operands without links are opaque."""
-    shapes = tuple(_shape(value) for value in op.operands)
-    given = (*links, *(None for _ in shapes[len(links) :]))
-    return AxisMap(dims(op.results[result].type), shapes, given[: len(shapes)])
-
-
-def _shape(value: SSAValue) -> Shape:
-    return dims(value.type) if hasattr(value.type, "element_type") else ()
-
-
-def kept(rank: int) -> Links:
-    """Every axis as it is."""
-    return tuple(Along(axis) for axis in range(rank))
-
-
-def broadcast(given: Shape, made: Shape) -> Links:
-    """Trailing axes line up; those of size 1 are read for every index."""
-    extra = len(made) - len(given)
-    return tuple(
-        Once(axis + extra) if size == 1 and made[axis + extra] != 1 else Along(axis + extra)
-        for axis, size in enumerate(given)
-    )
-
-
-def elementwise(op: Operation, operands: int | None = None, result: int = 0) -> AxisMap:
-    """Each element of the result from the elements in its place, shapes broadcast.
-
-    Args:
-        op: the op.
-        operands: how many of the first operands are meant; the rest are read whole.
-        result: which result.
-    """
-    made = dims(op.results[result].type)
-    values = op.operands if operands is None else op.operands[:operands]
-    return mapped(op, *(broadcast(dims(value.type), made) for value in values), result=result)
-
-
-def permuted(order: Sequence[int]) -> Links:
-    """Result axis i is axis `order[i]`."""
-    return tuple(Along(axis) for axis in inverse(order))
-
-
-def moved(offsets: Sequence[int], strides: Sequence[int] | None = None) -> Links:
-    """Result index i of each axis reads index `i * stride + offset`."""
-    steps = strides or [1] * len(offsets)
-    return tuple(
-        Along(axis, stride, offset)
-        for axis, (offset, stride) in enumerate(zip(offsets, steps, strict=True))
-    )
-
-
-def concatenated(shapes: Sequence[Shape], axis: int) -> list[Links]:
-    """Tensors one after another along an axis; which part is whose, symbolic sizes do not say."""
-    sizes = [shape[axis] for shape in shapes]
-    known = [size for size in sizes if isinstance(size, int)]
-    begins = [sum(known[:index]) for index in range(len(known))]
-    link: list[Link] = [Along(axis, offset=-begin) for begin in begins]
-    if len(known) < len(sizes):
-        link = [All(axis)] * len(sizes)
-    return [
-        tuple(at if other == axis else Along(other) for other in range(len(shape)))
-        for shape, at in zip(shapes, link, strict=True)
-    ]
-
-
-def along_rows(rank: int, axes: Iterable[int]) -> Links:
-    """Axes that stay as they are, but for some that are mixed."""
-    mixed = set(axes)
-    return tuple(All(axis) if axis in mixed else Along(axis) for axis in range(rank))
-
-
-def reduced(rank: int, axes: Iterable[int], keep: bool) -> Links:
-    """Axes that go, or stay as 1 with `keep`; the others are kept."""
-    gone = set(axes)
-    found: list[Link] = []
-    at = 0
-    for axis in range(rank):
-        if axis in gone:
-            found.append(All(at if keep else None))
-            at += keep
-        else:
-            found.append(Along(at))
-            at += 1
-    return tuple(found)
-
-
-def reshaped(before: Shape, after: Shape) -> Links | None:
-    """The same elements in row-major order; None where it cannot be told which are which."""
-    groups = aligned(before, after)
-    if groups is None:
-        return None
-    of = {axis: Flat(sources, targets) for sources, targets in groups for axis in sources}
-    return tuple(of.get(axis, Once()) for axis in range(len(before)))
-
-
-Group = tuple[tuple[int, ...], tuple[int, ...]]
-
-
-def aligned(before: Sequence[Dim], after: Sequence[Dim]) -> list[Group] | None:
-    """The finest groups of axes, in order, that hold the same elements on both sides of a reshape.
-
-    Axes of size one belong to none: they say nothing about the order of elements. Symbolic sizes
-    are multiplied out; None where the groups cannot be told (a size of `?`, empty tensors).
-    """
-    if "?" in before or "?" in after:
-        return None
-    groups: list[Group] = []
-    left = deque((axis, _extent(size)) for axis, size in enumerate(before) if size != 1)
-    right = deque((axis, _extent(size)) for axis, size in enumerate(after) if size != 1)
-    while left and right:
-        (source, first), (target, second) = left.popleft(), right.popleft()
-        sources, targets = [source], [target]
-        while first != second:
-            shorter, axes = (left, sources) if _rank(first) < _rank(second) else (right, targets)
-            if not shorter:
-                return None
-            axis, size = shorter.popleft()
-            axes.append(axis)
-            if shorter is left:
-                first = first * size
-            else:
-                second = second * size
-        groups.append((tuple(sources), tuple(targets)))
-    return None if left or right else groups
-
-
-@lru_cache(maxsize=4096)
-def _extent(dim: Dim) -> int | Size:
-    """A dimension as something that multiplies and compares."""
-    if isinstance(dim, int):
-        return dim
-    try:
-        return parse_size(dim)
-    except ParseFailure:  # What torch alone computes (`CeilToInt(…)`): equal to itself.
-        return Size.symbol(dim)
-
-
-def _extent_of(shape: Shape) -> int | Size:
-    return prod((_extent(size) for size in shape), start=1)
-
-
-def _rank(size: int | Size) -> int:
-    """A number that orders sizes which divide each other: a symbol counts as a large prime."""
-    if isinstance(size, int):
-        return size
-    primes = {name: 7919 + 2 * crc32(name.encode()) for name in size.symbols}
-    return size.evaluate(primes)

@@ -5,21 +5,15 @@ Run-time sizes stand behind the tensors among the operands; no map says anything
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import TypeVar, cast
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from stepwell.dialects.aten.axis_rules import maps
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.axes import (
-    All,
-    Along,
-    AxisMap,
-    Link,
-    Links,
-    Once,
+from stepwell.ir.axes import All, Along, AxisMap, AxisRule, Link, Links, Once, maps
+from stepwell.ir.axis_forms import (
     along_rows,
     broadcast,
     concatenated,
@@ -44,6 +38,13 @@ _UNARY = """
 _BINARY = "add sub mul div remainder eq ne lt le gt ge pow bitwise_and bitwise_or"
 
 
+_F = TypeVar("_F", bound=AxisRule)
+
+
+def _maps(*names: str) -> Callable[[_F], _F]:
+    return maps(*(f"aten.{name}" for name in names))
+
+
 def _shape(value: SSAValue) -> tuple[Dim, ...]:
     return dims(value.type)
 
@@ -57,7 +58,7 @@ def _tensors(op: SchemaOp) -> int:
     return sum(isinstance(value.type, TensorType) for value in op.operands)
 
 
-@maps(
+@_maps(
     *(f"{name}.default" for name in _UNARY.split()),
     *(f"{name}.Tensor" for name in _BINARY.split() if name != "pow"),
     *(f"{name}.Scalar" for name in _BINARY.split() if name != "pow"),
@@ -70,20 +71,20 @@ def _elementwise(op: SchemaOp, result: int) -> AxisMap | None:
     return elementwise(op, _tensors(op))
 
 
-@maps("view.default", "reshape.default", "_unsafe_view.default", "flatten.using_ints",
+@_maps("view.default", "reshape.default", "_unsafe_view.default", "flatten.using_ints",
       "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unflatten.int",
       "_reshape_copy.default", "view_copy.default")  # fmt: skip
 def _reshape(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, reshaped(_shape(op.operands[0]), _shape(op.results[0])))
 
 
-@maps("permute.default", "permute_copy.default")
+@_maps("permute.default", "permute_copy.default")
 def _permute(op: SchemaOp, result: int) -> AxisMap | None:
     rank = len(_shape(op.operands[0]))
     return mapped(op, permuted([_at(number, rank) for number in op.arg("dims")]))
 
 
-@maps("transpose.int", "t.default", "transpose_copy.int")
+@_maps("transpose.int", "t.default", "transpose_copy.int")
 def _transpose(op: SchemaOp, result: int) -> AxisMap | None:
     order = list(range(len(_shape(op.operands[0]))))
     if op.name == "aten.t.default":
@@ -93,7 +94,7 @@ def _transpose(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, permuted(order))
 
 
-@maps("slice.Tensor", "slice_copy.Tensor", "narrow.default")
+@_maps("slice.Tensor", "slice_copy.Tensor", "narrow.default")
 def _slice(op: SchemaOp, result: int) -> AxisMap | None:
     shape = _shape(op.operands[0])
     at = _at(op.arg("dim"), len(shape))
@@ -112,7 +113,7 @@ def _sliced(axis: int, start: object, step: object, size: Dim) -> Link:
     return Along(axis, step, start) if start >= 0 else All(axis)
 
 
-@maps("select.int", "select_copy.int")
+@_maps("select.int", "select_copy.int")
 def _select(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, _without(len(_shape(op.operands[0])), op.arg("dim")))
 
@@ -121,7 +122,7 @@ def _without(rank: int, number: int) -> Links:
     return reduced(rank, (_at(number, rank),), keep=False)
 
 
-@maps("cat.default")
+@_maps("cat.default")
 def _cat(op: SchemaOp, result: int) -> AxisMap | None:
     shapes = [_shape(value) for value in op.operands]
     if len({len(shape) for shape in shapes}) > 1:
@@ -129,7 +130,7 @@ def _cat(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, *concatenated(shapes, _at(op.arg("dim"), len(shapes[0]))))
 
 
-@maps("stack.default")
+@_maps("stack.default")
 def _stack(op: SchemaOp, result: int) -> AxisMap | None:
     rank = len(_shape(op.results[0]))
     at = _at(op.arg("dim"), rank)
@@ -137,7 +138,7 @@ def _stack(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, *(links for _ in op.operands))
 
 
-@maps("split.Tensor", "split_with_sizes.default", "unsafe_split.Tensor", "chunk.default")
+@_maps("split.Tensor", "split_with_sizes.default", "unsafe_split.Tensor", "chunk.default")
 def _split(op: SchemaOp, result: int) -> AxisMap | None:
     shape = _shape(op.operands[0])
     at = _at(op.arg("dim"), len(shape))
@@ -150,12 +151,12 @@ def _split(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, moved(offset), result=result)
 
 
-@maps("unbind.int")
+@_maps("unbind.int")
 def _unbind(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, _without(len(_shape(op.operands[0])), op.arg("dim")), result=result)
 
 
-@maps("flip.default")
+@_maps("flip.default")
 def _flip(op: SchemaOp, result: int) -> AxisMap | None:
     shape = _shape(op.operands[0])
     turned = {_at(number, len(shape)) for number in op.arg("dims")}
@@ -168,14 +169,14 @@ def _flipped(axis: int, size: Dim, is_turned: bool) -> Link:
     return Along(axis, -1, size - 1) if isinstance(size, int) else All(axis)
 
 
-@maps("roll.default")
+@_maps("roll.default")
 def _roll(op: SchemaOp, result: int) -> AxisMap | None:
     rank = len(_shape(op.operands[0]))
     turned = [_at(number, rank) for number in op.arg("dims") or ()]
     return mapped(op, along_rows(rank, turned)) if turned else None
 
 
-@maps("constant_pad_nd.default")
+@_maps("constant_pad_nd.default")
 def _pad(op: SchemaOp, result: int) -> AxisMap | None:
     rank, widths = len(_shape(op.operands[0])), op.arg("pad")
     if not all(isinstance(width, int) for width in widths):
@@ -186,7 +187,7 @@ def _pad(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, moved(offsets))
 
 
-@maps("linear.default")
+@_maps("linear.default")
 def _linear(op: SchemaOp, result: int) -> AxisMap | None:
     last = len(_shape(op.operands[0])) - 1
     if len(_shape(op.operands[1])) != 2:
@@ -194,14 +195,14 @@ def _linear(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, (*kept(last), All(last)), (Along(last), All()), (Along(last),))
 
 
-@maps("mm.default", "bmm.default")
+@_maps("mm.default", "bmm.default")
 def _product(op: SchemaOp, result: int) -> AxisMap | None:
     rank = len(_shape(op.operands[0]))
     batch, rows, columns = kept(rank - 2), Along(rank - 2), Along(rank - 1)
     return mapped(op, (*batch, rows, All()), (*batch, All(), columns))
 
 
-@maps("matmul.default")
+@_maps("matmul.default")
 def _matmul(op: SchemaOp, result: int) -> AxisMap | None:
     left, right, made = (_shape(value) for value in (*op.operands, op.results[0]))
     if len(left) < 2 or len(right) < 2:
@@ -214,13 +215,13 @@ def _matmul(op: SchemaOp, result: int) -> AxisMap | None:
     )
 
 
-@maps("addmm.default")
+@_maps("addmm.default")
 def _addmm(op: SchemaOp, result: int) -> AxisMap | None:
     added = broadcast(_shape(op.operands[0]), _shape(op.results[0]))
     return mapped(op, added, (Along(0), All()), (All(), Along(1)))
 
 
-@maps("convolution.default", "conv1d.default", "conv2d.default", "conv3d.default")
+@_maps("convolution.default", "conv1d.default", "conv2d.default", "conv3d.default")
 def _convolution(op: SchemaOp, result: int) -> AxisMap | None:
     image, weight = _shape(op.operands[0]), _shape(op.operands[1])
     spatial = len(weight) - 2
@@ -245,20 +246,20 @@ def _convolution(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, (Along(0), channels, *windows), filter, (Along(1),))
 
 
-@maps("embedding.default")
+@_maps("embedding.default")
 def _embedding(op: SchemaOp, result: int) -> AxisMap | None:
     rank = len(_shape(op.operands[1]))
     return mapped(op, (All(), Along(rank)), kept(rank))
 
 
-@maps("index_select.default")
+@_maps("index_select.default")
 def _index_select(op: SchemaOp, result: int) -> AxisMap | None:
     rank = len(_shape(op.operands[0]))
     at = _at(op.arg("dim"), rank)
     return mapped(op, along_rows(rank, (at,)), (Along(at),))
 
 
-@maps("index.Tensor")
+@_maps("index.Tensor")
 def _index(op: SchemaOp, result: int) -> AxisMap | None:
     """The axes of indices stand where theirs were if these are neighbours, else they lead."""
     indices = op.arg("indices")
@@ -283,20 +284,20 @@ def _shifted(link: Link, by: int) -> Link:
     return Along(link.axis + by) if isinstance(link, Along) else Once(link.axis + by)
 
 
-@maps("gather.default")
+@_maps("gather.default")
 def _gather(op: SchemaOp, result: int) -> AxisMap | None:
     rank = len(_shape(op.operands[0]))
     return mapped(op, along_rows(rank, (_at(op.arg("dim"), rank),)), kept(rank))
 
 
-@maps("softmax.int", "_softmax.default", "log_softmax.int", "_log_softmax.default",
+@_maps("softmax.int", "_softmax.default", "log_softmax.int", "_log_softmax.default",
       "cumsum.default", "_safe_softmax.default")  # fmt: skip
 def _softmax(op: SchemaOp, result: int) -> AxisMap | None:
     rank = len(_shape(op.operands[0]))
     return mapped(op, along_rows(rank, (_at(op.arg("dim"), rank),)))
 
 
-@maps("mean.dim", "sum.dim_IntList", "amax.default", "amin.default", "argmax.default",
+@_maps("mean.dim", "sum.dim_IntList", "amax.default", "amin.default", "argmax.default",
       "any.dim", "all.dim", "prod.dim_int")  # fmt: skip
 def _reduction(op: SchemaOp, result: int) -> AxisMap | None:
     rank, given = len(_shape(op.operands[0])), op.arg("dim")
@@ -304,7 +305,7 @@ def _reduction(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, reduced(rank, (_at(n, rank) for n in numbers), bool(op.arg("keepdim"))))
 
 
-@maps("layer_norm.default")
+@_maps("layer_norm.default")
 def _layer_norm(op: SchemaOp, result: int) -> AxisMap | None:
     rank = len(_shape(op.operands[0]))
     mixed = range(rank - len(op.arg("normalized_shape")), rank)
@@ -312,7 +313,7 @@ def _layer_norm(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, along_rows(rank, mixed), *(parameters for _ in op.operands[1:]))
 
 
-@maps("batch_norm.default", "_native_batch_norm_legit_no_training.default")
+@_maps("batch_norm.default", "_native_batch_norm_legit_no_training.default")
 def _batch_norm(op: SchemaOp, result: int) -> AxisMap | None:
     if result or (op.name == "aten.batch_norm.default" and op.arg("training")):
         return None
@@ -321,7 +322,7 @@ def _batch_norm(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, image, *(channels for _ in op.operands[1:]))
 
 
-@maps("max_pool2d.default", "avg_pool2d.default")
+@_maps("max_pool2d.default", "avg_pool2d.default")
 def _pool(op: SchemaOp, result: int) -> AxisMap | None:
     shape = _shape(op.operands[0])
     rank, kernel = len(shape), _pair(op.arg("kernel_size"))

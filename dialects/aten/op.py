@@ -34,7 +34,6 @@ from stepwell.dialects.aten.attributes import (
     python_value,
     scalar_type,
 )
-from stepwell.dialects.aten.axis_rules import axis_rule
 from stepwell.dialects.aten.call import (
     EXPLICIT_NONE,
     KEYWORDS_FROM,
@@ -45,7 +44,7 @@ from stepwell.dialects.aten.call import (
 from stepwell.dialects.aten.parsing import parse_call
 from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.aten.text import spell
-from stepwell.ir.axes import AxisMap, HasAxes
+from stepwell.ir.axes import HasAxes
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.inference import infer
 from stepwell.ir.printer import TextPrinter
@@ -176,11 +175,6 @@ class SchemaOp(Verifies, HasAxes, CallOp):
             else:
                 positional.append(found.get(name))
         return positional, keywords
-
-    def axis_map(self, result: int = 0) -> AxisMap | None:
-        """What `axes.py` says of the operator, if its types say where tensors have their axes."""
-        rule = axis_rule(self.name)
-        return None if rule is None else rule(self, result)
 
     # -- building ----------------------------------------------------------------------------
 

@@ -22,7 +22,8 @@ from stepwell.dialects.quant.types import (
     storage_element,
     type_problem,
 )
-from stepwell.ir.axes import AxisMap, HasAxes, elementwise
+from stepwell.ir.axes import AxisMap, HasAxes
+from stepwell.ir.axis_forms import elementwise
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.on_demand import torch
 from stepwell.ir.types import AnyTensor, dims, element, with_element

@@ -25,7 +25,8 @@ from stepwell.dialects.xnnpack.base import (
     same_parameters,
 )
 from stepwell.dialects.xnnpack.datatypes import FLOATS, STATIC_INT8, DynamicInt8Type
-from stepwell.ir.axes import AxisMap, along_rows, elementwise, mapped
+from stepwell.ir.axes import AxisMap
+from stepwell.ir.axis_forms import along_rows, elementwise, mapped
 from stepwell.ir.types import dims, element
 
 ALL = FLOATS + STATIC_INT8

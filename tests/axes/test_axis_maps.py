@@ -11,9 +11,8 @@ from xdsl.ir import Operation, SSAValue
 
 import stepwell
 from stepwell.dialects import xnnpack
-from stepwell.dialects.aten.axis_rules import mapped_names
 from stepwell.dialects.aten.registry import op_class
-from stepwell.ir.axes import Along, AxisMap, HasAxes, Once, axis_map
+from stepwell.ir.axes import Along, AxisMap, HasAxes, Once, axis_map, mapped_names
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.types import dims, element
@@ -151,7 +150,7 @@ def _axes(link: Any) -> tuple[int | None, ...]:
 
 
 def classes() -> list[type[HasAxes]]:
-    return [*xnnpack.NODES.values(), *(op_class(name) for name in mapped_names())]
+    return [*xnnpack.NODES.values(), *(op_class(name) for name in mapped_names("aten"))]
 
 
 @pytest.mark.parametrize("cls", classes(), ids=lambda cls: cls.name)

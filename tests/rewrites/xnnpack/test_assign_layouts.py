@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.ir.axes import AxisMap, Order, reshaped
+from stepwell.ir.axes import AxisMap, Order
+from stepwell.ir.axis_forms import reshaped
 from stepwell.translate.layout.table import are_alike
 from stepwell.translate.rewrites.documentation import module_of
 from stepwell.translate.rewrites.xnnpack import MERGES
@@ -226,8 +227,10 @@ def test_nothing_is_done_behind_an_order_that_moves_no_axis(
         ((2, 3, "n"), (2, 3, 1, "n"), (0, 2, 1), (0, 3, 2, 1)),
         ((6, "n"), (2, 3, "n"), (1, 0), (1, 2, 0)),
         (("n", 6), ("n", 2, 3), (1, 0), (2, 0, 1)),
-        ((2, "n"), ("2*n",), (0, 1), None),
-        ((4, "n"), (2, "2*n"), (0, 1), None),
+        ((2, "n"), ("2*n",), (0, 1), (0,)),
+        ((2, "n"), ("2*n",), (1, 0), None),
+        ((4, "n"), (2, "2*n"), (0, 1), (0, 1)),
+        ((4, "n"), (2, "3*n"), (0, 1), None),
     ],
 )
 def test_a_reshape_carries_an_order_by_the_order_of_elements(

@@ -1,0 +1,68 @@
+"""Reshapes: which axes hold the same elements on both sides, by element order and never by size."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from zlib import crc32
+
+from stepwell.ir.diagnostics import ParseFailure
+from stepwell.ir.size import Size
+from stepwell.ir.size_text import parse_size
+from stepwell.ir.types import Dim
+
+Group = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def aligned(before: Sequence[Dim], after: Sequence[Dim]) -> list[Group] | None:
+    """The finest groups of axes, in order, that hold the same elements on both sides of a reshape.
+
+    Axes of size one belong to none: they say nothing about the order of elements. Symbolic sizes
+    are multiplied out; None where the groups cannot be told (a size of `?`, empty tensors).
+    """
+    if "?" in before or "?" in after:
+        return None
+    groups: list[Group] = []
+    left = deque((axis, extent(size)) for axis, size in enumerate(before) if size != 1)
+    right = deque((axis, extent(size)) for axis, size in enumerate(after) if size != 1)
+    while left and right:
+        (source, first), (target, second) = left.popleft(), right.popleft()
+        sources, targets = [source], [target]
+        while first != second:
+            shorter, axes = (left, sources) if _rank(first) < _rank(second) else (right, targets)
+            if not shorter:
+                return None
+            axis, size = shorter.popleft()
+            axes.append(axis)
+            if shorter is left:
+                first = first * size
+            else:
+                second = second * size
+        groups.append((tuple(sources), tuple(targets)))
+    return None if left or right else groups
+
+
+@lru_cache(maxsize=4096)
+def extent(dim: Dim) -> int | Size:
+    """A dimension as something that multiplies and compares."""
+    if isinstance(dim, int):
+        return dim
+    try:
+        return parse_size(dim)
+    except ParseFailure:  # What torch alone computes (`CeilToInt(…)`): equal to itself.
+        return Size.symbol(dim)
+
+
+def extent_of(shape: Sequence[Dim]) -> int | Size:
+    """How many elements a tensor of this shape has."""
+    return prod((extent(size) for size in shape), start=1)
+
+
+def _rank(size: int | Size) -> int:
+    """A number that orders sizes which divide each other: a symbol counts as a large prime."""
+    if isinstance(size, int):
+        return size
+    primes = {name: 7919 + 2 * crc32(name.encode()) for name in size.symbols}
+    return size.evaluate(primes)
