@@ -12,28 +12,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from stepwell.backends.executorch.runner import PteSession
-
-
-def resident(field: str) -> float:
-    """Megabytes that Linux gives for this process: `VmRSS` now, `VmHWM` at the most."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) / 1024
-    raise SystemExit(f"/proc/self/status has no {field}: memory is measured on Linux only")
-
-
-def peak(work: Callable[[], object]) -> float:
-    """Megabytes that a call adds to this process at the most."""
-    Path("/proc/self/clear_refs").write_text("5")  # The highest so far is now.
-    before = resident("VmRSS")
-    work()
-    return resident("VmHWM") - before
+from stepwell.sweeping.memory import peak
 
 
 def added(pte: Path, inputs: list[torch.Tensor]) -> float:
@@ -44,7 +28,10 @@ def added(pte: Path, inputs: list[torch.Tensor]) -> float:
         for _ in range(2):
             session.run(*inputs)
 
-    return peak(load_and_run)
+    bytes_added = peak(load_and_run)[1]
+    if bytes_added is None:
+        raise SystemExit("memory is measured on Linux only")
+    return bytes_added / (1 << 20)
 
 
 def main() -> None:

@@ -53,6 +53,7 @@ _HOME = {
     "run_pte": "artefacts",
     "mx_accuracy": "artefacts",
     "to_mxfp": "artefacts",
+    "sweep": "sweeping",
     "transform_pass": "transform_pass",
 }
 """Public names and the module of each, imported on first use: `import stepwell` stays cheap."""
@@ -112,5 +113,6 @@ if TYPE_CHECKING:
     from stepwell.registry import Plugin as Plugin
     from stepwell.registry import Registry as Registry
     from stepwell.report import Report as Report
+    from stepwell.sweeping import sweep as sweep
     from stepwell.target import Target as Target
     from stepwell.transform_pass import transform_pass as transform_pass

@@ -25,6 +25,7 @@ from stepwell.commands import (
     plugins,
     run,
     show,
+    sweep,
 )
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import write_atomically
@@ -110,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_arguments(add("show", show.run, "a model or an artefact as text, tables, page, graph"))
     explain.add_arguments(add("explain", explain.run, "where each op of a model went, and why"))
     check.add_arguments(add("check", check.run, "compare before and after every step"))
+    sweep.add_arguments(add("sweep", sweep.run, "many models to many targets, each a row"))
     commands.add_parser(opt.NAME, help=opt.HELP)
     add("plugins", plugins.run, "what plug-ins brought, and which failed to load")
 

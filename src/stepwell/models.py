@@ -72,6 +72,17 @@ def open_model(spec: str, *, trust: bool = False, quantise: str | None = None) -
 
 
 def _from_python(path: Path, attribute: str, quantise: str | None) -> Model:
+    return export_model(attribute, made_by(f"{path}:{attribute}"), quantise=quantise)
+
+
+def made_by(name: str) -> Any:
+    """What the callable of a `file.py:callable` returns.
+
+    Raises:
+        StepwellError: no such file, no such callable, or either fails.
+    """
+    file, _, attribute = name.rpartition(":")
+    path = Path(file)
     if not path.exists():
         raise StepwellError(f"there is no file {path}")
     module = module_of_file(path) or _run_file(path)
@@ -80,8 +91,7 @@ def _from_python(path: Path, attribute: str, quantise: str | None) -> Model:
         near = nearest(attribute, [n for n, v in vars(module).items() if callable(v)])
         raise StepwellError(f"{path} has no callable {attribute!r}", help=near.strip() or None)
     with _users_code(f"{attribute}() fails", path):
-        made = factory()
-    return export_model(attribute, made, quantise=quantise)
+        return factory()
 
 
 def _run_file(path: Path) -> ModuleType:
@@ -118,7 +128,7 @@ def export_model(name: str, made: Any, *, quantise: str | None = None) -> Model:
             raise StepwellError(f"{name} returned a program that is exported already", help=_FORMS)
         inputs, keywords = made.example_inputs or (None, {})
         return Model(name, from_exported_program(made), None, inputs, keywords)
-    module, args, kwargs, dynamic = _named(name, made)
+    module, args, kwargs, dynamic = parts_of(name, made)
     if not isinstance(module, torch.nn.Module):
         raise StepwellError(
             f"{name} returned a {type(module).__name__} where a torch.nn.Module is needed"
@@ -133,8 +143,12 @@ def export_model(name: str, made: Any, *, quantise: str | None = None) -> Model:
     return Model(name, from_exported_program(exported), module, args, kwargs)
 
 
-def _named(name: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any], Any]:
-    """(module, args, kwargs, dynamic shapes) of what a factory returned, in whichever form."""
+def parts_of(name: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any], Any]:
+    """(module, args, kwargs, dynamic shapes) of what a factory returned, in whichever form.
+
+    Raises:
+        StepwellError: it is none of these forms.
+    """
     if isinstance(made, Mapping):
         held = cast("Mapping[str, Any]", made)
         wrong = [key for key in held if key not in _NAMES]

@@ -34,20 +34,52 @@ def _cortex_m() -> Any:
     return CortexMQuantizer()
 
 
-def _xnnpack() -> Any:
+def _xnnpack(**how: bool) -> Any:
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
         XNNPACKQuantizer,
         get_symmetric_quantization_config,
     )
 
-    return XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
+    return XNNPACKQuantizer().set_global(get_symmetric_quantization_config(**how))
+
+
+def _tosa(bits: int) -> Any:
+    from executorch.backends.arm.quantizer import arm_quantizer as of
+    from executorch.backends.arm.tosa.specification import TosaSpecification
+
+    wide = bits == 16
+    name = "TOSA-1.0+INT" + "+int16" * wide
+    configs = (of.get_symmetric_quantization_config, of.get_symmetric_a16w8_quantization_config)
+    return of.TOSAQuantizer(TosaSpecification.create_from_string(name)).set_global(configs[wide]())
 
 
 QUANTISERS: dict[str, Quantiser] = {
     "int8-cortex-m": by_pt2e(_cortex_m),
-    "int8-xnnpack": by_pt2e(_xnnpack),
+    "int8-xnnpack": by_pt2e(lambda: _xnnpack(is_per_channel=True)),
+    "int8-xnnpack-dynamic": by_pt2e(lambda: _xnnpack(is_per_channel=True, is_dynamic=True)),
+    "int8-tosa": by_pt2e(lambda: _tosa(8)),
+    "int16-tosa": by_pt2e(lambda: _tosa(16)),
 }
 """Those of the house."""
+BY_TARGET = {
+    "xnnpack": "int8-xnnpack",
+    "cortex-m": "int8-cortex-m",
+    "ethos-u": "int8-cortex-m",
+    "tosa": "int8-tosa",
+}
+"""What `int8` means for targets whose names begin so."""
+
+
+def quantiser_for(name: str, target: str) -> str:
+    """The name of a quantiser, where `int8` is the target's own.
+
+    Raises:
+        StepwellError: there is no such quantiser.
+    """
+    own = next((value for start, value in BY_TARGET.items() if target.startswith(start)), name)
+    chosen = own if name == "int8" else name
+    find_quantiser(chosen)
+    return chosen
 
 
 def find_quantiser(name: str) -> Quantiser:

@@ -1,0 +1,100 @@
+"""`stepwell sweep MODELS -t TARGET`: does it work on everything?"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from stepwell.ir.diagnostics import StepwellError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "models",
+        nargs="*",
+        default=["*"],
+        help="names of the zoo with wildcards (timm/*; '!operators/*' takes away), file.py:name",
+    )
+    parser.add_argument(
+        "-t", "--target", action="append", default=[], help="may stand several times (xnnpack)"
+    )
+    parser.add_argument(
+        "-O", "--option", action="append", default=[], metavar="NAME=VALUE",
+        help="an option of every target named (docs/options.md)",
+    )  # fmt: skip
+    parser.add_argument("--quantise", help="int8 (the target's own quantiser), int8-xnnpack, ...")
+    parser.add_argument("--dtype", choices=("float16", "bfloat16"), help="cast floats first")
+    parser.add_argument("--symbolic", action="store_true", help="export with symbolic sizes")
+    parser.add_argument("--payload", help="linear layers in this MX payload: fp8e4m3, ...")
+    parser.add_argument("--latency", action="store_true", help="time the artefacts (xnnpack)")
+    parser.add_argument("--stock", action="store_true", help="the stock flow beside ours (xnnpack)")
+    parser.add_argument(
+        "--store", type=Path, default=Path("sweep.sqlite"), metavar="FILE", help="(sweep.sqlite)"
+    )
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="on this machine")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="a running Dask cluster instead")
+    parser.add_argument("--seconds", type=float, default=300.0, help="a job may take (300)")
+    parser.add_argument("--memory", type=float, default=8.0, help="GiB that a job may add (8)")
+    parser.add_argument(
+        "--again", action="append", default=[], metavar="OUTCOME", help="compute such rows again"
+    )
+    parser.add_argument("--list", action="store_true", help="list the models and stop")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Sweep, show the table, and exit with 1 if a result is wrong or a process died."""
+    from stepwell.sweeping import Limits
+    from stepwell.sweeping.campaign import sweep
+    from stepwell.sweeping.rows import OUTCOMES
+    from stepwell.sweeping.tables import LiveTable
+    from stepwell.targets import find_target
+    from stepwell.zoo.catalogue import select
+
+    if arguments.list:
+        for entry in select(arguments.models):
+            print(f"{entry.name}  ({entry.kind})")
+        return 0
+    if unknown := sorted({*arguments.again} - {*OUTCOMES}):
+        raise StepwellError(
+            f"there is no outcome {unknown[0]!r}", help="outcomes are " + ", ".join(OUTCOMES)
+        )
+    targets = arguments.target or ["xnnpack"]
+    options = {
+        name: value
+        for target in targets
+        for name, value in find_target(target).read_options(arguments.option).items()
+    }
+    shown = LiveTable()
+    console = Console(stderr=True)
+    try:
+        with Live(shown, console=console, refresh_per_second=2, transient=True):
+            found = sweep(
+                arguments.models,
+                targets,
+                options=options,
+                quantise=arguments.quantise,
+                dtype=arguments.dtype,
+                symbolic=arguments.symbolic,
+                payload=arguments.payload,
+                latency=arguments.latency,
+                stock=arguments.stock,
+                store=arguments.store,
+                workers=arguments.workers,
+                scheduler=arguments.scheduler,
+                limits=Limits(arguments.seconds, int(arguments.memory * (1 << 30))),
+                again=arguments.again,
+                progress=shown.update,
+            )
+    except KeyboardInterrupt:
+        print(f"\nstopped: {len(shown.rows)} rows are kept in {arguments.store}; the same command "
+              "goes on from there", file=sys.stderr)  # fmt: skip
+        raise
+    print(found, end="")
+    print(f"{len(found.rows)} rows, {found.computed} of them computed now, in {arguments.store}")
+    return 0 if found.ok else 1

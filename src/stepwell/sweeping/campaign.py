@@ -1,0 +1,186 @@
+"""`sweep`: what was asked for, less what the store has already, on a cluster, into the store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.quantising import quantiser_for
+from stepwell.sweeping.cluster import local_cluster, run_tasks
+from stepwell.sweeping.jobs import Job, Limits, Task, Variant, source_of, tasks_of
+from stepwell.sweeping.rows import FAULTS, UNFIT, Row
+from stepwell.sweeping.store import Store
+from stepwell.targets import find_target
+from stepwell.zoo.catalogue import Entry, find, select
+
+STORE = Path("sweep.sqlite")
+"""Where rows are kept unless another place is named."""
+
+Progress = Callable[[int, int, Sequence[Row]], None]
+"""Called with (jobs done, jobs there are, rows that came now); at the start with what is kept."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The rows of a sweep, and how many of them were computed now.
+
+    Attributes:
+        rows: one a job.
+        computed: those that the store did not have.
+    """
+
+    rows: tuple[Row, ...]
+    computed: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong: no wrong result, no abort, no traceback."""
+        return not any(row.outcome in FAULTS for row in self.rows)
+
+    def __str__(self) -> str:
+        from stepwell.sweeping.tables import outcome_lines
+
+        return outcome_lines(self.rows)
+
+    def _repr_html_(self) -> str:
+        from stepwell.sweeping.tables import outcome_html
+
+        return outcome_html(self.rows)
+
+
+def sweep(
+    models: str | Sequence[str] = "*",
+    targets: str | Sequence[str] = "xnnpack",
+    *,
+    options: Mapping[str, Any] | None = None,
+    quantise: str | None = None,
+    dtype: str | None = None,
+    symbolic: bool = False,
+    payload: str | None = None,
+    latency: bool = False,
+    stock: bool = False,
+    store: str | PathLike[str] = STORE,
+    workers: int = 1,
+    scheduler: str | None = None,
+    limits: Limits | None = None,
+    again: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Sweep:
+    """Lower models to targets and compare with eager PyTorch, each once.
+
+    Args:
+        models: names of the zoo with wildcards (`timm/*`, `!operators/*` takes away), and
+            `file.py:callable`.
+        targets: as for `stepwell.lower`.
+        options: as for `stepwell.lower`; each target is given those that it takes.
+        quantise: `int8` (the target's own quantiser) or a name of `quantising.QUANTISERS`.
+        dtype: cast floats to this type first.
+        symbolic: export with symbolic sizes.
+        payload: linear layers in this MX payload.
+        latency: time the artefacts (xnnpack), on quiet workers, one at a time.
+        stock: ExecuTorch's own flow beside ours (xnnpack).
+        store: an SQLite file; rows that it has are not computed again.
+        workers: of the cluster on this machine.
+        scheduler: the address of a running one instead.
+        limits: of each job.
+        again: outcomes whose rows are computed again although they are there (`lost`).
+        progress: told of rows.
+
+    Raises:
+        StepwellError: a name is unknown, or the cluster or the store cannot be used.
+    """
+    named = [models] if isinstance(models, str) else list(models)
+    wanted = [targets] if isinstance(targets, str) else list(targets)
+    variant = Variant(quantise, dtype, symbolic, payload)
+    entries = {entry.name: entry for entry in select(named)}
+    jobs = [
+        job_of(name, target, variant, options or {}, latency=latency, stock=stock)
+        for name in entries
+        for target in wanted
+    ]
+    with Store(Path(store)) as base:
+        return run_jobs(
+            base, jobs, entries, workers, scheduler, limits or Limits(), again, progress
+        )
+
+
+def job_of(
+    model: str,
+    target: str,
+    variant: Variant,
+    options: Mapping[str, Any],
+    *,
+    latency: bool,
+    stock: bool,
+) -> Job:
+    """One job, what it is asked for found to be something.
+
+    Raises:
+        StepwellError: it is not.
+    """
+    found = find_target(target)
+    if (latency or stock) and target != "xnnpack":
+        raise StepwellError(
+            f"time and the stock flow are measured on xnnpack, not on {target!r}",
+            help="leave out latency and stock, or sweep xnnpack by itself",
+        )
+    chosen = found.chosen(options)
+    recipe = quantiser_for(variant.quantise, target) if variant.quantise else None
+    own = Variant(recipe, variant.dtype, variant.symbolic, variant.payload)
+    return Job(model, target, tuple(sorted(chosen.items())), own, latency, stock)
+
+
+def run_jobs(
+    base: Store,
+    jobs: Sequence[Job],
+    entries: dict[str, Entry],
+    workers: int,
+    scheduler: str | None,
+    limits: Limits,
+    again: Sequence[str],
+    progress: Progress | None,
+) -> Sweep:
+    """Compute the rows that a store lacks."""
+    keys = {job: job.key(source_of(entries[job.model])) for job in jobs}
+    kept = base.get(list(keys.values()))
+    kept = {key: row for key, row in kept.items() if row.outcome not in again}
+    missing = [job for job in jobs if keys[job] not in kept]
+    tell = progress or _silent
+    rows = dict(kept)
+    tell(len(rows), len(jobs), tuple(kept.values()))
+
+    def done(task: Task, given: list[dict[str, Any]]) -> None:
+        found = [Row.from_json(one) for one in given]
+        base.put(found)
+        rows.update({row.key: row for row in found})
+        tell(len(rows), len(jobs), found)
+
+    if missing:
+        place = nullcontext(scheduler) if scheduler else local_cluster(workers)
+        with place as address:
+            run_tasks(address, tasks_of(missing, entries), limits, done)
+    held = tuple(rows[keys[job]] for job in jobs if keys[job] in rows)
+    return Sweep(held, len(missing))
+
+
+def _silent(done: int, of: int, rows: Sequence[Row]) -> None:
+    """Tells nobody."""
+
+
+def counts(rows: Sequence[Row]) -> Counter[str]:
+    """Rows by outcome."""
+    return Counter(row.outcome for row in rows)
+
+
+def fit(rows: Sequence[Row]) -> list[Row]:
+    """Rows of models that torch takes."""
+    return [row for row in rows if row.outcome not in UNFIT]
+
+
+__all__ = ["Progress", "Sweep", "counts", "find", "fit", "sweep"]

@@ -1,0 +1,390 @@
+"""One model on its way down, once for each target: what a row of the sweep holds.
+
+Runs in a child that may die of it: what is being done is told before, each row as it is there.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import random
+import re
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from stepwell.costs import operations
+from stepwell.explaining import fates
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError
+from stepwell.lowering import Lowered, lower
+from stepwell.program import Program, from_exported_program
+from stepwell.quantising import find_quantiser
+from stepwell.sweeping.accuracy import distance
+from stepwell.sweeping.memory import peak
+from stepwell.sweeping.rows import Outcome, Row
+
+if TYPE_CHECKING:
+    from stepwell.sweeping.jobs import Job, Task, Variant
+    from stepwell.zoo.catalogue import Made
+
+Tell = Callable[[str, Any], None]
+"""Called with ("stage", what is being done now) or ("row", a row)."""
+
+SLOW_ENGINE = 100_000_000
+"""Multiply-adds beyond which the TOSA reference model takes minutes: the interpreter runs then."""
+ROUNDS = 50
+"""Runs of which a latency is the tenth percentile."""
+LINES = 12
+"""Lines of a traceback that a row keeps."""
+
+
+FULL = ("can't allocate memory", "bad_alloc", "Cannot allocate memory", "MemoryError")
+"""What is said where memory is at its limit."""
+
+
+class NotExported(Exception):
+    """Whatever torch does not take, in its own words."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model that was exported: what all targets share."""
+
+    source: Program
+    exported: Any
+    inputs: tuple[Any, ...]
+    expected: list[torch.Tensor] | None
+    why_not: str
+    seconds: float
+
+
+def measure(task: Task, tell: Tell) -> None:
+    """Make a model, export it, lower it to each target, run it, compare; a row for each job."""
+    rows = [row_of(task, index) for index in range(len(task.jobs))]
+
+    def all_end(outcome: Outcome, said: str) -> None:
+        lines = said.splitlines()
+        reason = first_line(said if outcome == "refused" else lines[-1] if lines else "")
+        for row in rows:
+            tell("row", replace(row, outcome=outcome, note=said, reasons=[(reason, 1)]))
+
+    tell("stage", "making the model")
+    seed()
+    try:
+        made = task.entry.make()
+        made = varied(made, task.jobs[0].variant)
+    except Exception as error:
+        raise_if_full(error)
+        return all_end("not made", fault(error))
+    tell("stage", "export")
+    try:
+        prepared = prepare(made, task.jobs[0].variant)
+    except NotExported as error:
+        return all_end("not exported", str(error))
+    except StepwellError as error:
+        return all_end("refused", str(error))
+    except Exception as error:
+        raise_if_full(error)
+        return all_end("fault", fault(error))
+    for job, row in zip(task.jobs, rows, strict=True):
+        tell("stage", f"lowering to {job.target}")
+        with_figures = replace(
+            row, export_seconds=prepared.seconds, ops=count_operators(prepared.source)
+        )
+        tell("row", lowered_row(job, prepared, with_figures, tell))
+    return None
+
+
+def row_of(task: Task, index: int) -> Row:
+    """The row of a job, with nothing found yet."""
+    from stepwell.sweeping.jobs import ENGINES, engine_hash, version_of
+
+    job, entry = task.jobs[index], task.entry
+    named = (*ENGINES, *entry.distributions)
+    versions = ", ".join(f"{name} {version_of(name)}" for name in dict.fromkeys(named))
+    return Row(
+        key=task.keys[index],
+        model=job.model,
+        target=job.target,
+        source=entry.source,
+        family=entry.family,
+        kind=entry.kind,
+        options=dict(job.options),
+        variant=str(job.variant),
+        versions=f"stepwell {engine_hash()[:12]}, {versions}",
+    )
+
+
+def seed(number: int = 0) -> None:
+    """The same weights and inputs in every process."""
+    torch.manual_seed(number)
+    random.seed(number)
+
+
+def varied(made: Made, variant: Variant) -> Made:
+    """The model and its inputs as the variant asks for them."""
+    module, inputs, dynamic = made.module, made.inputs, made.dynamic
+    if module is None:
+        return made
+    if variant.payload is not None:
+        from stepwell.artefacts import to_mxfp
+
+        module = to_mxfp(module, variant.payload)
+    if variant.dtype is not None:
+        dtype = getattr(torch, variant.dtype)
+        module = module.to(dtype)
+        inputs = of_tensors(inputs, lambda v: v.to(dtype) if v.is_floating_point() else v)
+    if not variant.symbolic:
+        return replace(made, module=module, inputs=inputs, dynamic=None)
+    if dynamic is None:
+        batch = torch.export.Dim("batch", min=2, max=8)
+        inputs = of_tensors(inputs, lambda v: torch.cat([v, v]))
+        dynamic = of_tensors(inputs, lambda _: {0: batch})
+        if takes_any_number(module):
+            dynamic = (dynamic,)
+    return replace(made, module=module, inputs=inputs, dynamic=dynamic)
+
+
+def of_tensors(values: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """Nested values with each tensor changed."""
+    return pytree.tree_map_only(torch.Tensor, change, values)
+
+
+def takes_any_number(module: torch.nn.Module) -> bool:
+    """Whether a module takes `*inputs`: torch counts them as one argument then."""
+    taken = inspect.signature(module.forward).parameters.values()
+    return any(one.kind is one.VAR_POSITIONAL for one in taken)
+
+
+@torch.no_grad()
+def prepare(made: Made, variant: Variant) -> Prepared:
+    """Export a model and ask eager PyTorch what it gives.
+
+    Raises:
+        NotExported: torch does not take it.
+    """
+    module: Any = made.module
+    inputs = made.inputs
+    started = time.process_time()
+    try:
+        if made.program is not None:
+            exported = made.program
+            inputs = inputs or exported.example_inputs[0]
+        elif variant.quantise is not None:
+            converted = find_quantiser(variant.quantise)(module, inputs)
+            exported = torch.export.export(converted, inputs, dynamic_shapes=made.dynamic)
+        else:
+            exported = torch.export.export(module, inputs, dynamic_shapes=made.dynamic)
+    except Exception as error:  # Whatever torch fails with is its answer.
+        raise_if_full(error)
+        raise NotExported(f"{type(error).__name__}: {first_line(str(error))}") from error
+    seconds = time.process_time() - started
+    source = from_exported_program(exported)
+    reference = (
+        exported.module(check_guards=False) if variant.quantise or module is None else module
+    )
+    expected, why_not = eager(reference, inputs)
+    return Prepared(source, exported, inputs, expected, why_not, seconds)
+
+
+def eager(module: Any, inputs: tuple[Any, ...]) -> tuple[list[torch.Tensor] | None, str]:
+    """What eager PyTorch gives, or None and why nothing can be compared with it."""
+    found: list[list[torch.Tensor]] = []
+    for number in range(2):
+        seed(number)
+        try:
+            outputs = copy.deepcopy(module)(*copy.deepcopy(inputs))
+        except Exception as error:
+            return None, f"eager PyTorch fails: {type(error).__name__}: {first_line(str(error))}"
+        found.append([leaf for leaf in pytree.tree_leaves(outputs) if torch.is_tensor(leaf)])
+    same = all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(*found, strict=True))
+    return (found[0], "") if same else (None, "the model draws random numbers")
+
+
+def lowered_row(job: Job, prepared: Prepared, row: Row, tell: Tell) -> Row:
+    """The row of one target."""
+    clock: list[float] = []
+
+    def work() -> Lowered:
+        clock.append(time.process_time())
+        found = lower(prepared.source, job.target, **dict(job.options))
+        clock.append(time.process_time())
+        assert found.artefact
+        clock.append(time.process_time())
+        return found
+
+    try:
+        lowered, most = peak(work)
+    except StepwellError as error:
+        raise_if_full(error)
+        reasons = Counter(problem.fact for problem in error.problems)
+        return replace(
+            row, outcome="refused", reasons=reasons.most_common(), note=str(error)[:2000]
+        )
+    except Exception as error:
+        raise_if_full(error)
+        return faulty(row, "lowering", error)
+    row = replace(
+        row,
+        lower_seconds=clock[1] - clock[0],
+        emit_seconds=clock[2] - clock[1],
+        peak_bytes=most,
+        delegates=lowered.report.delegates,
+        outside=dict(sorted(lowered.report.outside.items())),
+        reasons=reasons_outside(prepared.source, lowered),
+        size=len(lowered.artefact),
+        arena=arena_of(lowered),
+    )
+    tell("stage", f"running on {job.target}")
+    row = compared(prepared, lowered, row)
+    if job.latency and row.outcome in ("right", "wrong"):
+        tell("stage", f"timing on {job.target}")
+        row = replace(row, latency_ms=latency(lowered.artefact, prepared.inputs))
+    if job.stock:
+        tell("stage", "ExecuTorch's own flow")
+        row = replace(row, stock=stock(prepared, job.latency))
+    return row
+
+
+def faulty(row: Row, stage: str, error: Exception) -> Row:
+    """The row of an exception that should not have been."""
+    reason = f"{type(error).__name__}: {first_line(str(error))}"
+    return replace(row, outcome="fault", stage=stage, note=fault(error), reasons=[(reason, 1)])
+
+
+def count_operators(source: Program) -> int:
+    """Operators of a program, weights and structure aside."""
+    return sum(op.name.startswith(("aten", "quant")) for op in source.module.walk())
+
+
+def reasons_outside(source: Program, lowered: Lowered) -> list[tuple[str, int]]:
+    """Why ops are left to the runtime's kernels: each sentence with the number of ops."""
+    if not lowered.report.outside:
+        return []
+    said: Counter[str] = Counter()
+    for fate in fates(source, lowered):
+        if fate.where in ("kernel", "split"):
+            said.update({f"{fate.op}: {why}" for why in fate.why})
+    return said.most_common()
+
+
+def arena_of(lowered: Lowered) -> int | None:
+    """Bytes that a `.pte` plans for activations."""
+    if lowered.target.artefact != "pte":
+        return None
+    from stepwell.backends.executorch.read import read_container
+
+    methods = read_container(bytearray(lowered.artefact)).methods
+    return max((sum(method.arena_sizes[1:]) for method in methods), default=0)
+
+
+def compared(prepared: Prepared, lowered: Lowered, row: Row) -> Row:
+    """The row with what running the artefact gave."""
+    engine, run = engine_of(lowered, prepared.source)
+    row = replace(row, engine=engine)
+    try:
+        outputs = run(*prepared.inputs)
+    except UnsupportedError as error:
+        return replace(row, outcome="not compared", note=error.problems[0].fact)
+    except StepwellError as error:
+        return replace(row, outcome="wrong", stage="running", note=str(error)[:2000],
+                       reasons=[(error.problems[0].fact, 1)])  # fmt: skip
+    except Exception as error:
+        raise_if_full(error)
+        return faulty(row, "running", error)
+    given = [value for value in outputs if isinstance(value, torch.Tensor)]
+    if prepared.expected is None:
+        return replace(row, outcome="not compared", note=prepared.why_not)
+    leaves = [v for v in pytree.tree_leaves(prepared.inputs) if v is not None]
+    found = distance(prepared.source, leaves, prepared.expected, given)
+    return replace(
+        row,
+        outcome="wrong" if found.what else "right",
+        error=found.error,
+        bound=found.bound,
+        note=found.what,
+    )
+
+
+def engine_of(lowered: Lowered, source: Program) -> tuple[str, Callable[..., Sequence[Any]]]:
+    """What runs the artefact: its real engine, or the interpreter where that takes minutes."""
+    name = lowered.target.name
+    if name.startswith("tosa"):
+        work = sum(operations(op) for func in source.methods.values() for op in func.body.block.ops)
+        if work <= SLOW_ENGINE:
+            return "TOSA reference model", lowered.run
+        return "interpreter", lowered.program.run
+    if name.startswith("ethos"):
+        return "interpreter", lowered.program.run
+    return ("ExecuTorch" if name == "xnnpack" else "interpreter"), lowered.run
+
+
+def latency(artefact: bytes, inputs: tuple[Any, ...]) -> float:
+    """The tenth percentile of a `.pte`'s run time, in milliseconds of one thread's CPU time."""
+    from stepwell.backends.executorch.runner import PteSession
+
+    session = PteSession.load(artefact)
+    given = session.laid_out(pytree.tree_leaves(inputs), "forward")
+    times: list[float] = []
+    for _ in range(ROUNDS):
+        started = time.perf_counter()
+        session.run(*given)
+        times.append(time.perf_counter() - started)
+    return sorted(times)[len(times) // 10] * 1e3
+
+
+def stock(prepared: Prepared, timed: bool) -> dict[str, Any]:
+    """The figures of ExecuTorch's own flow for the same program, or what it fails with."""
+    from stepwell.backends.executorch.runner import run_pte
+    from stepwell.stock import counted, stock_pte
+
+    exported = copy.deepcopy(prepared.exported)
+    started, what = time.process_time(), "lowering"
+    try:
+        pte = stock_pte(exported)
+        figures: dict[str, Any] = {"seconds": time.process_time() - started, "size": len(pte)}
+        figures |= counted(pte)
+        what = "running"
+        given = [v for v in run_pte(pte, pytree.tree_leaves(prepared.inputs)) if torch.is_tensor(v)]
+        if prepared.expected is not None:
+            found = distance(prepared.source, prepared.inputs, prepared.expected, given)
+            figures |= {"error": found.error, "right": not found.what}
+        if timed:
+            figures["latency_ms"] = latency(pte, prepared.inputs)
+    except Exception as error:  # Whatever stock fails with is a result here.
+        return {"fails": f"{what}: {type(error).__name__}: {first_line(str(error))}"}
+    return figures
+
+
+def one_thread() -> None:
+    """Kernels of torch and of XNNPACK in one thread; before the first delegate loads."""
+    from executorch.extension.pybindings import portable_lib
+
+    torch.set_num_threads(1)
+    portable_lib._unsafe_reset_threadpool(1)
+
+
+def raise_if_full(error: BaseException) -> None:
+    """A process that got no memory ends: what it says then is not the model's answer."""
+    said: BaseException | None = error
+    while said is not None:
+        if isinstance(said, MemoryError) or any(word in str(said) for word in FULL):
+            raise MemoryError from error
+        said = said.__cause__ or said.__context__
+
+
+def first_line(said: str) -> str:
+    """The first line that says something, not too long of it."""
+    lines = [re.sub(r"\s+", " ", line).strip() for line in said.splitlines()]
+    return next((line for line in lines if line), "")[:300]
+
+
+def fault(error: BaseException) -> str:
+    """The last lines of a traceback."""
+    return "\n".join("".join(traceback.format_exception(error)).splitlines()[-LINES:])

@@ -1,0 +1,85 @@
+"""torch's own modules, as PyTorch's tests configure and call them (`common_modules.module_db`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from stepwell.zoo.catalogue import Entry, Made
+from stepwell.zoo.weights import scaled
+
+SAMPLES = 3
+"""Configurations of a module that are taken: the first ones."""
+SKIPPED = ("nn.SyncBatchNorm", "nn.LazyModule", "nn.modules.lazy", "nn.CosineEmbeddingLoss1")
+"""Modules that run on accelerators only, or have no shape before they run."""
+
+
+class Call(nn.Module):
+    """A call as a module: tensors are inputs, everything else is fixed."""
+
+    def __init__(self, called: Any, args: Any, kwargs: Any) -> None:
+        super().__init__()
+        self.called = called
+        leaves, self.spec = pytree.tree_flatten((args, kwargs))
+        self.fixed = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        self.at = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        """Call it."""
+        leaves = list(self.fixed)
+        for index, tensor in zip(self.at, tensors, strict=True):
+            leaves[index] = tensor
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        result = self.called(*args, **kwargs)
+        return tuple(result) if isinstance(result, list) else result
+
+
+def call(called: Any, args: Any, kwargs: Any) -> Made:
+    """A call of a module or function, ready to be exported."""
+    module = Call(called, args, kwargs)
+    tensors = tuple(
+        leaf.detach().contiguous()
+        for leaf in pytree.tree_leaves((args, kwargs))
+        if isinstance(leaf, torch.Tensor)
+    )
+    return Made(module.eval(), tensors)
+
+
+def entries() -> Iterator[Entry]:
+    """The first configurations of each module."""
+    from torch.testing._internal.common_modules import module_db
+
+    for info in module_db:
+        if any(info.name.startswith(name) for name in SKIPPED):
+            continue
+        for index in range(len(configurations(info))):
+            yield Entry(
+                f"modules/{info.name.removeprefix('nn.').removeprefix('modules.')}/{index}",
+                info.name,
+                "module",
+                lambda info=info, index=index: make(info, index),
+                size=0.2,
+            )
+
+
+def configurations(info: Any) -> list[Any]:
+    """The first configurations of a module."""
+    given = info.module_inputs_func(
+        info, device="cpu", dtype=torch.float32, requires_grad=False, training=False
+    )
+    return list(islice(given, SAMPLES))
+
+
+def make(info: Any, index: int) -> Made:
+    """One configuration of a module."""
+    sample = configurations(info)[index]
+    module = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs)
+    given = sample.forward_input
+    made = call(module.eval(), given.args, given.kwargs)
+    assert made.module is not None
+    return Made(scaled(made.module, made.inputs), made.inputs)

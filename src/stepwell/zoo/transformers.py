@@ -1,0 +1,293 @@
+"""transformers: every architecture, its configuration shrunk, with each head that counts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from stepwell.zoo.catalogue import Entry, Made
+from stepwell.zoo.vision import imported
+from stepwell.zoo.weights import scaled
+from stepwell.zoo.wrapping import Tensors
+
+WIDTH, HEADS, LAYERS, TOKENS, VOCABULARY, PIXELS = 32, 4, 2, 12, 128, 64
+SMALL: dict[str, int] = {
+    **dict.fromkeys(
+        "hidden_size d_model n_embd dim embed_dim embedding_size model_dim d_embed emb_dim "
+        "word_embed_proj_dim projection_dim conv_dim decoder_hidden_size hidden_dim width "
+        "encoder_hidden_size fpn_hidden_size decoder_channels neck_hidden_size num_channels_neck "
+        "attention_hidden_size backbone_feature_size feature_size mask_feature_size text_embed_dim "
+        "reduced_hidden_size classifier_proj_size codebook_dim".split(),
+        WIDTH,
+    ),
+    **dict.fromkeys(
+        "intermediate_size ffn_dim d_ff encoder_ffn_dim decoder_ffn_dim n_inner d_inner "
+        "moe_intermediate_size shared_expert_intermediate_size ffn_hidden_size mlp_dim "
+        "dim_feedforward encoder_intermediate_size decoder_intermediate_size "
+        "intermediate_size_mlp".split(),
+        2 * WIDTH,
+    ),
+    **dict.fromkeys(
+        "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers depth "
+        "num_encoder_layers num_decoder_layers decoder_num_layers encoder_num_hidden_layers "
+        "decoder_num_hidden_layers decoder_depth num_blocks".split(),
+        LAYERS,
+    ),
+    **dict.fromkeys(
+        "num_attention_heads n_head n_heads num_heads encoder_attention_heads "
+        "decoder_attention_heads decoder_num_attention_heads encoder_num_attention_heads".split(),
+        HEADS,
+    ),
+    "num_key_value_heads": 2,
+    "num_kv_heads": 2,
+    "head_dim": WIDTH // HEADS,
+    "d_kv": WIDTH // HEADS,
+    "global_head_dim": WIDTH // HEADS,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "qk_head_dim": 16,
+    "v_head_dim": 8,
+    **dict.fromkeys("num_experts num_local_experts n_routed_experts moe_num_experts".split(), 4),
+    **dict.fromkeys("num_experts_per_tok moe_k moe_topk top_k_experts".split(), 2),
+    "n_group": 1,
+    "topk_group": 1,
+    "vocab_size": VOCABULARY,
+    "vocab_size_per_layer_input": VOCABULARY,
+    "text_vocab_size": VOCABULARY,
+    "max_position_embeddings": 64,
+    "n_positions": 64,
+    "max_source_positions": 64,
+    "max_target_positions": 64,
+    "image_size": PIXELS,
+    "input_size": PIXELS,
+    "num_mel_bins": 16,
+    "state_size": 8,
+    "mamba_d_state": 8,
+    "time_step_rank": 4,
+    "num_queries": 6,
+    "num_query_tokens": 6,
+    "num_conv_pos_embeddings": 16,
+    "num_conv_pos_embedding_groups": 4,
+    "num_frames": 4,
+    "num_labels": 5,
+    "sliding_window": 8,
+    "attention_window": 8,
+}
+"""Settings that say how large a model is, and what they become."""
+PROGRESSIONS = {"hidden_sizes": 16, "embed_dims": 16, "encoder_hidden_sizes": 16, "channels": 16,
+                "depths": 0, "layers_per_stage": 0, "layer_depths": 0}  # fmt: skip
+"""Settings that are a list, one of each stage: widths grow from this; 0: one block each."""
+IDS = ("token_id", "token_index", "_id", "token_ids")
+"""What settings end in that name a token."""
+HEADS_OF = {
+    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES": "decoder",
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES": "encoder and decoder",
+    "MODEL_FOR_MASKED_LM_MAPPING_NAMES": "masked language model",
+    "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES": "image classification",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES": "image and text",
+    "MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES": "segmentation",
+    "MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES": "detection",
+    "MODEL_FOR_DEPTH_ESTIMATION_MAPPING_NAMES": "depth",
+    "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES": "audio classification",
+    "MODEL_FOR_CTC_MAPPING_NAMES": "speech",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES": "speech to text",
+    "MODEL_FOR_TIME_SERIES_PREDICTION_MAPPING_NAMES": "time series",
+    "MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES": "video classification",
+    "MODEL_FOR_TEXT_TO_WAVEFORM_MAPPING_NAMES": "vocoder",
+    "MODEL_MAPPING_NAMES": "backbone",
+}
+"""Mappings of architectures to classes, and what their models are for; the first ones count."""
+MOST_HEADS = 2
+"""Classes that are taken of one architecture."""
+
+
+def entries() -> Iterator[Entry]:
+    """Each architecture with its first heads; decoders with a cache too."""
+    imported("transformers")
+    from transformers import CONFIG_MAPPING
+    from transformers.models.auto import modeling_auto
+
+    taken: dict[str, int] = {}
+    for mapping, kind in HEADS_OF.items():
+        for type_, name in getattr(modeling_auto, mapping, {}).items():
+            if type_ not in CONFIG_MAPPING or taken.get(type_, 0) >= MOST_HEADS:
+                continue
+            name = name[0] if isinstance(name, tuple | list) else name
+            taken[type_] = taken.get(type_, 0) + 1
+            yield entry(type_, name, kind, cached=False)
+            if kind == "decoder":
+                yield entry(type_, name, "decoder with cache", cached=True)
+
+
+def entry(type_: str, name: str, kind: str, *, cached: bool) -> Entry:
+    """One class of an architecture."""
+    return Entry(
+        f"transformers/{type_}/{name}" + "/cache" * cached,
+        type_,
+        kind,
+        lambda: make(type_, name, cached),
+        size=2.0 + 0.5 * cached,
+        distributions=("transformers",),
+        module="stepwell.zoo.transformers",
+    )
+
+
+@torch.no_grad()
+def make(type_: str, name: str, cached: bool) -> Made:
+    """A model of a shrunk configuration, with the first inputs of `candidates` that it takes."""
+    transformers = imported("transformers")
+    from transformers import CONFIG_MAPPING
+
+    torch.manual_seed(0)
+    config = shrunk(CONFIG_MAPPING[type_])
+    config._attn_implementation = "sdpa"
+    config._experts_implementation = "batched_mm"  # The one that is torch's operators alone.
+    try:
+        model = getattr(transformers, name)(config)
+    except ValueError:
+        config._attn_implementation = "eager"
+        model = getattr(transformers, name)(config)
+    model = model.eval().float()
+    if cached:
+        return with_cache(model)
+    takes = inspect.signature(model.forward).parameters
+    fixed = {"return_dict": False, **({"use_cache": False} if "use_cache" in takes else {})}
+    failures: list[str] = []
+    for given in candidates(model, config):
+        module = Tensors(model, tuple(given), fixed)
+        inputs = tuple(given.values())
+        try:
+            assert module(*inputs)
+        except Exception as error:  # Another kind of input, then.
+            failures.append(f"{list(given)}: {type(error).__name__}: {str(error).splitlines()[:1]}")
+            continue
+        return Made(scaled(module, inputs), inputs)
+    raise ValueError("no input is taken: " + "; ".join(failures)[-600:])
+
+
+def with_cache(model: Any) -> Made:
+    """One step of a decoder whose keys and values stay with it."""
+    from transformers.integrations.executorch import TorchExportableModuleForDecoderOnlyLM
+
+    inputs = (torch.randint(3, VOCABULARY - 3, (1, 1)), torch.tensor([4]))
+    model.generation_config.use_cache = True
+    model.generation_config.cache_implementation = "static"
+    model.generation_config.max_length = 32
+    model.generation_config.cache_config = {"batch_size": 1, "max_cache_len": 32}
+    module = TorchExportableModuleForDecoderOnlyLM(
+        model, batch_size=1, max_cache_len=32, device=torch.device("cpu")
+    )
+    return Made(scaled(module.model, inputs), inputs)
+
+
+def shrunk(kind: Any) -> Any:
+    """A configuration of a class as small as makes sense."""
+    given = smaller(kind().to_dict())
+    parameters = inspect.signature(kind.__init__).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    kept = {name: value for name, value in given.items() if takes_any or name in parameters}
+    for name in ("model_type", "transformers_version", "dtype", "torch_dtype", "architectures"):
+        kept.pop(name, None)
+    return kind(**kept)
+
+
+def smaller(config: dict[str, Any]) -> dict[str, Any]:
+    """The same settings, with those that say how large the model is made small."""
+    found = dict(config)
+    for name, value in config.items():
+        if isinstance(value, dict):
+            found[name] = (
+                smaller(value) if "model_type" in value or "hidden_size" in value else value
+            )
+        elif isinstance(value, bool) or value is None:
+            continue
+        elif name in PROGRESSIONS and isinstance(value, list | tuple):
+            start = PROGRESSIONS[name]
+            found[name] = [start * (1 << min(i, 2)) if start else 1 for i in range(len(value))]
+        elif name in SMALL and isinstance(value, int):
+            found[name] = min(value, SMALL[name]) if "heads" in name else SMALL[name]
+        elif name.endswith(IDS) and isinstance(value, int) and value >= VOCABULARY:
+            found[name] = sum(map(ord, name)) % (VOCABULARY // 2) + VOCABULARY // 2 - 1
+    if isinstance(config.get("layer_types"), list):
+        kinds = list(dict.fromkeys(config["layer_types"]))
+        found["layer_types"] = [*kinds, *kinds][: max(LAYERS, len(kinds))]
+        found["num_hidden_layers"] = len(found["layer_types"])
+    heads = config.get("num_key_value_heads")
+    if heads is not None and heads == config.get("num_attention_heads"):
+        found["num_key_value_heads"] = found["num_attention_heads"]
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
+    if isinstance(rope, dict) and isinstance(rope.get("mrope_section"), list):
+        rope = {**rope, "mrope_section": [2, 1, 1]}
+        found["rope_parameters" if "rope_parameters" in config else "rope_scaling"] = rope
+    return found
+
+
+def candidates(model: Any, config: Any) -> Iterator[dict[str, torch.Tensor]]:
+    """Inputs that a model may take, the likeliest first."""
+    names = set(inspect.signature(model.forward).parameters)
+    tokens = {"input_ids": torch.randint(3, VOCABULARY // 2 - 2, (1, TOKENS))}
+    later = {"decoder_input_ids": torch.randint(3, VOCABULARY // 2 - 2, (1, TOKENS // 2))}
+    image = {"pixel_values": torch.randn(1, *image_shape(config))}
+    bins = find(config, "num_mel_bins", 16)
+    length = 2 * find(config, "max_source_positions", 64)
+    waves = (
+        {"input_values": torch.randn(1, 4000)},
+        {"input_values": torch.randn(1, 1, 4000)},
+        {"input_values": torch.randn(1, find(config, "max_length", 64), bins)},
+        {"input_features": torch.randn(1, bins, length)},
+        {"input_features": torch.randn(1, length, bins)},
+        {
+            "input_features": torch.randn(
+                1, length, find(config, "feature_projection_input_dim", 160)
+            )
+        },
+        {"spectrogram": torch.randn(1, 20, find(config, "num_mel_bins", 80))},
+        {
+            "past_values": torch.randn(
+                1, find(config, "context_length", 32), find(config, "num_input_channels", 1)
+            )
+        },
+        {"pixel_values": torch.randn(1, find(config, "num_frames", 4), *image_shape(config))},
+        {
+            "pixel_values_videos": torch.randn(
+                1, find(config, "frames_per_clip", 4), *image_shape(config)
+            )
+        },
+        {"inputs": torch.randint(3, 60, (1, TOKENS))},
+    )
+    boxes = {"bbox": torch.zeros(1, TOKENS, 4, dtype=torch.long)}
+    mask = {"attention_mask": torch.ones(1, TOKENS, dtype=torch.long)}
+    options: list[dict[str, torch.Tensor]] = [
+        {**tokens, **image}, tokens, {**tokens, **later}, image, *waves,
+        *({**wave, **later} for wave in waves), {**image, **later}, {**tokens, **boxes},
+        {**tokens, **boxes, **image}, {**tokens, **mask}, {**tokens, **image, **mask},
+    ]  # fmt: skip
+    takes_image = "pixel_values" in names
+    for option in sorted(options, key=lambda o: -len({*o} & {"decoder_input_ids"} & names)):
+        if {*option} <= names and (takes_image or "pixel_values" not in option):
+            yield option
+
+
+def image_shape(config: Any) -> tuple[int, int, int]:
+    """Channels and pixels of a model's images."""
+    size = find(config, "image_size", PIXELS)
+    side = size[0] if isinstance(size, list | tuple) else size if isinstance(size, int) else PIXELS
+    channels = find(config, "num_channels", 3)
+    return (channels if isinstance(channels, int) else 3, side, side)
+
+
+def find(config: Any, name: str, otherwise: Any) -> Any:
+    """A setting of a configuration or of one inside it."""
+    held = config.to_dict() if hasattr(config, "to_dict") else config
+    waiting = [held]
+    while waiting:
+        one = waiting.pop(0)
+        if one.get(name) is not None:
+            return one[name]
+        waiting += [value for value in one.values() if isinstance(value, dict)]
+    return otherwise

@@ -1,0 +1,31 @@
+"""torchvision where its operators cannot be loaded, and what imports it."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import Any
+
+import torch
+
+
+@cache
+def schemas() -> torch.library.Library:
+    """Schemas of torchvision's operators.
+
+    PyTorch's CPU build cannot load the operators of the torchvision on the package index, of which
+    torchvision needs only the schemas to import.
+    """
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        library.define(name + "(Tensor boxes, Tensor scores, float iou_threshold) -> Tensor")
+    return library
+
+
+def imported(package: str) -> Any:
+    """Import torchvision, or a package that imports it."""
+    try:
+        import torchvision  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    except RuntimeError:
+        schemas()
+    return importlib.import_module(package)

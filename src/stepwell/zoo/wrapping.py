@@ -1,0 +1,38 @@
+"""Models that take keywords and give objects, as functions of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+def tensors_in(result: Any) -> tuple[torch.Tensor, ...]:
+    """The tensors of a result, in order."""
+    values = result.to_tuple() if hasattr(result, "to_tuple") else result
+    return tuple(leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor))
+
+
+class Tensors(torch.nn.Module):
+    """A model as a function from tensors to the tensors of its result."""
+
+    def __init__(
+        self, model: Any, names: Sequence[str] = (), fixed: Mapping[str, Any] | None = None
+    ) -> None:
+        """Wrap a model.
+
+        Args:
+            model: what is called.
+            names: of the last inputs, which are given by keyword.
+            fixed: what is given besides.
+        """
+        super().__init__()
+        self.model, self.names, self.fixed = model, tuple(names), dict(fixed or {})
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The tensors of the model's result."""
+        first = len(inputs) - len(self.names)
+        named = dict(zip(self.names, inputs[first:], strict=True))
+        return tensors_in(self.model(*inputs[:first], **named, **self.fixed))
