@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -66,6 +66,13 @@ SMALL: dict[str, int] = {
     "image_size": PIXELS,
     "input_size": PIXELS,
     "num_mel_bins": 16,
+    "mamba_n_heads": 8,
+    "mamba_d_head": 8,
+    "mamba_num_heads": 8,
+    "mamba_head_dim": 8,
+    "mamba_n_groups": 1,
+    "n_groups": 1,
+    "prediction_length": 8,
     "state_size": 8,
     "mamba_d_state": 8,
     "time_step_rank": 4,
@@ -79,6 +86,24 @@ SMALL: dict[str, int] = {
     "attention_window": 8,
 }
 """Settings that say how large a model is, and what they become."""
+COMPLETE = dict(SMALL)
+"""The same, for configurations that leave open what their model needs: `MISSING`."""
+MISSING = (
+    "hidden_size intermediate_size moe_intermediate_size num_hidden_layers num_attention_heads "
+    "num_key_value_heads vocab_size head_dim num_experts num_local_experts n_routed_experts "
+    "num_experts_per_tok moe_topk n_group topk_group max_position_embeddings"
+).split()
+CHOSEN = ("out_features", "out_indices", "stage_names")
+"""Settings that name layers which may be gone."""
+SHALLOW = {
+    name: SMALL[name]
+    for name in "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers depth "
+    "num_encoder_layers num_decoder_layers decoder_num_layers encoder_num_hidden_layers "
+    "decoder_num_hidden_layers num_blocks vocab_size image_size".split()
+}
+"""Of these, depth and what else widths do not hang on."""
+MOST = 40_000_000
+"""Parameters that a shrunk model may have."""
 PROGRESSIONS = {"hidden_sizes": 16, "embed_dims": 16, "encoder_hidden_sizes": 16, "channels": 16,
                 "depths": 0, "layers_per_stage": 0, "layer_depths": 0}  # fmt: skip
 """Settings that are a list, one of each stage: widths grow from this; 0: one block each."""
@@ -139,22 +164,48 @@ def entry(type_: str, name: str, kind: str, *, cached: bool) -> Entry:
 
 @torch.no_grad()
 def make(type_: str, name: str, cached: bool) -> Made:
-    """A model of a shrunk configuration, with the first inputs of `candidates` that it takes."""
+    """A model of a shrunk configuration, with the first inputs of `candidates` that it takes.
+
+    Where widths depend on each other in ways that shrinking breaks, depth alone is shrunk.
+    """
+    failures: list[str] = []
+    for settings in (SMALL, COMPLETE, SHALLOW):
+        torch.manual_seed(0)
+        try:
+            model, config = model_of(type_, name, settings)
+            return with_cache(model) if cached else with_inputs(model, config)
+        except Exception as error:  # The next settings, or told below.
+            failures.append(f"{type(error).__name__}: {str(error).strip()[-300:]}")
+    raise ValueError("; ".join(failures))
+
+
+def model_of(type_: str, name: str, settings: Mapping[str, int]) -> tuple[Any, Any]:
+    """A model and its configuration, with sizes as some settings say."""
     transformers = imported("transformers")
     from transformers import CONFIG_MAPPING
 
-    torch.manual_seed(0)
-    config = shrunk(CONFIG_MAPPING[type_])
-    config._attn_implementation = "sdpa"
+    config = shrunk(CONFIG_MAPPING[type_], settings)
     config._experts_implementation = "batched_mm"  # The one that is torch's operators alone.
+    kind = getattr(transformers, name)
+    config._attn_implementation = "sdpa"
     try:
-        model = getattr(transformers, name)(config)
+        held = parameters_of(kind, config)
     except ValueError:
         config._attn_implementation = "eager"
-        model = getattr(transformers, name)(config)
-    model = model.eval().float()
-    if cached:
-        return with_cache(model)
+        held = parameters_of(kind, config)
+    if held > MOST:
+        raise ValueError(f"{held:,} parameters are more than {MOST:,}")
+    return kind(config).eval().float(), config
+
+
+def parameters_of(kind: Any, config: Any) -> int:
+    """How many parameters a model would have."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in kind(config).parameters())
+
+
+def with_inputs(model: Any, config: Any) -> Made:
+    """A model with the first inputs that it takes."""
     takes = inspect.signature(model.forward).parameters
     fixed = {"return_dict": False, **({"use_cache": False} if "use_cache" in takes else {})}
     failures: list[str] = []
@@ -164,10 +215,10 @@ def make(type_: str, name: str, cached: bool) -> Made:
         try:
             assert module(*inputs)
         except Exception as error:  # Another kind of input, then.
-            failures.append(f"{list(given)}: {type(error).__name__}: {str(error).splitlines()[:1]}")
+            failures.append(f"{list(given)}: {type(error).__name__}: {str(error)[:100]}")
             continue
         return Made(scaled(module, inputs), inputs)
-    raise ValueError("no input is taken: " + "; ".join(failures)[-600:])
+    raise ValueError("no input is taken: " + "; ".join(failures))
 
 
 def with_cache(model: Any) -> Made:
@@ -185,9 +236,9 @@ def with_cache(model: Any) -> Made:
     return Made(scaled(module.model, inputs), inputs)
 
 
-def shrunk(kind: Any) -> Any:
-    """A configuration of a class as small as makes sense."""
-    given = smaller(kind().to_dict())
+def shrunk(kind: Any, settings: Mapping[str, int]) -> Any:
+    """A configuration of a class with its sizes as some settings say."""
+    given = smaller(kind().to_dict(), settings)
     parameters = inspect.signature(kind.__init__).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     kept = {name: value for name, value in given.items() if takes_any or name in parameters}
@@ -196,35 +247,54 @@ def shrunk(kind: Any) -> Any:
     return kind(**kept)
 
 
-def smaller(config: dict[str, Any]) -> dict[str, Any]:
-    """The same settings, with those that say how large the model is made small."""
-    found = dict(config)
+def smaller(config: dict[str, Any], settings: Mapping[str, int]) -> dict[str, Any]:
+    """The same configuration, with those sizes that settings name; lists follow the layers."""
+    found = {name: value for name, value in config.items() if name not in CHOSEN}
+    narrow = settings is not SHALLOW
     for name, value in config.items():
+        if name in CHOSEN:
+            continue
         if isinstance(value, dict):
-            found[name] = (
-                smaller(value) if "model_type" in value or "hidden_size" in value else value
-            )
+            is_model = "model_type" in value or "hidden_size" in value
+            found[name] = smaller(value, settings) if is_model else value
+        elif value is None and settings is COMPLETE and name in MISSING:
+            found[name] = settings[name]
         elif isinstance(value, bool) or value is None:
             continue
-        elif name in PROGRESSIONS and isinstance(value, list | tuple):
+        elif name in PROGRESSIONS and isinstance(value, list | tuple) and narrow:
             start = PROGRESSIONS[name]
             found[name] = [start * (1 << min(i, 2)) if start else 1 for i in range(len(value))]
-        elif name in SMALL and isinstance(value, int):
-            found[name] = min(value, SMALL[name]) if "heads" in name else SMALL[name]
+        elif name in settings and isinstance(value, int):
+            found[name] = min(value, settings[name])
         elif name.endswith(IDS) and isinstance(value, int) and value >= VOCABULARY:
             found[name] = sum(map(ord, name)) % (VOCABULARY // 2) + VOCABULARY // 2 - 1
-    if isinstance(config.get("layer_types"), list):
-        kinds = list(dict.fromkeys(config["layer_types"]))
-        found["layer_types"] = [*kinds, *kinds][: max(LAYERS, len(kinds))]
-        found["num_hidden_layers"] = len(found["layer_types"])
+    fit_layers(config, found)
     heads = config.get("num_key_value_heads")
     if heads is not None and heads == config.get("num_attention_heads"):
         found["num_key_value_heads"] = found["num_attention_heads"]
     rope = config.get("rope_parameters") or config.get("rope_scaling")
-    if isinstance(rope, dict) and isinstance(rope.get("mrope_section"), list):
+    if isinstance(rope, dict) and isinstance(rope.get("mrope_section"), list) and narrow:
         rope = {**rope, "mrope_section": [2, 1, 1]}
         found["rope_parameters" if "rope_parameters" in config else "rope_scaling"] = rope
     return found
+
+
+def fit_layers(config: dict[str, Any], found: dict[str, Any]) -> None:
+    """Lists with an item for each layer: one of each kind, and as many layers as that takes."""
+    layers = config.get("num_hidden_layers")
+    lists = {
+        name: list(dict.fromkeys(map(str, value)))
+        for name, value in config.items()
+        if isinstance(value, list) and layers and len(value) == layers
+    }
+    if not lists:
+        return
+    count = max(LAYERS, *map(len, lists.values()))
+    for name, kinds in lists.items():
+        by_name = {str(item): item for item in config[name]}
+        chosen = [kinds[index % len(kinds)] for index in range(count)]
+        found[name] = [by_name[kind] for kind in sorted(chosen, key=kinds.index)]
+    found["num_hidden_layers"] = count
 
 
 def candidates(model: Any, config: Any) -> Iterator[dict[str, torch.Tensor]]:
