@@ -62,6 +62,19 @@ def test_a_rounding_to_halves_stays(refused: Any, method: Any) -> None:
     refused(method("%x: tensor<4xf32>", *lines, gives="tensor<4xf32>"), CancelNarrowing())
 
 
+class Rounded(nn.Module):
+    """Singles rounded to bfloat16 by the model itself."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.bfloat16().float() * 2
+
+
+def test_a_rounding_that_the_model_asks_for_stays() -> None:
+    x = torch.tensor([1.001, torch.finfo(torch.float32).max, -0.3])
+    lowered = stepwell.lower(torch.export.export(Rounded(), (x,)), "xnnpack")
+    assert lowered.run(x)[0].equal(Rounded()(x))
+
+
 class Block(nn.Module):
     """A gated layer behind a norm computed in single precision, as language models have it."""
 

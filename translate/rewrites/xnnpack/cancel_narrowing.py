@@ -1,5 +1,8 @@
 """Leave a single a single where it is rounded to bfloat16 and widened again at once.
 
+One of the two casts stands around an op that was widened (`widen-bfloat`). Where both are the
+model's own it asks for the rounding, and gets it.
+
 Before:
     func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
       %h = aten._to_copy.default(%x, dtype=bf16) : (tensor<4xf32>) -> tensor<4xbf16>
@@ -16,6 +19,7 @@ After:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,7 +27,9 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.diagnostics import node_name
 from stepwell.ir.dtypes import bf16, f32
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
@@ -49,14 +55,32 @@ class CancelNarrowing(Rewrite[Rounded]):
     bound: ClassVar[Bound] = Bound(2**-8, 0.0, "a rounding to bfloat16 less")
 
     def match(self, op: SchemaOp, program: Program) -> Rounded | Refusal | None:
-        """Both casts are of elements alone."""
+        """Both casts are of elements alone, and not both of them are the model's own."""
         inner = op.operands[0].owner
         if not isinstance(inner, CASTS) or element(op.results[0].type) != f32:
             return None
         if element(op.operands[0].type) != bf16 or element(inner.operands[0].type) != f32:
             return None
+        readers = [use.operation for use in op.results[0].uses]
+        if is_of_its_own(inner, [inner.operands[0].owner]) and is_of_its_own(op, readers):
+            return Refusal("the model rounds to bfloat16 and back itself")
         return changes_layout(op) or changes_layout(inner) or Rounded(op, inner)
+
+    def deviates(self, match: Rounded, program: Program) -> Deviation | None:
+        """What a bfloat16 cannot hold stays what it is."""
+        return BEYOND
 
     def build(self, match: Rounded, rw: Rewriter) -> None:
         """What was rounded."""
         rw.replace(match.op, [match.narrowing.operands[0]])
+
+
+BEYOND = Deviation("a single beyond 3.39e38 stays finite between bfloat16s", True, everywhere=True)
+
+
+def is_of_its_own(cast: Operation, beside: Sequence[object]) -> bool:
+    """Whether a cast has a node of its own: what widens an op gives its casts the op's node."""
+    name = node_name(cast.location)
+    if name is None:
+        return False
+    return all(node_name(op.location) != name for op in beside if isinstance(op, Operation))
