@@ -124,23 +124,25 @@ for $v = 0.5
 rule split-addcdiv
     A quotient and a sum.
 Before:
-    %y = aten.addcdiv.default(%x, %a, %b)
+    %y = aten.addcdiv.default(%x, %a, %b) : (tensor<$*S x $E>, …, …) -> …
 After:
     %q = aten.div.Tensor(%a, %b)
     %y = aten.add.Tensor(%x, %q)
+where not is_half($E) else "torch computes halves in f32 and rounds the sum alone"
 where same_element(%y, %x, %a, %b) else "the operands have several dtypes"
 bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
 
 rule split-scaled-addcdiv
     The factor first, as in torch: the quotient may overflow without it.
 Before:
-    %y = aten.addcdiv.default(%x, %a, %b, value=$?v)
+    %y = aten.addcdiv.default(%x, %a, %b, value=$?v) : (tensor<$*S x $E>, …, …) -> …
 After:
     %s = aten.mul.Scalar(%a, $v)
     %q = aten.div.Tensor(%s, %b)
     %y = aten.add.Tensor(%x, %q)
 where not is_one($v)
 where is_number($v) else "value is complex, or known only at run time"
+where not is_half($E) else "torch computes halves in f32 and rounds the sum alone"
 where same_element(%y, %x, %a, %b) else "the operands have several dtypes"
 unless promotes(%x, $v)
 bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
@@ -149,8 +151,9 @@ for $v = 0.5
 
 from __future__ import annotations
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
+from stepwell.ir.dtypes import bf16, f16
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.aten import building
@@ -160,6 +163,11 @@ from stepwell.translate.rules import read_rules
 def promotes(value: SSAValue, factor: object) -> Refusal | None:
     """A float as a factor of integers."""
     return building.promotes(factor, element(value.type))
+
+
+def is_half(of: Attribute) -> bool:
+    """f16 or bf16."""
+    return of in (f16, bf16)
 
 
 def states_alpha(total: SSAValue) -> bool:

@@ -36,7 +36,7 @@ from stepwell.translate.rewrites.aten.traced_calls import Trace, trace
 
 TABLED = frozenset(
     """_prelu_kernel affine_grid_generator aminmax heaviside masked_fill.Scalar masked_fill.Tensor
-    mse_loss rot90 xlogy.Tensor""".split()
+    mse_loss rot90 xlogy.Tensor addcdiv""".split()
 )
 """Operators with kernels whose entry in PyTorch's decomposition table computes what the kernel does."""
 

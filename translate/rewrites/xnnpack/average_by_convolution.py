@@ -28,11 +28,12 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.dtypes import f16, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.aten.building import emit_as, static_dims
+from stepwell.translate.rewrites.xnnpack.carry_nans import carries_nans
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.lower_pooling import edges
 
@@ -70,6 +71,8 @@ class AverageByConvolution(Rewrite[Averages]):
         refusal = not_for_xnnpack(op)
         if refusal is not None:
             return refusal
+        if element(op.results[0].type) == f16 and carries_nans(op.operands, program):
+            return Refusal("on some CPUs a convolution of halves makes −∞ of a NaN")
         given, made = static_dims(op.operands[0]), static_dims(op.results[0])
         if given is None or made is None or len(given) != 4:
             return Refusal("the input is not a batch of images of known sizes")

@@ -27,13 +27,16 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.dtypes import f16
 from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import Dim, dims
+from stepwell.ir.types import Dim, dims, element
 from stepwell.translate.rewrites.aten.building import axes, emit, static_dims, view
+from stepwell.translate.rewrites.xnnpack.carry_nans import carries_nans
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import too_wide, weighted_rows
+from stepwell.translate.rewrites.xnnpack.widen_halves import narrowed, widened
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,13 @@ class LowerReduction(Rewrite[Reduction]):
         op = match.op
         value = op.operands[0]
         is_mean = isinstance(op, aten.MeanDim)
+        is_widened = element(value.type) == f16 and carries_nans([value], rw.program)
+        if is_widened:  # A linear layer of halves limits a NaN to −∞ on some CPUs.
+            value = widened(rw, value)
         for first, end in match.runs:
             value = _reduce(rw, value, first, end, is_mean)
+        if is_widened:
+            value = narrowed(rw, value)
         rw.replace(op, [view(rw, value, dims(op.results[0].type))])
 
 
