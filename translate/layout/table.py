@@ -9,6 +9,7 @@ from typing import ClassVar
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.ir.axes import AxisMap, Flat, Order, axis_map, inverse
+from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import dims
 
@@ -42,13 +43,13 @@ class Layouts(ABC):
         """The operands that turn with the result; the others are parameters."""
         return [index for index, links in enumerate(axes.links) if links is not None]
 
-    @abstractmethod
     def is_constant(self, value: SSAValue) -> bool:
         """Whether a value is known before the program runs."""
+        return weight_key(value) is not None
 
-    @abstractmethod
     def is_free(self, value: SSAValue) -> bool:
         """Whether a value has any order at no cost: a constant, or one element."""
+        return self.is_constant(value) or is_one(value)
 
     def can_be_had(self, value: SSAValue, order: Order) -> bool:
         """Whether the base of a value can be written at all."""
@@ -108,6 +109,11 @@ class Layouts(ABC):
         if found is None or standing is None:
             return found
         return standing[1] if are_alike(dims(value.type), standing[1], found) else found
+
+
+def is_one(value: SSAValue) -> bool:
+    """Whether a value has one element, which lies the same in every order."""
+    return all(size == 1 for size in dims(value.type))
 
 
 def are_alike(shape: tuple[object, ...], one: Order, other: Order) -> bool:

@@ -39,7 +39,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting import Bound, Rewriter
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.layout.assign import PlaceTransposes
-from stepwell.translate.layout.table import Layouts, Turning
+from stepwell.translate.layout.table import Layouts, Turning, is_one
 from stepwell.translate.rewrites.xnnpack.lower_shape import slice_sizes
 from stepwell.translate.rewrites.xnnpack.merge_transposes import moves_units_only
 
@@ -98,9 +98,6 @@ class XnnpackLayouts(Layouts):
     def is_constant(self, value: SSAValue) -> bool:
         return constant_of(value) is not None
 
-    def is_free(self, value: SSAValue) -> bool:
-        return self.is_constant(value) or is_one(value)
-
     def can_be_had(self, value: SSAValue, order: Order) -> bool:
         if not self.is_free(value):
             return super().can_be_had(value, order)
@@ -150,11 +147,6 @@ class XnnpackLayouts(Layouts):
             attributes=dict(op.attributes),
         )
         return rw.insert(new).results[0]
-
-
-def is_one(value: SSAValue) -> bool:
-    """Whether a value has one element, which lies the same in every order."""
-    return all(size == 1 for size in dims(value.type))
 
 
 def takes_elements(part: Sequence[Dim], order: Order, axis: int) -> bool:
