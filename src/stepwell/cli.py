@@ -23,6 +23,7 @@ from stepwell.commands import (
     opt,
     options_of,
     plugins,
+    replay,
     run,
     show,
     sweep,
@@ -111,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_arguments(add("show", show.run, "a model or an artefact as text, tables, page, graph"))
     explain.add_arguments(add("explain", explain.run, "where each op of a model went, and why"))
     check.add_arguments(add("check", check.run, "compare before and after every step"))
+    replay.add_arguments(add("replay", replay.run, "what a change does to a set of programs"))
     sweep.add_arguments(add("sweep", sweep.run, "many models to many targets, each a row"))
     commands.add_parser(opt.NAME, help=opt.HELP)
     add("plugins", plugins.run, "what plug-ins brought, and which failed to load")
