@@ -16,6 +16,7 @@ from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.translate.mxfp_attention import MxMultiheadAttention
 from stepwell.translate.mxfp_layers import MxConv2d, MxLinear, MxMatmul
 from stepwell.translate.rewrites.aten import NORMAL_FORM
 from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
@@ -62,7 +63,7 @@ def to_mxfp(
         weight_payload: of the weights, if another; mixing needs block-scaled types.
         layers: which linear layers (and convolutions): patterns of names, a module type
             (`nn.Linear`, `nn.Conv2d`), or a predicate of name and module (in a program: the op).
-            All by default.
+            All by default. Of a module's `nn.MultiheadAttention` the four projections are one.
         convolutions: convert `nn.Conv2d` too. Depthwise ones stay: a block would hold one channel.
         attention: convert products of two activations too: QKᵀ and PV (programs only).
         form: `operators` on separate data and scales, block-scaled `types`, or `types-bf16`, which
@@ -95,9 +96,12 @@ def to_mxfp(
     if isinstance(model, nn.Module):
         return convert_module(model, assign, second, convolutions, form)
     program = prepared(as_program(model), attention)
-    found = convert(program, assign, second, convolutions, attention, form)
+    history = History()
+    found = convert(program, assign, second, convolutions, attention, form, history)
     if not found:
-        raise StepwellError("no layer of the program matches", help=MATCHING)
+        reasons = sorted({f"{r.op}: {r.reason}" for r in history.refusals.values()})
+        why = f": {'; '.join(reasons)}" if reasons else ""
+        raise StepwellError(f"no layer of the program matches{why}", help=MATCHING)
     return program
 
 
@@ -125,7 +129,10 @@ def assignment(payload: Payloads, layers: Layers) -> Assign:
     return assign
 
 
-MATCHING = "nn.Linear layers can be MX, with convolutions=True nn.Conv2d too; see layers=, payload="
+MATCHING = (
+    "nn.Linear and nn.MultiheadAttention can be MX, with convolutions=True nn.Conv2d too; "
+    "see layers=, payload="
+)
 """What to do where no layer is chosen."""
 
 KINDS: dict[type[nn.Module], tuple[type[Operation], ...]] = {
@@ -174,6 +181,7 @@ def convert_module(
         if new is None:
             continue
         found += 1
+        new.train(child.training)
         if not name:
             return new
         parent, _, last = name.rpartition(".")
@@ -198,6 +206,13 @@ def _layer(
             return None
         weights = second or payload
         return MxLinear(child, payload, weights, form_for(form, payload, weights))
+    if isinstance(child, nn.MultiheadAttention) and type(child) is nn.MultiheadAttention:
+        payload = assign(name, child)
+        if payload is None:
+            return None
+        weights = second or payload
+        held = form_for(form, payload, weights)
+        return MxMultiheadAttention(child, lambda linear: MxLinear(linear, payload, weights, held))
     if not (convolutions and isinstance(child, nn.Conv2d) and type(child) is nn.Conv2d):
         return None
     payload = None if is_depthwise(child.weight.shape) else assign(name, child)
@@ -230,6 +245,7 @@ def convert(
     convolutions: bool,
     attention: bool,
     form: str | None,
+    history: History | None = None,
 ) -> int:
     """Make the chosen products of a prepared program MX, in place; how many there are.
 
@@ -254,9 +270,11 @@ def convert(
         for kind in kinds:
             held = form_for(form, payload, weights, kind.convolves)
             rewrite = kind(payload, weights, held, of_payload.__contains__)
-            history = History()
-            found += run_rewrites(program, (rewrite,), history)
-            refused = [r for r in history.refusals.values() if "form" in r.reason]
+            own = History()
+            found += run_rewrites(program, (rewrite,), own)
+            if history is not None:
+                history.refusals.update(own.refusals)
+            refused = [r for r in own.refusals.values() if "form" in r.reason]
             if refused:
                 raise StepwellError(f"{refused[0].op}: {refused[0].reason}", refused[0].where)
     return found
