@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from xdsl.ir import Operation
 
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.failures import StepFailure
 from stepwell.ir.options import nearest
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import (
@@ -23,6 +24,7 @@ from stepwell.ir.rewriting import (
     Step,
     Together,
     anchors_of,
+    apply_step,
     parts_of,
     step_name,
 )
@@ -170,13 +172,17 @@ class Pipeline:
         run = PipelineRun() if history is None else PipelineRun(history=history)
         history = run.history
         census = _census(program)
-        for step in self.steps:
+        for at, step in enumerate(self.steps):
             anchors = anchors_of(step)
             applied, seconds = 0, 0.0
             if anchors is None or any(issubclass(cls, anchors) for cls in census):
                 swept = history.swept
                 started = time.perf_counter()
-                applied = step.apply(program, history)
+                try:
+                    applied = apply_step(step, program, history)
+                except StepFailure as failure:
+                    failure.at = at
+                    raise
                 seconds = time.perf_counter() - started
                 if anchors is None or applied or history.swept != swept:
                     census = _census(program)
