@@ -376,7 +376,7 @@ def tosa_pipeline(target: str) -> Pipeline:
     steps = BY_PROFILES[found.profiles]
     block_scaled = (AdoptExecutorchMx(), ChooseMxForm(found.extensions))
     is_older = found.version == "1.0" and "int" in found.profiles
-    older = (Together("gather-truths", (GatherTruths(),)),) if is_older else ()
+    older = (GatherTruths(),) if is_older else ()
     finish = (
         *older,
         Named("sweep", RemoveDeadCode()),
