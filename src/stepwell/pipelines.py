@@ -36,6 +36,7 @@ from stepwell.translate.rewrites.aten.guard_softmax_in_floats import GuardSoftma
 from stepwell.translate.rewrites.aten.hoist_scale_over_layout import HoistScaleOverLayout
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import HoistSliceOverLayout
 from stepwell.translate.rewrites.aten.lift_constant_scalar import LiftConstantScalar
+from stepwell.translate.rewrites.aten.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
 from stepwell.translate.rewrites.aten.share_repeated_heads import ShareRepeatedHeads
 from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
@@ -429,6 +430,7 @@ def cortex_m_pipeline(
             Together("lower-to-cmsis", TO_CMSIS),
             ExplainFloats(),
             LowerBoundary(),
+            LiftNumberOperand(),
             DecomposeForKernels(),
             FoldConstants(),
             PLACE_LAYOUTS,

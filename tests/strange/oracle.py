@@ -58,6 +58,9 @@ TOSA_COARSE = {"tanh": 0.5, "log": 0.5}
 Source: `abs_error_lower_bound` of the conformance generator in tosa-tools.
 """
 
+PLACED = ("upsample_linear", "upsample_bi", "upsample_tri", "_upsample_bi", "grid_sampler")
+"""Operators that read between elements."""
+
 CONTROL = re.compile(r"\b(cond|while_loop|scan|map_rows)\(")
 
 
@@ -81,6 +84,9 @@ class Shaken(TorchDispatchMode):
             given = self.moved(args[0].clone(), 1.0)
             args = (args[0].copy_(given) if name != plain else given, *args[1:])
         out = func(*args, **(kwargs or {}))
+        if name.startswith(PLACED):  # Where they read is computed too, to a part of an element.
+            reach = args[0].abs().amax() if args[0].numel() else 0
+            return out + self._noise(out, ULPS * float(reach) * max(out.shape[2:]))
         if self.units:
             if name.startswith("quantize_per_") and isinstance(out, Tensor):
                 low, high = [a for a in args if isinstance(a, int)][-2:]
@@ -94,6 +100,10 @@ class Shaken(TorchDispatchMode):
         if name == "_to_copy" and not _narrows(args[0], out):
             return out
         return pytree.tree_map(partial(self._shaken, self.coarse.get(plain, 0.0)), out)
+
+    def _noise(self, out: Tensor, units: float) -> Tensor:
+        by = torch.rand(out.shape, generator=self.generator, dtype=torch.float64) * 2 - 1
+        return (by * torch.finfo(out.dtype).eps * units).to(out.dtype)
 
     def _shaken(self, least: float, value: Any) -> Any:
         if not isinstance(value, Tensor) or not value.is_floating_point():

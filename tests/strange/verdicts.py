@@ -457,7 +457,7 @@ def _compare_quantised(
                 )
     steps = _padded(sides["output"], len(outside))
     real = [
-        v if v.is_floating_point() else (v.float() - zero) * scale
+        v if v.is_floating_point() or zero is None else (v.float() - zero) * scale
         for v, (scale, zero) in zip(outside, steps, strict=True)
     ]
     units = [scale if zero is not None else 0.0 for scale, zero in steps]
