@@ -5,6 +5,7 @@ stepwell.PIPELINES["xnnpack"].without("absorb/merge-linears").after("normalise",
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,6 +30,9 @@ from stepwell.ir.rewriting import (
     step_name,
 )
 from stepwell.ir.walking import walk
+
+_TABLES = "stepwell.showing.tables"
+"""Above this package: imported when a notebook asks."""
 
 Observer = Callable[[Step, Program, int], None]
 
@@ -80,6 +84,12 @@ class Pipeline:
                 help='give one a name of its own: Together("name", (MyRewrite(),)), or '
                 'Named("name", MyPass())',
             )
+
+    def __repr__(self) -> str:
+        return f"<pipeline {self.name}: {', '.join(map(step_name, self.steps))}>"
+
+    def _repr_html_(self) -> str:
+        return importlib.import_module(_TABLES).pipeline_table(self)
 
     @property
     def paths(self) -> tuple[str, ...]:

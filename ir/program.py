@@ -94,6 +94,11 @@ class Program:
         """A session over a fresh copy of the initial state."""
         return Session(self)
 
+    def __repr__(self) -> str:
+        ops = sum(1 for func in self.methods.values() for _ in func.body.walk())
+        methods = ", ".join(f"@{name}" for name in self.methods)
+        return f"<program {methods} at level {self.level}: {ops} ops>"
+
     def __str__(self) -> str:
         """The module as MLIR text, without locations; weights are keys."""
         return to_text(self.module)

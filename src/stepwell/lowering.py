@@ -52,6 +52,18 @@ class Lowered:
     source: Source | None = field(default=None, repr=False)
     """What was lowered, as it was given to `lower`."""
 
+    def __repr__(self) -> str:
+        outside = self.report.outside.total()
+        return (
+            f"<lowered to {self.target.name}: delegates {self.report.delegates}, "
+            f"ops outside {outside}, {self.program!r}>"
+        )
+
+    def _repr_html_(self) -> str:
+        from stepwell.showing.tables import lowered_fragment
+
+        return lowered_fragment(self)
+
     def to_pte(self, **options: Any) -> bytes:
         """The `.pte` bytes (xnnpack and cortex-m targets).
 

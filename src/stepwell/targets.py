@@ -63,6 +63,11 @@ class Pipelines(Mapping[str, Pipeline]):
     def __repr__(self) -> str:
         return f"<pipelines: {', '.join(self)}>"
 
+    def _repr_html_(self) -> str:
+        from stepwell.showing.tables import pipelines_table
+
+        return pipelines_table(self)
+
 
 PIPELINES = Pipelines()
 """Every target's pipeline; `stepwell.PIPELINES["xnnpack"].after("step", MyRewrite)` is a copy."""
