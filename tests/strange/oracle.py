@@ -195,10 +195,10 @@ class Expected:
     def of_module(
         cls, module: torch.nn.Module, given: Any, coarse: Mapping[str, float] | None = None
     ) -> Expected:
-        """What a right result of a module may be, on a target of 32-bit integers."""
+        """What a right result of a module may be."""
         runs = [pytree.tree_leaves(copy.deepcopy(module)(*_copied(given)))]
         runs += _shaken(lambda _: copy.deepcopy(module), given, coarse)
-        return cls(_tensors(runs, True))
+        return cls(_tensors(runs))
 
     @classmethod
     def of_quantised(cls, given: Any, graph: Callable[..., Any]) -> Expected:
