@@ -146,7 +146,15 @@ def test_what_has_no_elements_needs_no_kernel(function: Callable[..., Any]) -> N
     assert_exact(function, torch.randn(2, 3))
 
 
-@pytest.mark.parametrize("sums", [torch.sum, lambda x: F.layer_norm(x, x.shape)])
+@pytest.mark.parametrize(
+    "sums",
+    [
+        torch.sum,
+        lambda x: F.layer_norm(x, x.shape),
+        lambda x: F.group_norm(x[None, :, :], 2**12),
+        lambda x: F.instance_norm(x.reshape(1, 2, -1)),
+    ],
+)
 def test_a_constant_row_of_very_many_elements_is_refused_before_it_is_made(
     sums: Callable[..., Any],
 ) -> None:
