@@ -11,7 +11,7 @@ from torch import nn
 from xdsl.ir import Operation
 
 from stepwell.dialects import aten
-from stepwell.dialects.tosa_mxfp.operators import OPERATORS, TYPES
+from stepwell.dialects.tosa_mxfp.operators import TYPES
 from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.program import Program
@@ -50,7 +50,7 @@ def to_mxfp(
     layers: Layers = None,
     convolutions: bool = False,
     attention: bool = False,
-    form: str | None = None,
+    form: str = TYPES,
     error_budget: float | None = None,
     samples: Sequence[Sequence[Any]] = (),
 ) -> Any:
@@ -67,8 +67,8 @@ def to_mxfp(
         convolutions: convert `nn.Conv2d` too. Depthwise ones stay: a block would hold one channel.
         attention: convert products of two activations too: QKᵀ and PV (programs only).
         form: `operators` on separate data and scales, block-scaled `types`, or `types-bf16`, which
-            adds up in bf16; they round differently. By default `types` where only they can say it
-            (two payloads; mxint8 convolutions), else `operators`.
+            adds up in bf16; they round differently. `types` by default: the specification has
+            removed the operators, which files for tosa-tools 2026.8 may still hold.
         error_budget: choose the smallest payload of each layer so that the outputs stay within
             this relative error (L2 norm) of the float model on every sample; `payload` and
             `weight_payload` are then not looked at.
@@ -88,9 +88,7 @@ def to_mxfp(
     if error_budget is not None:
         from stepwell.translate.mxfp_budget import within_budget
 
-        return within_budget(
-            model, error_budget, samples, layers, convolutions, attention, form or OPERATORS
-        )
+        return within_budget(model, error_budget, samples, layers, convolutions, attention, form)
     assign = assignment(payload, layers)
     second = payload_named(weight_payload).name if weight_payload else None
     if isinstance(model, nn.Module):
@@ -162,15 +160,8 @@ def chooses(layers: Layers, name: str, layer: Any) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in layers)
 
 
-def form_for(form: str | None, payload: str, second: str, convolution: bool = False) -> str:
-    """The form that was asked for, or the one that can say it."""
-    if form is not None:
-        return form
-    return TYPES if payload != second or (convolution and payload == "mxint8") else OPERATORS
-
-
 def convert_module(
-    model: nn.Module, assign: Assign, second: str | None, convolutions: bool, form: str | None
+    model: nn.Module, assign: Assign, second: str | None, convolutions: bool, form: str
 ) -> nn.Module:
     """A copy of the structure, not of the tensors, with MX layers."""
     shared: dict[int, Any] = {id(p): p for p in (*model.parameters(), *model.buffers())}
@@ -197,7 +188,7 @@ def _layer(
     assign: Assign,
     second: str | None,
     convolutions: bool,
-    form: str | None,
+    form: str,
 ) -> nn.Module | None:
     """The MX layer in a layer's place, or None if it stays."""
     if isinstance(child, nn.Linear) and type(child) is nn.Linear:
@@ -205,21 +196,20 @@ def _layer(
         if payload is None:
             return None
         weights = second or payload
-        return MxLinear(child, payload, weights, form_for(form, payload, weights))
+        return MxLinear(child, payload, weights, form)
     if isinstance(child, nn.MultiheadAttention) and type(child) is nn.MultiheadAttention:
         payload = assign(name, child)
         if payload is None:
             return None
         weights = second or payload
-        held = form_for(form, payload, weights)
-        return MxMultiheadAttention(child, lambda linear: MxLinear(linear, payload, weights, held))
+        return MxMultiheadAttention(child, lambda linear: MxLinear(linear, payload, weights, form))
     if not (convolutions and isinstance(child, nn.Conv2d) and type(child) is nn.Conv2d):
         return None
     payload = None if is_depthwise(child.weight.shape) else assign(name, child)
     if payload is None:
         return None
     weights = second or payload
-    return MxConv2d(child, payload, weights, form_for(form, payload, weights, convolution=True))
+    return MxConv2d(child, payload, weights, form)
 
 
 def prepared(program: Program, attention: bool) -> Program:
@@ -244,7 +234,7 @@ def convert(
     second: str | None,
     convolutions: bool,
     attention: bool,
-    form: str | None,
+    form: str,
     history: History | None = None,
 ) -> int:
     """Make the chosen products of a prepared program MX, in place; how many there are.
@@ -268,8 +258,7 @@ def convert(
         weights = second or payload
         of_payload = {op for op, held in chosen.items() if held == payload}
         for kind in kinds:
-            held = form_for(form, payload, weights, kind.convolves)
-            rewrite = kind(payload, weights, held, of_payload.__contains__)
+            rewrite = kind(payload, weights, form, of_payload.__contains__)
             own = History()
             found += run_rewrites(program, (rewrite,), own)
             if history is not None:

@@ -15,7 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp import operators
-from stepwell.dialects.tosa_mxfp.operators import OPERATORS, TYPES, TYPES_BF16, form_refused
+from stepwell.dialects.tosa_mxfp.operators import TYPES, TYPES_BF16, form_refused
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS, payload_named
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.diagnostics import StepwellError, module_path, node_name
@@ -119,7 +119,7 @@ def mx_accuracy(
     *,
     convolutions: bool = True,
     attention: bool = True,
-    form: str = OPERATORS,
+    form: str = TYPES,
 ) -> MxAccuracy:
     """The relative error of each layer in each payload.
 
@@ -154,7 +154,7 @@ def measure(
     samples: Sequence[Sequence[Any]],
     convolutions: bool,
     attention: bool,
-    form: str = OPERATORS,
+    form: str = TYPES,
 ) -> dict[Operation, dict[str, float]]:
     """The errors of each layer of a prepared program, in program order."""
     kinds = {"linear", *(["conv2d"] if convolutions else []), *(["matmul"] if attention else [])}
@@ -170,7 +170,7 @@ class _Measuring(Interpreter):
     """An interpreter that computes each layer in each payload, from its float operands."""
 
     kinds: set[str] = field(default_factory=set[str])
-    form: str = OPERATORS
+    form: str = TYPES
     errors: dict[Operation, dict[str, float]] = field(
         default_factory=dict[Operation, dict[str, float]]
     )

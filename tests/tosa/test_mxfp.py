@@ -17,7 +17,8 @@ from stepwell.translate.mxfp_attention import MxMultiheadAttention
 
 from .graphs import bits
 
-TARGET = "tosa-1.1+fp+mxfp+mxfp_conv"
+OPERATORS = "tosa-1.1+fp+mxfp+mxfp_conv"
+TARGET = "+".join([OPERATORS, "mx_common", *sorted(set(MX_EXTENSIONS.values()))])
 EVERYTHING: dict[str, Any] = {"attention": True, "convolutions": True}
 every_payload = pytest.mark.parametrize("payload", PAYLOADS)
 
@@ -207,7 +208,7 @@ def test_a_whole_mx_transformer_equals_the_reference_model() -> None:
     program = to_mxfp(torch.export.export(Encoder().eval(), (x,)), attention=True)
     low = stepwell.lower(program, TARGET)
     counts = operators(low)
-    assert counts["tosa.matmul"] == 0 and counts["tosa.matmul_t_block_scaled"] == 6
+    assert counts["tosa.matmul"] == 0 and counts["tosa.matmul_t"] == 6
     assert counts["tosa.erf"] and counts["tosa.exp"] and counts["tosa.rsqrt"]
     (found,) = low.program.run(x)
     assert torch.equal(bits(low.run(x)[0]), bits(found))
@@ -217,10 +218,10 @@ def test_every_product_of_a_vision_transformer_in_mx_equals_the_reference_model(
     model, (x,) = deit_small_depth2()
     exported = torch.export.export(model.eval(), (x,))
     program = to_mxfp(exported, {"patch_embed": "fp8e4m3", "*": "fp6e2m3"}, **EVERYTHING)
-    low = stepwell.lower(program, f"{TARGET}+mxfp_conv")
+    low = stepwell.lower(program, TARGET)
     counts = operators(low)
-    assert counts["tosa.conv2d_block_scaled"] == 1 and counts["tosa.matmul_t_block_scaled"] == 13
-    assert not counts["tosa.conv2d"] and not counts["tosa.matmul"]
+    assert counts["tosa.conv2d"] == 1 and counts["tosa.matmul_t"] == 13
+    assert not counts["tosa.matmul"]
     (found,) = low.program.run(x)
     assert torch.equal(bits(low.run(x)[0]), bits(found))
 
@@ -228,7 +229,7 @@ def test_every_product_of_a_vision_transformer_in_mx_equals_the_reference_model(
 def test_the_patches_of_an_eager_vision_transformer_equal_the_reference_model() -> None:
     model, (x,) = deit_small_depth2()
     patches = to_mxfp(model, "fp4e2m1", layers="patch_embed", convolutions=True).patch_embed
-    low = assert_same_bits(patches, x, target=f"{TARGET}+mxfp_conv")
+    low = assert_same_bits(patches, x)
     assert operators(low)["tosa.pad"] == 1, "3 channels are filled to a block of 32"
 
 
@@ -260,10 +261,11 @@ def test_no_weight_is_cast_at_run_time_and_a_shared_activation_once() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.a(x) + self.b(x)
 
-    counts = operators(lowered(to_mxfp(Shared()), torch.randn(1, 4, 64)))
+    model = to_mxfp(Shared(), form="operators")
+    counts = operators(lowered(model, torch.randn(1, 4, 64), target=OPERATORS))
     assert counts["tosa.cast_to_block_scaled"] == 1
     assert counts["tosa.matmul_t_block_scaled"] == 2
-    model = to_mxfp(Shared(), form="types")
+    model = to_mxfp(Shared())
     counts = operators(lowered(model, torch.randn(1, 4, 64), target=of_types("fp8e4m3")))
     assert counts["tosa.cast"] == 1 and counts["tosa.matmul_t"] == 2
 
@@ -299,7 +301,7 @@ def test_attention_products_become_mx_in_a_program() -> None:
     program = to_mxfp(torch.export.export(Attention(), inputs), attention=True)
     low = stepwell.lower(program, TARGET)
     counts = operators(low)
-    assert counts["tosa.matmul_t_block_scaled"] == 2 and counts["tosa.matmul"] == 0
+    assert counts["tosa.matmul_t"] == 2 and counts["tosa.matmul"] == 0
     (found,), (expected,) = low.program.run(*inputs), program.run(*inputs)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
@@ -361,7 +363,7 @@ def test_an_encoder_module_has_its_attention_in_mx_and_the_reference_models_bits
     layer = nn.TransformerEncoderLayer(32, 2, 48, batch_first=True)
     encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
     low = lowered(stepwell.to_mxfp(encoder), torch.randn(1, 4, 32))
-    assert operators(low)["tosa.matmul_t_block_scaled"] == 6
+    assert operators(low)["tosa.matmul_t"] == 6
     x = torch.randn(1, 4, 32)
     assert torch.equal(low.run(x)[0], low.program.run(x)[0])
 
@@ -423,7 +425,7 @@ def test_without_the_extension_an_mx_model_is_refused() -> None:
 
 def test_types_of_two_payloads_need_their_extensions() -> None:
     model = to_mxfp(Mlp(), "fp8e4m3", weight_payload="fp4e2m1")
-    for target in (TARGET, of_types("fp8e4m3")):
+    for target in (OPERATORS, of_types("fp8e4m3")):
         with pytest.raises(stepwell.StepwellError, match="mx_fp4e2m1"):
             lowered(model, torch.randn(3, 100), target=target)
 
