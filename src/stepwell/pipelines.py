@@ -318,6 +318,7 @@ TOSA = (
     Together("arrange", (*NOOPS, *SHAPES)),
     Together("lower", TO_TOSA),
     TakeCompositesApart(),
+    Together("guard-softmax", (GuardSoftmaxInFloats(),)),
     Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
     Named("share-operators", ShareCommonSubexpressions()),
     LowerControl(),
