@@ -183,7 +183,7 @@ def main() -> None:
     model, inputs = make()
     brought = stepwell.load_plugin(plugin)
     source = stepwell.from_exported_program(torch.export.export(model, inputs))
-    lowered = stepwell.lower(source, "demo")
+    lowered = stepwell.lower(source, "demo", check=True)
     print(lowered.program)
     for refusal in lowered.report.refusals:
         print(f"{refusal.rewrite} left {refusal.node} alone: {refusal.reason}")

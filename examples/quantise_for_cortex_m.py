@@ -11,7 +11,6 @@ import torch
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
-from stepwell.checking import check
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
 
@@ -45,18 +44,16 @@ def main() -> None:
     torch.manual_seed(0)
     model, inputs = Model().eval(), (torch.randn(1, 3, 12, 12),)
     exported = quantised(model, inputs)
-    lowered = stepwell.lower(exported, "cortex-m55")
+    lowered = stepwell.lower(exported, "cortex-m55", check=True)
     print(lowered.program)
     print(lowered.report)
-    result = check(exported, "cortex-m55", inputs=inputs)
-    print(result)
+    print(lowered.report.check)
     with torch.no_grad():
         expected = model(*inputs)
     given = lowered.run(*inputs)[0]
     noise = ((given - expected).norm() / expected.norm()).item()
     print(f"{len(lowered.to_pte()):,} bytes; {noise:.1%} from the float model")
     assert noise < 0.1
-    assert result.ok, result.findings[0]
 
 
 if __name__ == "__main__":
