@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block
 from xdsl.traits import IsTerminator
 
 from stepwell.dialects.xnnpack import DelegateOp
@@ -17,27 +16,24 @@ from stepwell.ir.program import Program
 
 def inventory(program: Program) -> tuple[int, Counter[str]]:
     """(number of delegates, op name → count of the ops outside them), over all methods."""
-    ops = list(outside_and_delegates(program))
-    delegates = sum(isinstance(op, DelegateOp) for op in ops)
-    return delegates, Counter(op_name(op) for op in ops if not isinstance(op, DelegateOp))
+    delegates = 0
+    outside: Counter[str] = Counter()
 
-
-def outside_and_delegates(program: Program) -> Iterator[Operation]:
-    """Every delegate, and every op outside them that a kernel runs, over all methods."""
-
-    def look(block: Block) -> Iterator[Operation]:
+    def look(block: Block) -> None:
+        nonlocal delegates
         for op in block.ops:
             if isinstance(op, DelegateOp):
-                yield op
+                delegates += 1
                 continue
             for region in op.regions:
                 for inner in region.blocks:
-                    yield from look(inner)
+                    look(inner)
             if op.has_trait(IsTerminator):
                 continue
             if not isinstance(op, WeightOp | StateOp | UpdateOp | MutateInputOp | FuncOp):
-                yield op
+                outside[op_name(op)] += 1
 
     for func in program.methods.values():
         for block in func.body.blocks:
-            yield from look(block)
+            look(block)
+    return delegates, outside

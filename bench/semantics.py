@@ -20,7 +20,7 @@ import torch
 from _report import prepare
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "numerics"))
-from forms import DECLARED, FORMS, Form
+from forms import FORMS, Form, declared
 from measuring import Result, Verdict, eager, exact, judge, stepwells, stock
 from specials import NAMES, classes
 
@@ -31,6 +31,8 @@ TARGETS = (
     ("xnnpack", "strict"),
     ("tosa-1.0+fp", "torch"),
 )
+DEFAULT_ONLY = ("bfloat16", "float64")
+"""Element types that no delegate and no TOSA profile without extensions holds."""
 CHUNK = 40
 """Forms in a program."""
 
@@ -57,10 +59,10 @@ def verdict_of(found: Result, beside: Result | None, form: Form, dtype: torch.dt
     judged = judge(found, beside, form, dtype)
     if judged is None:
         return "refused"
-    if bool(judged.worse.any()) and form.name in DECLARED:
+    if bool(judged.worse.any()) and declared(form.name, dtype):
         return "declared"
     if bool(judged.worse.any()):
-        return "worse" if judged.stock is not None else "no stock to compare with"
+        return "worse" if judged.stock is not None else "differs"
     if bool((judged.ours >= 2).any()):
         only_flush = bool((judged.by_flush | (judged.ours < 2)).all())
         return "denormals read as zero" if only_flush else "as stock"
@@ -72,7 +74,7 @@ ORDER = (
     "zeros and denormals",
     "denormals read as zero",
     "as stock",
-    "no stock to compare with",
+    "differs",
     "declared",
     "worse",
     "refused",
@@ -112,22 +114,28 @@ def report(forms: Sequence[Form], dtypes: Sequence[str]) -> str:
         beside = in_chunks(kept, lambda some, d=dtype: stock(some, d))
         rows: dict[str, Counter[str]] = {}
         rows["stock"] = Counter(verdict_of(beside[f.name], None, f, dtype) for f in kept)
-        for target, mode in TARGETS:
+        kernels = in_chunks(kept, lambda some, d=dtype: stock(some, d, delegates=False))
+        nothing: dict[str, Result | None] = dict.fromkeys(beside)
+        rows["stock, no delegate"] = Counter(
+            verdict_of(kernels[f.name], None, f, dtype) for f in kept
+        )
+        for target, mode in TARGETS[:1] if name in DEFAULT_ONLY else TARGETS:
             found = in_chunks(
                 kept, lambda some, d=dtype, t=target, m=mode: stepwells(some, d, t, numerics=m)
             )
-            words = {f.name: verdict_of(found[f.name], beside[f.name], f, dtype) for f in kept}
+            compared = {"strict": kernels}.get(mode, beside if target == "xnnpack" else nothing)
+            words = {f.name: verdict_of(found[f.name], compared[f.name], f, dtype) for f in kept}
             rows[f"{target}, {mode}"] = Counter(words.values())
             for form in kept:
                 if words[form.name] in ("as eager", "zeros and denormals", "refused"):
                     continue
-                judged = judge(found[form.name], beside[form.name], form, dtype)
+                theirs = compared[form.name]
+                judged = judge(found[form.name], theirs, form, dtype)
                 assert isinstance(judged, Verdict)
                 ours = changes(found[form.name], form, dtype, judged.ours >= 2)
-                theirs = beside[form.name]
                 by_stock = (
                     "none"
-                    if isinstance(theirs, str) or judged.stock is None
+                    if not isinstance(theirs, torch.Tensor) or judged.stock is None
                     else changes(theirs, form, dtype, judged.stock >= 2) or "as eager"
                 )
                 details.append(
@@ -142,7 +150,7 @@ def report(forms: Sequence[Form], dtypes: Sequence[str]) -> str:
         ]
         for label, counted in rows.items():
             if label == "stock":
-                counted["as stock"] += counted.pop("no stock to compare with", 0)
+                counted["as stock"] += counted.pop("differs", 0)
             lines.append(f"| {label} | " + " | ".join(str(counted[w]) for w in ORDER) + " |")
         lines.append("")
     lines += [
@@ -158,7 +166,7 @@ def report(forms: Sequence[Form], dtypes: Sequence[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="a pattern of names of forms")
-    parser.add_argument("--dtypes", nargs="+", default=["float32", "float16"])
+    parser.add_argument("--dtypes", nargs="+", default=["float32", "float16", "bfloat16"])
     parser.add_argument("--table", type=Path, help="write docs/semantics.md here")
     arguments = parser.parse_args()
     prepare()

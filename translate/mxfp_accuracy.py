@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,11 +14,10 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp import operators
-from stepwell.dialects.tosa_mxfp.operators import TYPES, TYPES_BF16, form_refused
+from stepwell.dialects.tosa_mxfp.operators import OPERATORS, TYPES, TYPES_BF16, form_refused
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS, payload_named
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.diagnostics import StepwellError, module_path, node_name
-from stepwell.ir.frames import frame
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.translate.mxfp import as_program, prepared
@@ -29,12 +27,6 @@ from stepwell.translate.rewrites.tosa.choose_mxfp import (
     MxMatmulOp,
     is_depthwise,
 )
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
-_TABLES = "stepwell.showing.tables"
-"""Above this package: imported when a notebook asks."""
 
 Product = Callable[[str | None], Tensor]
 """A layer's result with a payload, or in floats."""
@@ -85,21 +77,6 @@ class MxAccuracy:
 
     layers: tuple[LayerAccuracy, ...]
 
-    def cells(self) -> Iterator[tuple[Any, ...]]:
-        """Each layer: its name, kind, the error in each of `PAYLOADS` (None: it has none), and
-        what it computes in now.
-        """
-        for layer in self.layers:
-            errors = (layer.errors.get(name) for name in PAYLOADS)
-            yield layer.name, layer.kind, *errors, layer.payload or "float"
-
-    def to_frame(self) -> DataFrame:
-        """A row for each layer, a column for each payload."""
-        return frame(("layer", "kind", *PAYLOADS, "is"), self.cells())
-
-    def _repr_html_(self) -> str:
-        return importlib.import_module(_TABLES).accuracy_table(self)
-
     def __str__(self) -> str:
         names = list(PAYLOADS)
         width = max([5, *(len(layer.name) for layer in self.layers)])
@@ -119,7 +96,7 @@ def mx_accuracy(
     *,
     convolutions: bool = True,
     attention: bool = True,
-    form: str = TYPES,
+    form: str = OPERATORS,
 ) -> MxAccuracy:
     """The relative error of each layer in each payload.
 
@@ -154,7 +131,7 @@ def measure(
     samples: Sequence[Sequence[Any]],
     convolutions: bool,
     attention: bool,
-    form: str = TYPES,
+    form: str = OPERATORS,
 ) -> dict[Operation, dict[str, float]]:
     """The errors of each layer of a prepared program, in program order."""
     kinds = {"linear", *(["conv2d"] if convolutions else []), *(["matmul"] if attention else [])}
@@ -170,7 +147,7 @@ class _Measuring(Interpreter):
     """An interpreter that computes each layer in each payload, from its float operands."""
 
     kinds: set[str] = field(default_factory=set[str])
-    form: str = TYPES
+    form: str = OPERATORS
     errors: dict[Operation, dict[str, float]] = field(
         default_factory=dict[Operation, dict[str, float]]
     )

@@ -28,14 +28,7 @@ from stepwell.translate.rewrites.cmsis.integer_ports import FLOAT, INTEGERS
 
 __all__ = ["OPTIONS", "PIPELINES", "Target", "find_target", "known_targets"]
 
-TOSA_NAMES = (
-    "tosa-1.0+fp",
-    "tosa-1.0+int",
-    "tosa-1.1+fp",
-    "tosa-1.1+int",
-    "tosa-1.1+fp+mx_common+mx_fp8e4m3",
-    "tosa-1.1+fp+mxfp",
-)
+TOSA_NAMES = ("tosa-1.0+fp", "tosa-1.0+int", "tosa-1.1+fp", "tosa-1.1+int", "tosa-1.1+fp+mxfp")
 """TOSA targets listed by name; any other combination of profiles and extensions works too."""
 
 _OWN: dict[str, Pipeline] = {
@@ -69,11 +62,6 @@ class Pipelines(Mapping[str, Pipeline]):
 
     def __repr__(self) -> str:
         return f"<pipelines: {', '.join(self)}>"
-
-    def _repr_html_(self) -> str:
-        from stepwell.showing.tables import pipelines_table
-
-        return pipelines_table(self)
 
 
 PIPELINES = Pipelines()

@@ -52,8 +52,12 @@ def stepwells(forms: Sequence[Form], dtype: torch.dtype, target: str, **options:
     return by_parts(forms, run)
 
 
-def stock(forms: Sequence[Form], dtype: torch.dtype) -> list[Result]:
-    """What ExecuTorch's own flow with its XNNPACK partitioner makes of forms."""
+def stock(forms: Sequence[Form], dtype: torch.dtype, delegates: bool = True) -> list[Result]:
+    """What ExecuTorch's own flow makes of forms.
+
+    Args:
+        delegates: with its XNNPACK partitioner; else every op is the runtime's own kernel.
+    """
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
@@ -62,7 +66,7 @@ def stock(forms: Sequence[Form], dtype: torch.dtype) -> list[Result]:
     def run(some: Sequence[Form]) -> Sequence[torch.Tensor]:
         edge = to_edge_transform_and_lower(
             exported(some, dtype),
-            partitioner=[XnnpackPartitioner()],
+            partitioner=[XnnpackPartitioner()] if delegates else None,
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )
         inputs = [x for form in some for x in form.inputs(dtype)]

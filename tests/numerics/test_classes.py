@@ -12,8 +12,8 @@ from torch import nn
 import stepwell
 
 sys.path.insert(0, str(Path(__file__).parent))
-from forms import DECLARED, FORMS
-from measuring import judge, stepwells, stock
+from forms import FORMS, declared
+from measuring import exported, judge, stepwells, stock
 from specials import classes, severity
 
 KEPT = (
@@ -74,7 +74,7 @@ def test_forms_of_halves_that_once_lost_a_class_keep_it() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 def test_no_form_is_worse_than_the_stock_flow(dtype: torch.dtype) -> None:
-    forms = [form for form in FORMS if form.name not in DECLARED]
+    forms = [form for form in FORMS if not declared(form.name, dtype)]
     worse: list[str] = []
     for start in range(0, len(forms), 40):
         some = forms[start : start + 40]
@@ -86,6 +86,28 @@ def test_no_form_is_worse_than_the_stock_flow(dtype: torch.dtype) -> None:
             if verdict is not None and bool(verdict.worse.any()):
                 worse.append(form.name)
     assert worse == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_strict_gives_what_the_kernels_of_the_runtime_give(dtype: torch.dtype) -> None:
+    """Of every form, the class that eager has, or the stock flow without any delegate."""
+    deviating: list[str] = []
+    for start in range(0, len(FORMS), 40):
+        some = FORMS[start : start + 40]
+        ours = stepwells(some, dtype, "xnnpack", numerics="strict")
+        kernels = stock(some, dtype, delegates=False)
+        for form, found, theirs in zip(some, ours, kernels, strict=True):
+            verdict = judge(found, theirs, form, dtype)
+            if verdict is not None and bool(verdict.worse.any()):
+                deviating.append(form.name)
+    assert deviating == []
+
+
+def test_no_rewrite_deviates_where_none_may() -> None:
+    forms = [form for form in FORMS if form.name in KEPT]
+    lowered = stepwell.lower(exported(forms, torch.float32), "xnnpack", numerics="strict")
+    assert lowered.report.deviations == ()
 
 
 def test_a_class_is_told_by_the_number() -> None:
@@ -110,8 +132,8 @@ class Greatest(nn.Module):
 
 
 def lowered(numerics: str) -> stepwell.Lowered:
-    exported = torch.export.export(Greatest(), (torch.randn(3, 4),))
-    return stepwell.lower(exported, "xnnpack", numerics=numerics)
+    program = torch.export.export(Greatest(), (torch.randn(3, 4),))
+    return stepwell.lower(program, "xnnpack", numerics=numerics)
 
 
 def test_a_deviation_is_taken_for_finite_activations_and_listed() -> None:
@@ -140,8 +162,8 @@ class Reciprocals(nn.Module):
 
 
 def test_a_deviation_is_refused_by_default_with_the_remedy() -> None:
-    exported = torch.export.export(Reciprocals(), (torch.randn(3, 4),))
-    report = stepwell.lower(exported, "xnnpack").report
+    program = torch.export.export(Reciprocals(), (torch.randn(3, 4),))
+    report = stepwell.lower(program, "xnnpack").report
     assert report.outside == {"aten.reciprocal.default": 1} and not report.deviations
     assert any("numerics='finite' allows it" in refusal.reason for refusal in report.refusals)
 
@@ -154,11 +176,36 @@ class Bounded(nn.Module):
 
 
 def test_a_deviation_that_is_proven_not_to_occur_is_none() -> None:
-    exported = torch.export.export(Bounded(), (torch.randn(3, 4),))
-    report = stepwell.lower(exported, "xnnpack").report
+    program = torch.export.export(Bounded(), (torch.randn(3, 4),))
+    report = stepwell.lower(program, "xnnpack").report
     assert (report.delegates, dict(report.outside), report.deviations) == (1, {}, ())
 
 
+class Attends(nn.Module):
+    """Attention, behind a norm or not."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm, self.project = norm, nn.Linear(8, 24)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.project(self.norm(x)).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+@pytest.mark.parametrize(
+    ("norm", "taken"),
+    [(nn.LayerNorm(8), []), (nn.RMSNorm(8), []), (nn.Identity(), ["expand-attention"])],
+    ids=["layer norm", "root mean square", "none"],
+)
+def test_scores_behind_a_norm_are_proven_to_be_finite(norm: nn.Module, taken: list[str]) -> None:
+    program = torch.export.export(Attends(norm), (torch.randn(1, 5, 8),))
+    report = stepwell.lower(program, "xnnpack").report
+    assert report.delegates == 1
+    found = [d.rewrite for d in report.deviations if "overflow to −∞" in d.loses]
+    assert found == taken
+
+
 def test_nothing_in_floats_is_delegated_where_no_deviation_is_allowed() -> None:
-    exported = torch.export.export(nn.Tanh(), (torch.randn(3, 4),))
-    assert stepwell.lower(exported, "xnnpack", numerics="strict").report.delegates == 0
+    program = torch.export.export(nn.Tanh(), (torch.randn(3, 4),))
+    assert stepwell.lower(program, "xnnpack", numerics="strict").report.delegates == 0

@@ -51,8 +51,6 @@ class Profile:
     length: tuple[int, int] = (1, 7)
     plain: bool = False
     """Only float32 in, float32 out, no empty tensor: what a quantiser is given."""
-    payloads: tuple[str, ...] = ()
-    """The formats of MX to choose from."""
 
 
 class Draw:
@@ -326,7 +324,6 @@ class Draw:
             sizes=sizes,
             others=others if sizes else (),
             varying=tuple(self.varying),
-            payload=self.choose(*profile.payloads) if profile.payloads else "",
         ).tidy()
 
 

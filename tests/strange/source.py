@@ -44,8 +44,6 @@ class Program:
     varying: tuple[tuple[str, int, str], ...] = ()
     """(input, axis, size) of each axis that varies."""
     training: bool = False
-    payload: str = ""
-    """Of MX, in which its products are to be."""
 
     @property
     def text(self) -> str:

@@ -48,3 +48,35 @@ def test_what_overflows_is_not_bounded(method: Any) -> None:
         f"%y = aten.mul.Tensor(%s, %s) : ({F}, {F}) -> {F}",
     )
     assert not is_bounded(*asked)
+
+
+X = "tensor<2x4xf32>"
+NORM = f"%n = aten.layer_norm.default(%x, [4]) : ({X}) -> {X}"
+ROW = "tensor<2x1xf32>"
+ROOT_MEAN = (
+    f"%q = aten.mul.Tensor(%x, %x) : ({X}, {X}) -> {X}",
+    f"%m = aten.mean.dim(%q, [-1], true) : ({X}) -> {ROW}",
+    f"%s = aten.add.Scalar(%m, EPSILON) : ({ROW}) -> {ROW}",
+    f"%r = aten.rsqrt.default(%s) : ({ROW}) -> {ROW}",
+    f"%n = aten.mul.Tensor(%OF, %r) : ({X}, {ROW}) -> {X}",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "bounded"),
+    [
+        ((NORM,), True),
+        ((NORM.replace("[4]", "[4], none, none, 0.0"),), False),
+        (ROOT_MEAN, True),
+        (tuple(line.replace("EPSILON", "0.0") for line in ROOT_MEAN), False),
+        (tuple(line.replace("%OF", "%z") for line in ROOT_MEAN), False),  # Another's norm.
+    ],
+)
+def test_a_norm_bounds_what_it_reads(method: Any, lines: tuple[str, ...], bounded: bool) -> None:
+    body = [line.replace("EPSILON", "1.0e-05").replace("%OF", "%x") for line in lines]
+    body.append(f"%y = aten.neg.default(%n) : ({X}) -> {X}")
+    text = method(f"%x: {X}, %z: {X}", *body, gives=X)
+    program = Program(parse_module(text))
+    returned = program.method().body.block.last_op
+    assert returned is not None
+    assert is_bounded(returned.operands[0], program) == bounded

@@ -34,7 +34,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import dtype_name, i1
+from stepwell.ir.dtypes import dtype_name, i1, torch_dtype
 from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -42,6 +42,7 @@ from stepwell.ir.types import Dim, dims, element, is_static, tensor, with_elemen
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import emit, permute, view
 from stepwell.translate.rewrites.aten.open_rows import picked_rows, unopened_rows
+from stepwell.translate.rewrites.aten.ranges import most
 
 REPEATED = 2**18
 """Elements of a mask (1 MiB in float32) up to which its rows are repeated for the heads that share
@@ -108,7 +109,10 @@ class ExpandAttention(Rewrite[WholeAttention]):
         return scale if isinstance(scale, Refusal) else WholeAttention(op, scale, group)
 
     def deviates(self, match: WholeAttention, program: Program) -> Deviation | None:
-        """Products of finite numbers may overflow, to −∞ in a whole row."""
+        """Products of finite numbers may overflow, to −∞ in a whole row; behind norms none does."""
+        q, k = match.op.operands[:2]
+        if scores_are_finite(q, k, match.scale, program):
+            return None
         return Deviation("NaN, not zeros, where all scores of a row overflow to −∞", accepted=True)
 
     def build(self, match: WholeAttention, rw: Rewriter) -> None:
@@ -158,6 +162,17 @@ class ExpandAttention(Rewrite[WholeAttention]):
             again.operands[0] = value
             value = rw.insert(retyped(again, held)).results[0]
         return value
+
+
+def scores_are_finite(q: SSAValue, k: SSAValue, scale: float, program: Program) -> bool:
+    """Whether no product of a query with a key is infinite: both are bounded (or NaN)."""
+    depth = dims(q.type)[-1]
+    sizes = [most(value, program) for value in (q, k)]
+    if not isinstance(depth, int) or math.inf in sizes:
+        return False
+    largest = torch.finfo(torch_dtype(element(q.type))).max
+    bound = 2 * depth * prod(sizes)  # Twice: a sum of many products rounds.
+    return max(bound, bound * abs(scale), sizes[0] * abs(scale)) < largest
 
 
 def repeatable(mask: SSAValue, scores: list[Dim], group: int) -> str | None:

@@ -2,15 +2,18 @@
 
 Intervals are followed through ops that bound or move numbers: a sigmoid is from 0 to 1, a mean of
 squares plus epsilon is epsilon at least. Nothing is assumed of inputs, parameters are read only if
-they are small, and every end is widened by more than float32 rounds. NaN is a flag of its own: an
-interval speaks of the elements that are not NaN.
+they are small (a layer's only behind a bounded operand), and every end is widened by more than float32
+rounds. NaN is a flag of its own: an interval speaks of the elements that are not NaN.
+
+A norm over n elements gives numbers up to √n, whatever it reads: the projections, and the scores,
+of attention behind a norm are bounded by the weights between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, inf, isnan, sqrt
+from math import exp, inf, isnan, prod, sqrt
 
 import torch
 from xdsl.dialects.builtin import TensorType
@@ -22,9 +25,14 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element
+from stepwell.ir.weights import UnknownValue
 
 LARGEST_READ = 1 << 14
 """Elements of a weight that are looked at."""
+LARGEST_LAYER = 1 << 24
+"""Elements of a layer's weight whose sums are taken."""
+LEAST_EPSILON = 1e-30
+"""A number that no engine reads as zero, and beside which the squares that one does are nothing."""
 DEEPEST = 24
 """Ops that are followed back."""
 
@@ -41,6 +49,11 @@ class Interval:
     def is_bounded(self) -> bool:
         """Whether no element is infinite."""
         return -inf < self.low and self.high < inf
+
+    @property
+    def most(self) -> float:
+        """The greatest size of a number in it."""
+        return max(abs(self.low), abs(self.high))
 
     def widened(self) -> Interval:
         """With room for the rounding of an op or two, which keeps the sign."""
@@ -78,6 +91,11 @@ def is_bounded(value: SSAValue, program: Program) -> bool:
     return -largest <= found.low and found.high <= largest
 
 
+def most(value: SSAValue, program: Program) -> float:
+    """The greatest size of an element that is not NaN; ∞ if there is no bound."""
+    return interval(value, program).most
+
+
 def is_never_nan(value: SSAValue, program: Program) -> bool:
     """Whether no element is NaN."""
     return not interval(value, program).nan
@@ -98,10 +116,11 @@ def _of(value: SSAValue, program: Program, depth: int) -> Interval:
         return Interval(*op.output_range)
     if depth == 0 or not isinstance(op, SchemaOp):
         return ANY
-    rule = _RULES.get(op.name.split(".")[1])
+    name, ask = op.name.split(".")[1], _Asking(program, depth - 1)
+    rule = _RULES.get(name)
     if rule is None:
         return ANY
-    found = rule(op, lambda operand: _of(operand, program, depth - 1))
+    found = rule(op, ask)
     if dtype != torch.float64:
         # What overflows is infinite; bounds follow.
         largest = torch.finfo(dtype).max
@@ -136,7 +155,36 @@ def _count(type_: Attribute) -> int:
     return count
 
 
-Ask = Callable[[SSAValue], Interval]
+@dataclass(frozen=True)
+class _Asking:
+    """What a rule asks of its operands."""
+
+    program: Program
+    depth: int
+
+    def __call__(self, operand: SSAValue) -> Interval:
+        return _of(operand, self.program, self.depth)
+
+    def most(self, operand: SSAValue | None) -> float:
+        """The greatest size of an element that is not NaN; none if there is no operand."""
+        return 0.0 if operand is None else self(operand).most
+
+    def most_of_rows(self, weight: SSAValue) -> float:
+        """The greatest sum of sizes along a row of a layer's weight, `[out, …]`."""
+        key = weight_key(weight)
+        if key is None or _count(weight.type) > LARGEST_LAYER:
+            return inf
+        try:
+            held = self.program.weights.get(key)
+        except UnknownValue:
+            return inf
+        if held.dim() < 2 or not held.numel() or not held.is_floating_point():
+            return inf
+        found = float(torch.linalg.vector_norm(held.detach().flatten(1), 1, 1).max())
+        return inf if isnan(found) else found
+
+
+Ask = _Asking
 Rule = Callable[[SchemaOp, Ask], Interval]
 
 
@@ -194,8 +242,96 @@ def _sub(op: SchemaOp, ask: Ask) -> Interval:
 def _mul(op: SchemaOp, ask: Ask) -> Interval:
     if len(op.operands) > 1 and op.operands[0] is op.operands[1]:
         return _square(op, ask)
+    if (count := _elements_of_norm(op)) is not None:
+        return _within(sqrt(count))
     other = _other(op, ask)
     return ANY if other is None else _times(ask(op.operands[0]), other)
+
+
+def _elements_of_norm(op: SchemaOp) -> int | None:
+    """How many elements the mean of `x · rsqrt(mean(x²) + ε)` is taken of; None if it is another."""
+    if len(op.operands) != 2:
+        return None
+    for one, other in (op.operands, tuple(reversed(op.operands))):
+        root = _made_by(other, "rsqrt")
+        total = root and _made_by(root.operands[0], "add")
+        mean = total and _made_by(total.operands[0], "mean")
+        if total is None or mean is None or not _is_square_of(mean.operands[0], one):
+            continue
+        epsilon, held = total.arg("other"), torch_dtype(element(one.type))
+        least = max(LEAST_EPSILON, torch.finfo(held).smallest_normal)
+        if not isinstance(epsilon, int | float) or epsilon < least or not _is_plain(total):
+            continue
+        if mean.name != "aten.mean.dim" or not mean.arg("keepdim"):
+            continue
+        shape = dims(one.type)
+        over = [shape[axis] for axis in mean.arg("dim") or range(len(shape))]
+        sizes = [size for size in over if isinstance(size, int)]
+        return prod(sizes) if len(sizes) == len(over) else None
+    return None
+
+
+def _made_by(value: SSAValue, name: str) -> SchemaOp | None:
+    op = value.owner
+    return op if isinstance(op, SchemaOp) and op.name.split(".")[1] == name else None
+
+
+def _is_square_of(square: SSAValue, value: SSAValue) -> bool:
+    power = _made_by(square, "pow")
+    if power is not None:
+        return power.operands[0] is value and power.arg("exponent") in (2, 2.0)
+    op = _made_by(square, "square") or _made_by(square, "mul")
+    return op is not None and all(given is value for given in op.operands) and _is_whole(op)
+
+
+def _is_whole(op: SchemaOp) -> bool:
+    """Whether all factors are operands: `mul.Scalar` has one that is none."""
+    return "Scalar" not in op.name
+
+
+def _within(most: float) -> Interval:
+    """Up to a number in size, NaN where the operand is infinite; twice that is room for rounding."""
+    return Interval(-2 * most, 2 * most)
+
+
+def _layer_norm(op: SchemaOp, ask: Ask) -> Interval:
+    epsilon = op.arg("eps")
+    sizes = [size for size in op.arg("normalized_shape") if isinstance(size, int)]
+    if epsilon is not None and epsilon < LEAST_EPSILON:
+        return ANY
+    if len(sizes) < len(op.arg("normalized_shape")):
+        return ANY
+    return _scaled_norm(op, ask, prod(sizes))
+
+
+def _group_norm(op: SchemaOp, ask: Ask) -> Interval:
+    sizes = [size for size in dims(op.operands[0].type)[1:] if isinstance(size, int)]
+    if len(sizes) < len(dims(op.operands[0].type)) - 1 or op.arg("eps") < LEAST_EPSILON:
+        return ANY
+    return _scaled_norm(op, ask, prod(sizes) // op.arg("num_groups"))
+
+
+def _scaled_norm(op: SchemaOp, ask: Ask, count: int) -> Interval:
+    scale = 1.0 if (held := op.operand("weight")) is None else ask.most(held)
+    shift = ask.most(op.operand("bias")) if "bias" in op.SCHEMA.by_name else 0.0
+    return _within(sqrt(count) * scale + shift)
+
+
+def _layer(op: SchemaOp, ask: Ask) -> Interval:
+    """A linear layer or a convolution: no sum is larger than its row's sizes together."""
+    if "transposed" in op.SCHEMA.by_name and op.arg("transposed"):
+        return ANY
+    most = ask.most(op.operands[0])
+    if most == inf:
+        return ANY  # Nothing is gained by reading the weight.
+    return _within(most * ask.most_of_rows(op.operands[1]) + ask.most(op.operand("bias")))
+
+
+def _product_of_matrices(op: SchemaOp, ask: Ask) -> Interval:
+    inner = dims(op.operands[0].type)[-1]
+    if not isinstance(inner, int) or len(op.operands) != 2:
+        return ANY
+    return _within(inner * ask.most(op.operands[0]) * ask.most(op.operands[1]))
 
 
 def _div(op: SchemaOp, ask: Ask) -> Interval:
@@ -208,9 +344,8 @@ def _div(op: SchemaOp, ask: Ask) -> Interval:
 
 def _square(op: SchemaOp, ask: Ask) -> Interval:
     held = ask(op.operands[0])
-    most = max(abs(held.low), abs(held.high))
     least = 0.0 if held.low <= 0 <= held.high else min(abs(held.low), abs(held.high))
-    return Interval(_product(least, least), _product(most, most), held.nan).widened()
+    return Interval(_product(least, least), _product(held.most, held.most), held.nan).widened()
 
 
 def _pow(op: SchemaOp, ask: Ask) -> Interval:
@@ -220,7 +355,7 @@ def _pow(op: SchemaOp, ask: Ask) -> Interval:
 def _abs(op: SchemaOp, ask: Ask) -> Interval:
     held = ask(op.operands[0])
     least = 0.0 if held.low <= 0 <= held.high else min(abs(held.low), abs(held.high))
-    return Interval(least, max(abs(held.low), abs(held.high)), held.nan)
+    return Interval(least, held.most, held.nan)
 
 
 def _neg(op: SchemaOp, ask: Ask) -> Interval:
@@ -323,6 +458,14 @@ _RULES: dict[str, Rule] = {
     "sin": _between(-1.0, 1.0, of_infinity=True),
     "cos": _between(-1.0, 1.0, of_infinity=True),
     "atan": _between(-1.58, 1.58),
+    "layer_norm": _layer_norm,
+    "rms_norm": _layer_norm,
+    "group_norm": _group_norm,
+    "linear": _layer,
+    "convolution": _layer,
+    "bmm": _product_of_matrices,
+    "mm": _product_of_matrices,
+    "matmul": _product_of_matrices,
     "relu6": _between(0.0, 6.0),
     "_softmax": _softmax,
     "softmax": _softmax,
@@ -337,7 +480,7 @@ _RULES: dict[str, Rule] = {
         (
             "view reshape _unsafe_view permute transpose t unsqueeze squeeze expand clone "
             "contiguous slice select flatten unflatten repeat roll flip detach alias narrow "
-            "expand_copy lift_fresh_copy"
+            "split split_with_sizes chunk unbind repeat_interleave expand_copy lift_fresh_copy"
         ).split(),
         _same,
     ),

@@ -113,7 +113,5 @@ class LowerBoundary(Rewrite[Boundary]):
             rw.replace(op, typed.results)
         else:
             raw = rw.insert(StorageCast(op.input, stored))
-            wide = {} if held.expressed == f32 else {"out_dtype": held.expressed}
-            types = [op.result.type]
-            plain = DEQUANTIZE.make(raw.results[0], *numbers, result_types=types, **wide)
+            plain = DEQUANTIZE.make(raw.results[0], *numbers, result_types=[op.result.type])
             rw.replace(op, rw.insert(plain).results)

@@ -41,6 +41,7 @@ from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.attention_pattern import SOFTMAX
 from stepwell.translate.rewrites.aten.building import axis, emit
+from stepwell.translate.rewrites.aten.ranges import is_bounded, is_never_nan
 from stepwell.translate.rewrites.aten.recognise_attention import leads_to_product, splits_leading
 from stepwell.translate.rewrites.xnnpack.limit_by_mask import LimitByMask, Masked
 
@@ -67,8 +68,16 @@ class AddMaskBeforeSoftmax(Rewrite[Masked]):
         return found if found.other == -inf or absorbs else None
 
     def deviates(self, match: Masked, program: Program) -> Deviation | None:
-        """A sum with −∞ is NaN for a score of NaN or ∞, which the mask would have hidden."""
-        return Deviation("a score of NaN or ∞ that the mask hides is seen", accepted=True)
+        """A sum with −∞ is NaN for a score of NaN or ∞, which the mask would have hidden.
+
+        Scores behind norms are never infinite, and a NaN there is one of the row that gives the
+        value too: hidden or not, the attention is NaN.
+        """
+        if is_never_nan(match.value, program) and is_bounded(match.value, program):
+            return None
+        if is_bounded(match.value, program):
+            return Deviation("a score of NaN that the mask hides is seen", accepted=True)
+        return Deviation("a score of NaN or ∞ that the mask hides is seen")
 
     def build(self, match: Masked, rw: Rewriter) -> None:
         """The scores plus 0 where the mask keeps them and plus the number elsewhere."""
