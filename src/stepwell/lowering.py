@@ -139,6 +139,10 @@ class Lowered:
         """The TOSA flatbuffer (tosa targets)."""
         return self._emit("tosa", options)
 
+    def to_vgf(self, **options: Any) -> bytes:
+        """The file for Vulkan's ML extensions, by Arm's model converter (target vgf)."""
+        return self._emit("vgf", options)
+
     def to_mlir(self, **options: Any) -> str:
         """The program as text for upstream MLIR's tools, constants and all (tosa targets)."""
         return self._emit("mlir", options)

@@ -30,11 +30,14 @@ __all__ = ["OPTIONS", "PIPELINES", "Target", "find_target", "known_targets"]
 
 TOSA_NAMES = ("tosa-1.0+fp", "tosa-1.0+int", "tosa-1.1+fp", "tosa-1.1+int", "tosa-1.1+fp+mxfp")
 """TOSA targets listed by name; any other combination of profiles and extensions works too."""
+VGF, VGF_TOSA = "vgf", "tosa-1.0+fp+int"
+"""The target of Vulkan's ML extensions, and the TOSA that its files hold."""
 
 _OWN: dict[str, Pipeline] = {
     "xnnpack": XNNPACK,
     "xnnpack-published": XNNPACK_PUBLISHED,
     **{name: tosa_pipeline(name) for name in TOSA_NAMES},
+    VGF: replace(tosa_pipeline(VGF_TOSA), name=VGF),
     **{name: cortex_m_pipeline(name) for name in CPUS},
     **{name: ethosu_pipeline(name) for name in ACCELERATORS},
 }
@@ -105,7 +108,7 @@ ARENA = Option(
 CPU = Option(
     "cpu", CPUS, "cortex-m55", "the CPU beside the NPU, which runs the rest", at=(PIPELINE,)
 )
-METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir"))
+METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir", "vgf"))
 
 XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS,)
 CORTEX_M_OPTIONS = (BIAS_FORM, IO, OPTIMISE, ARENA)
@@ -186,6 +189,30 @@ def _tosa_target(name: str) -> Target:
         TOSA_OPTIONS,
         per_method=True,
     )
+
+
+def _vgf(program: Program, **options: Any) -> bytes:
+    from stepwell.backends.tosa.vgf import to_vgf
+
+    return to_vgf(program, **options)
+
+
+def _run_vgf(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+    raise StepwellError(
+        "nothing here runs a .vgf, which needs Vulkan's ML extensions",
+        help=f"the same graph runs on the reference model: lower to {VGF_TOSA}",
+    )
+
+
+VGF_TARGET = Target(
+    VGF,
+    _OWN[VGF],
+    "vgf",
+    {"vgf": _vgf, "tosa": _tosa_bytes, "mlir": _tosa_mlir},
+    _run_vgf,
+    TOSA_OPTIONS,
+    per_method=True,
+)
 
 
 @dataclass(frozen=True)
@@ -303,6 +330,8 @@ def find_target(name: str) -> Target:
         return _tosa_target(name)
     if name.startswith("cortex-m"):
         return _cortex_m_target(name)
+    if name == VGF:
+        return VGF_TARGET
     if name in ACCELERATORS:
         return _ethosu_target(name)
     if name == XNNPACK_TARGET.name:
@@ -331,5 +360,5 @@ def _brought_target(name: str) -> Target:
 def known_targets() -> list[str]:
     """The names of all targets that are listed by name."""
     brought = registry()
-    own = (XNNPACK_TARGET.name, XNNPACK_PUBLISHED.name, *CPUS, *ACCELERATORS, *TOSA_NAMES)
+    own = (XNNPACK_TARGET.name, XNNPACK_PUBLISHED.name, *CPUS, *ACCELERATORS, *TOSA_NAMES, VGF)
     return [*own, *brought.targets, *brought.pipeline_targets]

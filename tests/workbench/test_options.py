@@ -199,7 +199,7 @@ def test_the_page_lists_every_option() -> None:
             ("xnnpack", XNNPACK_OPTIONS),
             ("cortex-m*", CORTEX_M_OPTIONS),
             ("ethos-u*", ETHOSU_OPTIONS),
-            ("tosa-*", TOSA_OPTIONS),
+            ("tosa-*, vgf", TOSA_OPTIONS),
         )
         for o in options
     ]

@@ -77,6 +77,12 @@ def pages() -> dict[str, str]:
             ("left over", "nothing: one unsupported op is an error that lists them all"),
             ("more", "[TOSA](../tosa.md), [operators](../tosa_operators.md), [MX](../mxfp.md)"),
         ),
+        _section("vgf", "a `.vgf` file for Vulkan's ML extensions"),
+        _limits(
+            ("inside", "TOSA 1.0 of both profiles, shapes that are fixed"),
+            ("needs", "`pip install 'stepwell[vgf]'`"),
+            ("more", "[TOSA](../tosa.md)"),
+        ),
     ]
     return {"reference/targets.md": "\n".join(parts)}
 
