@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
-from xdsl.dialects.builtin import FunctionType, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -30,9 +30,15 @@ from xdsl.irdl import (
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator
-from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.cmsis.level import CMSIS_LEVEL
+from stepwell.dialects.delegate import (
+    parse_body,
+    parse_operands,
+    print_body,
+    print_operands,
+    verify_interface,
+)
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.interpretation import Interpreter, interprets
@@ -68,53 +74,20 @@ class DelegateOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        block = self.body.block
-        if [a.type for a in block.args] != [v.type for v in self.operands]:
-            raise VerifyException("the block's arguments differ from the operands' types")
-        last = block.last_op
-        if not isinstance(last, YieldOp):
-            raise VerifyException("a delegate ends in ethosu.yield")
-        if [v.type for v in last.operands] != [r.type for r in self.results]:
-            raise VerifyException("what is yielded differs from the results' types")
-        if not self.results:
-            raise VerifyException("a delegate without results does nothing")
+        verify_interface(self, self.body, YieldOp)
 
     def print(self, printer: Printer) -> None:
         """`"accelerator"(%x) { … } : (types) -> types`"""
         printer.print_string(" ")
         printer.print_attribute(self.accelerator)
-        printer.print_string("(")
-        printer.print_list(self.operands, printer.print_ssa_value)
-        printer.print_string(") ")
-        printer.print_region(self.body)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(
-            FunctionType.from_lists([v.type for v in self.operands], [r.type for r in self.results])
-        )
+        print_operands(self, printer)
+        print_body(self, self.body, printer)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         """What `print` writes."""
-        accelerator = parser.parse_str_literal()
-        values = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, parser.parse_unresolved_operand
-        )
-        body = parser.parse_region()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
-        if not isinstance(type_, FunctionType) or len(type_.inputs.data) != len(values):
-            parser.raise_error(f"a function type of {len(values)} inputs is needed here")
-        return cls.create(
-            operands=[
-                parser.resolve_operand(v, t) for v, t in zip(values, type_.inputs.data, strict=True)
-            ],
-            result_types=list(type_.outputs.data),
-            properties={"accelerator": StringAttr(accelerator)},
-            attributes=attributes,
-            regions=[body],
-        )
+        properties = {"accelerator": StringAttr(parser.parse_str_literal())}
+        return cls.create(properties=properties, **parse_body(parser, parse_operands(parser)))
 
 
 @irdl_op_definition

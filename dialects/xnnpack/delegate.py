@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from xdsl.dialects.builtin import FunctionType, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -34,6 +34,13 @@ from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.delegate import (
+    parse_body,
+    parse_operands,
+    print_body,
+    print_operands,
+    verify_interface,
+)
 from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.xnnpack.base import XnnpackOp
 from stepwell.ir.core import WeightOp
@@ -65,59 +72,26 @@ class DelegateOp(IRDLOperation):
         return self.body.block
 
     def verify_(self) -> None:
-        block = self.body.block
-        if [a.type for a in block.args] != [v.type for v in self.operands]:
-            raise VerifyException("the block's arguments differ from the operands' types")
-        last = block.last_op
-        if not isinstance(last, YieldOp):
-            raise VerifyException("a delegate ends in xnnpack.yield")
-        if [v.type for v in last.operands] != [r.type for r in self.results]:
-            raise VerifyException("what is yielded differs from the results' types")
-        if len(block.args) + len(self.results) > MAX_EXTERNALS:
-            raise VerifyException(
-                f"{len(block.args) + len(self.results)} inputs and outputs; "
-                f"the runtime takes {MAX_EXTERNALS}"
-            )
-        if not self.results:
-            raise VerifyException("a delegate without results does nothing")
+        verify_interface(self, self.body, YieldOp)
+        count = len(self.block.args) + len(self.results)
+        if count > MAX_EXTERNALS:
+            raise VerifyException(f"{count} inputs and outputs; the runtime takes {MAX_EXTERNALS}")
 
     def print(self, printer: Printer) -> None:
         """`(%x) "label" { … } : (types) -> types`"""
-        printer.print_string("(")
-        printer.print_list(self.operands, printer.print_ssa_value)
-        printer.print_string(") ")
+        print_operands(self, printer)
         if self.label is not None:
             printer.print_attribute(self.label)
             printer.print_string(" ")
-        printer.print_region(self.body)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(
-            FunctionType.from_lists([v.type for v in self.operands], [r.type for r in self.results])
-        )
+        print_body(self, self.body, printer)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         """What `print` writes."""
-        values = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, parser.parse_unresolved_operand
-        )
+        values = parse_operands(parser)
         label = parser.parse_optional_str_literal()
-        body = parser.parse_region()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type_ = parser.parse_type()
-        if not isinstance(type_, FunctionType) or len(type_.inputs.data) != len(values):
-            parser.raise_error(f"a function type of {len(values)} inputs is needed here")
-        return cls.create(
-            operands=[
-                parser.resolve_operand(v, t) for v, t in zip(values, type_.inputs.data, strict=True)
-            ],
-            result_types=list(type_.outputs.data),
-            properties={} if label is None else {"label": StringAttr(label)},
-            attributes=attributes,
-            regions=[body],
-        )
+        properties = {} if label is None else {"label": StringAttr(label)}
+        return cls.create(properties=properties, **parse_body(parser, values))
 
 
 @irdl_op_definition
