@@ -13,7 +13,7 @@ HAS_TORCH := 'import sys, torch; sys.exit(not torch.__version__.startswith("2.13
 # Each test worker, benchmark and demo measures and computes with one thread of its own.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check bench soak guards other-cpus docs release clean
+.PHONY: demo test check bench replay soak guards other-cpus docs release clean
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
@@ -21,6 +21,10 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+# The examples lowered by the last release and by HEAD: what differs (docs/zoo.md).
+replay: $(READY)
+	$(BIN)/stepwell replay
 
 # Hours of random testing; SOAK="-k name --maxfail 1" selects, SOAK_EXAMPLES=1000 shortens.
 soak: $(READY)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block
+from xdsl.ir import Block, Operation
 from xdsl.traits import IsTerminator
 
 from stepwell.dialects.xnnpack import DelegateOp
@@ -16,24 +17,27 @@ from stepwell.ir.program import Program
 
 def inventory(program: Program) -> tuple[int, Counter[str]]:
     """(number of delegates, op name → count of the ops outside them), over all methods."""
-    delegates = 0
-    outside: Counter[str] = Counter()
+    ops = list(outside_and_delegates(program))
+    delegates = sum(isinstance(op, DelegateOp) for op in ops)
+    return delegates, Counter(op_name(op) for op in ops if not isinstance(op, DelegateOp))
 
-    def look(block: Block) -> None:
-        nonlocal delegates
+
+def outside_and_delegates(program: Program) -> Iterator[Operation]:
+    """Every delegate, and every op outside them that a kernel runs, over all methods."""
+
+    def look(block: Block) -> Iterator[Operation]:
         for op in block.ops:
             if isinstance(op, DelegateOp):
-                delegates += 1
+                yield op
                 continue
             for region in op.regions:
                 for inner in region.blocks:
-                    look(inner)
+                    yield from look(inner)
             if op.has_trait(IsTerminator):
                 continue
             if not isinstance(op, WeightOp | StateOp | UpdateOp | MutateInputOp | FuncOp):
-                outside[op_name(op)] += 1
+                yield op
 
     for func in program.methods.values():
         for block in func.body.blocks:
-            look(block)
-    return delegates, outside
+            yield from look(block)

@@ -79,7 +79,7 @@ def rows() -> list[Row]:
         return export(model, inputs)
 
     def mx(program: ExportedProgram) -> Any:
-        return to_mxfp(program, "fp8e4m3", attention=True, convolutions=True)
+        return to_mxfp(program, "fp8e4m3", attention=True, convolutions=True, form="operators")
 
     return [
         Row("DeiT-Tiny fp32", exported(deit_tiny), "tosa-1.1+fp", "TOSA-1.0+FP"),

@@ -7,13 +7,13 @@ names it.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from xdsl.ir import Dialect, Operation
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import register_level_loader
-from stepwell.ir.text import register_dialect, register_op_finder
+from stepwell.ir.text import register_dialect, register_names, register_op_finder
 
 PACKAGES = (
     "aten",
@@ -61,6 +61,17 @@ def find_schema_op(name: str) -> type[Operation] | None:
     from stepwell.dialects.aten.registry import find
 
     return find(name)
+
+
+@register_names
+def schema_names(dialect: str) -> Iterator[str]:
+    """The names of torch's operators of a namespace, as the IR spells them."""
+    from stepwell.ir.on_demand import torch
+
+    for qualified in torch._C._dispatch_get_all_op_names():
+        space, _, name = qualified.partition("::")
+        if space == dialect:
+            yield f"{space}.{name}" if "." in name else f"{space}.{name}.default"
 
 
 def make_known() -> None:

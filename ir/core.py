@@ -18,7 +18,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, TensorType, i64
+from xdsl.dialects.builtin import (
+    BoolAttr,
+    DenseIntOrFPElementsAttr,
+    IntegerAttr,
+    StringAttr,
+    TensorType,
+    i64,
+)
 from xdsl.ir import Attribute, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -53,10 +60,12 @@ class WeightOp(IRDLOperation):
     key = prop_def(WeightAttr)
     kind = prop_def(StringAttr)
     persistent = opt_prop_def(BoolAttr)
+    value = opt_prop_def(DenseIntOrFPElementsAttr)
+    """Its elements, in a text that holds them itself; a program has them in its store."""
     result = result_def(TensorType)
     traits = traits_def(Pure())
     assembly_format: ClassVar[str] = (
-        "$key $kind (`persistent` $persistent^)? attr-dict `:` type($result)"
+        "$key $kind (`persistent` $persistent^)? (`=` $value^)? attr-dict `:` type($result)"
     )
 
     def __init__(
@@ -84,9 +93,13 @@ class StateOp(IRDLOperation):
     name = "stepwell.state"
     key = prop_def(WeightAttr)
     persistent = opt_prop_def(BoolAttr)
+    value = opt_prop_def(DenseIntOrFPElementsAttr)
+    """Its elements, in a text that holds them itself; a program has them in its store."""
     result = result_def(TensorType)
     traits = traits_def(Pure())
-    assembly_format: ClassVar[str] = "$key (`persistent` $persistent^)? attr-dict `:` type($result)"
+    assembly_format: ClassVar[str] = (
+        "$key (`persistent` $persistent^)? (`=` $value^)? attr-dict `:` type($result)"
+    )
 
     def __init__(self, key: str, type_: Attribute, persistent: bool | None = None) -> None:
         properties: dict[str, Attribute] = {"key": WeightAttr(key)}

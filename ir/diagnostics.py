@@ -81,11 +81,12 @@ def module_path(location: Attribute) -> str | None:
 
 
 def source_line(location: Attribute) -> str | None:
-    """`model.py:41`, from the innermost file location."""
+    """`model.py:41` or `cell [3], line 7`, from the innermost file location."""
     while isinstance(location, NameLoc):
         location = location.location
     if isinstance(location, FileLineColLoc):
-        return f"{location.filename.data}:{location.line.data}"
+        name = location.filename.data
+        return f"{name}{', line ' if name.startswith('cell [') else ':'}{location.line.data}"
     return None
 
 

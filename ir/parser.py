@@ -9,6 +9,7 @@ refused before anything that large is made. Tensor types are parsed once per spe
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,12 +20,16 @@ from xdsl.dialects.builtin import (
     ComplexType,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
+    FileLineColLoc,
     IndexType,
+    IntAttr,
     IntegerType,
     ModuleOp,
     RankedStructure,
+    StringAttr,
+    UnknownLoc,
 )
-from xdsl.ir import TypeAttribute
+from xdsl.ir import Operation, TypeAttribute
 from xdsl.parser import AttrParser, Parser, ParserState, UnresolvedOperand
 from xdsl.utils.exceptions import ParseError
 from xdsl.utils.lexer import Input, Span
@@ -80,11 +85,15 @@ class TextParser(Parser):
 
     _TensorLiteralElement = _Element
 
-    def __init__(self, context: Context, text: str, name: str = "<text>") -> None:
+    def __init__(
+        self, context: Context, text: str, name: str = "<text>", *, locate: bool = False
+    ) -> None:
         super().__init__(context, "", name)
         self._parser_state = ParserState(TextLexer(Input(text, name)))
         self._types: dict[str, TypeAttribute] = {}
         self._first_uses: dict[str, Span] = {}
+        self._locate = locate
+        self._starts: list[int] = []
 
     @classmethod
     def sharing_state(cls, parser: Parser) -> TextParser:
@@ -95,6 +104,7 @@ class TextParser(Parser):
         ours.__dict__ = parser.__dict__
         ours.__dict__.setdefault("_types", {})
         ours.__dict__.setdefault("_first_uses", {})
+        ours.__dict__.setdefault("_locate", False)
         return ours
 
     # -- modules and values --------------------------------------------------------------------
@@ -109,6 +119,19 @@ class TextParser(Parser):
                 if at_end and (span := self._first_uses.get(name)) is not None:
                     self.raise_error(f"%{name} is used but not defined", span)
             raise
+
+    def parse_operation(self) -> Operation:
+        """An op; where nothing else is said, it is located in this text."""
+        span = self._current_token.span
+        op = super().parse_operation()
+        if self._locate and isinstance(op.location, UnknownLoc):
+            if not self._starts:
+                self._starts = [0, *(m.end() for m in re.finditer("\n", span.input.content))]
+            line = bisect_right(self._starts, span.start)
+            column = span.start - self._starts[line - 1] + 1
+            name = StringAttr(span.input.name)
+            op.location = FileLineColLoc(name, IntAttr(line), IntAttr(column))
+        return op
 
     def resolve_operand(self, operand: UnresolvedOperand, type: Any) -> Any:
         """The value of an operand; a forward reference remembers where it stood."""

@@ -5,6 +5,7 @@ stepwell.PIPELINES["xnnpack"].without("absorb/merge-linears").after("normalise",
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from xdsl.ir import Operation
 
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.failures import StepFailure
 from stepwell.ir.options import nearest
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import (
@@ -23,10 +25,14 @@ from stepwell.ir.rewriting import (
     Step,
     Together,
     anchors_of,
+    apply_step,
     parts_of,
     step_name,
 )
 from stepwell.ir.walking import walk
+
+_TABLES = "stepwell.showing.tables"
+"""Above this package: imported when a notebook asks."""
 
 Observer = Callable[[Step, Program, int], None]
 
@@ -78,6 +84,12 @@ class Pipeline:
                 help='give one a name of its own: Together("name", (MyRewrite(),)), or '
                 'Named("name", MyPass())',
             )
+
+    def __repr__(self) -> str:
+        return f"<pipeline {self.name}: {', '.join(map(step_name, self.steps))}>"
+
+    def _repr_html_(self) -> str:
+        return importlib.import_module(_TABLES).pipeline_table(self)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -170,13 +182,17 @@ class Pipeline:
         run = PipelineRun() if history is None else PipelineRun(history=history)
         history = run.history
         census = _census(program)
-        for step in self.steps:
+        for at, step in enumerate(self.steps):
             anchors = anchors_of(step)
             applied, seconds = 0, 0.0
             if anchors is None or any(issubclass(cls, anchors) for cls in census):
                 swept = history.swept
                 started = time.perf_counter()
-                applied = step.apply(program, history)
+                try:
+                    applied = apply_step(step, program, history)
+                except StepFailure as failure:
+                    failure.at = at
+                    raise
                 seconds = time.perf_counter() - started
                 if anchors is None or applied or history.swept != swept:
                     census = _census(program)

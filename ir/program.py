@@ -14,6 +14,7 @@ from xdsl.dialects.func import FuncOp
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.inline_values import LIMIT, take_values, with_values
 from stepwell.ir.interpretation import Interpreter, Outcome
 from stepwell.ir.levels import level_of
 from stepwell.ir.on_demand import torch
@@ -93,9 +94,21 @@ class Program:
         """A session over a fresh copy of the initial state."""
         return Session(self)
 
+    def __repr__(self) -> str:
+        ops = sum(1 for func in self.methods.values() for _ in func.body.walk())
+        methods = ", ".join(f"@{name}" for name in self.methods)
+        return f"<program {methods} at level {self.level}: {ops} ops>"
+
     def __str__(self) -> str:
         """The module as MLIR text, without locations; weights are keys."""
         return to_text(self.module)
+
+    def text(self, constants: int = LIMIT) -> str:
+        """The module as MLIR text; constants of at most so many elements stand in it.
+
+        `parse` reads it back; what has more elements is a key, and asks for these weights.
+        """
+        return to_text(with_values(self.module, self.weights, constants))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the text, with locations, to `path` and the weights beside it as safetensors.
@@ -121,10 +134,14 @@ class Program:
     def parse(cls, text: str, weights: WeightStore | None = None) -> Self:
         """A program from its text, over the weights of the program it was printed from.
 
+        Constants that stand in the text itself go into the store.
+
         Raises:
             ParseFailure: with line and column.
         """
-        return cls(parse_module(text), WeightStore() if weights is None else weights.child())
+        module, store = parse_module(text), WeightStore() if weights is None else weights.child()
+        take_values(module, store)
+        return cls(module, store)
 
     def to_exported_program(self, method: str = "forward") -> torch.export.ExportedProgram:
         """A torch program again, from the aten level.

@@ -21,6 +21,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import Pure
 
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
+from stepwell.ir.failures import NO_MATCH, StepFailure, first_line, raised, returned
 from stepwell.ir.numerics import Deviation, TakenDeviation, forbidden
 from stepwell.ir.program import Program
 from stepwell.ir.rewriter import Rewriter, Scope, neighbours
@@ -205,6 +206,26 @@ class Pass(ABC):
 
 
 Step = Rewrite[Any] | Pass
+
+
+def apply_step(step: Step, program: Program, history: History) -> int:
+    """Apply a step; returns the number of changes.
+
+    Raises:
+        StepFailure: the step itself made a mistake.
+        StepwellError: it refuses the program.
+    """
+    before = len(history.events)
+    try:
+        applied: Any = step.apply(program, history)
+    except StepwellError:
+        raise
+    except Exception as error:
+        made = len(history.events) - before
+        raise raised(step, step_name(step), "apply", error, None, made) from error
+    if type(applied) is not int:
+        raise returned(step, step_name(step), "apply", applied, None, 0)
+    return applied
 
 
 @dataclass(frozen=True)
@@ -407,6 +428,12 @@ class _Driver:
             lost = rewrite.deviates(found, self.program)
         except UnknownValue as error:
             return Refusal(error.problems[0].fact), None
+        except StepwellError:
+            raise
+        except Exception as error:
+            raise raised(rewrite, rewrite.name, "match", error, op, self.applied) from error
+        if isinstance(found, NO_MATCH):
+            raise returned(rewrite, rewrite.name, "match", found, op, self.applied)
         if lost is not None and (reason := forbidden(lost, self.program.context)):
             return Refusal(reason), None
         return found, lost
@@ -427,7 +454,7 @@ class _Driver:
         watch = self.history.watch
         if watch is not None:
             watch.before(rewrite, op, found)
-        rewrite.build(found, rw)
+        self._build(rewrite, op, found, rw)
         self.applied += 1
         for heir in (*rw.inserted, *rw.modified, op):
             if heir.parent is not None:
@@ -437,14 +464,31 @@ class _Driver:
             watch.after(rewrite, rw)
         self._push(_affected(op, rw))
 
-    def _endless(self, op: Operation) -> StepwellError:
+    def _build(self, rewrite: Rewrite[Any], op: Operation, found: Any, rw: Rewriter) -> None:
+        """Let a rewrite write; `op` is looked at first, as it may be gone afterwards."""
+        try:
+            given: Any = rewrite.build(found, rw)
+        except StepwellError:
+            raise
+        except Exception as error:
+            raise raised(rewrite, rewrite.name, "build", error, op, self.applied) from error
+        if given is not None:
+            raise returned(rewrite, rewrite.name, "build", given, op, self.applied)
+
+    def _endless(self, op: Operation) -> StepFailure:
         """The error that names the rewrites which go round."""
         names = [name for name, count in self._deep.most_common() if count * 100 > self._allowed]
         cause = "it makes again what it matches" if len(names) == 1 else "they undo each other"
-        return StepwellError(
+        guilty = [rewrite for rewrite in self.rewrites if rewrite.name in names]
+        lines = ", ".join(first_line(rewrite, "match") for rewrite in guilty)
+        return StepFailure(
             f"{op_name(op)}: {', '.join(names)} applied {self._deep.total()} times without an end",
             describe_op(op),
-            f"{cause}; let a guard refuse what is done already, or run them in separate steps",
+            f"{cause}; let a guard refuse what is done already, or run them in separate steps; "
+            f"they begin at {lines}",
+            step=" and ".join(sorted(names)),
+            kind="endless",
+            applications=self.applied,
         )
 
 

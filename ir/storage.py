@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, quoted
 from stepwell.ir.files import read_bytes, write_atomically
+from stepwell.ir.inline_values import take_values
 from stepwell.ir.on_demand import torch
 from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.types import WeightAttr
@@ -76,6 +77,7 @@ def load_module(path: str | os.PathLike[str]) -> tuple[ModuleOp, WeightStore]:
     if held.exists():
         for key, tensor in unpack_tensors(held).items():
             weights.add(key, tensor)
+    take_values(module, weights)
     missing = sorted(used_weights(module) - set(weights))
     if missing:
         raise StepwellError(

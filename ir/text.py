@@ -7,7 +7,8 @@ that torch has registered already.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
@@ -19,6 +20,7 @@ from xdsl.utils.lexer import Input, Span
 
 from stepwell.ir.core import Stepwell
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
+from stepwell.ir.options import nearest
 from stepwell.ir.parser import TextParser
 from stepwell.ir.printer import TextPrinter
 
@@ -108,26 +110,34 @@ def to_text(module: Operation, *, locations: bool = False, generic: bool = False
     return printer.text()
 
 
-def parse_module(text: str, *, name: str = "<text>", allow_unregistered: bool = False) -> ModuleOp:
+def parse_module(
+    text: str,
+    *,
+    name: str = "<text>",
+    allow_unregistered: bool = False,
+    locate: bool = False,
+) -> ModuleOp:
     """Read a module.
 
     Args:
         text: what `to_text` printed in any of its forms, or MLIR written by hand.
         name: of the file, for messages.
         allow_unregistered: take ops, types and attributes that no dialect knows as opaque ones.
+        locate: an op without a location is where it stands in this text, as mlir-opt has it.
 
     Raises:
         ParseFailure: with line and column.
     """
     parser: TextParser | None = None
     try:
-        parser = TextParser(TextContext(allow_unregistered), text, name)
+        parser = TextParser(TextContext(allow_unregistered), text, name, locate=locate)
         return parser.parse_module()
     except StepwellError as error:
         raise _failure(parser, error.problems[0].fact, text, name, error.problems[0].help) from None
     except ParseError as error:
         unknown = error.msg.endswith("is not registered") and len(_DIALECTS) == _BUILT_IN
         help = "import stepwell.dialects, which makes them known" if unknown else None
+        help = help or _near(error.msg)
         raise ParseFailure(
             _sentence(error.msg), _place(error.span), help or _excerpt(error.span)
         ) from None
@@ -138,6 +148,28 @@ def parse_module(text: str, *, name: str = "<text>", allow_unregistered: bool = 
         # constructor (OverflowError, struct.error, AssertionError, …); all of it is a bad text.
         fact = str(error).strip() or type(error).__name__
         raise _failure(parser, _sentence(fact), text, name) from error
+
+
+_NAMES: list[Callable[[str], Iterable[str]]] = []
+
+
+def register_names(names: Callable[[str], Iterable[str]]) -> Callable[[str], Iterable[str]]:
+    """Register a function that gives the op names of a dialect which a finder makes ops of."""
+    _NAMES.append(names)
+    return names
+
+
+def _near(message: str) -> str | None:
+    """`did you mean 'aten.relu.default'?` for an op or dialect that is not registered."""
+    found = re.match(r"(?:Operation |')([\w.$]+)'? is not registered", message)
+    if found is None:
+        return None
+    dialect, dot, _ = found[1].partition(".")
+    if not dot or dialect not in _DIALECTS:
+        return nearest(dialect, _DIALECTS).strip() or None
+    known = [op.name for op in _DIALECTS[dialect]().operations]
+    known += [name for names in _NAMES for name in names(dialect)]
+    return nearest(found[1], known).strip() or None
 
 
 def _failure(

@@ -144,6 +144,19 @@ class WeightStore:
         self.entries[key] = Given(tensor, is_known=False)
         return key
 
+    def is_known(self, key: str) -> bool:
+        """Whether the elements of a key can be had; of some texts the types alone are known."""
+        waiting, seen = [key], set[str]()
+        while waiting:
+            entry = self._entry(name := waiting.pop())
+            if isinstance(entry, Given):
+                if not entry.is_known or entry.tensor.is_meta:
+                    return False
+            elif entry.tensor is None and name not in seen:
+                waiting += entry.sources
+            seen.add(name)
+        return True
+
     def is_trainable(self, key: str) -> bool | None:
         """Whether the tensor under a key asked for a gradient; None where nobody knows."""
         held = self.entries.get(key)

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.strange.judging import Judge, signature
 from tests.strange.source import Program
-from tests.strange.verdicts import BAD, LANES
+from tests.strange.verdicts import BAD, LANES, TAKEN
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def run(judge: Judge, lane: str, given: argparse.Namespace) -> str:
     reasons: Counter[str] = Counter()
     parts, started, seed = 0, time.monotonic(), given.first
     seen: set[tuple[str, str]] = set()
-    while sum(kinds[k] for k in ("equal", *BAD)) < given.programs:
+    while sum(kinds[k] for k in TAKEN) < given.programs:
         if time.monotonic() - started > given.seconds:
             break
         found = judge.seed(seed, lane)
@@ -78,7 +78,7 @@ def run(judge: Judge, lane: str, given: argparse.Namespace) -> str:
                 with given.findings.open("a") as file:
                     file.write(json.dumps(found) + "\n")
         seed += 1
-    taken = sum(kinds[k] for k in ("equal", *BAD))
+    taken = sum(kinds[k] for k in TAKEN)
     print(f"\n{lane}: seeds {given.first} to {seed - 1}, {dict(kinds)}")
     for reason, count in reasons.most_common(given.reasons):
         print(f"  {count:5} {reason[:160]}")

@@ -11,11 +11,12 @@ from torch import nn
 from xdsl.ir import Operation
 
 from stepwell.dialects import aten
-from stepwell.dialects.tosa_mxfp.operators import OPERATORS, TYPES
+from stepwell.dialects.tosa_mxfp.operators import TYPES
 from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.translate.mxfp_attention import MxMultiheadAttention
 from stepwell.translate.mxfp_layers import MxConv2d, MxLinear, MxMatmul
 from stepwell.translate.rewrites.aten import NORMAL_FORM
 from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
@@ -49,7 +50,7 @@ def to_mxfp(
     layers: Layers = None,
     convolutions: bool = False,
     attention: bool = False,
-    form: str | None = None,
+    form: str = TYPES,
     error_budget: float | None = None,
     samples: Sequence[Sequence[Any]] = (),
 ) -> Any:
@@ -62,12 +63,12 @@ def to_mxfp(
         weight_payload: of the weights, if another; mixing needs block-scaled types.
         layers: which linear layers (and convolutions): patterns of names, a module type
             (`nn.Linear`, `nn.Conv2d`), or a predicate of name and module (in a program: the op).
-            All by default.
+            All by default. Of a module's `nn.MultiheadAttention` the four projections are one.
         convolutions: convert `nn.Conv2d` too. Depthwise ones stay: a block would hold one channel.
         attention: convert products of two activations too: QKᵀ and PV (programs only).
         form: `operators` on separate data and scales, block-scaled `types`, or `types-bf16`, which
-            adds up in bf16; they round differently. By default `types` where only they can say it
-            (two payloads; mxint8 convolutions), else `operators`.
+            adds up in bf16; they round differently. `types` by default: the specification has
+            removed the operators, which files for tosa-tools 2026.8 may still hold.
         error_budget: choose the smallest payload of each layer so that the outputs stay within
             this relative error (L2 norm) of the float model on every sample; `payload` and
             `weight_payload` are then not looked at.
@@ -87,17 +88,18 @@ def to_mxfp(
     if error_budget is not None:
         from stepwell.translate.mxfp_budget import within_budget
 
-        return within_budget(
-            model, error_budget, samples, layers, convolutions, attention, form or OPERATORS
-        )
+        return within_budget(model, error_budget, samples, layers, convolutions, attention, form)
     assign = assignment(payload, layers)
     second = payload_named(weight_payload).name if weight_payload else None
     if isinstance(model, nn.Module):
         return convert_module(model, assign, second, convolutions, form)
     program = prepared(as_program(model), attention)
-    found = convert(program, assign, second, convolutions, attention, form)
+    history = History()
+    found = convert(program, assign, second, convolutions, attention, form, history)
     if not found:
-        raise StepwellError("no layer of the program matches", help=MATCHING)
+        reasons = sorted({f"{r.op}: {r.reason}" for r in history.refusals.values()})
+        why = f": {'; '.join(reasons)}" if reasons else ""
+        raise StepwellError(f"no layer of the program matches{why}", help=MATCHING)
     return program
 
 
@@ -125,7 +127,10 @@ def assignment(payload: Payloads, layers: Layers) -> Assign:
     return assign
 
 
-MATCHING = "nn.Linear layers can be MX, with convolutions=True nn.Conv2d too; see layers=, payload="
+MATCHING = (
+    "nn.Linear and nn.MultiheadAttention can be MX, with convolutions=True nn.Conv2d too; "
+    "see layers=, payload="
+)
 """What to do where no layer is chosen."""
 
 KINDS: dict[type[nn.Module], tuple[type[Operation], ...]] = {
@@ -155,15 +160,8 @@ def chooses(layers: Layers, name: str, layer: Any) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in layers)
 
 
-def form_for(form: str | None, payload: str, second: str, convolution: bool = False) -> str:
-    """The form that was asked for, or the one that can say it."""
-    if form is not None:
-        return form
-    return TYPES if payload != second or (convolution and payload == "mxint8") else OPERATORS
-
-
 def convert_module(
-    model: nn.Module, assign: Assign, second: str | None, convolutions: bool, form: str | None
+    model: nn.Module, assign: Assign, second: str | None, convolutions: bool, form: str
 ) -> nn.Module:
     """A copy of the structure, not of the tensors, with MX layers."""
     shared: dict[int, Any] = {id(p): p for p in (*model.parameters(), *model.buffers())}
@@ -174,6 +172,7 @@ def convert_module(
         if new is None:
             continue
         found += 1
+        new.train(child.training)
         if not name:
             return new
         parent, _, last = name.rpartition(".")
@@ -189,7 +188,7 @@ def _layer(
     assign: Assign,
     second: str | None,
     convolutions: bool,
-    form: str | None,
+    form: str,
 ) -> nn.Module | None:
     """The MX layer in a layer's place, or None if it stays."""
     if isinstance(child, nn.Linear) and type(child) is nn.Linear:
@@ -197,14 +196,20 @@ def _layer(
         if payload is None:
             return None
         weights = second or payload
-        return MxLinear(child, payload, weights, form_for(form, payload, weights))
+        return MxLinear(child, payload, weights, form)
+    if isinstance(child, nn.MultiheadAttention) and type(child) is nn.MultiheadAttention:
+        payload = assign(name, child)
+        if payload is None:
+            return None
+        weights = second or payload
+        return MxMultiheadAttention(child, lambda linear: MxLinear(linear, payload, weights, form))
     if not (convolutions and isinstance(child, nn.Conv2d) and type(child) is nn.Conv2d):
         return None
     payload = None if is_depthwise(child.weight.shape) else assign(name, child)
     if payload is None:
         return None
     weights = second or payload
-    return MxConv2d(child, payload, weights, form_for(form, payload, weights, convolution=True))
+    return MxConv2d(child, payload, weights, form)
 
 
 def prepared(program: Program, attention: bool) -> Program:
@@ -229,7 +234,8 @@ def convert(
     second: str | None,
     convolutions: bool,
     attention: bool,
-    form: str | None,
+    form: str,
+    history: History | None = None,
 ) -> int:
     """Make the chosen products of a prepared program MX, in place; how many there are.
 
@@ -252,11 +258,12 @@ def convert(
         weights = second or payload
         of_payload = {op for op, held in chosen.items() if held == payload}
         for kind in kinds:
-            held = form_for(form, payload, weights, kind.convolves)
-            rewrite = kind(payload, weights, held, of_payload.__contains__)
-            history = History()
-            found += run_rewrites(program, (rewrite,), history)
-            refused = [r for r in history.refusals.values() if "form" in r.reason]
+            rewrite = kind(payload, weights, form, of_payload.__contains__)
+            own = History()
+            found += run_rewrites(program, (rewrite,), own)
+            if history is not None:
+                history.refusals.update(own.refusals)
+            refused = [r for r in own.refusals.values() if "form" in r.reason]
             if refused:
                 raise StepwellError(f"{refused[0].op}: {refused[0].reason}", refused[0].where)
     return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -14,10 +15,11 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp import operators
-from stepwell.dialects.tosa_mxfp.operators import OPERATORS, TYPES, TYPES_BF16, form_refused
+from stepwell.dialects.tosa_mxfp.operators import TYPES, TYPES_BF16, form_refused
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS, payload_named
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.diagnostics import StepwellError, module_path, node_name
+from stepwell.ir.frames import frame
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.translate.mxfp import as_program, prepared
@@ -27,6 +29,12 @@ from stepwell.translate.rewrites.tosa.choose_mxfp import (
     MxMatmulOp,
     is_depthwise,
 )
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_TABLES = "stepwell.showing.tables"
+"""Above this package: imported when a notebook asks."""
 
 Product = Callable[[str | None], Tensor]
 """A layer's result with a payload, or in floats."""
@@ -77,6 +85,21 @@ class MxAccuracy:
 
     layers: tuple[LayerAccuracy, ...]
 
+    def cells(self) -> Iterator[tuple[Any, ...]]:
+        """Each layer: its name, kind, the error in each of `PAYLOADS` (None: it has none), and
+        what it computes in now.
+        """
+        for layer in self.layers:
+            errors = (layer.errors.get(name) for name in PAYLOADS)
+            yield layer.name, layer.kind, *errors, layer.payload or "float"
+
+    def to_frame(self) -> DataFrame:
+        """A row for each layer, a column for each payload."""
+        return frame(("layer", "kind", *PAYLOADS, "is"), self.cells())
+
+    def _repr_html_(self) -> str:
+        return importlib.import_module(_TABLES).accuracy_table(self)
+
     def __str__(self) -> str:
         names = list(PAYLOADS)
         width = max([5, *(len(layer.name) for layer in self.layers)])
@@ -96,7 +119,7 @@ def mx_accuracy(
     *,
     convolutions: bool = True,
     attention: bool = True,
-    form: str = OPERATORS,
+    form: str = TYPES,
 ) -> MxAccuracy:
     """The relative error of each layer in each payload.
 
@@ -131,7 +154,7 @@ def measure(
     samples: Sequence[Sequence[Any]],
     convolutions: bool,
     attention: bool,
-    form: str = OPERATORS,
+    form: str = TYPES,
 ) -> dict[Operation, dict[str, float]]:
     """The errors of each layer of a prepared program, in program order."""
     kinds = {"linear", *(["conv2d"] if convolutions else []), *(["matmul"] if attention else [])}
@@ -147,7 +170,7 @@ class _Measuring(Interpreter):
     """An interpreter that computes each layer in each payload, from its float operands."""
 
     kinds: set[str] = field(default_factory=set[str])
-    form: str = OPERATORS
+    form: str = TYPES
     errors: dict[Operation, dict[str, float]] = field(
         default_factory=dict[Operation, dict[str, float]]
     )

@@ -62,7 +62,7 @@ def within_budget(
         name = module_path(op.location) or ""
         if payload is not None:
             by_name[name] = max(payload, by_name.get(name, payload), key=_bits)
-    return convert_module(model, lambda name, _: by_name.get(name), None, convolutions, None)
+    return convert_module(model, lambda name, _: by_name.get(name), None, convolutions, form)
 
 
 def _bits(payload: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from stepwell.dialects.tosa_mxfp import operators
-from stepwell.dialects.tosa_mxfp.operators import OPERATORS
+from stepwell.dialects.tosa_mxfp.operators import TYPES
 from stepwell.ir.diagnostics import StepwellError
 
 
@@ -13,7 +13,7 @@ class MxLinear(nn.Module):
     """`nn.Linear` computed in MX."""
 
     def __init__(
-        self, linear: nn.Linear, payload: str, weight_payload: str, form: str = OPERATORS
+        self, linear: nn.Linear, payload: str, weight_payload: str, form: str = TYPES
     ) -> None:
         super().__init__()
         self.weight, self.bias = linear.weight, linear.bias
@@ -37,7 +37,7 @@ class MxConv2d(nn.Module):
     """
 
     def __init__(
-        self, conv: nn.Conv2d, payload: str, weight_payload: str, form: str = OPERATORS
+        self, conv: nn.Conv2d, payload: str, weight_payload: str, form: str = TYPES
     ) -> None:
         super().__init__()
         if conv.padding_mode != "zeros" or isinstance(conv.padding, str):
@@ -73,7 +73,7 @@ class MxMatmul(nn.Module):
     """`torch.matmul` of two activations computed in MX: ranks 1 to 5, batches that broadcast."""
 
     def __init__(
-        self, payload: str = "fp8e4m3", b_payload: str | None = None, form: str = OPERATORS
+        self, payload: str = "fp8e4m3", b_payload: str | None = None, form: str = TYPES
     ) -> None:
         super().__init__()
         self.payload, self.b_payload, self.form = payload, b_payload or payload, form

@@ -1,9 +1,9 @@
 """What to call where a kernel computes something else than PyTorch: the same numbers by others.
 
 `kernel_dtypes.py` says which kernels go wrong, and when: remainders of negative integers are
-truncated, integers are summed in single precision, powers and truncating quotients go through
-double precision, shifts know no limit. Each form here is exact for integers, wraps around where
-PyTorch does, and calls nothing that goes wrong itself; `decompose.py` takes an op apart by it.
+truncated, integers and doubles are summed in single precision, powers and truncating quotients go
+through double precision, shifts know no limit. Each form here is exact for integers, wraps around
+where PyTorch does, and calls nothing that goes wrong itself; `decompose.py` takes ops apart by it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,17 @@ aten = torch.ops.aten
 
 
 def _remainder(a: Any, b: Any) -> Any:
-    """`a % b`, of the divisor's sign, by the quotient that is rounded down."""
-    if not _is_integral(a, b):
+    """`a % b`, of the divisor's sign: by the quotient rounded down, or of doubles by fmod."""
+    if _is_integral(a, b):
+        return a - _floored(a, b) * b
+    if not _is_double(a, b):
         return NotImplemented
-    return a - _floored(a, b) * b
+    divisor = b if isinstance(b, torch.Tensor) else torch.full_like(a, b)
+    rest = torch.fmod(a, divisor)
+    is_other = torch.logical_and(
+        torch.ne(rest, 0), torch.logical_xor(torch.lt(rest, 0), torch.lt(divisor, 0))
+    )
+    return torch.where(is_other, rest + divisor, rest)
 
 
 def _floored(a: Any, b: Any) -> Any:
@@ -117,16 +124,18 @@ LARGEST_POWER = 64
 def _sum(
     a: torch.Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Any:
-    """Integers summed up as integers, axis by axis: the last of a running sum."""
-    if a.dtype.is_floating_point or (dtype is not None and dtype.is_floating_point):
+    """Integers and doubles summed up as what they are: the last of a running sum, by axes."""
+    given = (a.dtype, dtype or a.dtype)
+    if any(t.is_floating_point and t != torch.float64 for t in given):
         return NotImplemented
+    held = dtype or (torch.float64 if a.dtype.is_floating_point else torch.int64)
     if a.dim() == 0:
-        return a.to(torch.int64 if dtype is None else dtype)
+        return a.to(held)
     axes = sorted({d % a.dim() for d in dim} if dim else range(a.dim()), reverse=True)
     for axis in axes:
         if a.shape[axis] == 0:
             return NotImplemented
-        a = torch.cumsum(a, axis, dtype=dtype or torch.int64)
+        a = torch.cumsum(a, axis, dtype=held)
         a = torch.narrow(a, axis, a.shape[axis] - 1, 1)
     return a if keepdim else torch.squeeze(a, axes)
 
@@ -149,6 +158,11 @@ def _less_or_equal(a: torch.Tensor, b: torch.Tensor) -> Any:
 def _no_form(*_: Any, **__: Any) -> Any:
     """PyTorch's own decomposition calls the kernel of another overload, which is as wrong."""
     return NotImplemented
+
+
+def _is_double(*values: Any) -> bool:
+    """Whether a result is in double precision, and no tensor has to be converted to it."""
+    return all(not isinstance(v, torch.Tensor) or v.dtype == torch.float64 for v in values)
 
 
 def _is_integral(*values: Any) -> bool:

@@ -33,7 +33,6 @@ from stepwell.backends.executorch.emit import MethodEmitter
 from stepwell.backends.executorch.kernel_calls import signature_text
 from stepwell.backends.executorch.kernel_samples import (
     QUANTISED,
-    QUANTISED_LIBRARY,
     SAMPLES,
     UNPROBED,
 )
@@ -49,6 +48,7 @@ from stepwell.backends.executorch.kernel_situations import (
     numbers,
     shaped,
 )
+from stepwell.backends.executorch.kernel_tables import kernel_libraries
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.backends.executorch.signatures import out_variant
 from stepwell.backends.executorch.situations import (
@@ -59,7 +59,7 @@ from stepwell.backends.executorch.situations import (
     RANK,
     SPECIAL,
 )
-from stepwell.dialects.aten.registry import of_overload
+from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES, of_overload
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.program import Program
 from stepwell.ir.types import tensor_like
@@ -70,11 +70,14 @@ DTYPES = (
     torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool,
 )  # fmt: skip
 
-MIXED = torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.bool
-"""Types that are tried in pairs."""
+TOGETHER = "llama::"
+"""Kernels whose shapes go together in one way alone; PyTorch's own end the process otherwise."""
 
 CAST = "cast"
 """The second type is asked for by the keyword `dtype`."""
+
+NAMESPACES = "aten", "dim_order_ops", "quantized_decomposed", "llama"
+"""Whose kernels are tried: all of the first two, of the others those that a sample is given for."""
 
 _NUMBERS: dict[str, Any] = {
     "Scalar": 2, "int": 0, "SymInt": 0, "float": 1.0, "bool": False,
@@ -119,13 +122,14 @@ class Probe:
         if self.variant < 0:
             given = list(EDGES[self.name][-1 - self.variant][1](make))
             return given, given.pop() if isinstance(given[-1], dict) else {}
-        if schema.name.startswith(QUANTISED_LIBRARY):
+        if _spelled(schema) in QUANTISED:
             given = list(QUANTISED[_spelled(schema)][1](make, self.dtypes))
             return given, given.pop() if isinstance(given[-1], dict) else {}
         for key in (self.name, self.name.partition(".")[0]):
             if key in SAMPLES:
                 given = list(SAMPLES[key](make, self.dtypes))
-                return adapted(self.situation, self.variant, schema, given), {}
+                named = given.pop() if isinstance(given[-1], dict) else {}
+                return adapted(self.situation, self.variant, schema, given), named
         takes_no_tensor = not any("Tensor" in str(a.type) for a in schema.arguments)
         positional: list[Any] = []
         keywords: dict[str, Any] = {}
@@ -163,7 +167,7 @@ def _values(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     if dtype == torch.bool:
         return torch.rand(shape) > 0.5
     if dtype.is_floating_point:
-        return (torch.rand(shape) * 0.8 + 0.1).to(dtype)
+        return (torch.rand(shape, dtype=torch.float64) * 0.8 + 0.1).to(dtype)
     return torch.randint(1, 4, shape, dtype=dtype)
 
 
@@ -176,18 +180,22 @@ def _spelled(schema: Any) -> str:
 def overloads() -> dict[str, Any]:
     """Kernel → the functional operator it is probed with."""
     found: dict[str, Any] = {}
-    importlib.import_module("torch.ao.quantization.fx._decomposed")
+    for namespace in NAMESPACES:
+        for libraries in (LIBRARIES, FURTHER_LIBRARIES):
+            if namespace in libraries:
+                importlib.import_module(libraries[namespace])
     for qualified in sorted(torch._C._dispatch_get_all_op_names()):  # pyright: ignore
         namespace, _, rest = qualified.partition("::")
-        if namespace != "aten" and rest not in QUANTISED:
+        named = rest in QUANTISED or rest.partition(".")[0] in SAMPLES
+        if namespace not in NAMESPACES[: None if named else 2]:
             continue
         name, _, overload = rest.partition(".")
         signature = out_variant(f"{namespace}.{name}.{overload or 'default'}")
         if signature is None or name in UNPROBED or signature.schema.operator != name:
             continue  # Of some the signature found is another operator's.
-        if signature.outputs:
-            packet = getattr(getattr(torch.ops, namespace), name)
-            found[signature.kernel] = getattr(packet, overload or "default")
+        chosen = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
+        if signature.outputs and not chosen._schema.is_mutable:
+            found[signature.kernel] = chosen
     return found
 
 
@@ -197,16 +205,17 @@ def probes() -> list[Probe]:
     for kernel, overload in sorted(overloads().items()):
         tensors = [a for a in overload._schema.arguments if str(a.type) == "Tensor"]
         name = overload._schema.name.partition("::")[2]
-        if overload._schema.name.startswith(QUANTISED_LIBRARY):
+        if _spelled(overload._schema) in QUANTISED:
             types = QUANTISED[_spelled(overload._schema)][0]
             found += [Probe(overload, kernel, dtypes) for dtypes in itertools.product(*types)]
             continue
         pairs = len(tensors) == 2 and not any(key.split(".")[0] == name for key in SAMPLES)
         found += [Probe(overload, kernel, (dtype,)) for dtype in DTYPES]
         if pairs:
-            mixed = itertools.permutations(MIXED, 2)
+            mixed = itertools.permutations(DTYPES, 2)
             found += [Probe(overload, kernel, dtypes) for dtypes in mixed]
-        found += _at_the_edges(overload, kernel)
+        if not kernel.startswith(TOGETHER):
+            found += _at_the_edges(overload, kernel)
     return found
 
 
@@ -330,16 +339,28 @@ def _verdict(data: bytes, tensors: Sequence[torch.Tensor], wanted: Sequence[torc
     except RuntimeError:
         return "fails"
     for mine, other in zip(found, wanted, strict=True):
-        if mine.dtype != other.dtype or mine.shape != other.shape or not _is_close(mine, other):
+        if mine.dtype != other.dtype or mine.shape != other.shape:
+            return "differs"
+        if not _is_close(mine, other, _precision(tensors, other.dtype)):
             return "differs"
     return "runs"
 
 
-def _is_close(mine: torch.Tensor, other: torch.Tensor) -> bool:
+LOOSE = {torch.float16: 2e-2, torch.bfloat16: 2e-2, torch.float64: 1e-12}
+"""What results may differ by, of 1 and relatively: in float64 less than single precision does."""
+
+
+def _precision(given: Sequence[torch.Tensor], result: torch.dtype) -> torch.dtype:
+    """What a result is computed in: a wide one of narrow floats alone may be computed as they."""
+    floats = [tensor.dtype for tensor in given if tensor.dtype.is_floating_point]
+    return floats[0] if floats and result not in floats else result
+
+
+def _is_close(mine: torch.Tensor, other: torch.Tensor, precision: torch.dtype) -> bool:
     """Integers exactly; floats within what rounding makes, and of the same class."""
     if not other.dtype.is_floating_point:
         return torch.equal(mine, other)
-    loose = 2e-2 if other.dtype in (torch.float16, torch.bfloat16) else 1e-4
+    loose = LOOSE.get(precision, 1e-4)
     return torch.allclose(mine.double(), other.double(), loose, loose, equal_nan=True)
 
 
@@ -363,7 +384,8 @@ def _probe_here() -> None:
     """Probe what standard input lists; each run of probes is a fork, whose death is a verdict."""
     every, left = probes(), list(json.loads(sys.stdin.read()))
     importlib.import_module("executorch.runtime")
-    importlib.import_module("executorch.kernels.quantized")
+    for library in kernel_libraries():
+        importlib.import_module(library)
     x = torch.ones(2, 3)
     first = Probe(torch.ops.aten.abs.default, "aten::abs.out", (torch.float32,))
     _program(Call(first, [x], {}, [x], [x]))  # Imports, once for all forks.

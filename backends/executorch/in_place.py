@@ -21,7 +21,12 @@ from stepwell.ir.types import Dim, dims, element, is_static
 
 
 def _has_a_slot_each(op: SchemaOp) -> bool:
-    """Whether the values of an `index_put` are, up to dimensions of size 1, what it overwrites."""
+    """Whether the values of an `index_put` are, up to dimensions of size 1, what it overwrites.
+
+    The kernel that writes in place does not add them to what is there.
+    """
+    if op.arg("accumulate"):
+        return False
     wanted = slots_of(op)
     given = dims(op.arg("values").type)
     if wanted is None:

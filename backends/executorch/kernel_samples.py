@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-QUANTISED_LIBRARY = "quantized_decomposed::"
-
 Make = Callable[..., torch.Tensor]
 """A tensor of the probed type: `make(2, 3)`."""
 
@@ -44,9 +42,11 @@ SAMPLES: dict[str, Sample] = {
     "constant_pad_nd": lambda t, _: (t(2, 3), [1, 1]),
     "convolution": lambda t, _: (t(1, 2, 4, 4), t(3, 2, 2, 2), t(3), *_CONV),
     "cumsum": lambda t, _: (t(2, 3), 1),
+    "custom_sdpa": lambda t, _: (t(1, 2, 2, 4), t(1, 5, 2, 4), t(1, 5, 2, 4), 1),
     "diagonal_copy": lambda t, _: (t(3, 3),),
     "embedding": lambda t, _: (t(4, 3), _INDEX),
     "expand_copy": lambda t, _: (t(1, 3), [2, 3]),
+    "fast_hadamard_transform": lambda t, _: (t(2, 8),),
     "flip": lambda t, _: (t(2, 3), [1]),
     "gather": lambda t, _: (t(2, 3), 0, _INDEX),
     "glu": lambda t, _: (t(2, 4), 1),
@@ -95,7 +95,7 @@ SAMPLES: dict[str, Sample] = {
     "var.correction": lambda t, _: (t(2, 3), [1]),
     "where.self": lambda t, _: (_MASK, t(2, 3), t(2, 3)),
 }  # fmt: skip
-"""Arguments by operator where its schema alone does not say which to give."""
+"""Arguments by operator where its schema alone does not say which to give; named ones last."""
 
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32)
 _REAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -113,6 +113,18 @@ def _scales(types: Sequence[torch.dtype], *shape: int) -> tuple[torch.Tensor, to
     count = math.prod(shape)
     scales = (torch.arange(count) % 3 + 1).to(types[0]) / 4
     return scales.reshape(shape), (torch.arange(count) % 2).to(types[1]).reshape(shape)
+
+
+def _rising(dtype: torch.dtype, count: int) -> torch.Tensor:
+    return torch.arange(1, count + 1).to(dtype) / 4
+
+
+def _whole(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    return (torch.arange(math.prod(shape)) % 7 - 3).to(dtype).reshape(shape)
+
+
+def _steps(value: torch.Tensor, dtype: torch.dtype) -> tuple[Any, ...]:
+    return value, 0.25, 1, *_limits(dtype)[:2]
 
 
 QUANTISED: dict[str, tuple[tuple[Types, ...], Sample]] = {
@@ -152,13 +164,56 @@ QUANTISED: dict[str, tuple[tuple[Types, ...], Sample]] = {
         (_WHOLE, _REAL, _SCALE, _ZERO),
         lambda t, d: (t(2, 3), *_scales(d[2:], 2, 1), *_limits(d[0]), d[1]),
     ),
+    "add": (
+        ((torch.uint8, torch.int8, torch.int16),),
+        lambda t, d: (*_steps(t(2, 3), d[0]), *_steps(t(2, 3), d[0]), 0.25, 1, *_limits(d[0])[:2]),
+    ),
+    "embedding_byte": (
+        ((torch.uint8, torch.int8), _REAL),
+        lambda t, d: (t(4, 3), _rising(d[1], 4), None, *_limits(d[0])[:2], torch.tensor([1, 3])),
+    ),
+    "embedding_byte.dtype": (
+        ((torch.uint8, torch.int8), _REAL, _REAL),
+        lambda t, d: (
+            t(4, 3), _rising(d[1], 4), None, *_limits(d[0])[:2], torch.tensor([1, 3]),
+            {"dtype": d[2]},
+        ),
+    ),
+    "embedding_4bit": (
+        ((torch.uint8,), _REAL),
+        lambda t, d: (t(4, 3), _rising(d[1], 4), None, -8, 7, torch.tensor([1, 3])),
+    ),
+    "embedding_4bit.dtype": (
+        ((torch.uint8,), _REAL, _REAL),
+        lambda t, d: (
+            t(4, 3), _rising(d[1], 4), None, -8, 7, torch.tensor([1, 3]), {"dtype": d[2]}
+        ),
+    ),
+    "embedding_2bit": (
+        ((torch.uint8,), _REAL),
+        lambda t, d: (t(4, 3), _rising(d[1], 4), None, -2, 1, torch.tensor([1, 3])),
+    ),
+    "embedding_2bit.dtype": (
+        ((torch.uint8,), _REAL, _REAL),
+        lambda t, d: (
+            t(4, 3), _rising(d[1], 4), None, -2, 1, torch.tensor([1, 3]), {"dtype": d[2]}
+        ),
+    ),
+    "mixed_linear": (
+        (_REAL, (torch.int8,)),
+        lambda t, d: (t(2, 3), _whole(d[1], 4, 3), _rising(d[0], 4), None),
+    ),
+    "mixed_mm": (
+        (_REAL, (torch.int8,)),
+        lambda t, d: (t(2, 3), _whole(d[1], 3, 4), _rising(d[0], 3), None),
+    ),
 }  # fmt: skip
-"""The types to combine for an operator of `quantized_decomposed`, and its arguments."""
+"""The types to combine for an operator that quantises, and its arguments."""
 
 UNPROBED = {
     "native_dropout": "random", "rand": "random", "randn": "random", "empty": "no values",
     "_empty_dim_order": "no values", "_fft_c2r": "complex", "_fft_r2c": "complex",
     "_conj_physical": "complex", "view_as_real_copy": "complex",
     "convolution_backward": "no forward program", "repeat_interleave": "counts, not data",
-    "max_pool2d_with_indices_backward": "no forward program",
+    "max_pool2d_with_indices_backward": "no forward program", "_h2d_copy": "another device",
 }  # fmt: skip

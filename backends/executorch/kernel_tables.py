@@ -89,6 +89,11 @@ def register_kernel(op_name: str, schema: Schema, library: str | None = None) ->
     _CHOSEN[op_name] = name
 
 
+def kernel_libraries() -> list[str]:
+    """The modules that register kernels with this machine's runtime, each once."""
+    return sorted(set(_LIBRARIES.values()))
+
+
 def load_library_of(kernel: str) -> None:
     """Load what registers a kernel with this machine's runtime, if it is not the runtime itself."""
     library = _LIBRARIES.get(kernel)

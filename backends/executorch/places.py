@@ -67,6 +67,8 @@ class Places:
         self.arenas: dict[int, Arena[int]] = {}
         self.states: dict[tuple[int, int], str] = {}
         self.entered: dict[str, SSAValue] = {}
+        self.declared: dict[str, int] = {}
+        """The value that a state was first read as."""
         self.weights: dict[int, SSAValue] = {}
         self.ranges: dict[str, tuple[int, int | None]] = {}
         self.numbers: dict[int, Any] = {}
@@ -305,6 +307,7 @@ class Places:
         self.add(op)
         self.states[place] = key
         self.entered[key] = op.result
+        self.declared[key] = index
         self.write(index, op.result)
         return op.result
 
@@ -372,14 +375,30 @@ class Places:
         self.write(target, self.read(source))
 
     def write_updates(self) -> None:
-        """Append the updates of every state that was written."""
+        """Append the updates of every state that was written, whole or in part.
+
+        Raises:
+            UnsupportedError: bytes of a state are not known at the end, or hold another type.
+        """
         for place, key in self.states.items():
-            held = self.arenas[place[0]].read(place[1])
-            if held is not None and self.values[held.content] is not self.entered[key]:
-                value = self.as_type(
-                    held.content, self.values[held.content], self.entered[key].type
-                )
+            value = self._at_exit(self.arenas[place[0]], key)
+            if value is not self.entered[key]:
                 self.block.add_op(UpdateOp(key, value))
+
+    def _at_exit(self, arena: Arena[int], key: str) -> SSAValue:
+        index = self.declared[key]
+        declared = self.tensor(index)
+        assert isinstance(declared.storage, Planned | State)
+        held = arena.read(declared.storage.offset)
+        if held is not None and self._is_readable_as(held.content, declared):
+            return self._seen_as(held.content, index)
+        gathered = self._gathered(arena, index, declared)
+        if gathered is None:
+            raise UnsupportedError(
+                f"what state {key} holds at the end is known in part",
+                f"method {self.method.name}",
+            )
+        return gathered
 
 
 def dim_order_of(value: TensorValue) -> tuple[int, ...] | None:

@@ -115,6 +115,8 @@ class TosaTarget:
     def problems(self, root: Operation) -> Iterator[Problem]:
         """Everything below `root` that this target may not hold."""
         for op in root.walk():
+            if isinstance(op, FuncOp):
+                yield from _empty_inputs(op)
             if isinstance(op, FuncOp) and "shape" not in self.extensions:
                 symbolic = list(_symbolic_inputs(op))
                 yield from symbolic
@@ -128,6 +130,8 @@ class TosaTarget:
         """Why an operator may not stand in a program for this target, or None."""
         if not isinstance(op, TosaOp | WeightOp | StateOp | UpdateOp):
             return None
+        if not isinstance(op, TosaOp) and any(_is_empty(value.type) for value in op.results):
+            return "TOSA has no empty tensors"
         if not has_form(op):
             return no_form(op)
         unknown = _unknown(op)
@@ -212,6 +216,22 @@ def _symbolic_inputs(method: FuncOp) -> Iterator[Problem]:
                 "at run time, which needs the extension shape",
                 f"method @{method.sym_name.data}",
                 "name a target such as tosa-1.1+fp+shape, or export with these sizes fixed",
+            )
+
+
+def _is_empty(type_: Attribute) -> bool:
+    return isinstance(type_, TensorType) and 0 in dims(type_)
+
+
+def _empty_inputs(method: FuncOp) -> Iterator[Problem]:
+    """Inputs without elements that no operator reads, which would say so."""
+    for index, argument in enumerate(method.body.block.args):
+        is_read = any(isinstance(use.operation, TosaOp) for use in argument.uses)
+        if _is_empty(argument.type) and not is_read:
+            yield Problem(
+                f"input {argument.name_hint or index}: TOSA has no empty tensors, and this one has "
+                f"the shape {list(dims(argument.type))}",
+                f"method @{method.sym_name.data}",
             )
 
 

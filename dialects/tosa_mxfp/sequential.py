@@ -1,4 +1,4 @@
-"""Sums in float32 from the first term to the last, each step rounded, as the reference model adds.
+"""Sums and products from the first term to the last, each step rounded, as in the reference model.
 
 A library adds in lanes and trees, whose bits depend on the machine.
 """
@@ -20,6 +20,14 @@ def total(x: Tensor, axis: int) -> Tensor:
     held = torch.zeros_like(x.narrow(axis, 0, 1))
     for part in x.split(1, axis):
         held = held + part
+    return held
+
+
+def multiplied(x: Tensor, axis: int) -> Tensor:
+    """The product along one axis, which is kept; rounded to the type of `x` at every step."""
+    held = torch.ones_like(x.narrow(axis, 0, 1))
+    for part in x.split(1, axis):
+        held = held * part
     return held
 
 

@@ -130,7 +130,7 @@ def transforms_of(variant: Variant, size: Size) -> list[Callable[[Any], Any]]:
         checkpoint_dtype=DType[kind],
         embedding_quantize=variant.embedding if "," in variant.embedding else None,
         quantization_mode=variant.weights if quantised else None,
-        group_size=size.group if quantised else None,
+        group_size=(size.group if variant.weights != "8da8w" else 0) if quantised else None,
         use_kv_cache=variant.cache != "none",
         use_sdpa_with_kv_cache=variant.cache in ("custom", "quantised"),
         quantize_kv_cache=variant.cache == "quantised",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
@@ -13,6 +13,12 @@ from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import read_bytes
 from stepwell.program import Program
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+    from stepwell.translate.mxfp import Payloads
+    from stepwell.translate.mxfp_accuracy import MxAccuracy
 
 __all__ = ["mx_accuracy", "random_inputs", "read_pte", "read_tosa", "run_pte", "to_mxfp"]
 
@@ -106,14 +112,30 @@ def random_inputs(data: bytes, method: str, seed: int) -> list[Any]:
     return inputs
 
 
-def mx_accuracy(model: Any, samples: Sequence[Sequence[Any]], **options: Any) -> Any:
+def mx_accuracy(
+    model: torch.nn.Module | ExportedProgram | Program,
+    samples: Sequence[Sequence[Any]],
+    **options: Any,
+) -> MxAccuracy:
     """Each layer's error in each payload; see `stepwell.translate.mxfp_accuracy.mx_accuracy`."""
     from stepwell.translate.mxfp_accuracy import mx_accuracy as measure
 
     return measure(model, samples, **options)
 
 
-def to_mxfp(module: Any, payload: Any = "fp8e4m3", **options: Any) -> Any:
+@overload
+def to_mxfp(
+    module: torch.nn.Module, payload: Payloads = ..., **options: Any
+) -> torch.nn.Module: ...
+
+
+@overload
+def to_mxfp(
+    module: ExportedProgram | Program, payload: Payloads = ..., **options: Any
+) -> Program: ...
+
+
+def to_mxfp(module: Any, payload: Payloads = "fp8e4m3", **options: Any) -> Any:
     """A module or program with its linear layers in MX; see `stepwell.translate.mxfp.to_mxfp`."""
     from stepwell.translate.mxfp import to_mxfp as convert
 

@@ -23,15 +23,19 @@ from stepwell.commands import (
     opt,
     options_of,
     plugins,
+    reduce,
+    replay,
     run,
     show,
     sweep,
 )
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.failures import StepFailure
 from stepwell.ir.files import write_atomically
 
 if TYPE_CHECKING:
     from stepwell.lowering import Lowered
+    from stepwell.reproducing import Reproducer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,11 +58,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         return command(arguments)
     except StepwellError as error:
         print(f"error: {error}", file=sys.stderr)
+        if isinstance(error, StepFailure) and error.reproducer is not None:
+            _write_reproducer(error.reproducer)
         return 1
     except BrokenPipeError:
         return 0
     except KeyboardInterrupt:
         return 130  # as a shell counts an interrupt
+
+
+def _write_reproducer(reproducer: Reproducer) -> None:
+    """Write `repro.mlir` here, over an older one, but over nothing else."""
+    from stepwell.reproducing import HEADER
+
+    names = ("repro.mlir", *(f"repro-{number}.mlir" for number in range(2, 100)))
+    free = (Path(n) for n in names if not Path(n).exists() or _begins(Path(n), HEADER))
+    path = next(free, None)
+    if path is None:
+        return
+    try:
+        reproducer.save(path)
+    except StepwellError as error:
+        print(f"  no reproducer was written: {error}", file=sys.stderr)
+        return
+    replay = reproducer.command(path)
+    print(f"  {path} holds the program and the one step: {replay}", file=sys.stderr)
+    print(f"  smaller: {replay.replace(' opt ', ' reduce ', 1)}", file=sys.stderr)
+
+
+def _begins(path: Path, text: str) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(text)) == text.encode()
 
 
 def _quieten_others() -> None:
@@ -111,8 +141,10 @@ def _parser() -> argparse.ArgumentParser:
     show.add_arguments(add("show", show.run, "a model or an artefact as text, tables, page, graph"))
     explain.add_arguments(add("explain", explain.run, "where each op of a model went, and why"))
     check.add_arguments(add("check", check.run, "compare before and after every step"))
+    replay.add_arguments(add("replay", replay.run, "what a change does to a set of programs"))
     sweep.add_arguments(add("sweep", sweep.run, "many models to many targets, each a row"))
     commands.add_parser(opt.NAME, help=opt.HELP)
+    reduce.add_arguments(add("reduce", reduce.run, "make a reproducer of a failing step small"))
     add("plugins", plugins.run, "what plug-ins brought, and which failed to load")
 
     run.add_arguments(add("run", run.run, "run an artefact on its engine, on random inputs"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.func import ReturnOp
@@ -19,6 +19,7 @@ from xdsl.ir import Block, Operation
 from stepwell.costs import operations
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
+from stepwell.ir.frames import frame
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Event
 from stepwell.lowering import Lowered, lower
@@ -26,6 +27,7 @@ from stepwell.program import from_exported_program
 from stepwell.target import PipelineLike
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from torch.export import ExportedProgram
 
 _SILENT = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp)
@@ -85,6 +87,14 @@ class Explanation:
     def outside(self) -> tuple[Fate, ...]:
         """What the runtime's own kernels run, the costliest first."""
         return tuple(fate for fate in self.fates if fate.where in ("kernel", "split"))
+
+    def __repr__(self) -> str:
+        return f"<explanation of a lowering to {self.target}: {len(self.fates)} ops; print it>"
+
+    def to_frame(self) -> DataFrame:
+        """Every op of the model as a row of a dataframe."""
+        names = [field.name for field in fields(Fate)]
+        return frame(names, [[getattr(fate, name) for name in names] for fate in self.fates])
 
     def to_json(self) -> str:
         """All rows, as JSON."""

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from stepwell.ir.calling import bind_inputs, flatten_inputs, with_frozen, without_frozen
 from stepwell.ir.context import Context
-from stepwell.ir.diagnostics import Problem, StepwellError
+from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError
+from stepwell.ir.failures import StepFailure
 from stepwell.ir.files import write_atomically, written_beside
 from stepwell.ir.numerics import numerics_of
 from stepwell.ir.pipeline import Observer, Pipeline
@@ -50,6 +51,18 @@ class Lowered:
     """Those that `lower` was given."""
     source: Source | None = field(default=None, repr=False)
     """What was lowered, as it was given to `lower`."""
+
+    def __repr__(self) -> str:
+        outside = self.report.outside.total()
+        return (
+            f"<lowered to {self.target.name}: delegates {self.report.delegates}, "
+            f"ops outside {outside}, {self.program!r}>"
+        )
+
+    def _repr_html_(self) -> str:
+        from stepwell.showing.tables import lowered_fragment
+
+        return lowered_fragment(self)
 
     def to_pte(self, **options: Any) -> bytes:
         """The `.pte` bytes (xnnpack and cortex-m targets).
@@ -283,8 +296,11 @@ def lower(
     checked = _checked(source, found, chosen, given) if check else None
     with without_collection():
         work.verify()
-        run = chosen.run(work, observer)
-        work.verify()
+        try:
+            run = chosen.run(work, observer)
+            work.verify()
+        except (StepFailure, VerificationError) as error:
+            raise _explained(program, found, chosen, given, error) from error
     seconds = time.perf_counter() - started
     delegates, outside = found.inventory(work)
     report = Report(
@@ -300,6 +316,28 @@ def lower(
         check=checked,
     )
     return Lowered(work, report, found, given, program)
+
+
+def _explained(
+    origin: Source,
+    target: Target,
+    pipeline: Pipeline,
+    given: Mapping[str, Any],
+    error: StepwellError,
+) -> StepwellError:
+    """The error of a lowering with its cause and a reproducer, found by taking the way again."""
+    from stepwell.reproducing import explained
+
+    source = (  # What was imported has been worked on.
+        origin if isinstance(origin, Program) else from_exported_program(origin)
+    )
+
+    def make() -> Program:
+        program = source.clone()
+        program.context = Context(target.name, target.settings(given))
+        return program
+
+    return explained(make, pipeline.steps, error)
 
 
 def _checked(

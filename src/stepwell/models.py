@@ -24,6 +24,7 @@ from stepwell.ir.options import nearest
 from stepwell.plugins import module_of_file
 from stepwell.program import Program, from_exported_program, load
 from stepwell.quantising import find_quantiser
+from stepwell.zoo.catalogue import SOURCES, find
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ def open_model(spec: str, *, trust: bool = False, quantise: str | None = None) -
         fact = f"{spec} is exported already, and a module is quantised before that"
         raise StepwellError(fact, help="name a file.py:callable that makes the module")
     file = Path(spec)
+    if not file.exists() and spec.split("/")[0] in SOURCES:
+        return _from_zoo(spec, quantise)
     if not file.exists():
         raise StepwellError(
             f"there is no file {spec}",
@@ -69,6 +72,12 @@ def open_model(spec: str, *, trust: bool = False, quantise: str | None = None) -
     raise StepwellError(
         f"{spec} is of no known kind", help="MODEL is a .pt2, a saved .mlir, or file.py:callable"
     )
+
+
+def _from_zoo(name: str, quantise: str | None) -> Model:
+    made = find(name).make()
+    given = made.program or (made.module, made.inputs)
+    return export_model(name.replace("/", "_"), given, quantise=quantise)
 
 
 def _from_python(path: Path, attribute: str, quantise: str | None) -> Model:

@@ -23,7 +23,8 @@ from stepwell.ir.options import nearest
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Pass, Rewrite, Step, Together, step_name
 
-_GROUP = re.compile(r"([\w.+-]+)\((.*)\)", re.S)
+GROUP = re.compile(r"([\w.+-]+)\((.*)\)", re.S)
+"""`label(a,b)`."""
 _OPEN, _CLOSE = "({[", ")}]"
 
 EditKind = Literal["before", "after", "without", "replace"]
@@ -136,7 +137,7 @@ def split(text: str) -> list[str]:
 
 
 def _steps_of(item: str, own: Pipeline | None) -> Iterator[Step]:
-    group = _GROUP.fullmatch(item)
+    group = GROUP.fullmatch(item)
     if group is not None:
         label, inner = group.groups()
         rewrites = [step for part in split(inner) for step in _steps_of(part, own)]
@@ -206,22 +207,27 @@ def _by_name(item: str, own: Pipeline | None) -> Iterator[Step]:
     raise StepwellError(f"there is no step {spec.name!r}", help=near + listed + rest[1] + rest[2])
 
 
-def spell_step(step: Step) -> str | None:
-    """The text that names a step, or None if its class or one of its options has none."""
+def spell_step(step: Step, *, foreign: bool = False) -> str | None:
+    """The text that names a step, or None if its class or one of its options has none.
+
+    Args:
+        step: any.
+        foreign: take the name of a class that is not registered: its file may be loaded later.
+    """
     if isinstance(step, Named):
-        return spell_step(step.held)
+        return spell_step(step.held, foreign=foreign)
     if isinstance(step, Together):
-        parts = [spell_step(part) for part in step.rewrites]
+        parts = [spell_step(part, foreign=foreign) for part in step.rewrites]
         if None in parts:
             return None
         return f"{step.label}({','.join(part for part in parts if part)})"
-    return _spell_one(step)
+    return _spell_one(step, foreign)
 
 
-def _spell_one(step: Rewrite[Any] | Pass) -> str | None:
+def _spell_one(step: Rewrite[Any] | Pass, foreign: bool) -> str | None:
     from stepwell.steps import name_of
 
-    name = name_of(type(step))
+    name = name_of(type(step)) or (type(step).name if foreign else None)
     if name is None:
         return None
     told: list[str] = []

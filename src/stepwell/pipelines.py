@@ -36,6 +36,7 @@ from stepwell.translate.rewrites.aten.guard_softmax_in_floats import GuardSoftma
 from stepwell.translate.rewrites.aten.hoist_scale_over_layout import HoistScaleOverLayout
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import HoistSliceOverLayout
 from stepwell.translate.rewrites.aten.lift_constant_scalar import LiftConstantScalar
+from stepwell.translate.rewrites.aten.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
 from stepwell.translate.rewrites.aten.share_repeated_heads import ShareRepeatedHeads
 from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
@@ -317,6 +318,7 @@ TOSA = (
     Together("arrange", (*NOOPS, *SHAPES)),
     Together("lower", TO_TOSA),
     TakeCompositesApart(),
+    Together("guard-softmax", (GuardSoftmaxInFloats(),)),
     Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
     Named("share-operators", ShareCommonSubexpressions()),
     LowerControl(),
@@ -376,7 +378,7 @@ def tosa_pipeline(target: str) -> Pipeline:
     steps = BY_PROFILES[found.profiles]
     block_scaled = (AdoptExecutorchMx(), ChooseMxForm(found.extensions))
     is_older = found.version == "1.0" and "int" in found.profiles
-    older = (Together("gather-truths", (GatherTruths(),)),) if is_older else ()
+    older = (GatherTruths(),) if is_older else ()
     finish = (
         *older,
         Named("sweep", RemoveDeadCode()),
@@ -429,6 +431,7 @@ def cortex_m_pipeline(
             Together("lower-to-cmsis", TO_CMSIS),
             ExplainFloats(),
             LowerBoundary(),
+            LiftNumberOperand(),
             DecomposeForKernels(),
             FoldConstants(),
             PLACE_LAYOUTS,

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.frames import frame
 from stepwell.ir.switches import without_warnings
 
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord
+    from pandas import DataFrame
 
 _FRAMEWORK = ("Method::", "Program::", "OPERATOR_CALL", "DELEGATE_CALL")
 _HEADS = ("part", "ms", "op of the model", "source line", "ran as")
@@ -89,6 +91,14 @@ class Profile:
             node: tuple(events)
             for node, events in sorted(found.items(), key=lambda item: -_time(item[1]))
         }
+
+    def to_frame(self) -> DataFrame:
+        """Every event that ran as a row of a dataframe."""
+        rows = [
+            (e.name, e.instruction, e.delegate, e.milliseconds, [node.name for node in e.nodes])
+            for e in self.events
+        ]
+        return frame(("event", "instruction", "delegate", "milliseconds", "nodes"), rows)
 
     def to_json(self) -> str:
         """Everything, as JSON."""

@@ -6,11 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stepwell.ir.frames import frame
 from stepwell.ir.numerics import Numerics, TakenDeviation
 from stepwell.ir.pipeline import StepRecord
 from stepwell.ir.rewriting import Event, RefusalRecord
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from stepwell.checking.result import CheckResult
 
 
@@ -42,8 +45,16 @@ class Report:
     deviations: tuple[TakenDeviation, ...] = ()
     check: CheckResult | None = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        return f"<report of a lowering to {self.target}: print it, or .text(verbose=True)>"
+
     def __str__(self) -> str:
         return self.text()
+
+    def to_frame(self) -> DataFrame:
+        """The steps as a dataframe: applications, ops left, seconds."""
+        rows = [(s.name, s.applied, s.ops, s.seconds) for s in self.steps]
+        return frame(("step", "applied", "ops after", "seconds"), rows)
 
     def text(self, verbose: bool = False) -> str:
         """The report as a table.

@@ -12,8 +12,8 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast, get_type_hints
@@ -22,22 +22,24 @@ from weakref import WeakKeyDictionary
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
-from xdsl.utils.arg_spec import ArgSpec
+from xdsl.utils.arg_spec import ArgSpec, parse_spec
 from xdsl.utils.exceptions import ArgSpecParseError
 
 import stepwell.translate.rewrites
 from stepwell.ir import cleanup
+from stepwell.ir.context import Context as LoweringContext
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import has_torch_dtype
 from stepwell.ir.options import nearest
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Named, Pass, Rewrite, Step, Together
+from stepwell.ir.rewriting import History, Named, Pass, Rewrite, Step, Together, step_name
 from stepwell.ir.types import AnyTensor, element
 from stepwell.ir.weights import WeightStore
+from stepwell.pipeline_text import GROUP, parse_steps, split
 from stepwell.plugins import registry
-from stepwell.registry import REGISTRY
+from stepwell.registry import REGISTRY, unknown
 
 StepMaker = Callable[..., Step]
 PassMaker = Callable[[], type[ModulePass]]
@@ -45,7 +47,17 @@ PassMaker = Callable[[], type[ModulePass]]
 WRAPPERS = (Together, Named)
 """Steps that hold others: they have no name of their own."""
 
-_stores: WeakKeyDictionary[ModuleOp, WeightStore] = WeakKeyDictionary()
+
+@dataclass
+class _Held:
+    """What belongs to a module that came as text: weights, the context of passes, their history."""
+
+    weights: WeightStore = field(default_factory=WeightStore)
+    context: LoweringContext = field(default_factory=LoweringContext)
+    history: History = field(default_factory=History)
+
+
+_held: WeakKeyDictionary[ModuleOp, _Held] = WeakKeyDictionary()
 
 
 @cache
@@ -89,9 +101,7 @@ def weights_of(module: ModuleOp) -> WeightStore:
     Passes that run one after the other on a module share its store, so derived keys keep their
     meaning. `use_weights` puts real ones in their place.
     """
-    store = _stores.get(module)
-    if store is None:
-        store = _stores[module] = WeightStore()
+    store = _held.setdefault(module, _Held()).weights
     for op in module.walk():
         if isinstance(op, WeightOp | StateOp | UpdateOp) and op.key.data not in store:
             stated = op.value.type if isinstance(op, UpdateOp) else op.result.type
@@ -104,14 +114,35 @@ def weights_of(module: ModuleOp) -> WeightStore:
     return store
 
 
-def use_weights(module: ModuleOp, weights: WeightStore) -> None:
-    """Let passes over a module read these weights."""
-    _stores[module] = weights
+def given_to(
+    module: ModuleOp, weights: WeightStore, context: LoweringContext | None = None
+) -> None:
+    """Let passes over a module read these weights, in this context."""
+    _held[module] = _Held(weights, context or LoweringContext())
 
 
-def apply_step(step: Step, module: ModuleOp, history: History | None = None) -> None:
-    """Apply one step to a module that came as text."""
-    Pipeline("opt", (step,)).run(Program(module, weights_of(module)), history=history)
+def history_of(module: ModuleOp) -> History:
+    """What passes did to a module, and refused."""
+    return _held.setdefault(module, _Held()).history
+
+
+def apply_to_module(pipeline: Pipeline, module: ModuleOp) -> None:
+    """Run steps on a module that came as text."""
+    weights = weights_of(module)
+    held = _held[module]
+    pipeline.run(Program(module, weights, context=held.context), history=held.history)
+
+
+def _of_spec(cls: type[ModulePass], spec: ArgSpec) -> ModulePass:
+    try:
+        return cls.from_pass_spec(spec)
+    except (ValueError, TypeError, ArgSpecParseError) as error:
+        known = [f.name for f in dataclasses.fields(cls)]
+        near = "".join(nearest(n, known) for n in spec.parameters if n not in known)
+        raise StepwellError(
+            f"{spec.name}: {str(error).splitlines()[0]}",
+            help=near + (f"its options are {', '.join(known)}" if known else "it has none"),
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -128,15 +159,7 @@ class StepPass(ModulePass):
         Raises:
             StepwellError: it has no such option, or not with this value.
         """
-        try:
-            return cls.from_pass_spec(spec)
-        except (ValueError, TypeError, ArgSpecParseError) as error:
-            known = [f.name for f in dataclasses.fields(cls)]
-            near = "".join(nearest(n, known) for n in spec.parameters if n not in known)
-            raise StepwellError(
-                f"{spec.name}: {str(error).splitlines()[0]}",
-                help=near + (f"its options are {', '.join(known)}" if known else "it has none"),
-            ) from None
+        return cast(Self, _of_spec(cls, spec))
 
     @property
     def step(self) -> Step:
@@ -145,7 +168,7 @@ class StepPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Apply the step to a module."""
-        apply_step(self.step, op)
+        apply_to_module(Pipeline("opt", (self.step,)), op)
 
 
 @dataclass(frozen=True)
@@ -157,7 +180,7 @@ class PipelinePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Run the pipeline on a module."""
-        self.pipeline.run(Program(op, weights_of(op)))
+        apply_to_module(self.pipeline, op)
 
 
 def as_module_pass(step: type[Step] | Step, name: str) -> type[ModulePass]:
@@ -224,6 +247,37 @@ def find_pass(name: str) -> type[ModulePass] | None:
         return as_module_pass(REGISTRY.steps[name], name)
     made = all_passes().get(name)
     return made() if made is not None else None
+
+
+def parse_passes(text: str, available: Mapping[str, PassMaker]) -> tuple[ModulePass, ...]:
+    """The passes that a text names, groups of rewrites (`label(a,b)`) among them.
+
+    Raises:
+        StepwellError: a pass or an option of one is not known, with the nearest name.
+    """
+    made: list[ModulePass] = []
+    for item in split(text):
+        if GROUP.fullmatch(item):
+            made += [as_module_pass(step, step_name(step))() for step in parse_steps(item)]
+            continue
+        try:
+            spec = parse_spec(item)
+        except ArgSpecParseError as error:
+            raise StepwellError(
+                f"{item!r} is no pass: {str(error).splitlines()[0]}", help=_LIST
+            ) from None
+        if spec.name not in available:
+            known = {**available, **all_passes()}
+            error = unknown("pass", spec.name, [])
+            lost = (error.problems[0].help or "").partition("; left out")
+            help = f"{nearest(spec.name, known)}{_LIST}{lost[1]}{lost[2]}"
+            raise StepwellError(f"there is no pass {spec.name!r}", help=help)
+        cls = available[spec.name]()
+        made.append(cls.of_spec(spec) if issubclass(cls, StepPass) else _of_spec(cls, spec))
+    return tuple(made)
+
+
+_LIST = "stepwell opt --list-passes lists them"
 
 
 def name_of(cls: type[Step]) -> str | None:

@@ -28,7 +28,14 @@ from stepwell.translate.rewrites.cmsis.integer_ports import FLOAT, INTEGERS
 
 __all__ = ["OPTIONS", "PIPELINES", "Target", "find_target", "known_targets"]
 
-TOSA_NAMES = ("tosa-1.0+fp", "tosa-1.0+int", "tosa-1.1+fp", "tosa-1.1+int", "tosa-1.1+fp+mxfp")
+TOSA_NAMES = (
+    "tosa-1.0+fp",
+    "tosa-1.0+int",
+    "tosa-1.1+fp",
+    "tosa-1.1+int",
+    "tosa-1.1+fp+mx_common+mx_fp8e4m3",
+    "tosa-1.1+fp+mxfp",
+)
 """TOSA targets listed by name; any other combination of profiles and extensions works too."""
 VGF, VGF_TOSA = "vgf", "tosa-1.0+fp+int"
 """The target of Vulkan's ML extensions, and the TOSA that its files hold."""
@@ -65,6 +72,11 @@ class Pipelines(Mapping[str, Pipeline]):
 
     def __repr__(self) -> str:
         return f"<pipelines: {', '.join(self)}>"
+
+    def _repr_html_(self) -> str:
+        from stepwell.showing.tables import pipelines_table
+
+        return pipelines_table(self)
 
 
 PIPELINES = Pipelines()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.rewriting import History, Step, parts_of, step_name
+from stepwell.ir.rewriting import History, Step, apply_step, parts_of, step_name
 from stepwell.targets import PIPELINES
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def transform_pass(rewrite: str | Step, **options: Any) -> ExportedProgramPassBa
     step = _named(rewrite, options) if isinstance(rewrite, str) else rewrite
 
     def apply(exported: ExportedProgram) -> ExportedProgram | None:
-        return apply_to_edge(exported, lambda program: step.apply(program, History()))
+        return apply_to_edge(exported, lambda program: apply_step(step, program, History()))
 
     return _pass_class()(step_name(step), apply)
 

@@ -137,7 +137,7 @@ def call(words: list[str], block: Block) -> None:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         for extra in re.findall(r"\[([\w,-]+)\]", " ".join(arguments)):
             assert set(extra.split(",")) <= set(project["optional-dependencies"]), words
-    else:
+    elif command != "dask":  # Somebody else's, on other machines.
         raise AssertionError(f"line {block.line}: no test knows {command}")
 
 

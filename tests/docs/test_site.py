@@ -68,6 +68,12 @@ def test_every_public_name_and_every_command_is_in_the_reference() -> None:
     assert {"stepwell lower", "stepwell opt", "stepwell show"} <= headings(commands)
 
 
+def test_every_generated_page_stands_in_the_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text()
+    made = [*part("passes").pages(), *part("ops").pages(), *part("examples").pages()]
+    assert [path for path in made if f"{path}\n" not in menu] == []
+
+
 def test_bars_are_drawn_of_every_row_of_a_table() -> None:
     figures = part("figures")
     assert figures.latency().count("<rect") > 4 * 19
@@ -91,3 +97,14 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r"<(?:script|img|link)\b[^>]*?\b(?:src|href)=\"(https?:[^\"]+)", text)
         assert not [url for url in loaded if "canonical" not in url], f"{page.name}: {loaded[:2]}"
+
+
+def test_every_test_that_the_table_of_stumbles_names_is_there() -> None:
+    rows = (ROOT / "docs/stumbles.md").read_text().split("|---|---|---|\n")[1].splitlines()
+    file = ""
+    for row in rows:
+        named = re.findall(r"`(?:(tests/[\w/.]+)|…)(?:::)?(test_\w+)?`", row.split(" | ")[-1])
+        for path, test in named:
+            file = path or file
+            text = (ROOT / file).read_text(encoding="utf-8")
+            assert not test or f"def {test}(" in text, f"{file}::{test}"

@@ -108,6 +108,33 @@ def test_a_power_of_integers_that_no_kernel_computes_is_refused() -> None:
 @pytest.mark.parametrize(
     "function",
     [
+        lambda x: x.sum((0, 2)),
+        lambda x: x.logsumexp(1),
+        lambda x: x % -0.3,
+        lambda x: torch.remainder(x, torch.tensor([0.3, -0.7], dtype=torch.float64)),
+        lambda x: F.layer_norm(x, (3, 2)),
+        lambda x: F.group_norm(x, 3),
+        lambda x: F.instance_norm(x),
+        lambda x: F.adaptive_avg_pool1d(x, 2),
+        lambda x: F.interpolate(x, size=3, mode="area"),
+    ],
+)
+def test_float64_keeps_its_precision(function: Callable[..., Any]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 2, dtype=torch.float64)
+    (found,) = stepwell.lower(export(Function(function), (x,)), "xnnpack").run(x)
+    torch.testing.assert_close(found, function(x), rtol=1e-12, atol=1e-13)
+
+
+def test_what_is_added_to_a_temporary_by_index_is_not_written_in_place() -> None:
+    index = torch.tensor([1, 1, 0])
+    added = torch.arange(6, dtype=torch.int16).reshape(2, 3)
+    assert_exact(lambda x: (x ^ 5).index_add(1, index, added), torch.ones(2, 3, dtype=torch.int16))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
         lambda x: F.pad(x, (-1, -2)),
         lambda x: F.pad(x, (-3, 2), value=1.5),
         lambda x: x[:, 3:].amax(0),
@@ -119,7 +146,15 @@ def test_what_has_no_elements_needs_no_kernel(function: Callable[..., Any]) -> N
     assert_exact(function, torch.randn(2, 3))
 
 
-@pytest.mark.parametrize("sums", [torch.sum, lambda x: F.layer_norm(x, x.shape)])
+@pytest.mark.parametrize(
+    "sums",
+    [
+        torch.sum,
+        lambda x: F.layer_norm(x, x.shape),
+        lambda x: F.group_norm(x[None, :, :], 2**12),
+        lambda x: F.instance_norm(x.reshape(1, 2, -1)),
+    ],
+)
 def test_a_constant_row_of_very_many_elements_is_refused_before_it_is_made(
     sums: Callable[..., Any],
 ) -> None:

@@ -13,7 +13,7 @@ import stepwell
 from stepwell.backends.executorch.generate_kernel_dtypes import is_limit, probes, verdicts
 from stepwell.backends.executorch.kernel_calls import kernel_limit
 from stepwell.backends.executorch.kernel_dtypes import PROBED, REFUSED, SITUATIONS
-from stepwell.backends.executorch.kernels import QUANTIZED, RUNTIME
+from stepwell.backends.executorch.kernels import LLM, QUANTIZED, RUNTIME
 from stepwell.backends.executorch.situations import EMPTY_RESULT
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import UnsupportedError
@@ -22,7 +22,7 @@ from stepwell.ir.text import parse_module
 
 def test_most_kernels_are_probed_and_every_refusal_is_of_a_kernel() -> None:
     assert len(PROBED) > 180
-    assert REFUSED.keys() <= PROBED <= {*RUNTIME, *QUANTIZED}
+    assert REFUSED.keys() <= PROBED <= {*RUNTIME, *QUANTIZED, *LLM}
 
 
 def test_a_sample_of_the_table_is_what_the_runtime_says() -> None:

@@ -3,6 +3,7 @@
 import random
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from stepwell.backends.executorch.container import (
     Method,
     Planned,
     ScalarType,
+    State,
     TensorValue,
 )
 from stepwell.backends.executorch.emit import emit
@@ -153,6 +155,44 @@ def test_several_methods_share_state_and_weights() -> None:
     session = PteSession.load(to_bytes(emit(program)))
     assert torch.equal(session.run(torch.ones(2), method="plus")[0], torch.full((2,), 2.0))
     assert torch.equal(session.run(torch.ones(2), method="minus")[0], torch.ones(2))
+
+
+def _partly_written(kind: ScalarType, kernel: str, size: int, offset: int) -> Container:
+    """Gives what four numbers of a state were, and writes to bytes of it from `offset` on."""
+    builder = ContainerBuilder()
+    method = builder.method("forward")
+    x, y = method.tensor(kind, (size,)), method.tensor(ScalarType.FLOAT, (4,))
+    s = method.state("s", ScalarType.FLOAT, (4,), torch.ones(4).numpy().tobytes())
+    part = method.tensor(kind, (size,), storage_of=s)
+    method.input(x)
+    method.call("aten::neg.out", [s, y, y])
+    method.call(kernel, [x, part, part])
+    method.outputs([y])
+    container = builder.finish()
+    (made,) = container.methods
+    values = list(made.values)
+    shared = values[part]
+    assert isinstance(shared, TensorValue) and isinstance(shared.storage, State)
+    there = replace(shared.storage, offset=shared.storage.offset + offset)
+    values[part] = replace(shared, storage=there)
+    return replace(container, methods=(replace(made, values=tuple(values)),))
+
+
+@pytest.mark.parametrize(("size", "offset"), [(2, 8), (2, 0), (1, 4), (4, 0)])
+def test_a_state_of_which_a_part_is_overwritten_keeps_that(size: int, offset: int) -> None:
+    data = to_bytes(_partly_written(ScalarType.FLOAT, "aten::exp.out", size, offset))
+    program = lift(read_container(data))
+    sessions: list[Any] = [PteSession.load(data), PteSession.load(again(data)), program.start()]
+    for step in (1.0, 2.0, 3.0):
+        first, *others = [session.run(torch.full((size,), step))[0] for session in sessions]
+        for other in others:
+            torch.testing.assert_close(other, first, rtol=1e-6, atol=0)
+    assert int((first == -1).sum()) == 4 - size
+
+
+def test_a_state_that_ends_as_another_type_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="state s holds at the end is known in part"):
+        lift(_partly_written(ScalarType.INT, "aten::abs.out", 2, 8))
 
 
 def _delegated() -> bytes:

@@ -10,6 +10,9 @@ import sys
 MEMORY = 12 * 2**30
 """Bytes of address space: what wants more raises instead of taking the machine along."""
 
+CPU_SECONDS = 60
+"""What one program may compute for, whatever else the machine does."""
+
 
 def main() -> None:
     """Answer each line of JSON with one."""
@@ -28,6 +31,8 @@ def main() -> None:
         answers.flush()
 
     for line in sys.stdin:
+        used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+        resource.setrlimit(resource.RLIMIT_CPU, (int(used) + CPU_SECONDS, -1))
         asked = json.loads(line)
         lane = asked["lane"]
         if "program" in asked:

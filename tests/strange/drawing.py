@@ -51,6 +51,8 @@ class Profile:
     length: tuple[int, int] = (1, 7)
     plain: bool = False
     """Only float32 in, float32 out, no empty tensor: what a quantiser is given."""
+    payloads: tuple[str, ...] = ()
+    """The formats of MX to choose from."""
 
 
 class Draw:
@@ -324,6 +326,7 @@ class Draw:
             sizes=sizes,
             others=others if sizes else (),
             varying=tuple(self.varying),
+            payload=self.choose(*profile.payloads) if profile.payloads else "",
         ).tidy()
 
 

@@ -16,8 +16,8 @@ from typing import Any
 from .source import Program, defined
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 60.0
-"""What one program may take."""
+SECONDS = 600.0
+"""How long to wait for one program that computes nothing; what computes has `child.CPU_SECONDS`."""
 
 
 class Judge:
@@ -74,7 +74,8 @@ class Judge:
             said = f"no answer within {self.seconds:g} s"
         else:
             said = signal.Signals(-ended).name if ended < 0 else f"exit {ended}"
-        kind = ("hang" if ended is None else "abort") if ours else "no program"
+        endless = ended is None or ended == -signal.SIGXCPU
+        kind = ("hang" if endless else "abort") if ours else "no program"
         return {"kind": kind, "said": said, "refusals": [], "statements": 0}
 
     def seed(self, seed: int, lane: str) -> dict[str, Any]:

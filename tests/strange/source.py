@@ -44,6 +44,8 @@ class Program:
     varying: tuple[tuple[str, int, str], ...] = ()
     """(input, axis, size) of each axis that varies."""
     training: bool = False
+    payload: str = ""
+    """Of MX, in which its products are to be."""
 
     @property
     def text(self) -> str:

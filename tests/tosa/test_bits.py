@@ -71,10 +71,11 @@ def test_a_power_is_the_exponential_of_a_product() -> None:
 
 @pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("axis", [0, 1])
-def test_a_sum_goes_from_first_to_last(axis: int, name: str) -> None:
+@pytest.mark.parametrize("cls", [t.ReduceSumOp, t.ReduceProductOp])
+def test_a_sum_or_product_goes_from_first_to_last(cls: type[TosaOp], axis: int, name: str) -> None:
     x = torch.randn(40, 197).to(torch_dtype(FLOATS[name]))
     shape = [1 if i == axis else d for i, d in enumerate(x.shape)]
-    same_bits(t.ReduceSumOp, [x], shape, axis=IntegerAttr(axis, i32))
+    same_bits(cls, [x], shape, axis=IntegerAttr(axis, i32))
 
 
 def test_a_matrix_product_goes_from_first_to_last() -> None:

@@ -59,6 +59,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "truth to floats": (lambda x: (x > 0).to(torch.float32), (X,)),
     "floats to truth": (lambda x: x.bool(), (torch.tensor([0.0, -0.0, 1.0]),)),
     "integer arithmetic": (lambda i: (i + 2) * 3 - i, (INTEGERS,)),
+    "a sum of a number": (lambda x: x.sum() + x.mean() + x.sum(0), (torch.tensor(2.5),)),
     "comparisons": (lambda i: (i < 2) & (i != -1) | (i >= 6), (INTEGERS,)),
 }
 

@@ -49,10 +49,11 @@ def test_each_layer_has_an_error_in_each_payload(net: Net) -> None:
         ("bmm", "matmul"),
     ]
     for layer in found.layers:
-        mxint8_too = layer.kind != "conv2d"
-        assert set(layer.errors) == set(PAYLOADS) - (set() if mxint8_too else {"mxint8"})
+        assert set(layer.errors) == set(PAYLOADS)
         assert layer.errors["fp8e4m3"] < layer.errors["fp8e5m2"] < layer.errors["fp4e2m1"]
     assert "fp6e2m3" in str(found) and "down" in str(found)
+    for layer in mx_accuracy(net, inputs(0, 2), form="operators").layers:
+        assert ("mxint8" in layer.errors) == (layer.kind != "conv2d")
 
 
 def test_an_error_is_that_of_the_layer_alone(net: Net) -> None:

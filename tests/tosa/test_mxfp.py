@@ -13,10 +13,12 @@ from stepwell.dialects.tosa.targets import MX_EXTENSIONS
 from stepwell.dialects.tosa_mxfp import operators as mx
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.translate.mxfp import MxConv2d, MxLinear, MxMatmul, to_mxfp
+from stepwell.translate.mxfp_attention import MxMultiheadAttention
 
 from .graphs import bits
 
-TARGET = "tosa-1.1+fp+mxfp+mxfp_conv"
+OPERATORS = "tosa-1.1+fp+mxfp+mxfp_conv"
+TARGET = "+".join([OPERATORS, "mx_common", *sorted(set(MX_EXTENSIONS.values()))])
 EVERYTHING: dict[str, Any] = {"attention": True, "convolutions": True}
 every_payload = pytest.mark.parametrize("payload", PAYLOADS)
 
@@ -206,7 +208,7 @@ def test_a_whole_mx_transformer_equals_the_reference_model() -> None:
     program = to_mxfp(torch.export.export(Encoder().eval(), (x,)), attention=True)
     low = stepwell.lower(program, TARGET)
     counts = operators(low)
-    assert counts["tosa.matmul"] == 0 and counts["tosa.matmul_t_block_scaled"] == 6
+    assert counts["tosa.matmul"] == 0 and counts["tosa.matmul_t"] == 6
     assert counts["tosa.erf"] and counts["tosa.exp"] and counts["tosa.rsqrt"]
     (found,) = low.program.run(x)
     assert torch.equal(bits(low.run(x)[0]), bits(found))
@@ -216,10 +218,10 @@ def test_every_product_of_a_vision_transformer_in_mx_equals_the_reference_model(
     model, (x,) = deit_small_depth2()
     exported = torch.export.export(model.eval(), (x,))
     program = to_mxfp(exported, {"patch_embed": "fp8e4m3", "*": "fp6e2m3"}, **EVERYTHING)
-    low = stepwell.lower(program, f"{TARGET}+mxfp_conv")
+    low = stepwell.lower(program, TARGET)
     counts = operators(low)
-    assert counts["tosa.conv2d_block_scaled"] == 1 and counts["tosa.matmul_t_block_scaled"] == 13
-    assert not counts["tosa.conv2d"] and not counts["tosa.matmul"]
+    assert counts["tosa.conv2d"] == 1 and counts["tosa.matmul_t"] == 13
+    assert not counts["tosa.matmul"]
     (found,) = low.program.run(x)
     assert torch.equal(bits(low.run(x)[0]), bits(found))
 
@@ -227,7 +229,7 @@ def test_every_product_of_a_vision_transformer_in_mx_equals_the_reference_model(
 def test_the_patches_of_an_eager_vision_transformer_equal_the_reference_model() -> None:
     model, (x,) = deit_small_depth2()
     patches = to_mxfp(model, "fp4e2m1", layers="patch_embed", convolutions=True).patch_embed
-    low = assert_same_bits(patches, x, target=f"{TARGET}+mxfp_conv")
+    low = assert_same_bits(patches, x)
     assert operators(low)["tosa.pad"] == 1, "3 channels are filled to a block of 32"
 
 
@@ -259,10 +261,11 @@ def test_no_weight_is_cast_at_run_time_and_a_shared_activation_once() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.a(x) + self.b(x)
 
-    counts = operators(lowered(to_mxfp(Shared()), torch.randn(1, 4, 64)))
+    model = to_mxfp(Shared(), form="operators")
+    counts = operators(lowered(model, torch.randn(1, 4, 64), target=OPERATORS))
     assert counts["tosa.cast_to_block_scaled"] == 1
     assert counts["tosa.matmul_t_block_scaled"] == 2
-    model = to_mxfp(Shared(), form="types")
+    model = to_mxfp(Shared())
     counts = operators(lowered(model, torch.randn(1, 4, 64), target=of_types("fp8e4m3")))
     assert counts["tosa.cast"] == 1 and counts["tosa.matmul_t"] == 2
 
@@ -298,9 +301,77 @@ def test_attention_products_become_mx_in_a_program() -> None:
     program = to_mxfp(torch.export.export(Attention(), inputs), attention=True)
     low = stepwell.lower(program, TARGET)
     counts = operators(low)
-    assert counts["tosa.matmul_t_block_scaled"] == 2 and counts["tosa.matmul"] == 0
+    assert counts["tosa.matmul_t"] == 2 and counts["tosa.matmul"] == 0
     (found,), (expected,) = low.program.run(*inputs), program.run(*inputs)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["operators", "types"])
+def test_rows_may_be_open_where_the_blocks_axis_is_known(form: str) -> None:
+    x, rows = torch.randn(2, 3, 40), torch.export.Dim("rows", min=1, max=16)
+    model = nn.Sequential(nn.Linear(40, 32), nn.ReLU(), nn.Linear(32, 8)).eval()
+    exported = torch.export.export(model, (x,), dynamic_shapes=({1: rows},))
+    program = stepwell.to_mxfp(exported, form=form)
+    target = (of_types("fp8e4m3") if form == "types" else TARGET) + "+shape"
+    low = stepwell.lower(program, target)
+    for count in (3, 7):
+        x = torch.randn(2, count, 40)
+        (found,) = low.run(x)
+        assert torch.equal(found, low.program.run(x)[0])
+        assert torch.equal(found, program.run(x)[0])
+
+
+def test_why_no_layer_matches_is_said() -> None:
+    x, depth = torch.randn(3, 40), torch.export.Dim("depth", min=2, max=64)
+
+    class Own(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.linear(x, x[:2])
+
+    exported = torch.export.export(Own(), (x,), dynamic_shapes=({1: depth},))
+    with pytest.raises(stepwell.StepwellError, match="blocks lie along is symbolic"):
+        stepwell.to_mxfp(exported)
+
+
+MASK = torch.ones(5, 7, dtype=torch.bool).triu(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "call"),
+    [
+        ({"batch_first": True}, {"need_weights": False}),
+        ({}, {"attn_mask": MASK, "average_attn_weights": False}),
+        ({"bias": False, "kdim": 16, "vdim": 16}, {"attn_mask": torch.randn(8, 5, 7)}),
+        ({}, {"key_padding_mask": torch.arange(14).reshape(2, 7) > 11, "attn_mask": MASK}),
+    ],
+    ids=["batch first", "a mask", "other keys", "padding"],
+)
+def test_attention_converted_whole_is_attention(options: Any, call: Any) -> None:
+    attention = nn.MultiheadAttention(32, 4, **options).eval()
+    q, k = torch.randn(5, 2, 32), torch.randn(7, 2, options.get("kdim", 32))
+    if "batch_first" in options:
+        q, k = q.transpose(0, 1), k.transpose(0, 1)
+    converted = MxMultiheadAttention(attention, lambda linear: linear)  # type: ignore
+    found, wanted = (module.eval()(q, k, k, **call) for module in (converted, attention))
+    assert (found[1] is None) == (wanted[1] is None)
+    for one, other in zip(found, wanted, strict=True):
+        if one is not None:
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_an_encoder_module_has_its_attention_in_mx_and_the_reference_models_bits() -> None:
+    layer = nn.TransformerEncoderLayer(32, 2, 48, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+    low = lowered(stepwell.to_mxfp(encoder), torch.randn(1, 4, 32))
+    assert operators(low)["tosa.matmul_t"] == 6
+    x = torch.randn(1, 4, 32)
+    assert torch.equal(low.run(x)[0], low.program.run(x)[0])
+
+
+def test_attention_with_learnt_keys_is_refused() -> None:
+    attention = nn.MultiheadAttention(32, 4, add_bias_kv=True)
+    with pytest.raises(stepwell.StepwellError, match="add_bias_kv"):
+        stepwell.to_mxfp(attention)
 
 
 def chosen(program: "stepwell.Program") -> list[str]:
@@ -354,7 +425,7 @@ def test_without_the_extension_an_mx_model_is_refused() -> None:
 
 def test_types_of_two_payloads_need_their_extensions() -> None:
     model = to_mxfp(Mlp(), "fp8e4m3", weight_payload="fp4e2m1")
-    for target in (TARGET, of_types("fp8e4m3")):
+    for target in (OPERATORS, of_types("fp8e4m3")):
         with pytest.raises(stepwell.StepwellError, match="mx_fp4e2m1"):
             lowered(model, torch.randn(3, 100), target=target)
 

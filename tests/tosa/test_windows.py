@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import stepwell
+from stepwell.ir.diagnostics import UnsupportedError
 
 IMAGE, VOLUME, EVEN = (1, 4, 9, 9), (1, 2, 5, 6, 7), (1, 4, 8, 8)
 
@@ -152,3 +153,18 @@ def test_a_number_is_larger_and_smaller_than_nan() -> None:
     for found, own, wanted in zip(low.run(x), low.program.run(x), ends(x), strict=True):
         torch.testing.assert_close(found, wanted, equal_nan=True)
         torch.testing.assert_close(own, wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda x: (x, x[:, 3:-1]), (2, 3)),
+        (lambda x: (x, F.pad(x, (0, -3)) > 0), (2, 3)),
+        (lambda x: x.sum(0), (0, 3)),
+    ],
+)
+def test_what_has_no_elements_is_refused(
+    function: Callable[[Tensor], Any], shape: tuple[int, ...]
+) -> None:
+    with pytest.raises(UnsupportedError, match="TOSA has no empty tensors"):
+        lowered(function, torch.ones(shape))

@@ -148,3 +148,143 @@ def test_a_text_is_read_verified_and_printed_without_torch(
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines()[-1] == "[]"
+
+
+EXPECTING = """
+func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<2x4x4xf32> {
+  // expected-error @+1 {{results are}}
+  %a = aten.permute.default(%x, [0, 2, 1]) : (tensor<2x3x4xf32>) -> tensor<2x4x4xf32>
+  func.return %a : tensor<2x4x4xf32>
+}
+// -----
+func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %y = aten.nonsense.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  // expected-error-re @above {{is not reg.*}}
+  func.return %y : tensor<2x3xf32>
+}
+// -----
+func.func @forward(%x: tensor<4xf32>, %z: tensor<4xf32>) -> tensor<4xf32> {
+  %m = stepwell.weight <"m"> "constant" : tensor<1xi1>
+  // expected-remark @below {{the elements of weight "m" are not known}}
+  %y = aten.where.self(%m, %x, %z) : (tensor<1xi1>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
+"""
+
+
+def verify_diagnostics(text: str, tmp_path: Path) -> int:
+    path = tmp_path / "expecting.mlir"
+    path.write_text(text)
+    flags = ["--split-input-file", "--verify-diagnostics", "-p", "select-by-constant-mask"]
+    return main(["opt", str(path), *flags])
+
+
+def test_what_is_said_is_matched_with_what_a_text_expects(tmp_path: Path) -> None:
+    assert verify_diagnostics(EXPECTING, tmp_path) == 0
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("{{results are}}", "{{something else}}", "expected error was not produced on line 4"),
+        ("{{results are}}", "{{something else}}", "unexpected error: aten.permute.default"),
+        ("@+1", "@+2", "expected error was not produced on line 5"),
+        ("is not reg.*", "is reg.*", "expected error was not produced on line 9: is reg.*"),
+        ("are not known", "are known", "expected remark was not produced on line 17"),
+    ],
+)
+def test_what_a_text_expects_in_vain_is_an_error(
+    right: str, wrong: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verify_diagnostics(EXPECTING.replace(right, wrong), tmp_path) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_an_error_shows_its_line_with_a_caret_and_its_chunk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "two.mlir"
+    path.write_text(PERMUTES + "// -----\n" + WRONG_TYPE)
+    assert main(["opt", str(path), "--split-input-file"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    at = next(index for index, line in enumerate(lines) if "two.mlir:10:8, in chunk 2" in line)
+    assert lines[at + 2].index("^") == lines[at + 1].index("aten.permute")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("aten.permutes.default", "did you mean 'aten.permute.default'?"),
+        ("atten.permute.default", "did you mean 'aten'?"),
+        ("xnnpack.ad", "did you mean 'xnnpack.add'?"),
+    ],
+)
+def test_an_unknown_op_has_a_nearest_one(
+    wrong: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "wrong.mlir"
+    path.write_text(PERMUTES.replace("aten.permute.default", wrong))
+    assert main(["opt", str(path)]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_an_unknown_pass_and_option_have_a_nearest_one(
+    permutes: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["opt", permutes, "-p", "merge-permute"]) == 1
+    assert "did you mean 'merge-permutes'?" in capsys.readouterr().err
+    assert main(["opt", permutes, "-p", "lift-constant-scalar{protect_atention=true}"]) == 1
+    assert "did you mean 'protect_attention'?" in capsys.readouterr().err
+
+
+def test_constants_stand_in_the_text_or_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 40))
+    with torch.no_grad():
+        model[0].bias.copy_(torch.tensor([torch.inf, -0.0, 1e-45, torch.nan]))
+    exported = torch.export.export(model, (torch.randn(1, 4),))
+    stepwell.from_exported_program(exported).save(tmp_path / "model.mlir")
+    given = [str(tmp_path / "model.mlir"), "-p", "lower-to-xnnpack", "-o", str(tmp_path / "o.mlir")]
+    assert main(["opt", *given]) == 0
+    again = stepwell.load(tmp_path / "o.mlir")
+    x = torch.randn(1, 4)
+    direct = stepwell.lower(exported, "xnnpack").program
+    assert torch.equal(again.run(x)[0].isnan(), direct.run(x)[0].isnan())
+    assert (tmp_path / "o.safetensors").exists()
+    assert main(["opt", str(tmp_path / "model.mlir"), "-o", str(tmp_path / "same.mlir")]) == 0
+    assert "= dense<[0x7f800000, -0.0" in (tmp_path / "same.mlir").read_text()
+
+    whole = stepwell.from_exported_program(exported).text(constants=1000)
+    held = stepwell.parse(whole).weights
+    for key, tensor in model.state_dict().items():
+        assert held.get(key).view(torch.int32).equal(tensor.view(torch.int32)), key
+    with pytest.raises(stepwell.StepwellError, match="has other elements in the text"):
+        stepwell.parse(whole.replace("0x7f800000", "0.000000e+00"), held)
+
+
+@pytest.mark.parametrize(
+    ("flags", "dumps"),
+    [
+        (["--mlir-print-ir-after-all"], ["After", "After"]),
+        (["--mlir-print-ir-before-all"], ["Before", "Before"]),
+        (["--mlir-print-ir-after-change"], ["After"]),
+        (["--mlir-print-ir-after", "remove-copy"], ["After"]),
+        (["--mlir-print-ir-before", "merge-permutes"], ["Before"]),
+        (["--mlir-print-ir-after-failure"], []),
+    ],
+)
+def test_the_ir_is_printed_when_mlir_would(
+    flags: list[str], dumps: list[str], permutes: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["opt", permutes, "-p", "merge-permutes,remove-copy", *flags]) == 0
+    err = capsys.readouterr().err
+    said = [line.split()[4] for line in err.splitlines() if line.startswith("// -----// IR Dump")]
+    assert said == dumps
+
+
+def test_rewrites_are_driven_together_by_a_group(
+    permutes: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["opt", permutes, "-p", "both(merge-permutes,remove-copy),cse"]) == 0
+    assert capsys.readouterr().out.count("aten.permute.default") == 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.ir.axes import AxisMap, Flat, Order, axis_map, inverse
+from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import dims
 
@@ -26,6 +28,9 @@ class Layouts(ABC):
     What is abstract here is a target's own; how orders pass through ops follows from axis maps.
     """
 
+    KINDS: ClassVar[tuple[type[Operation], ...]]
+    """What may be turned at all."""
+
     @abstractmethod
     def transposed(self, value: SSAValue) -> tuple[SSAValue, Order] | None:
         """What a value is the transpose of, and its order, if a transpose makes it."""
@@ -34,17 +39,17 @@ class Layouts(ABC):
     def may_turn(self, op: Operation, turning: Turning) -> bool:
         """Whether the target has an op that computes the same on these bases, as fast."""
 
-    def data(self, op: Operation) -> range:
+    def data(self, op: Operation, axes: AxisMap) -> list[int]:
         """The operands that turn with the result; the others are parameters."""
-        return range(len(op.operands))
+        return [index for index, links in enumerate(axes.links) if links is not None]
 
-    @abstractmethod
     def is_constant(self, value: SSAValue) -> bool:
         """Whether a value is known before the program runs."""
+        return weight_key(value) is not None
 
-    @abstractmethod
     def is_free(self, value: SSAValue) -> bool:
         """Whether a value has any order at no cost: a constant, or one element."""
+        return self.is_constant(value) or is_one(value)
 
     def can_be_had(self, value: SSAValue, order: Order) -> bool:
         """Whether the base of a value can be written at all."""
@@ -72,17 +77,18 @@ class Layouts(ABC):
 
     def turning(self, op: Operation, value: SSAValue, order: Order) -> Turning | None:
         """An op turned so that `value`, its result or an operand, has this order; None if none."""
-        axes = axis_map(op) if len(op.results) == 1 else None
+        axes = axis_map(op) if isinstance(op, self.KINDS) and len(op.results) == 1 else None
         if axes is None:
             return None
+        data = self.data(op, axes)
         result: Order | None = order
         if value is not op.results[0]:
-            at = next((index for index in self.data(op) if op.operands[index] is value), None)
+            at = next((index for index in data if op.operands[index] is value), None)
             result = None if at is None else axes.order_after(at, order)
         if result is None:
             return None
         operands: dict[int, Order] = {}
-        for index in self.data(op):
+        for index in data:
             read = self._read(op, axes, index, result)
             if read is None or not self.can_be_had(op.operands[index], read):
                 return None
@@ -103,6 +109,11 @@ class Layouts(ABC):
         if found is None or standing is None:
             return found
         return standing[1] if are_alike(dims(value.type), standing[1], found) else found
+
+
+def is_one(value: SSAValue) -> bool:
+    """Whether a value has one element, which lies the same in every order."""
+    return all(size == 1 for size in dims(value.type))
 
 
 def are_alike(shape: tuple[object, ...], one: Order, other: Order) -> bool:

@@ -1,13 +1,15 @@
 """Where an op comes from: node name, module path, and line of the model's source.
 
 `loc("conv2d_1"("blocks.0"("model.py":41:0)))`. Files are named without their folders, so that the
-text of a program says nothing about the machine that exported it.
+text of a program says nothing about the machine that exported it; what was typed into a notebook is
+`cell [3]`.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import Any
 
 import torch
@@ -16,7 +18,9 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr, 
 
 Location = FileLineColLoc | NameLoc | UnknownLoc
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_CELL = re.compile(r"<ipython-input-(\d+)-\w+>|.*[/\\]__marimo__cell_(\w+?)_?\.py")
 _FOREIGN = ('File "<', f'File "{os.path.dirname(torch.__file__)}{os.sep}')
+_TYPED = 'File "<ipython-input-'
 _COLUMN = IntAttr(0)
 _UNKNOWN = UnknownLoc()
 
@@ -49,8 +53,7 @@ class Locations:
         spelled = found[0]
         line = self._lines.get(spelled)
         if line is None:
-            name = re.split(r"[/\\]", found[1])[-1]
-            line = FileLineColLoc(StringAttr(name), IntAttr(int(found[2])), _COLUMN)
+            line = FileLineColLoc(StringAttr(_file(found[1])), IntAttr(int(found[2])), _COLUMN)
             self._lines[spelled] = line
         return line
 
@@ -71,11 +74,22 @@ def users_frame(trace: str) -> re.Match[str] | None:
     start = trace.rfind('File "')
     innermost = start
     while start >= 0:
-        if not trace.startswith(_FOREIGN, start):
+        if not trace.startswith(_FOREIGN, start) or trace.startswith(_TYPED, start):
             return _FRAME.match(trace, start)
         start = trace.rfind('File "', 0, start)
     found = _FRAME.match(trace, innermost) if innermost >= 0 else None
     return None if found is None or found[1].startswith("<") else found
+
+
+def _file(path: str) -> str:
+    """A file without its folders, or the number of a notebook's cell."""
+    if cell := _CELL.fullmatch(path):
+        return f"cell [{cell[1] or cell[2]}]"
+    # ipykernel keeps cells in files of its own, and IPython which was run as which.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    numbers: dict[str, int] = getattr(getattr(shell, "compile", None), "_filename_map", {})
+    number = numbers.get(path)
+    return re.split(r"[/\\]", path)[-1] if number is None else f"cell [{number}]"
 
 
 def _innermost_path(stack: dict[str, Any]) -> str:

@@ -26,7 +26,7 @@ def _sum(op: t.ReduceSumOp, args: Args, ctx: Interpreter) -> Args:
 
 @interprets(t.ReduceProductOp)
 def _product(op: t.ReduceProductOp, args: Args, ctx: Interpreter) -> Args:
-    return (narrow(wide(args[0]).prod(dim=op.axis.value.data, keepdim=True), op),)
+    return (sequential.multiplied(args[0], op.axis.value.data),)  # halves are rounded each step
 
 
 @interprets(t.ReduceAllOp)

@@ -25,6 +25,7 @@ from stepwell.checking.watching import Watcher, describe_bound, total_bound
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
+from stepwell.ir.failures import StepFailure
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import (
     Bound,
@@ -34,10 +35,12 @@ from stepwell.ir.rewriting import (
     Rewrite,
     Step,
     Together,
+    apply_step,
     bound_of,
     step_name,
 )
 from stepwell.program import from_exported_program
+from stepwell.reproducing import explained
 from stepwell.target import PipelineLike, Target
 from stepwell.targets import find_target
 from stepwell.translate.mxfp_accuracy import mx_accuracy
@@ -131,7 +134,17 @@ def check_steps(
         run.add(*check_reference(reference, work, run.recordings))
     for number, step in enumerate(steps, 1):
         tell(step_name(step), number, total)
-        run.step(step)
+        try:
+            run.step(step)
+        except StepFailure as failure:
+            failure.at = number - 1
+
+            def again() -> Program:
+                program = source.clone()
+                program.context = work.context
+                return program
+
+            raise explained(again, steps, failure) from failure
     tell("verify", len(steps), total)
     run.verify()
     if artefact and not run.findings:
@@ -231,7 +244,7 @@ class Checked:
             for method, func in self.program.methods.items()
         }
         self.history.watch = watcher
-        applied = step.apply(self.program, self.history)
+        applied = apply_step(step, self.program, self.history)
         self.history.watch = None
         started = time.perf_counter()
         bounds = [

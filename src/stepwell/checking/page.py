@@ -21,11 +21,12 @@ pre { background: #f5f6f9; padding: 10px; white-space: pre-wrap; overflow-wrap: 
 def table(result: CheckResult) -> str:
     """The verdicts and findings, as a fragment."""
     rows = "".join(
-        f"<tr><td class='{'good' if s.ok else 'bad'}'>{'✓' if s.ok else '✗'}</td>"
+        f"<tr><td class='{'good' if s.ok else 'bad'}'>{s.mark}</td>"
         f"<td>{escape(s.name)}</td><td>{s.applied}</td><td>{s.applications}</td>"
         f"<td>{s.samples}</td><td>{s.deviation:.1e}</td><td>{escape(s.bound)}</td>"
         f"<td>{s.seconds * 1e3:.0f} ms</td><td>{escape(s.note)}</td></tr>"
         for s in result.steps
+        if s.applied or not s.ok or s.note
     )
     heads = ("", "step", "applied", "one by one", "samples", "deviation", "promised", "time", "")
     head = "".join(f"<th>{h}</th>" for h in heads)

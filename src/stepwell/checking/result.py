@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
 
+from stepwell.ir.frames import frame
 from stepwell.ir.numerics import TakenDeviation
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,13 @@ class StepVerdict:
     ok: bool
     note: str = ""
 
+    @property
+    def mark(self) -> str:
+        """✗ where something differs, ✓ where something was compared and nothing differs, else ·."""
+        if not self.ok:
+            return "✗"
+        return "✓" if self.samples or self.applications else "·"
+
 
 @dataclass(frozen=True)
 class CheckResult:
@@ -92,6 +104,15 @@ class CheckResult:
         """Whether nothing differs."""
         return not self.findings
 
+    def __repr__(self) -> str:
+        found = "every step keeps its promise" if self.ok else f"{len(self.findings)} findings"
+        return f"<check of a lowering to {self.target}: {found}; print it>"
+
+    def to_frame(self) -> DataFrame:
+        """Every step as a row of a dataframe."""
+        names = [field.name for field in fields(StepVerdict)]
+        return frame(names, [[getattr(step, name) for name in names] for step in self.steps])
+
     def to_json(self) -> str:
         """Everything, as JSON."""
         return json.dumps({"ok": self.ok, **asdict(self)}, indent=1, default=str)
@@ -108,14 +129,25 @@ class CheckResult:
         return table(self)
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, verbose: bool = False) -> str:
+        """The result as a table.
+
+        Args:
+            verbose: every step; else those that did something.
+        """
         head = f"{'step':34} {'applied':>7} {'one by one':>10} {'samples':>7} {'deviation':>9} "
         rows = [f"{head}{'ms':>7}  promised"]
-        for step in self.steps:
+        shown = [step for step in self.steps if verbose or step.applied or not step.ok or step.note]
+        for step in shown:
             rows.append(
-                f"{'✓' if step.ok else '✗'} {step.name:32} {step.applied:7} "
+                f"{step.mark} {step.name:32} {step.applied:7} "
                 f"{step.applications:10} {step.samples:7} {step.deviation:9.1e} "
                 f"{step.seconds * 1e3:7.0f}  {step.bound}" + (f"; {step.note}" if step.note else "")
             )
+        if idle := len(self.steps) - len(shown):
+            rows.append(f"· {idle} steps had nothing to do")
         rows += ["", *(f"not compared: {line}" for line in self.skipped)]
         if self.ok:
             rows.append(f"{self.target}: every step keeps its promise ({self.seconds:.1f} s)")

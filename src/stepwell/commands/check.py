@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     parser.add_argument("--seed", type=int, default=0, help="of the random samples (0)")
     parser.add_argument("--no-artefact", action="store_true", help="stop before the artefact")
+    parser.add_argument("-v", "--verbose", action="store_true", help="steps that did nothing, too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page")
 
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
             **options,
         )
     result = replace(result, model=model.name)
-    print(result)
+    print(result.text(arguments.verbose))
     if arguments.json:
         write_atomically(arguments.json, result.to_json().encode())
     if arguments.html:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+import webbrowser
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell.commands import add_model_options, add_target, options_of
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import write_atomically
+from stepwell.ir.files import read_bytes, write_atomically
+
+EDITOR = "vscode://file/{path}:{line}"
+"""An address that opens a file at a line; other editors have ones of their own."""
 
 if TYPE_CHECKING:
     from stepwell.showing.story import Story
@@ -36,6 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--profile", action="store_true", help="run it; the page shows each op's time (xnnpack)"
+    )
+    parser.add_argument("--open", action="store_true", help="open the page that --html wrote")
+    parser.add_argument(
+        "--editor",
+        default=EDITOR,
+        metavar="ADDRESS",
+        help=f"what links to source lines open ({EDITOR}); none: no links, for a page to share",
     )
     parser.add_argument("--dot", type=Path, metavar="FILE", help="write Graphviz")
     parser.add_argument(
@@ -64,6 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     if (arguments.option or arguments.pipeline or arguments.edits) and not arguments.target:
         fact = "-O, --pipeline and its changes are a target's, and none is named"
         raise StepwellError(fact, help="give --target")
+    if arguments.open and not arguments.html:
+        raise StepwellError("--open opens the page that --html writes", help="give --html FILE")
     options = options_of(arguments) if arguments.target else {}
     model = open_source(
         arguments.model,
@@ -74,10 +87,14 @@ def run(arguments: argparse.Namespace) -> int:
     program = model.program
     written = False
     if arguments.html:
-        story = tell(program, arguments.target, title=model.name, **options)
+        folder = Path(arguments.model.rpartition(":")[0] or arguments.model).parent
+        story = tell(program, arguments.target, title=model.name, folder=folder, **options)
         if arguments.profile:
             story = with_times(story, arguments.method)
-        write_atomically(arguments.html, to_html(story).encode())
+        story = with_memory(story, arguments.model)
+        editor = None if arguments.editor == "none" else arguments.editor
+        write_atomically(arguments.html, to_html(story, editor).encode())
+        _say(arguments.html, story, arguments.open)
         program = story.lowered.program if story.lowered else program
         written = True
     elif arguments.target:
@@ -95,6 +112,32 @@ def run(arguments: argparse.Namespace) -> int:
         colour = arguments.color == "always" or (arguments.color == "auto" and sys.stdout.isatty())
         print(highlighted(text) if colour else text)
     return 0
+
+
+def _say(path: Path, story: Story, is_opened: bool) -> None:
+    """Say what was written, and open it if that was asked for."""
+    made = sum(len(level.applications) for level in story.levels)
+    held = [f"{len(story.levels)} levels" if len(story.levels) > 1 else "one level"]
+    held += [f"{made} rewrites"] if made else []
+    held += ["a profile"] if story.times else []
+    held += ["a memory plan"] if story.memory else []
+    print(f"wrote {path}: {path.stat().st_size:,} bytes, {', '.join(held)}; needs no network")
+    if is_opened and not webbrowser.open(path.resolve().as_uri()):
+        raise StepwellError("no browser was found", help=f"open {path} yourself")
+
+
+def with_memory(story: Story, model: str) -> Story:
+    """A story with the arenas of its `.pte`: the lowered one, or the file that is shown."""
+    from stepwell.backends.executorch.read import read_container
+    from stepwell.showing.memory import memory_plans
+
+    if story.lowered is not None and story.lowered.target.artefact == "pte":
+        data = story.lowered.artefact
+    elif story.lowered is None and model.endswith(".pte"):
+        data = read_bytes(Path(model))
+    else:
+        return story
+    return replace(story, memory=memory_plans(read_container(data)))
 
 
 def with_times(story: Story, method: str) -> Story:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -44,6 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--again", action="append", default=[], metavar="OUTCOME", help="compute such rows again"
     )
+    parser.add_argument(
+        "--report",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="compute nothing: write what the store has into a .md or a .html",
+    )
     parser.add_argument("--list", action="store_true", help="list the models and stop")
 
 
@@ -59,6 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         for entry in select(arguments.models):
             print(f"{entry.name}  ({entry.kind})")
+        return 0
+    if arguments.report:
+        write_reports(arguments.store, arguments.report)
         return 0
     if unknown := sorted({*arguments.again} - {*OUTCOMES}):
         raise StepwellError(
@@ -98,3 +110,21 @@ def run(arguments: argparse.Namespace) -> int:
     print(found, end="")
     print(f"{len(found.rows)} rows, {found.computed} of them computed now, in {arguments.store}")
     return 0 if found.ok else 1
+
+
+def write_reports(store: Path, paths: Sequence[Path]) -> None:
+    """Write the newest rows of a store into documents.
+
+    Raises:
+        StepwellError: there is no such store, or a document has no place for them.
+    """
+    from stepwell.sweeping.report import write
+    from stepwell.sweeping.store import Store
+
+    if not store.exists():
+        raise StepwellError(f"there is no store {store}", help="--store names it")
+    with Store(store) as base:
+        rows = base.latest()
+    for path in paths:
+        write(path, rows)
+        print(f"{path}: {len(rows)} rows")

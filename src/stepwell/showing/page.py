@@ -1,32 +1,51 @@
 """One HTML page that holds everything about a lowering and needs no network.
 
-The page is `page.html` with `page.css`, `page.js` and the story as JSON written into it. Lines are
-drawn only where they can be seen, so that a level of thousands of ops scrolls smoothly.
+The page is `page.html` with `page.css`, the scripts of `parts` and the story as JSON written into
+it. Lines are drawn only where they can be seen, so that a level of thousands of ops scrolls
+smoothly. What is looked at stands in the address, so that Back and a shared link restore it.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
+from stepwell.showing.applications import Piece
+from stepwell.showing.memory import MemoryPlan, to_svg
 from stepwell.showing.story import Level, Story
 
+PARTS = ("core", "levels", "tables", "rewrites", "graph", "profile", "main")
+"""The scripts, in the order in which they need each other."""
 
-def to_html(story: Story) -> str:
-    """The page of a story."""
+
+def to_html(story: Story, editor: str | None = None) -> str:
+    """The page of a story.
+
+    Args:
+        editor: an address that opens a file of this machine at a line, with `{path}` and `{line}`
+            in it; None for a page without such links, which names no folder.
+    """
     here = files("stepwell.showing")
     page = (here / "page.html").read_text(encoding="utf-8")
     parts = {
         "/*STYLE*/": (here / "page.css").read_text(encoding="utf-8"),
-        "/*SCRIPT*/": (here / "page.js").read_text(encoding="utf-8"),
+        "/*SCRIPT*/": _script(),
         "<!--TITLE-->": _escape(story.title),
-        "/*STORY*/": embedded(_story(story)),
+        "/*STORY*/": embedded(_story(story, editor)),
     }
     for mark, text in parts.items():
         page = page.replace(mark, text)
     return page
+
+
+def _script() -> str:
+    """The parts in one function, so that none of their names is the page's."""
+    here = files("stepwell.showing") / "parts"
+    texts = [(here / f"{name}.js").read_text(encoding="utf-8") for name in PARTS]
+    return '"use strict";\n(() => {\n' + "\n".join(texts) + "})();\n"
 
 
 def embedded(value: Any) -> str:
@@ -39,7 +58,7 @@ def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
 
 
-def _story(story: Story) -> dict[str, Any]:
+def _story(story: Story, editor: str | None) -> dict[str, Any]:
     texts: dict[str, int] = {}
     levels = [_level(level, texts) for level in story.levels]
     told: dict[str, Any] = {
@@ -65,6 +84,14 @@ def _story(story: Story) -> dict[str, Any]:
         "notes": dict(story.notes),
         "latency": story.latency,
         "times": dict(story.times),
+        "sources": {
+            name: {
+                "lines": source.lines,
+                "editor": editor.replace("{path}", source.path) if editor else None,
+            }
+            for name, source in story.sources.items()
+        },
+        "memory": [_memory(plan) for plan in story.memory],
         "report": None,
     }
     if story.lowered is not None:
@@ -102,4 +129,25 @@ def _level(level: Level, texts: dict[str, int]) -> dict[str, Any]:
             ]
             for line in level.lines
         ],
+        "applications": [
+            [made.rewrite, made.where, _pieces(made.before, number), _pieces(made.after, number)]
+            for made in level.applications
+        ],
+    }
+
+
+def _pieces(pieces: tuple[Piece, ...], number: Callable[[str], int]) -> list[list[Any]]:
+    return [[p.op, number(p.text), int(p.changed), p.results, p.operands] for p in pieces]
+
+
+def _memory(plan: MemoryPlan) -> dict[str, Any]:
+    step, most = plan.busiest
+    return {
+        "method": plan.method,
+        "size": plan.size,
+        "steps": plan.steps,
+        "busiest": step,
+        "most": most,
+        "held": [[h.label, h.offset, h.bytes, h.first, h.last] for h in plan.held],
+        "svg": to_svg(plan),
     }

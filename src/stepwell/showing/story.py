@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.dialects.func import FuncOp
@@ -24,6 +25,9 @@ from stepwell.ir.rewriting import History, Pass, Step, step_name
 from stepwell.ir.types import dims, element
 from stepwell.lowering import Lowered, lower
 from stepwell.program import from_exported_program
+from stepwell.showing.applications import Application, Recorder
+from stepwell.showing.memory import MemoryPlan
+from stepwell.showing.sources import Source, sources
 from stepwell.target import PipelineLike
 from stepwell.targets import find_target
 
@@ -56,11 +60,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Level:
-    """The program after one step."""
+    """The program after one step, and how each application of a rewrite brought it there."""
 
     name: str
     applied: int
     lines: tuple[Line, ...]
+    applications: tuple[Application, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,10 @@ class Story:
     latency: float | None = None
     times: Mapping[str, float] = field(default_factory=dict[str, float])
     """Node of the model → milliseconds a call spent in it, where that was measured."""
+    sources: Mapping[str, Source] = field(default_factory=dict[str, Source])
+    """File name in locations → its text, where it was found."""
+    memory: tuple[MemoryPlan, ...] = ()
+    """The arenas of the artefact's methods."""
 
 
 def tell(
@@ -106,6 +115,7 @@ def tell(
     title: str = "program",
     notes: Mapping[str, str] | None = None,
     latency: float | None = None,
+    folder: Path | None = None,
     **options: Any,
 ) -> Story:
     """Lower a program, keeping what it looked like after each step; without a target, just look.
@@ -113,21 +123,33 @@ def tell(
     Args:
         program, target, pipeline, options: as for `stepwell.lower`; the program is not changed.
         title, notes, latency: shown on the page.
+        folder: where the model's source files are, if they are not loaded as modules.
     """
     source = program if isinstance(program, Program) else from_exported_program(program)
     numbers: dict[Operation, int] = {}
     more = dict(notes or {})
     if target is None:
         level = snapshot(source, "program", 0, numbers)
-        return Story(title, (level,), tuple(weight_rows(source)), notes=more, latency=latency)
+        return Story(
+            title,
+            (level,),
+            tuple(weight_rows(source)),
+            notes=more,
+            latency=latency,
+            sources=_sources(level, folder),
+        )
     levels: list[Level] = []
+    recorder = Recorder(numbers)
 
-    def look(now: Program) -> None:
+    def look(now: Program, history: History) -> None:
         levels.append(snapshot(now, "program", 0, numbers))
+        history.watch = recorder
 
     def observe(step: Step, now: Program, applied: int) -> None:
         if applied:
-            levels.append(snapshot(now, step_name(step), applied, numbers))
+            level = snapshot(now, step_name(step), applied, numbers)
+            levels.append(replace(level, applications=tuple(recorder.made)))
+            recorder.made.clear()
 
     found = find_target(target)
     given = found.chosen(options)
@@ -144,18 +166,23 @@ def tell(
         lowered,
         more,
         latency,
+        sources=_sources(levels[0], folder),
     )
+
+
+def _sources(level: Level, folder: Path | None) -> dict[str, Source]:
+    return sources(dict.fromkeys(line.source for line in level.lines if line.source), folder)
 
 
 @dataclass(frozen=True)
 class _Look(Pass):
-    """Shows the program as it came to a function; changes nothing."""
+    """Shows the program as it came, and the history of the run, to a function; changes nothing."""
 
-    show: Callable[[Program], None]
+    show: Callable[[Program, History], None]
     name: ClassVar[str] = "look"
 
     def apply(self, program: Program, history: History) -> int:
-        self.show(program)
+        self.show(program, history)
         return 0
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
+from stepwell.ir.rewriting import Step, Together, step_name
+
 if TYPE_CHECKING:
     from stepwell.explaining import Explanation
+    from stepwell.ir.pipeline import Pipeline
     from stepwell.ir.program import Program
+    from stepwell.lowering import Lowered
     from stepwell.report import Report
+    from stepwell.translate.mxfp_accuracy import MxAccuracy
 
 MOST_ROWS = 200
 
@@ -50,7 +56,9 @@ def explanation_table(explanation: Explanation) -> str:
 
 def report_table(report: Report) -> str:
     """The steps of a lowering, and what stayed outside."""
-    steps = [(s.name, s.applied, s.ops, f"{s.seconds * 1e3:.1f}") for s in report.steps]
+    steps = [
+        (s.name, s.applied, s.ops, f"{s.seconds * 1e3:.1f}") for s in report.steps if s.applied
+    ]
     outside = report.outside.most_common()
     return (
         f"<p><b>{escape(report.target)}</b>: {report.delegates} delegates, "
@@ -58,6 +66,47 @@ def report_table(report: Report) -> str:
         + table(("step", "applied", "ops after", "ms"), steps)
         + (table(("left to kernels", "count"), outside) if outside else "")
     )
+
+
+def lowered_fragment(lowered: Lowered) -> str:
+    """What the lowering did, and the ops that there are now; no text, no weights."""
+    from stepwell.showing.summary import summarise
+
+    counts = summarise(lowered.program)
+    rows = sorted(counts.ops.items(), key=lambda item: -item[1][1])
+    ops = table(("op", "count", "work"), [(name, n, f"{w:,}") for name, (n, w) in rows])
+    return (
+        report_table(lowered.report)
+        + f"<details><summary>{sum(n for n, _ in counts.ops.values())} ops</summary>{ops}</details>"
+    )
+
+
+def pipeline_table(pipeline: Pipeline) -> str:
+    """The steps, and what each runs."""
+    rows = [(step_name(step), ", ".join(_parts(step))) for step in pipeline.steps]
+    return table(("step", "runs"), rows, f"pipeline {pipeline.name}")
+
+
+def pipelines_table(pipelines: Mapping[str, Pipeline]) -> str:
+    """The names, and how many steps each has."""
+    rows = [(name, len(pipeline.steps)) for name, pipeline in pipelines.items()]
+    return table(("pipeline", "steps"), rows)
+
+
+def _parts(step: Step) -> list[str]:
+    """What a step holds; nothing if it is one rewrite."""
+    held = list(step.rewrites) if isinstance(step, Together) else []
+    return [step_name(part) for part in held]
+
+
+def accuracy_table(accuracy: MxAccuracy) -> str:
+    """The relative error of each layer in each MX payload."""
+    rows = [list(map(_cell, row)) for row in accuracy.cells()]
+    return table(("layer", "kind", *PAYLOADS, "is"), rows, "relative error in each MX payload")
+
+
+def _cell(held: Any) -> str:
+    return "–" if held is None else f"{held:.2%}" if isinstance(held, float) else str(held)
 
 
 def program_fragment(program: Program) -> str:

@@ -60,7 +60,7 @@ def local_cluster(workers: int) -> Generator[str]:
             n_workers=workers,
             threads_per_worker=1,
             memory_limit=None,
-            dashboard_address=None,  # pyright: ignore[reportArgumentType]
+            dashboard_address="127.0.0.1:0",
             resources={QUIET: 1},
             silence_logs=logging.CRITICAL,
         ) as cluster,

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import AnyFloat, TensorType
 
 from stepwell.costs import operations
 from stepwell.explaining import fates
-from stepwell.ir.diagnostics import StepwellError, UnsupportedError
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError, op_name
+from stepwell.ir.types import element
 from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program
 from stepwell.quantising import find_quantiser
@@ -237,6 +239,7 @@ def lowered_row(job: Job, prepared: Prepared, row: Row, tell: Tell) -> Row:
         peak_bytes=most,
         delegates=lowered.report.delegates,
         outside=dict(sorted(lowered.report.outside.items())),
+        floats_outside=floats_outside(lowered),
         reasons=reasons_outside(prepared.source, lowered),
         size=len(lowered.artefact),
         arena=arena_of(lowered),
@@ -272,6 +275,20 @@ def reasons_outside(source: Program, lowered: Lowered) -> list[tuple[str, int]]:
         if fate.where in ("kernel", "split"):
             said.update({f"{fate.op}: {why}" for why in fate.why})
     return said.most_common()
+
+
+def floats_outside(lowered: Lowered) -> int | None:
+    """Ops left to kernels that compute floats: neither integers nor a look-up in a table."""
+    if lowered.target.name != "xnnpack":
+        return None
+    from stepwell.backends.inventory import outside_and_delegates
+
+    return sum(
+        isinstance(result.type, TensorType) and isinstance(element(result.type), AnyFloat)
+        for op in outside_and_delegates(lowered.program)
+        if "delegate" not in op.name and "embedding" not in op_name(op)
+        for result in op.results
+    )
 
 
 def arena_of(lowered: Lowered) -> int | None:

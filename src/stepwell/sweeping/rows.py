@@ -51,6 +51,7 @@ class Row:
         stage: what was being done when it ended early.
         reasons: (sentence, how many ops) of a refusal; elsewhere why each op outside is there.
         outside: op name → count, of what the runtime's own kernels run.
+        floats_outside: of these, how many give floats and are no look-up in a table (xnnpack).
         ops: operators of the imported program.
         delegates: parts that a backend runs as a whole.
         size, arena: bytes of the artefact; bytes planned for its activations.
@@ -77,6 +78,7 @@ class Row:
     stage: str = ""
     reasons: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     outside: dict[str, int] = field(default_factory=dict[str, int])
+    floats_outside: int | None = None
     ops: int = 0
     delegates: int | None = None
     size: int | None = None

@@ -257,3 +257,16 @@ def test_an_order_that_passes_a_reshape_comes_back() -> None:
             assert again is not None and are_alike(after, again, order)
             passed += 1
     assert passed > 1000
+
+
+def test_an_op_of_another_level_that_reads_a_transposed_value_stays(apply: Any, method: Any):
+    size = '!stepwell.int<"n">'
+    wide = 'tensor<1x8x?x5xf32, #stepwell.shape<[1, 8, "n", 5]>>'
+    one = "tensor<1x8x1x5xf32>"
+    lines = (
+        f"%n = aten.sym_size.int(%z, 2) : ({wide}) -> {size}",
+        turn("x", "a", BACK, "tensor<1x1x5x8xf32>", one),
+        f"%y = aten.expand.default(%a, [1, 8, %n, 5]) : ({one}, {size}) -> {wide}",
+    )
+    text = method(f"%x: tensor<1x1x5x8xf32>, %z: {wide}", *lines, gives=wide)
+    assert apply(text, AssignLayouts()).count == 0

@@ -132,8 +132,19 @@ def _traced(
     leaves = [t for t in pytree.tree_leaves(results) if isinstance(t, torch.Tensor)]
     operands = tuple(fakes[value] for value in op.operands)
     found = Trace(operands, tuple(recorder.calls), tuple(map(recorder.latest, leaves)))
+    if any(_is_itself(call, op, overload) for call in found.calls):
+        return Refusal("PyTorch takes it apart into itself")
     reason = _what_is_missing(found, op, symbols.env)
     return Refusal(f"its decomposition {reason}") if reason else found
+
+
+def _is_itself(call: Call, op: SchemaOp, overload: Any) -> bool:
+    """Whether a call is the op again, on tensors of the same types."""
+    if call.overload is not overload or call.types != tuple(r.type for r in op.results):
+        return False
+    given = [t for t in pytree.tree_leaves(call.arguments) if isinstance(t, torch.Tensor)]
+    tensors = [v.type for v in op.operands if isinstance(v.type, TensorType)]
+    return [tensor_type(t) for t in given] == tensors
 
 
 def _what_is_missing(found: Trace, op: SchemaOp, env: ShapeEnv) -> str | None:

@@ -113,5 +113,7 @@ class LowerBoundary(Rewrite[Boundary]):
             rw.replace(op, typed.results)
         else:
             raw = rw.insert(StorageCast(op.input, stored))
-            plain = DEQUANTIZE.make(raw.results[0], *numbers, result_types=[op.result.type])
+            wide = {} if held.expressed == f32 else {"out_dtype": held.expressed}
+            types = [op.result.type]
+            plain = DEQUANTIZE.make(raw.results[0], *numbers, result_types=types, **wide)
             rw.replace(op, rw.insert(plain).results)

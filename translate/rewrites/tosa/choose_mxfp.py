@@ -64,7 +64,7 @@ class ChooseMx(Rewrite[Chosen]):
     bound: ClassVar[Bound] = ROUNDED
 
     def match(self, op: SchemaOp, program: Program) -> Chosen | Refusal | None:
-        """Guards: chosen, a float element type, static shapes, a form that exists."""
+        """Guards: chosen, a float element type, blocks of known sizes, a form that exists."""
         if self.chosen is not None and not self.chosen(op):
             return None
         held = [element(value.type) for value in op.operands]
@@ -72,8 +72,9 @@ class ChooseMx(Rewrite[Chosen]):
             return Refusal(
                 f"TOSA has no MX product of {dtype_name(held[0])} by {dtype_name(held[1])}"
             )
-        if not all(is_static(value.type) for value in (*op.operands, *op.results)):
-            return Refusal("the shape is symbolic")
+        refusal = self.not_known(op)
+        if refusal is not None:
+            return refusal
         refused = form_refused(
             self.form, self.payload, self.weight_payload, torch_dtype(held[0]), self.convolves
         )
@@ -82,6 +83,12 @@ class ChooseMx(Rewrite[Chosen]):
         return self.refuses(op) or Chosen(op)
 
     convolves: ClassVar[bool] = False
+
+    def not_known(self, op: SchemaOp) -> Refusal | None:
+        """Sizes that the operators must know and do not."""
+        if all(is_static(value.type) for value in (*op.operands, *op.results)):
+            return None
+        return Refusal("the shape is symbolic")
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Why this op cannot be MX, or None."""
@@ -95,6 +102,12 @@ class ChooseMxLinear(ChooseMx):
     name: ClassVar[str] = "choose-mx-linear"
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
+
+    def not_known(self, op: SchemaOp) -> Refusal | None:
+        """The axis of the blocks, whose padding is a constant; rows may be open."""
+        if is_static(op.operands[1].type):
+            return None
+        return Refusal("the size of the axis that the blocks lie along is symbolic")
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Guard: a weight known at compile time."""

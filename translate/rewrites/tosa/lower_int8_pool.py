@@ -66,7 +66,7 @@ class LowerInt8Pool(LowerInt8):
         """A whole plane, or windows that TOSA's pools have."""
         if isinstance(op, aten.MeanDim):
             shape = shape_of(op.operands[0])
-            axes = sorted(axis % len(shape) for axis in op.arg("dim") or range(len(shape)))
+            axes = sorted(axis % max(len(shape), 1) for axis in op.arg("dim") or range(len(shape)))
             return (
                 None
                 if is_image_mean(shape, axes)

@@ -114,4 +114,4 @@ def factor_of(op: SchemaOp, given: Quantization, made: Quantization) -> float:
 def axes_of(op: SchemaOp) -> Sequence[int]:
     """The axes of a normalised reduction, which keeps them."""
     rank = len(shape_of(op.operands[0]))
-    return sorted(axis % rank for axis in op.arg("dim") or range(rank))
+    return sorted(axis % max(rank, 1) for axis in op.arg("dim") or range(rank))

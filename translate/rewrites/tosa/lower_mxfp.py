@@ -59,7 +59,7 @@ from stepwell.translate.rewrites.tosa.choose_mxfp import (
     MxQuantizeOp,
 )
 from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC
-from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
+from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_known
 
 OF_32 = BlockSizeAttr("BLOCK_SIZE_32")
 
@@ -103,11 +103,19 @@ class LowerMxLinear(LowerToTosa):
     name: ClassVar[str] = "lower-mx-linear-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (MxLinearOp, MxMatmulOp)
     bound: ClassVar[Bound] = EXACT
+    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """A form that TOSA has for these payloads and this element type."""
         x, other = op.operands[:2]
         held = element(x.type)
+        refusal = needs_known(x, (-1,), "the axis of the blocks, of size")
+        if refusal is not None:
+            return refusal
+        if isinstance(op, MxMatmulOp):
+            refusal = needs_known(x, (0,), "a batch") or needs_known(other, (0,), "a batch")
+            if refusal is not None:
+                return refusal
         if isinstance(op, MxMatmulOp) and {len(shape_of(x)), len(shape_of(other))} != {3}:
             return Refusal("MATMUL_T takes two batches of matrices")
         if held not in FLOATS or element(other.type) != held:

@@ -56,17 +56,22 @@ _REDUCTIONS: dict[type[Operation], type[TosaOp]] = {
     aten.AminDefault: t.ReduceMinOp,
 }
 
+_OF_NUMBERS = (aten.SumDefault, aten.MeanDefault)
+"""Left over where there is no axis: of rank 0."""
+
 
 @dataclass(frozen=True)
 class LowerReduction(LowerToTosa):
     """`mean`, `sum`, `amax`, `amin` to one REDUCE an axis; the mean of an image to AVG_POOL2D."""
 
     name: ClassVar[str] = "lower-reduction-to-tosa"
-    anchors: ClassVar[tuple[type[Operation], ...]] = tuple(_REDUCTIONS)
+    anchors: ClassVar[tuple[type[Operation], ...]] = (*_REDUCTIONS, *_OF_NUMBERS)
     takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats, axes kept or not; a mean needs to know over how many."""
+        if isinstance(op, _OF_NUMBERS) and shape_of(op.operands[0]):
+            return Refusal("its axes are not listed; normalise-reduction lists them")
         if isinstance(op, aten.MeanDim):
             axes = op.arg("dim") or range(len(shape_of(op.operands[0])))
             refusal = needs_known(op.operands[0], axes, "the mean of an axis of size")
@@ -78,8 +83,10 @@ class LowerReduction(LowerToTosa):
         """The reductions, then a product for the mean, then a reshape if axes go."""
         x = op.operands[0]
         shape = shape_of(x)
+        if isinstance(op, _OF_NUMBERS):  # REDUCE_SUM makes 0.0 of -0.0, as torch does
+            return b.reshape(b.reduce(t.ReduceSumOp, b.reshape(x, (1,)), 0), ())
         listed = op.arg("dim")
-        axes = sorted(axis % len(shape) for axis in (listed or range(len(shape))))
+        axes = sorted(axis % max(len(shape), 1) for axis in (listed or range(len(shape))))
         if isinstance(op, aten.MeanDim) and is_image_mean(shape, axes):
             y = _pool(x, t.AvgPool2dOp, shape[2:], (1, 1), (0, 0, 0, 0), (1, 1), b)
             return b.reshape(y, shape_of(op.results[0]))

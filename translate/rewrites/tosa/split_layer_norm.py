@@ -38,7 +38,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import f32, torch_dtype
+from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
@@ -105,16 +105,13 @@ class SplitLayerNorm(Rewrite[LayerNorm]):
         inverse = put(aten.RsqrtDefault, shifted, result=row)
         y = put(aten.MulTensor, centred, inverse, result=x.type)
         scale, shift = op.operand("weight"), op.operand("bias")
-        y = put(aten.MulTensor, y, self._scale(scale, width, held, rw), result=x.type)
+        root, key = math.sqrt(width), weight_key(scale) if scale is not None else None
+        if key is None:
+            y = put(aten.MulScalar, y, root, result=x.type)
+        else:
+            scaled = rw.weight(rw.weights.derive("scaled_by", [key], factor=root))
+            y = put(aten.MulTensor, y, scaled, result=x.type)
         if shift is not None:
             y = put(aten.AddTensor, y, shift, result=x.type)
         y.name_hint = op.results[0].name_hint
         rw.replace(op, [y])
-
-    def _scale(self, scale: SSAValue | None, width: int, held: object, rw: Rewriter) -> SSAValue:
-        root = math.sqrt(width)
-        key = weight_key(scale) if scale is not None else None
-        if key is not None:
-            return rw.weight(rw.weights.derive("scaled_by", [key], factor=root))
-        dtype = torch_dtype(held)  # pyright: ignore[reportArgumentType]
-        return rw.constant(torch.full([width], root, dtype=dtype))

@@ -64,6 +64,7 @@ class WidenHalves(Rewrite[Halves]):
         aten.SumDimIntList,
         aten.MeanDim,
         aten.ProdDimInt,
+        aten.ProdDefault,
         aten.GeluDefault,
         aten.HardsigmoidDefault,
         aten.SquareDefault,
@@ -88,7 +89,8 @@ class WidenHalves(Rewrite[Halves]):
             return None
         if isinstance(op, aten.MeanDim):
             shape = dims(op.operands[0].type)
-            axes = sorted(axis % len(shape) for axis in op.arg("dim") or range(len(shape)))
+            rank = max(len(shape), 1)
+            axes = sorted(axis % rank for axis in op.arg("dim") or range(len(shape)))
             if all(isinstance(n, int) for n in shape[1:]) and is_image_mean(shape, axes):  # pyright: ignore
                 return None
         return Halves(op, held)

@@ -34,12 +34,12 @@ from stepwell.dialects.xnnpack.costs import COSTS, UNKNOWN_SIZE
 from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.dialects.xnnpack.elementwise import Binary, Unary
 from stepwell.dialects.xnnpack.movement import Concatenate
-from stepwell.ir.axes import Order, inverse
+from stepwell.ir.axes import AxisMap, Order, inverse
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting import Bound, Rewriter
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.layout.assign import PlaceTransposes
-from stepwell.translate.layout.table import Layouts, Turning
+from stepwell.translate.layout.table import Layouts, Turning, is_one
 from stepwell.translate.rewrites.xnnpack.lower_shape import slice_sizes
 from stepwell.translate.rewrites.xnnpack.merge_transposes import moves_units_only
 
@@ -53,21 +53,29 @@ FEW = 2
 class XnnpackLayouts(Layouts):
     """XNNPACK's table: what works in any order, what wants its last axis last, what copies cost."""
 
+    KINDS: ClassVar[tuple[type[Operation], ...]] = (
+        xnnpack.StaticReshape,
+        xnnpack.StaticConstantPad,
+        xnnpack.StaticSlice,
+        Concatenate,
+        xnnpack.FullyConnected,
+        Unary,
+        Binary,
+    )
+
     def transposed(self, value: SSAValue) -> tuple[SSAValue, Order] | None:
         owner = value.owner
         is_transpose = isinstance(owner, xnnpack.StaticTranspose)
         return (owner.input, owner.ints("perm")) if is_transpose else None
 
-    def data(self, op: Operation) -> range:
-        return range(1 if isinstance(op, xnnpack.FullyConnected) else len(op.operands))
+    def data(self, op: Operation, axes: AxisMap) -> list[int]:
+        return [0] if isinstance(op, xnnpack.FullyConnected) else super().data(op, axes)
 
     def may_turn(self, op: Operation, turning: Turning) -> bool:
         order = turning.order
         match op:
             case xnnpack.StaticReshape():  # Whose new shape works out one size, not more.
                 return sum(isinstance(size, str) for size in dims(op.output.type)) <= 1
-            case xnnpack.StaticConstantPad():
-                return True
             case xnnpack.Softmax():
                 return order[-1] == len(order) - 1
             case xnnpack.FullyConnected():
@@ -85,13 +93,10 @@ class XnnpackLayouts(Layouts):
             case xnnpack.Convert():
                 return datatype(op.output.type) != "qdint8"  # Scales belong to the last axes.
             case _:
-                return isinstance(op, Unary | Binary)
+                return True
 
     def is_constant(self, value: SSAValue) -> bool:
         return constant_of(value) is not None
-
-    def is_free(self, value: SSAValue) -> bool:
-        return self.is_constant(value) or is_one(value)
 
     def can_be_had(self, value: SSAValue, order: Order) -> bool:
         if not self.is_free(value):
@@ -142,11 +147,6 @@ class XnnpackLayouts(Layouts):
             attributes=dict(op.attributes),
         )
         return rw.insert(new).results[0]
-
-
-def is_one(value: SSAValue) -> bool:
-    """Whether a value has one element, which lies the same in every order."""
-    return all(size == 1 for size in dims(value.type))
 
 
 def takes_elements(part: Sequence[Dim], order: Order, axis: int) -> bool:

@@ -53,6 +53,7 @@ from stepwell.translate.rewrites.xnnpack.row_statistics import (
     normalise,
     normalise_rows,
     row_mean,
+    too_wide,
 )
 
 
@@ -88,6 +89,7 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
             not_constant(op.operand("weight"), "scale"),
             not_constant(op.operand("bias"), "shift"),
             None if is_static_behind(shape) else Refusal("a dimension of the image is symbolic"),
+            too_wide(summed_up(shape, op.arg("num_groups"))),
         ):
             if refusal is not None:
                 return refusal
@@ -112,7 +114,7 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
             mean = mean_of_image if match.groups == 1 else partial(mean_of_group, match.groups)
             value = normalise(rw, op.operands[0], op.arg("eps"), mean)
         else:
-            size = prod(d for d in shape[1:] if isinstance(d, int)) // match.groups
+            size = summed_up(shape, match.groups)
             rows = view(rw, op.operands[0], [shape[0], match.groups, size])
             value = view(rw, normalise_rows(rw, rows, op.arg("eps"), centred=False), shape)
         weight, bias = (self._spread(op.operand(n), rw, len(shape)) for n in ("weight", "bias"))
@@ -121,6 +123,12 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
     def _spread(self, value: SSAValue | None, rw: Rewriter, rank: int) -> SSAValue | None:
         key = weight_key(value) if value is not None else None
         return rw.weight(rw.weights.derive("per_channel", [key], rank=rank)) if key else None
+
+
+def summed_up(shape: tuple[Dim, ...], groups: int) -> int:
+    """How many numbers a constant sums up: of a group, or of its channels where they are planes."""
+    behind = shape[1:2] if len(shape) == 4 else shape[1:]
+    return prod(d for d in behind if isinstance(d, int)) // groups
 
 
 def mean_of_planes(rw: Rewriter, value: SSAValue) -> SSAValue:

@@ -1,0 +1,128 @@
+"""Where in a text an error stands, and whether a text says itself which it expects.
+
+    // expected-error @+1 {{results are}}
+    %y = aten.relu.default(%x) : (tensor<2xf32>) -> tensor<3xf32>
+
+as in MLIR: `@+2`, `@-1`, `@above`, `@below`, `@unknown`; `expected-error-re` takes a regular
+expression. A refusal of a rewrite is a remark: one that is expected must come, others may.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from stepwell.ir.diagnostics import Problem
+
+_EXPECTED = re.compile(
+    r"expected-(?P<kind>error|remark)(?P<re>-re)?[ \t]*"
+    r"(?:@(?P<at>[+-]\d+|above|below|unknown))?[ \t]*\{\{(?P<text>.*?)\}\}"
+)
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """Something that was said about a line of the text (None: of no line)."""
+
+    kind: str
+    line: int | None
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a comment says will be said."""
+
+    kind: str
+    line: int | None
+    text: str
+    is_pattern: bool
+    written_at: int
+
+    def meets(self, said: Diagnostic) -> bool:
+        """Whether this is it: the line and the words; help counts too."""
+        if said.kind != self.kind or said.line != self.line:
+            return False
+        whole = f"{said.problem.fact}\n{said.problem.help or ''}"
+        return bool(re.search(self.text, whole)) if self.is_pattern else self.text in whole
+
+
+def expectations(text: str) -> list[Expectation]:
+    """Every expectation in a text, with the line that it is about (the first is 1)."""
+    lines = text.splitlines()
+    found: list[Expectation] = []
+    for number, line in enumerate(lines, 1):
+        for said in _EXPECTED.finditer(line.partition("//")[2]):
+            at = _line(said["at"], number, lines)
+            found.append(Expectation(said["kind"], at, said["text"], bool(said["re"]), number))
+    return found
+
+
+def _line(designator: str | None, number: int, lines: Sequence[str]) -> int | None:
+    """The line that a designator means; `@above` and `@below` pass by further expectations."""
+    if designator is None:
+        return number
+    if designator == "unknown":
+        return None
+    if designator not in ("above", "below"):
+        return number + int(designator)
+    step = -1 if designator == "above" else 1
+    at = number + step
+    while 0 < at <= len(lines) and lines[at - 1].lstrip().startswith("// expected-"):
+        at += step
+    return at
+
+
+def unmet(wanted: Sequence[Expectation], said: Iterable[Diagnostic], name: str) -> list[Problem]:
+    """What was expected and not said, and the errors that were not expected."""
+    waiting = list(wanted)
+    problems: list[Problem] = []
+    for one in said:
+        met = next((w for w in waiting if w.meets(one)), None)
+        if met is not None:
+            waiting.remove(met)
+        elif one.kind == "error":
+            fact = f"unexpected error: {one.problem.fact}"
+            problems.append(replace(one.problem, fact=fact))
+    for left in waiting:
+        about = "no line" if left.line is None else f"line {left.line}"
+        fact = f"expected {left.kind} was not produced on {about}: {left.text}"
+        problems.append(Problem(fact, f"{name}:{left.written_at}"))
+    return problems
+
+
+def line_of(problem: Problem, name: str) -> int | None:
+    """The line of a text that a problem is about, where it stands in this one."""
+    found = re.match(rf"{re.escape(name)}:(\d+)", problem.where or "")
+    return int(found[1]) if found else None
+
+
+def shown(problem: Problem, text: str, name: str, chunk: int | None) -> Problem:
+    """A problem with the line that it is about and a caret under its op.
+
+    Args:
+        problem: any.
+        text: the whole input.
+        name: what the input is called.
+        chunk: its number, where the input was split.
+    """
+    at = line_of(problem, name)
+    lines = text.splitlines()
+    if at is None or at > len(lines):
+        return problem
+    line = lines[at - 1]
+    given = re.match(rf"{re.escape(name)}:\d+:(\d+)", problem.where or "")
+    op = problem.fact.partition(":")[0].split(" ")[0]
+    column = int(given[1]) - 1 if given else max(line.find(op), len(line) - len(line.lstrip()))
+    start = max(0, column - 70)
+    cut = line[start : start + 110]
+    where = f"{name}:{at}:{column + 1}" + (f", in chunk {chunk}" if chunk is not None else "")
+    number = f"{at:6} | "
+    caret = " " * (len(number) + column - start) + "^"
+    own = (problem.help or "").startswith("the text here is")
+    return replace(
+        problem,
+        where=f"{where}\n{number}{cut}\n{caret}",
+        help=None if own else problem.help,
+    )

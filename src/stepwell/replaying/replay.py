@@ -1,0 +1,218 @@
+"""Lower a fixed set of programs by two commits, each once, and compare what comes out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.files import write_atomically
+from stepwell.replaying import child
+from stepwell.replaying.commits import both, checked_out, content
+from stepwell.sweeping.jobs import digest, source_of, version_of
+from stepwell.zoo.catalogue import Entry, select
+
+MODELS = ("examples/*",)
+"""What is lowered unless something else is named: what every checkout has."""
+TARGETS = ("xnnpack", "tosa-1.0+fp")
+NUMBERS = ("bytes", "delegates", "outside", "cost", "seconds", "peak")
+"""What is compared as numbers."""
+LOUD = {"seconds": 1.25, "peak": 1.25}
+"""Measured figures: what a ratio must be beyond to be listed; other figures must be equal."""
+
+Tell = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One program on one target by both commits."""
+
+    name: str
+    target: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+    @property
+    def same(self) -> bool:
+        """Whether IR and bytes are equal, or both fail with the same words."""
+        keys = ("ir", "sha", "fails")
+        return all(self.before.get(key) == self.after.get(key) for key in keys)
+
+    @property
+    def ops(self) -> dict[str, int]:
+        """How many more or fewer of each op there are."""
+        had, has = self.before.get("ops", {}), self.after.get("ops", {})
+        changed = {name: has.get(name, 0) - had.get(name, 0) for name in {**had, **has}}
+        return {name: count for name, count in sorted(changed.items()) if count}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What two commits make of the same programs.
+
+    Attributes:
+        base, head: the commits.
+        pairs: every program on every target.
+    """
+
+    base: str
+    head: str
+    pairs: tuple[Pair, ...]
+
+    @property
+    def changed(self) -> tuple[Pair, ...]:
+        """Those whose IR, bytes or failure differ."""
+        return tuple(pair for pair in self.pairs if not pair.same)
+
+    def __str__(self) -> str:
+        from stepwell.replaying.table import table
+
+        return table(self)
+
+
+def replay(
+    span: str | None = None,
+    models: Sequence[str] = MODELS,
+    targets: Sequence[str] = TARGETS,
+    *,
+    cache: Path | None = None,
+    workers: int = 2,
+    tell: Tell | None = None,
+) -> Replay:
+    """Lower models by two commits.
+
+    Args:
+        span: `BASE..HEAD`; the base is the last release unless it is named.
+        models: of the zoo, as for `stepwell.sweep`.
+        targets: as for `stepwell.lower`.
+        cache: where exported programs and figures are kept, named by content.
+        workers: processes at once.
+        tell: told what is being done.
+
+    Raises:
+        StepwellError: this is no checkout, or a name is unknown.
+    """
+    base, head = both(span)
+    place = cache or default_cache()
+    say = tell or _silent
+    programs = exported(select(models), place / "programs", say)
+    found = {
+        commit: figures(commit, programs, targets, place / "figures", workers, say)
+        for commit in dict.fromkeys((base, head))
+    }
+    pairs = [
+        Pair(name, target, found[base][name, target], found[head][name, target])
+        for name in programs
+        for target in targets
+    ]
+    return Replay(base, head, tuple(pairs))
+
+
+def default_cache() -> Path:
+    """The user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "stepwell" / "replay"
+
+
+def exported(entries: Sequence[Entry], place: Path, say: Tell) -> dict[str, Path]:
+    """Each model as a `.pt2`, exported where the cache has none; those torch refuses are left."""
+    from stepwell.sweeping.measuring import seed
+
+    place.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Path] = {}
+    for number, entry in enumerate(entries):
+        key = digest(source_of(entry), version_of("torch"))[:24]
+        file = place / f"{key}.pt2"
+        refused = file.with_suffix(".refused")
+        if not file.exists() and not refused.exists():
+            say(f"export {entry.name}", number, len(entries))
+            seed()
+            beside = file.with_suffix(f".{os.getpid()}.pt2")
+            try:
+                made = entry.make()
+                program = made.program or torch.export.export(
+                    made.module, made.inputs, dynamic_shapes=made.dynamic
+                )  # pyright: ignore[reportArgumentType]
+                torch.export.save(program, beside)
+                beside.replace(file)
+            except Exception as error:  # Whatever torch does not take is no program to replay.
+                beside.unlink(missing_ok=True)
+                write_atomically(refused, str(error).encode())
+        if file.exists():
+            found[entry.name] = file
+    return found
+
+
+def figures(
+    commit: str,
+    programs: dict[str, Path],
+    targets: Sequence[str],
+    place: Path,
+    workers: int,
+    say: Tell,
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """What a commit makes of programs: from the cache, or from a checkout of it."""
+    place.mkdir(parents=True, exist_ok=True)
+    versions = [version_of(name) for name in ("torch", "executorch", "xdsl", "tosa-tools")]
+    made_of = digest(content(commit), *versions, Path(child.__file__).read_bytes())
+    files = {
+        (name, target): place / f"{digest(made_of, program.stem, target)[:24]}.json"
+        for name, program in programs.items()
+        for target in targets
+    }
+    missing = [key for key, file in files.items() if not file.exists()]
+    if missing:
+        asked = [
+            {"name": name, "target": target, "file": str(programs[name])}
+            for name, target in missing
+        ]
+        with checked_out(commit) as tree:
+            for done, row in enumerate(run(tree, asked, workers), 1):
+                say(f"lower by {commit[:10]}", done, len(asked))
+                file = files[row["name"], row["target"]]
+                write_atomically(file, json.dumps(row).encode())
+    return {key: json.loads(file.read_text()) for key, file in files.items()}
+
+
+def run(tree: Path, asked: Sequence[dict[str, str]], workers: int) -> list[dict[str, Any]]:
+    """Lower programs with the stepwell of a checkout, in some processes at once.
+
+    Raises:
+        StepwellError: that stepwell cannot be imported.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(Path(child.__file__).resolve()), str(tree)]
+    parts = [list(asked[start::workers]) for start in range(workers)]
+    processes = [
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=environment, cwd=tree,
+        )
+        for part in parts
+        if part
+    ]  # fmt: skip
+    for process, part in zip(processes, parts, strict=False):
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(part))
+        process.stdin.close()
+        process.stdin = None
+    rows: list[dict[str, Any]] = []
+    for process in processes:
+        said, errors = process.communicate()
+        rows += [json.loads(line) for line in said.splitlines()]
+        if process.returncode:
+            last = (errors.strip().splitlines() or ["no reason"])[-1]
+            raise StepwellError(f"the stepwell of {tree} does not run: {last}")
+    return rows
+
+
+def _silent(what: str, number: int, of: int) -> None:
+    """Tells nobody."""

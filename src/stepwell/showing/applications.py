@@ -1,0 +1,172 @@
+"""Each application of a rewrite as a small picture: the ops it took away, the ops it put there.
+
+Ops around them that stayed are shown too, so that a reader sees where the piece sits. Nothing of a
+program is kept: an op is written as one line of text before it may be erased.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from stepwell.ir.core import WeightOp
+from stepwell.ir.diagnostics import describe_op, op_name
+from stepwell.ir.rewriter import Rewriter
+from stepwell.ir.rewriting import Rewrite
+
+_AROUND = 12
+"""Makers of operands and readers of results that are written down before a rewrite acts."""
+_ARRAY = re.compile(r"array<i\d+(?:: )?([^>]*)>")
+_HIDDEN = ("operandSegmentSizes", "resultSegmentSizes")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One op of a picture.
+
+    Attributes:
+        op: its number in the story.
+        text: `%y = aten.mul.Tensor(%x, %s) : tensor<2x3xf32>`.
+        changed: whether the rewrite took it away, wrote it or changed it; else it stands by.
+        results, operands: names of the values that connect the pieces.
+    """
+
+    op: int
+    text: str
+    changed: bool
+    results: tuple[str, ...]
+    operands: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Application:
+    """What one application of a rewrite did, in the order of the program."""
+
+    rewrite: str
+    where: str | None
+    before: tuple[Piece, ...]
+    after: tuple[Piece, ...]
+
+
+class Recorder:
+    """A `Watch` that keeps every application as text."""
+
+    def __init__(self, numbers: dict[Operation, int]) -> None:
+        self.made: list[Application] = []
+        self._numbers = numbers
+        self._spelled: dict[Attribute, str] = {}
+        self._names: dict[SSAValue, str] = {}
+        self._seen: list[tuple[Operation, Piece]] = []
+        self._where: str | None = None
+
+    def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
+        """Write down the op and what stands around it."""
+        self._names = {}
+        self._where = describe_op(op)
+        self._seen = [(held, self._piece(held)) for held in _around(op)]
+
+    def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
+        """Say which of them went, and what came."""
+        gone = [piece for op, piece in self._seen if op.parent is None]
+        come = [
+            self._piece(op)
+            for op in dict.fromkeys((*rewriter.inserted, *rewriter.modified))
+            if op.parent is not None and not isinstance(op, WeightOp)
+        ]
+        numbers = {piece.op for piece in (*gone, *come)}
+        stayed = [(op, p) for op, p in self._seen if op.parent is not None and p.op not in numbers]
+        before = _with_context(gone, [piece for _, piece in stayed])
+        after = _with_context(come, [self._piece(op) for op, _ in stayed])
+        self.made.append(Application(rewrite.name, self._where, before, after))
+        self._seen = []
+
+    def _piece(self, op: Operation) -> Piece:
+        number = self._numbers.setdefault(op, len(self._numbers))
+        operands = tuple(map(self._name, op.operands))
+        results = tuple(map(self._name, op.results))
+        fields = [
+            name + (f"={text}" if (text := self._text(value)) else "")
+            for name, value in op.properties.items()
+            if name not in _HIDDEN
+        ]
+        types = ", ".join(self._text(result.type) for result in op.results)
+        head = ", ".join(results) + " = " if results else ""
+        text = f"{head}{op_name(op)}({', '.join((*operands, *fields))})"
+        return Piece(number, f"{text} : {types}" if types else text, True, results, operands)
+
+    def _name(self, value: SSAValue) -> str:
+        """A name that is the value's own as long as one application is looked at."""
+        held = self._names.get(value)
+        if held is None:
+            owner = value.owner
+            wanted = value.name_hint or (
+                owner.key.data if isinstance(owner, WeightOp) else str(len(self._names))
+            )
+            taken = set(self._names.values())
+            held = f"%{wanted}"
+            while held in taken:
+                held += "'"
+            self._names[value] = held
+        return held
+
+    def _text(self, value: Attribute) -> str:
+        held = self._spelled.get(value)
+        if held is None:
+            held = str(value)
+            for noise in (" : i64", " : f32", " : i32"):
+                held = held.removesuffix(noise)
+            if isinstance(value, FloatAttr):
+                held = f"{value.value.data:g}"
+            held = _ARRAY.sub(r"[\1]", held) if held != "unit" else ""
+            held = held if len(held) < 60 else held[:57] + "…"
+            self._spelled[value] = held
+        return held
+
+
+def _around(op: Operation) -> Iterator[Operation]:
+    """Makers of what an op reads, two deep, the op, its readers; in the order of the program."""
+    makers: dict[Operation, None] = {}
+    rank: Iterable[Operation] = (op,)
+    for _ in range(2):
+        found = [
+            owner
+            for held in rank
+            for value in held.operands
+            if isinstance(owner := value.owner, Operation) and not isinstance(owner, WeightOp)
+        ]
+        makers |= dict.fromkeys(found)
+        rank = found[:_AROUND]
+    readers = dict.fromkeys(use.operation for result in op.results for use in result.uses)
+    kept = {*list(makers)[:_AROUND], op, *list(readers)[:_AROUND]}
+    block = op.parent
+    ordered = [held for held in kept if held.parent is block and isinstance(block, Block)]
+    yield from _in_order(ordered)
+
+
+def _in_order(ops: list[Operation]) -> list[Operation]:
+    """Ops of one block, makers before readers; a block's own order would have to be counted."""
+    left, done = dict.fromkeys(ops), list[Operation]()
+    while left:
+        ready = [
+            op for op in left if not any(value.owner in left for value in op.operands)
+        ] or list(left)
+        for op in ready:
+            done.append(op)
+            del left[op]
+    return done
+
+
+def _with_context(changed: list[Piece], stayed: list[Piece]) -> tuple[Piece, ...]:
+    """The changed pieces between those that feed them and those that read them."""
+    read = {name for piece in changed for name in piece.operands}
+    made = {name for piece in changed for name in piece.results}
+    feeding = [p for p in stayed if read & set(p.results) and not made & set(p.operands)]
+    reading = [p for p in stayed if made & set(p.operands)]
+    still = [Piece(p.op, p.text, False, p.results, p.operands) for p in feeding]
+    after = [Piece(p.op, p.text, False, p.results, p.operands) for p in reading]
+    return (*still, *changed, *after)

@@ -1,0 +1,145 @@
+"""Chromium over a pipe: pages are opened, keys pressed and scripts asked, as a person would.
+
+The protocol is that of Chromium's developer tools, spoken over file descriptors 3 and 4, so that
+nothing but the browser is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+KEYS = {
+    "Tab": 9,
+    "Enter": 13,
+    "End": 35,
+    "Home": 36,
+    "ArrowDown": 40,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+}
+
+_MOVE_PIPES = """
+import fcntl, os, sys
+there, back = (fcntl.fcntl(int(given), fcntl.F_DUPFD, 10) for given in sys.argv[1:3])
+os.dup2(there, 3), os.dup2(back, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+class Browser:
+    """One headless browser with one page."""
+
+    def __init__(self, folder: Path, width: int = 1400, height: int = 900) -> None:
+        assert CHROMIUM is not None
+        there, self._out = os.pipe()
+        self._in, back = os.pipe()
+        command = [
+            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+            "--remote-debugging-pipe", f"--user-data-dir={folder / 'profile'}",
+            "--hide-scrollbars", "about:blank",
+        ]  # fmt: skip
+        started = [sys.executable, "-c", _MOVE_PIPES, str(there), str(back), *command]
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            started, pass_fds=(there, back), stdout=quiet, stderr=quiet
+        )
+        os.close(there)
+        os.close(back)
+        self._buffer, self._number = b"", 0
+        (target,) = [
+            t for t in self._ask("Target.getTargets")["targetInfos"] if t["type"] == "page"
+        ]
+        attached = {"targetId": target["targetId"], "flatten": True}
+        self._session = self._ask("Target.attachToTarget", attached)["sessionId"]
+        self.resize(width, height)
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._in)
+        os.close(self._out)
+
+    def _ask(self, method: str, given: dict[str, Any] | None = None) -> dict[str, Any]:
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": given or {}}
+        if hasattr(self, "_session"):
+            message["sessionId"] = self._session
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        while True:
+            while b"\0" not in self._buffer:
+                read = os.read(self._in, 1 << 16)
+                assert read, "the browser ended"
+                self._buffer += read
+            text, _, self._buffer = self._buffer.partition(b"\0")
+            answer = json.loads(text)
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer["error"]
+                return answer["result"]
+
+    def resize(self, width: int, height: int) -> None:
+        """The size of the view, in CSS pixels."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self._ask("Emulation.setDeviceMetricsOverride", size)
+
+    def dark(self, on: bool) -> None:
+        """What the reader's system prefers."""
+        feature = {"name": "prefers-color-scheme", "value": "dark" if on else "light"}
+        self._ask("Emulation.setEmulatedMedia", {"features": [feature]})
+
+    def open(self, path: Path, fragment: str = "") -> None:
+        """Load a page and wait until it has drawn itself."""
+        self._ask("Page.navigate", {"url": "about:blank"})
+        self._ask("Page.navigate", {"url": path.as_uri() + fragment})
+        # What a script does before a page is complete replaces its entry of the history.
+        drawn = "document.readyState === 'complete' && document.body.dataset.ready === 'yes'"
+        self.wait(f"location.protocol === 'file:' && {drawn}")
+
+    def ask(self, script: str) -> Any:
+        """The value of an expression in the page."""
+        # Without a gesture of a user, a browser keeps fewer entries of its history.
+        given = {"expression": script, "returnByValue": True, "awaitPromise": True}
+        given["userGesture"] = True
+        found = self._ask("Runtime.evaluate", given)
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
+
+    def wait(self, script: str) -> None:
+        """Until an expression is true."""
+        for _ in range(2000):
+            if self.ask(f"Boolean({script})"):
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"never true: {script}")
+
+    def press(self, key: str) -> None:
+        """A key, by its name or its character."""
+        what: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": KEYS.get(key, ord(key[0]))}
+        if key in KEYS:
+            what["text"] = "\r" if key == "Enter" else ""
+        else:
+            what["text"] = key
+        self._ask("Input.dispatchKeyEvent", {"type": "keyDown", **what})
+        self._ask("Input.dispatchKeyEvent", {"type": "keyUp", **what, "text": ""})
+        self.ask("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def screenshot(self, path: Path) -> None:
+        """The view as a PNG."""
+        path.write_bytes(base64.b64decode(self._ask("Page.captureScreenshot")["data"]))

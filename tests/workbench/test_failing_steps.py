@@ -1,0 +1,180 @@
+"""A step that makes a mistake is named with its line, and replayed by a small text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import stepwell
+from stepwell import Rewrite, plugins
+from stepwell.cli import main
+from stepwell.dialects import aten
+from stepwell.ir.failures import StepFailure
+from stepwell.registry import REGISTRY
+from stepwell.reproducing import Reproducer
+
+STEPS = """
+from dataclasses import dataclass
+import torch
+from stepwell import Pass, Rewrite
+from stepwell.dialects import aten
+
+class OnRelu(Rewrite):
+    anchors = (aten.ReluDefault,)
+    def match(self, op, program):
+        return op
+    def put(self, made, op, rw):
+        rw.replace(op, [rw.insert(made).results[0]])
+
+@dataclass(frozen=True)
+class Raises(OnRelu):
+    name = "raises"
+    limit: int = 1
+    def build(self, op, rw):
+        if sum(isinstance(o, aten.AbsDefault) for o in op.parent.ops) >= self.limit:
+            raise ValueError("no more than one")
+        self.put(aten.AbsDefault.make(op.operands[0], result_types=[op.results[0].type]), op, rw)
+
+@dataclass(frozen=True)
+class Returns(OnRelu):
+    name = "returns"
+    def match(self, op, program):
+        return True
+    def build(self, op, rw):
+        pass
+
+@dataclass(frozen=True)
+class Yields(OnRelu):
+    name = "yields"
+    def build(self, op, rw):
+        yield
+
+@dataclass(frozen=True)
+class NeverEnds(OnRelu):
+    name = "never-ends"
+    def build(self, op, rw):
+        self.put(aten.ReluDefault.make(op.operands[0], result_types=[op.results[0].type]), op, rw)
+
+@dataclass(frozen=True)
+class Breaks(OnRelu):
+    name = "breaks"
+    def build(self, op, rw):
+        x = op.operands[0]
+        self.put(aten.MmDefault.make(x, x, result_types=[op.results[0].type]), op, rw)
+
+@dataclass(frozen=True)
+class RaisesInPass(Pass):
+    name = "raises-in-pass"
+    def apply(self, program, history):
+        return {}["nothing"]
+
+class M(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+    def forward(self, x):
+        for factor in range(1, 5):
+            x = torch.relu(self.linear(x) * factor)
+        return x
+
+def make():
+    return M(), (torch.randn(2, 3),)
+"""
+KINDS = {
+    "raises": ("fails in build, ValueError: no more than one", 'raise ValueError("no more'),
+    "returns": ("returns True from match", "it begins at"),
+    "yields": ("returns a generator from build", "no `yield` stands in it"),
+    "never-ends": ("times without an end", "it makes again what it matches"),
+    "breaks": ("breaks the program: aten.mm.default: a and b must", "what it writes begins at"),
+    "raises-in-pass": ("raises-in-pass fails in apply, KeyError", "in apply"),
+}
+LEFT = {"raises": 2, "raises-in-pass": 0}
+"""How many ops a reproducer needs, where it is not one."""
+
+
+@pytest.fixture
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.chdir(tmp_path)
+    path = str((tmp_path / "own_steps.py").resolve())
+    Path(path).write_text(STEPS)
+    yield path
+    if path in REGISTRY.plugins:
+        plugins.unload_plugin(path)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_failing_step_is_named_replayed_and_made_small(
+    name: str, steps: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said, help = KINDS[name]
+    load = ["--load", steps]
+    assert main(["lower", f"{steps}:make", *load, "--before", f"normalise={name}"]) == 1
+    err = capsys.readouterr().err
+    assert said in err and help in err
+    assert re.search(r"own_steps\.py:\d+", err.partition("help:")[2])  # Of the step.
+    if name != "raises-in-pass":
+        assert re.search(r"at own_steps\.py:\d+, node relu", err)  # Of the model.
+
+    assert main(["opt", "repro.mlir", *load]) == 1
+    assert said in capsys.readouterr().err
+    assert main(["reduce", "repro.mlir", *load]) == 0
+    capsys.readouterr()
+    small = Reproducer.open(Path("repro.small.mlir")).program
+    assert len(list(small.method().body.block.ops)) == LEFT.get(name, 1) + 1  # And the return.
+    assert main(["opt", "repro.small.mlir", *load]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_reproducer_runs_no_file_by_itself(
+    steps: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lower", f"{steps}:make", "--load", steps, "--before", "normalise=breaks"]) == 1
+    plugins.unload_plugin(steps)
+    capsys.readouterr()
+    assert main(["opt", "repro.mlir"]) == 1
+    assert "which is not loaded" in capsys.readouterr().err
+    assert main(["opt", "repro.mlir", "--trust"]) == 1
+    assert "breaks the program" in capsys.readouterr().err
+
+
+def test_opt_writes_a_reproducer_and_reduce_takes_a_command(
+    steps: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("relus.mlir").write_text(
+        "func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {\n"
+        "  %a = aten.abs.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>\n"
+        "  %b = aten.relu.default(%a) : (tensor<2x3xf32>) -> tensor<2x3xf32>\n"
+        "  func.return %b : tensor<2x3xf32>\n"
+        "}\n"
+    )
+    assert main(["opt", "relus.mlir", "--load", steps, "-p", "remove-copy,breaks"]) == 1
+    assert "relus.mlir:3" in capsys.readouterr().err
+    assert "// step: breaks" in Path("repro.mlir").read_text()
+    assert main(["reduce", "relus.mlir", "--test", "grep -q aten.abs", "-o", "abs.mlir"]) == 0
+    assert "aten.relu" not in Path("abs.mlir").read_text()
+
+
+def test_the_first_step_that_broke_a_program_is_blamed_not_a_later_one() -> None:
+    class Leaves(Rewrite):
+        """Leaves a reader in no block."""
+
+        name = "leaves-a-reader"
+        anchors = (aten.ReluDefault,)
+
+        def match(self, op, program):  # type: ignore[no-untyped-def]
+            return op
+
+        def build(self, op, rw):  # type: ignore[no-untyped-def]
+            aten.AbsDefault.make(op.operands[0], result_types=[op.results[0].type])
+            rw.replace(op, [op.operands[0]])
+
+    model = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.ReLU())
+    exported = torch.export.export(model, (torch.randn(2, 3),))
+    with pytest.raises(StepFailure) as error:
+        stepwell.lower(exported, "xnnpack", lambda own: own.before("normalise", Leaves()))
+    assert error.value.step == "leaves-a-reader"
+    assert "is read by aten.abs.default, which is in no block" in str(error.value)
