@@ -12,6 +12,14 @@ import pytest
 import torch
 
 import stepwell
+from stepwell.backends.executorch.container import (
+    Container,
+    KernelCall,
+    Method,
+    Planned,
+    ScalarType,
+    TensorValue,
+)
 from stepwell.backends.executorch.read import read_container
 from stepwell.cli import main
 from stepwell.showing import Story, tell, to_dot, to_html, to_model_explorer
@@ -180,6 +188,23 @@ def test_a_memory_plan_is_drawn_within_its_arena(tmp_path: Path) -> None:
             assert a.offset + a.bytes <= b.offset or b.offset + b.bytes <= a.offset, (a, b)
     assert plan.busiest[1] <= plan.size
     assert to_svg(plan).count("<rect") == len(plan.held)
+
+
+def test_bytes_of_a_view_are_held_since_its_tensor_was_written() -> None:
+    """`part` reads the rows of an input that nobody touches as a whole after the first call."""
+    values = (
+        TensorValue(ScalarType.CHAR, (8,), (0,), Planned(1, 0)),
+        TensorValue(ScalarType.CHAR, (4,), (0,), Planned(1, 0)),
+        TensorValue(ScalarType.CHAR, (4,), (0,), Planned(1, 4)),
+        TensorValue(ScalarType.CHAR, (4,), (0,), Planned(1, 8)),
+        TensorValue(ScalarType.CHAR, (4,), (0,), Planned(1, 12)),
+    )
+    calls = (KernelCall("first.out", (1, 3, 3)), KernelCall("second.out", (2, 4, 4)))
+    method = Method("forward", values, (0,), (4,), calls, arena_sizes=(0, 16))
+    (plan,) = memory_plans(Container((method,)))
+    held = {h.offset: (h.first, h.last) for h in plan.held if h.label == "read as a part"}
+    assert held == {0: (0, 0), 4: (0, 1)}
+    assert plan.busiest == (0, 12), "bytes of the input and of its rows count once"
 
 
 def test_open_asks_for_a_page_and_opens_it(

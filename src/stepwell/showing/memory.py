@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 
@@ -55,11 +56,14 @@ class MemoryPlan:
 
     @property
     def busiest(self) -> tuple[int, int]:
-        """(step, bytes) where most is held at once."""
+        """(step, bytes) where most is held at once; a tensor and its view count once."""
         sums = [0] * max(self.steps, 1)
-        for part in self.held:
+        ends = [0] * max(self.steps, 1)
+        for part in sorted(self.held, key=lambda held: held.offset):
+            end = part.offset + part.bytes
             for step in range(part.first, part.last + 1):
-                sums[step] += part.bytes
+                sums[step] += max(0, end - max(ends[step], part.offset))
+                ends[step] = max(ends[step], end)
         most = max(range(len(sums)), key=sums.__getitem__)
         return most, sums[most]
 
@@ -73,10 +77,22 @@ def _plan(method: Method) -> MemoryPlan:
     steps = len(method.instructions)
     touched: dict[int, list[int]] = {index: [0] for index in method.inputs}
     maker: dict[int, str] = dict.fromkeys(method.inputs, "input")
+    writes = [(0, _place(method, index)) for index in method.inputs]
+    parts: dict[tuple[int, int, int], int] = {}
     for at, step in enumerate(method.instructions):
+        made = _made(step)
         for index in _values(step, method):
+            is_view = index not in touched and made and index not in made
+            pieces = list(_written(writes, _place(method, index))) if is_view else []
+            for when, piece in pieces:
+                # Bytes of a view are held since they were written, by one call or by several.
+                parts[piece.start, piece.stop, when] = at
+            if pieces:
+                continue
             touched.setdefault(index, []).append(at)
             maker.setdefault(index, _name(step))
+            if index in made or not made:
+                writes.append((at, _place(method, index)))
     for index in method.outputs:
         touched.setdefault(index, []).append(max(steps - 1, 0))
     places: dict[tuple[int, int, int], list[int]] = {}
@@ -87,8 +103,47 @@ def _plan(method: Method) -> MemoryPlan:
             continue
         if value.storage.memory_id == largest and value.nbytes:
             places.setdefault((value.storage.offset, min(when), max(when)), []).append(index)
-    held = [_held(method, at, maker, indices) for at, indices in sorted(places.items())]
+    held = [_held(method, at, maker, indices) for at, indices in places.items()]
+    held += [
+        Held("read as a part", start, stop - start, first, last)
+        for (start, stop, first), last in parts.items()
+    ]
+    held.sort(key=lambda one: (one.offset, one.first))
     return MemoryPlan(method.name, method.arena_sizes[largest], steps, tuple(held))
+
+
+def _made(step: Instruction) -> frozenset[int]:
+    """What a kernel writes: the values at the end of its arguments, once more as its returns."""
+    if isinstance(step, KernelCall):
+        for count in range(1, len(step.args) // 2 + 1):
+            if step.args[-count:] == step.args[-2 * count : -count]:
+                return frozenset(step.args[-count:])
+    return frozenset()
+
+
+def _place(method: Method, index: int) -> range:
+    """The bytes of a planned tensor; none of another value."""
+    value = method.values[index]
+    if not isinstance(value, TensorValue) or not isinstance(value.storage, Planned | State):
+        return range(0)
+    return range(value.storage.offset, value.storage.offset + value.nbytes)
+
+
+def _written(writes: list[tuple[int, range]], place: range) -> Iterator[tuple[int, range]]:
+    """Which call wrote which of these bytes last."""
+    left = [place] if place else []
+    for when, held in reversed(writes):
+        still: list[range] = []
+        for part in left:
+            start, stop = max(part.start, held.start), min(part.stop, held.stop)
+            if start >= stop:
+                still.append(part)
+                continue
+            yield when, range(start, stop)
+            still += [r for r in (range(part.start, start), range(stop, part.stop)) if r]
+        left = still
+        if not left:
+            return
 
 
 def _held(
