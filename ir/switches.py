@@ -9,12 +9,17 @@ and filters that look at one thread and are taken away one by one.
 from __future__ import annotations
 
 import gc
+import io
 import logging
+import os
 import re
+import sys
+import tempfile
 import threading
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from typing import IO, TextIO
 
 _LOCK = threading.Lock()
 _COLLECTION = {"holders": 0, "was on": 0}
@@ -75,3 +80,97 @@ def without_warnings(message: str, category: type[Warning] = Warning) -> Generat
                 if held is ignored:
                     del warnings.filters[at]  # pyright: ignore
                     break
+
+
+_LEVELS: dict[str, list[int]] = {}
+"""Logger → (blocks that hold it back, the level that it had)."""
+
+
+@contextmanager
+def quiet_loggers(*names: str) -> Generator[None]:
+    """Loggers, and those below them, report errors alone until the last block is left."""
+    with _LOCK:
+        for name in names:
+            held = _LEVELS.setdefault(name, [0, logging.getLogger(name).level])
+            held[0] += 1
+            logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            for name in names:
+                held = _LEVELS[name]
+                held[0] -= 1
+                if not held[0]:
+                    logging.getLogger(name).setLevel(held[1])
+                    del _LEVELS[name]
+
+
+@contextmanager
+def quiet_imports() -> Generator[None]:
+    """What torchao and torch's pytrees say while they are imported is not about a model."""
+    message = "`isinstance.treespec, LeafSpec.` is deprecated"
+    with quiet_loggers("torchao", "torch.utils._pytree"), without_warnings(message):
+        yield
+
+
+_NATIVE = {"holders": 0, "saved": -1}
+_FILES: list[IO[bytes]] = []
+
+
+@contextmanager
+def without_native_lines(unwanted: Callable[[bytes], bool]) -> Generator[None]:
+    """Lines that native code writes to the process's standard error are dropped, if unwanted.
+
+    The file descriptor leads into a file until the last block is left; what is not unwanted, of any
+    thread, is written where it was meant to go then. Keep the block short.
+    """
+    with _LOCK:
+        if not _NATIVE["holders"]:
+            sys.stderr.flush()
+            file = tempfile.TemporaryFile()  # noqa: SIM115 closed where the last block is left
+            _NATIVE["saved"] = os.dup(2)
+            os.dup2(file.fileno(), 2)
+            _FILES.append(file)
+        _NATIVE["holders"] += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _NATIVE["holders"] -= 1
+            if not _NATIVE["holders"]:
+                sys.stderr.flush()
+                os.dup2(_NATIVE["saved"], 2)
+                os.close(_NATIVE["saved"])
+                with _FILES.pop() as file:
+                    file.seek(0)
+                    kept = [line for line in file if not unwanted(line)]
+                if kept:
+                    os.write(2, b"".join(kept))
+
+
+class _OfOthers(io.StringIO):
+    """Keeps what one thread writes; what others write goes where it went."""
+
+    def __init__(self, usual: TextIO) -> None:
+        super().__init__()
+        self.usual = usual
+        self.thread = threading.get_ident()
+
+    def write(self, text: str) -> int:
+        if threading.get_ident() == self.thread:
+            return super().write(text)
+        return self.usual.write(text)
+
+
+@contextmanager
+def kept_stderr() -> Generator[io.StringIO]:
+    """What this thread's Python code writes to standard error is kept, for whoever asks."""
+    usual = sys.stderr
+    kept = _OfOthers(usual)
+    sys.stderr = kept
+    try:
+        yield kept
+    finally:
+        if sys.stderr is kept:
+            sys.stderr = usual

@@ -12,7 +12,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -33,6 +35,7 @@ from stepwell.backends.executorch.read import read_container
 from stepwell.ir.calling import follows_dim_order, laid_out
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type
+from stepwell.ir.switches import quiet_imports, without_native_lines
 
 if TYPE_CHECKING:
     from executorch import runtime as et
@@ -56,6 +59,20 @@ _TORCH_DTYPE: dict[ScalarType, torch.dtype] = {
     ScalarType.UINT32: torch.uint32,
     ScalarType.UINT64: torch.uint64,
 }
+_CPU_WAS_LOOKED_AT = threading.Event()
+
+
+@contextmanager
+def _without_cpuinfo() -> Generator[None]:
+    """The first load in a process says on stderr how it looks for an ARM core's number."""
+    if _CPU_WAS_LOOKED_AT.is_set():
+        yield
+        return
+    with without_native_lines(lambda line: line.startswith(b"[cpuinfo_utils.cpp:")):
+        yield
+    _CPU_WAS_LOOKED_AT.set()
+
+
 _SCALAR_TYPE = {dtype: scalar_type for scalar_type, dtype in _TORCH_DTYPE.items()}
 
 
@@ -110,7 +127,8 @@ class PteSession:
         """
         data = pte.read_bytes() if isinstance(pte, Path) else pte
         container = read_container(data)
-        from executorch.runtime import Runtime
+        with quiet_imports():
+            from executorch.runtime import Runtime
 
         for kernel in {
             instruction.kernel
@@ -126,8 +144,11 @@ class PteSession:
                 path.write_bytes(external)
                 external = path
             try:
-                program = Runtime.get().load_program(pte, data_path=external, enable_etdump=profile)
-                loaded = {m.name: program.load_method(m.name) for m in container.methods}
+                with _without_cpuinfo():
+                    program = Runtime.get().load_program(
+                        pte, data_path=external, enable_etdump=profile
+                    )
+                    loaded = {m.name: program.load_method(m.name) for m in container.methods}
             except (RuntimeError, MemoryError) as error:
                 raise ArtefactError(f"the runtime refuses the program: {error}") from error
         return cls(container, program, {name: m for name, m in loaded.items() if m is not None})

@@ -45,6 +45,7 @@ _HOME = {
     "load_plugin": "plugins",
     "set_level": "ir.levels",
     "unload_plugin": "plugins",
+    "xdsl_interpreter": "xdsl_interpreter",
     "lower": "lowering",
     "parse": "program",
     "read_pte": "artefacts",
@@ -116,3 +117,4 @@ if TYPE_CHECKING:
     from stepwell.sweeping import sweep as sweep
     from stepwell.target import Target as Target
     from stepwell.transform_pass import transform_pass as transform_pass
+    from stepwell.xdsl_interpreter import xdsl_interpreter as xdsl_interpreter

@@ -29,6 +29,7 @@ from stepwell.commands import (
     show,
     sweep,
 )
+from stepwell.commands.progress import waiting
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.failures import StepFailure
 from stepwell.ir.files import write_atomically
@@ -58,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return command(arguments)
     except StepwellError as error:
         print(f"error: {error}", file=sys.stderr)
+        if error.__cause__ is not None and {"-v", "--verbose"} & set(given):
+            notes = getattr(error.__cause__, "__notes__", ())
+            print("\n".join(("", str(error.__cause__), *notes)), file=sys.stderr)
         if isinstance(error, StepFailure) and error.reproducer is not None:
             _write_reproducer(error.reproducer)
         return 1
@@ -122,9 +126,6 @@ def _parser() -> argparse.ArgumentParser:
     lower.add_argument(
         "--emit-ir", type=Path, metavar="FILE", help="also write the target-level IR as text"
     )
-    lower.add_argument(
-        "-v", "--verbose", action="store_true", help="every step, and every refusal with its place"
-    )
     lower.add_argument("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
     lower.add_argument(
         "--check",
@@ -169,10 +170,11 @@ def _lower(arguments: argparse.Namespace) -> int:
     from stepwell.models import open_model
 
     options = options_of(arguments)
-    model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
-    lowered = lower(
-        model.program, arguments.target, sizes=arguments.sizes, check=arguments.check, **options
-    )
+    with waiting(f"lowering {arguments.model}"):
+        model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
+        lowered = lower(
+            model.program, arguments.target, sizes=arguments.sizes, check=arguments.check, **options
+        )
     print(lowered.report.text(arguments.verbose))
     if arguments.emit_ir:
         write_atomically(arguments.emit_ir, str(lowered.program).encode())

@@ -77,7 +77,8 @@ class Explanation:
 
     target: str
     fates: tuple[Fate, ...]
-    lowered: Lowered
+    lowered: Lowered | None = None
+    """None of an artefact that somebody made."""
 
     def fate(self, node: str) -> Fate:
         """The fate of one node."""
@@ -109,7 +110,7 @@ class Explanation:
         wide = max(map(len, (*names, "op of the model")))
         lines = max((len(fate.line or "") for fate in self.fates), default=0)
         rows = [
-            f"{len(self.fates)} ops to {self.target}: "
+            f"{len(self.fates)} ops {'to' if self.lowered else 'in'} {self.target}: "
             + ", ".join(f"{n} {_PLACES.get(where, where)}" for where, n in counts.most_common()),
             "",
             f"{'work':>6}  {'op of the model':{wide}}  {'line':{lines}}  {'where':10}  became",
@@ -144,6 +145,34 @@ def explain(
     source = program if isinstance(program, Program) else from_exported_program(program)
     lowered = lower(source, target, pipeline, **options)
     return Explanation(target, tuple(fates(source, lowered)), lowered)
+
+
+def explain_artefact(program: Program, name: str) -> Explanation:
+    """Where each op of an artefact runs: in which delegate, or in a kernel.
+
+    Args:
+        program: what was read of it; at the level of a backend without delegates, all is its own.
+        name: of the file.
+    """
+    found: list[Fate] = []
+    is_whole = program.level not in ("executorch", "xnnpack", "ethosu", "aten")
+    number = 0
+    for method, func in program.methods.items():
+        for op in _ops(func.body.block):
+            inside = "delegate" in op.name
+            place = f"delegate {number}" if inside else "backend" if is_whole else "kernel"
+            number += inside
+            inner = (i for i in op.walk() if i is not op and i.results) if inside else (op,)
+            for one in inner:
+                if not isinstance(one, _SILENT):
+                    found.append(_fate_in_file(one, method, place))
+    return Explanation(name, tuple(sorted(found, key=lambda fate: -fate.cost)))
+
+
+def _fate_in_file(op: Operation, method: str, place: str) -> Fate:
+    node, at = node_name(op.location) or _hint(op), op.location
+    line, path = source_line(at), module_path(at)
+    return Fate(op_name(op), node, method, line, path, operations(op), place, (), (), None, ())
 
 
 def fates(source: Program, lowered: Lowered) -> list[Fate]:

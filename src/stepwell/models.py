@@ -9,6 +9,7 @@ calls them: `{"module": …, "args": (…), "kwargs": {…}, "dynamic_shapes": �
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Generator, Mapping
@@ -21,6 +22,7 @@ from typing import Any, cast
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import nearest
+from stepwell.ir.switches import kept_stderr
 from stepwell.plugins import module_of_file
 from stepwell.program import Program, from_exported_program, load
 from stepwell.quantising import find_quantiser
@@ -147,9 +149,38 @@ def export_model(name: str, made: Any, *, quantise: str | None = None) -> Model:
             raise StepwellError(f"{name} takes inputs by keyword, and quantisers do not")
         with _users_code(f"quantiser {quantise!r} fails on {name}"):
             module = find_quantiser(quantise)(module, args)
-    with _users_code(f"torch.export.export fails on {name}"), asked_quietly():
-        exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic)
+    exported = _exported(name, module, args, kwargs, dynamic)
     return Model(name, from_exported_program(exported), module, args, kwargs)
+
+
+def _exported(name: str, module: Any, args: Any, kwargs: Any, dynamic: Any) -> Any:
+    """The exported program; torch's graph and advice are notes of the error's cause.
+
+    Raises:
+        StepwellError: torch cannot export the module; in a line, with that of the model.
+    """
+    import torch
+
+    with asked_quietly(), kept_stderr() as said:
+        try:
+            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic)
+        except Exception as error:
+            error.add_note(said.getvalue())
+            lines = str(error).strip().splitlines()
+            places = re.findall(r'File "([^"]+)", line (\d+)', str(error))
+            is_dependent = "data-dependent" in str(error)
+            raise StepwellError(
+                f"torch.export.export fails on {name}: {type(error).__name__}: "
+                f"{lines[0] if lines else ''}",
+                f"{Path(places[-1][0]).name}:{places[-1][1]}" if places else None,
+                (
+                    "what is done hangs on a value here: torch.where chooses values, torch.cond "
+                    "branches; "
+                    if is_dependent
+                    else ""
+                )
+                + "-v shows all that torch says",
+            ) from error
 
 
 def parts_of(name: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any], Any]:

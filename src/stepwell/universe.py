@@ -1,7 +1,8 @@
 """What plain `xdsl-opt` sees of stepwell: dialects and passes, through xDSL's universe.
 
-`tosa` is left out: xDSL has a dialect of that name, and two universes may not share one. Schema
-ops are made from torch's schemas when their dialect is first named (about a third of a second).
+xDSL has a dialect `tosa` with a fifth of TOSA's ops, and two universes may not share a name: where
+stepwell is installed, `xdsl-opt` has ours, with every op of the schema, in its place. Schema ops
+are made from torch's schemas when their dialect is first named (about a third of a second).
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from contextlib import suppress
 
 from xdsl.ir import Dialect, Operation
 from xdsl.passes import ModulePass
-from xdsl.universe import Universe
+from xdsl.universe import XDSL_UNIVERSE, Universe
 from xdsl.utils.exceptions import PyRDLOpDefinitionError
 
-from stepwell.dialects import HOMES
+from stepwell.dialects import HOMES, PACKAGES
 from stepwell.ir.diagnostics import StepwellError
 
 SCHEMA_NAMESPACES = ("aten", "quantized_decomposed")
@@ -69,11 +70,14 @@ def _passes() -> dict[str, Callable[[], type[ModulePass]]]:
     return all_passes()
 
 
+# This module is imported by xDSL alone, while it gathers universes, before it compares their names.
+XDSL_UNIVERSE.all_dialects.pop("tosa", None)
+
 STEPWELL = Universe(
     all_dialects={
         "stepwell": _stepwell,
         **{name: _schema_dialect(name) for name in SCHEMA_NAMESPACES},
-        **{name: _package(name) for name in ("quant", "cmsis", "xnnpack", "tosa_mxfp")},
+        **{name: _package(name) for name in PACKAGES if name not in SCHEMA_NAMESPACES},
     },
     all_passes=_passes(),
 )

@@ -128,6 +128,32 @@ def test_plain_xdsl_opt_sees_our_dialects_and_passes(permutes: str) -> None:
     assert done.stdout.count("aten.permute.default") == 1
 
 
+def test_plain_xdsl_opt_reads_every_dialect_ours_of_tosa_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from xdsl.universe import XDSL_UNIVERSE, Universe
+
+    from stepwell.dialects import PACKAGES
+
+    monkeypatch.setattr(XDSL_UNIVERSE, "all_dialects", dict(XDSL_UNIVERSE.all_dialects))
+    everything = Universe.get_multiverse().all_dialects
+    assert {*PACKAGES, "stepwell"} <= set(everything)
+    for name in PACKAGES:
+        assert everything[name]() is not None, name
+    names = {op.name for op in everything["tosa"]().operations}
+    assert {"tosa.conv2d", "tosa.scatter", "tosa.transpose_conv2d"} <= names
+
+
+def test_xdsls_interpreter_runs_our_functions() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    x = torch.randn(1, 4)
+    program = stepwell.from_exported_program(torch.export.export(model, (x,)))
+    for now in (program, stepwell.lower(program, "tosa-1.0+fp").program):
+        (given,) = stepwell.xdsl_interpreter(now).call_op("forward", (x,))
+        assert torch.equal(given, now.run(x)[0])
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["opt", "FILE"], ["opt", "FILE", "-p", "cse"]])
 def test_a_text_is_read_verified_and_printed_without_torch(
     arguments: list[str], tmp_path: Path

@@ -124,6 +124,10 @@ def test_every_command_knows_an_installed_plugin(
     assert "toy.scale" in Path("page.html").read_text()
     assert main(["show", "m.toy"]) == 0
     assert "toy.scale" in capsys.readouterr().out
+    assert main(["explain", "m.toy"]) == 0
+    assert main(["check", "m.toy"]) == 0
+    assert "artefact (toy)" in capsys.readouterr().out
+    assert main(["run", "m.mlir"]) == 1  # Text alone: its constants are not there.
     assert main(["run", "m.toy"]) == 0
     assert "output 0: tensor" in capsys.readouterr().out
     assert main(["opt", "m.mlir"]) == 0

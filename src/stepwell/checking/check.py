@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.checking.compare import Difference, deviation, differs
-from stepwell.checking.engine import check_artefact
+from stepwell.checking.engine import check_artefact, compare_with_engine
 from stepwell.checking.recording import NotRecorded, Recording, record, recorded_bytes
 from stepwell.checking.reference import check_reference
 from stepwell.checking.result import CheckResult, Finding, StepVerdict
@@ -160,6 +160,38 @@ def check_steps(
         time.perf_counter() - started,
         accuracy=accuracy,
         deviations=tuple(run.history.deviations),
+    )
+
+
+def check_file(target: Target, artefact: bytes, program: Program, *, seed: int = 0) -> CheckResult:
+    """Compare an artefact that somebody made, on its engine, with the interpreter.
+
+    Args:
+        target: whose engine runs it.
+        artefact: its bytes.
+        program: what was read of them.
+        seed: of the random samples.
+
+    Raises:
+        StepwellError: the program is not valid, runs on no sample, or has no engine here.
+    """
+    if program.level == "cmsis":
+        raise StepwellError(
+            "a Cortex-M program runs in the interpreter here: there is nothing to compare it with",
+            help="check the model: stepwell check MODEL -t cortex-m55",
+        )
+    started = time.perf_counter()
+    work = program.clone()
+    work.verify()
+    run = Checked(work, 0)
+    run.start(None, seed)
+    run.add(*compare_with_engine(target, artefact, work, run.recordings))
+    return CheckResult(
+        target.name,
+        tuple(run.verdicts),
+        tuple(run.findings),
+        tuple(run.skipped),
+        time.perf_counter() - started,
     )
 
 

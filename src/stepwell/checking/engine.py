@@ -50,13 +50,23 @@ def check_artefact(
     options: Mapping[str, Any],
 ) -> tuple[list[StepVerdict], list[Finding], list[str]]:
     """Emit the artefact and run it on every plain sample (all samples of an exact engine)."""
+    told = target.for_artefact(target.artefact, options, {})
+    artefact = target.emitter(target.artefact)(program, **told)
+    return compare_with_engine(target, artefact, program, recordings)
+
+
+def compare_with_engine(
+    target: Target,
+    artefact: bytes,
+    program: Program,
+    recordings: dict[str, list[Recording]],
+) -> tuple[list[StepVerdict], list[Finding], list[str]]:
+    """An artefact on its engine, against what the interpreter recorded of its program."""
     started = time.perf_counter()
     bound = widest = engine_bound(target)
     findings: list[Finding] = []
     skipped: list[str] = []
     largest, compared = 0.0, 0
-    told = target.for_artefact(target.artefact, options, {})
-    artefact = target.emitter(target.artefact)(program, **told)
     for method, befores in recordings.items():
         for before in befores:
             if not (before.sample.plain or bound.exact):

@@ -20,6 +20,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """What may be said of how a `MODEL` is opened."""
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="every step and every refusal with its place; all that torch says of a failed export",
+    )
     parser.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
     parser.add_argument(
         "--quantise", metavar="NAME", help="quantise the module of a file.py:callable first"

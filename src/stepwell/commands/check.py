@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from typing import TYPE_CHECKING
 
 from stepwell.commands import add_model, add_target, options_of
+from stepwell.commands.progress import stepping
 from stepwell.ir.files import write_atomically
+
+if TYPE_CHECKING:
+    from stepwell.checking.result import CheckResult
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     parser.add_argument("--seed", type=int, default=0, help="of the random samples (0)")
     parser.add_argument("--no-artefact", action="store_true", help="stop before the artefact")
-    parser.add_argument("-v", "--verbose", action="store_true", help="steps that did nothing, too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page")
 
@@ -27,20 +28,32 @@ def run(arguments: argparse.Namespace) -> int:
     """Check, print a table, and exit with 1 if anything differs."""
     from dataclasses import replace
 
+    from stepwell.checking.check import check_file
+    from stepwell.commands.sources import open_artefact
+
+    held = open_artefact(arguments.model)
+    if held is not None:
+        result = check_file(held.target, held.data, held.program, seed=arguments.seed)
+        result = replace(result, model=held.name)
+    else:
+        result = _of_model(arguments)
+    print(result.text(arguments.verbose))
+    if arguments.json:
+        write_atomically(arguments.json, result.to_json().encode())
+    if arguments.html:
+        write_atomically(arguments.html, result.to_html().encode())
+    return 0 if result.ok else 1
+
+
+def _of_model(arguments: argparse.Namespace) -> CheckResult:
+    from dataclasses import replace
+
     from stepwell.checking import check
     from stepwell.models import open_model
 
     options = options_of(arguments)
     model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
-    columns = (
-        TextColumn("{task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-
-        def show(what: str, number: int, of: int) -> None:
-            bar.update(task, description=what, completed=number, total=of)
-
+    with stepping(f"checking {model.name}") as tell:
         result = check(
             model.program,
             arguments.target,
@@ -48,13 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
             reference=model.module,
             seed=arguments.seed,
             artefact=not arguments.no_artefact,
-            progress=show,
+            progress=tell,
             **options,
         )
-    result = replace(result, model=model.name)
-    print(result.text(arguments.verbose))
-    if arguments.json:
-        write_atomically(arguments.json, result.to_json().encode())
-    if arguments.html:
-        write_atomically(arguments.html, result.to_html().encode())
-    return 0 if result.ok else 1
+    return replace(result, model=model.name)

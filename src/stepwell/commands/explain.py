@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stepwell.commands import add_model, add_target, options_of
+from stepwell.commands.progress import waiting
 from stepwell.ir.files import write_atomically
 
 
@@ -20,12 +21,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Lower and print the fates of the model's ops, the costliest first."""
-    from stepwell.explaining import explain
+    from stepwell.commands.sources import open_artefact
+    from stepwell.explaining import explain, explain_artefact
     from stepwell.models import open_model
 
-    options = options_of(arguments)
-    model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
-    explanation = explain(model.program, arguments.target, **options)
+    held = open_artefact(arguments.model)
+    if held is not None:
+        explanation = explain_artefact(held.program, Path(arguments.model).name)
+    else:
+        options = options_of(arguments)
+        with waiting(f"lowering {arguments.model}"):
+            model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
+            explanation = explain(model.program, arguments.target, **options)
     if arguments.json:
         write_atomically(arguments.json, explanation.to_json().encode())
     if arguments.outside:

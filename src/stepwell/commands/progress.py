@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -32,6 +33,20 @@ def stepping(title: str) -> Generator[Callable[[str, int, int], None]]:
     """A bar; the yielded function is told (what is being done, its number, how many there are)."""
     with _Bar(title) as bar:
         yield lambda what, number, of: bar.say(f"{title}: {what}", number, of)
+
+
+@contextmanager
+def waiting(title: str) -> Generator[None]:
+    """A line that moves while something takes its time and says nothing by itself."""
+    with _Bar(title) as bar:
+        timer = threading.Timer(PATIENCE, lambda: bar.say(title))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
 
 
 class _Bar:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell.commands import add_model_options, add_target, options_of
+from stepwell.commands.progress import waiting
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import read_bytes, write_atomically
 
@@ -88,7 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
     written = False
     if arguments.html:
         folder = Path(arguments.model.rpartition(":")[0] or arguments.model).parent
-        story = tell(program, arguments.target, title=model.name, folder=folder, **options)
+        with waiting(f"telling {arguments.model}"):
+            story = tell(program, arguments.target, title=model.name, folder=folder, **options)
         if arguments.profile:
             story = with_times(story, arguments.method)
         story = with_memory(story, arguments.model)
@@ -98,7 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
         program = story.lowered.program if story.lowered else program
         written = True
     elif arguments.target:
-        program = lower(program, arguments.target, **options).program
+        with waiting(f"lowering {arguments.model}"):
+            program = lower(program, arguments.target, **options).program
     if arguments.dot:
         write_atomically(arguments.dot, to_dot(program, arguments.method).encode())
         written = True
