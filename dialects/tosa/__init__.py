@@ -2,6 +2,7 @@
 
 from xdsl.ir import Dialect, Operation
 
+from stepwell.dialects.tosa import axes as _axes
 from stepwell.dialects.tosa import shapes as _shapes
 from stepwell.dialects.tosa.attributes import ATTRIBUTES
 from stepwell.dialects.tosa.base import TosaOp
@@ -10,7 +11,7 @@ from stepwell.dialects.tosa.structural import STRUCTURAL
 from stepwell.ir.interpretation import meaning_stands_in
 from stepwell.ir.levels import Level, register_level
 
-__all__ = ["TOSA_LEVEL", "Tosa", "_shapes"]
+__all__ = ["TOSA_LEVEL", "Tosa", "_axes", "_shapes"]
 
 Tosa = Dialect("tosa", [*OPERATORS, *STRUCTURAL], [*ATTRIBUTES])
 """The operators, types and enumerations."""

@@ -13,6 +13,7 @@ from xdsl.printer import Printer
 from xdsl.utils.lexer import Position
 
 from stepwell.dialects.tosa.attributes import EnumerationAttr
+from stepwell.ir.axes import HasAxes
 from stepwell.ir.diagnostics import StepwellError
 
 
@@ -35,7 +36,7 @@ Enumerations = Mapping[str, type[EnumerationAttr]]
 """Which attributes of an operator are enumerations."""
 
 
-class TosaOp(IRDLOperation):
+class TosaOp(HasAxes, IRDLOperation):
     """Base of the operators. `CODE` is the schema's number of the operator and its attributes.
 
     `BARE_CASES` says whether upstream prints `mode = BILINEAR` or `#tosa.resize_mode<BILINEAR>`.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stepwell.backends.cortex_m.plan_memory import PlanMemory
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.dialects.cmsis.target import Target
@@ -10,7 +12,7 @@ from stepwell.dialects.ethosu import ETHOSU_LEVEL
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
-from stepwell.ir.rewriting import Named, Step, Together
+from stepwell.ir.rewriting import Named, Rewrite, Step, Together
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.aten import (
     FOLD_WEIGHTS,
@@ -72,6 +74,7 @@ from stepwell.translate.rewrites.quant import (
 )
 from stepwell.translate.rewrites.tosa import FEWER_INTEGERS, INTEGERS, LAYOUT, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.adopt_executorch_mx import AdoptExecutorchMx
+from stepwell.translate.rewrites.tosa.assign_layouts import AssignLayouts as PlaceTosaLayouts
 from stepwell.translate.rewrites.tosa.choose_mx_form import ChooseMxForm
 from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
 from stepwell.translate.rewrites.tosa.finish import FinishTosa
@@ -295,6 +298,18 @@ normal form only respells ops as the lowering reads them; layer norms and safe-s
 outside, as there.
 """
 
+
+def tosa_layouts(*merges: Rewrite[Any]) -> tuple[Step, ...]:
+    """Transposes are placed by a cut, twice, and merged before, between and behind."""
+    return (
+        Together("merge-layouts", merges),
+        Named("place-layouts-first", PlaceTosaLayouts()),
+        Together("merge-layouts-between", merges),
+        Named("place-layouts-again", PlaceTosaLayouts()),
+        Together("layout", merges),
+    )
+
+
 TOSA = (
     Together(
         "normalise", (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside(), GatherStrides())
@@ -322,7 +337,7 @@ TOSA = (
     Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
     Named("share-operators", ShareCommonSubexpressions()),
     LowerControl(),
-    Together("layout", LAYOUT),
+    *tosa_layouts(*LAYOUT),
     Named("share-layouts", ShareCommonSubexpressions()),
 )
 """What every TOSA target runs; the target's name says what the result may hold."""
@@ -341,7 +356,7 @@ TOSA_INTEGERS = (
     Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
     Together("lower", TO_TOSA),
     Named("share-operators", ShareCommonSubexpressions()),
-    Together("layout", (*LAYOUT, *FEWER_INTEGERS)),
+    *tosa_layouts(*LAYOUT, *FEWER_INTEGERS),
     Named("share-layouts", ShareCommonSubexpressions()),
 )
 """What a target of the integer profile alone runs: the program must be quantised."""
@@ -460,7 +475,7 @@ def ethosu_pipeline(
         Together("lower-int8", (*INTEGERS, CancelCasts())),
         Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
         Together("lower", TO_TOSA),
-        Together("layout", (*LAYOUT, *FEWER_INTEGERS)),
+        *tosa_layouts(*LAYOUT, *FEWER_INTEGERS),
     )
     return Pipeline(
         accelerator,

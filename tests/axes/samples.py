@@ -324,4 +324,104 @@ _QUANT = (
     "%y = quant.scast %x : tensor<2x3xi8> to tensor<2x3x!quant.uniform<i8:f32, 0.05:3>>",
 )
 
-SAMPLES: tuple[str, ...] = (*_XNNPACK, *_ATEN)
+
+def _tosa(name: str, *types: str, made: str = "", fields: str = "", given: str = "") -> str:
+    """`given` are lines of constants and the names of operands behind the tensors, with types."""
+    sizes = [f"tensor<{t}>" for t in types]
+    values = [f"%v{index}" for index in range(len(sizes))]
+    lines, _, rest = given.rpartition(";")
+    for part in filter(None, rest.split(",")):
+        value, type_ = part.split(":")
+        values.append(value.strip())
+        sizes.append(type_.strip())
+    held = f" {{{fields}}}" if fields else ""
+    result = f"tensor<{made or types[0]}>"
+    before = lines.replace(";", "\n")
+    call = f"%y = tosa.{name} {', '.join(values)}{held}"
+    return f"{before}\n{call} : ({', '.join(sizes)}) -> {result}"
+
+
+def _sizes(name: str, *values: int) -> str:
+    rank = len(values)
+    held = f"values = dense<{list(values)}> : tensor<{rank}xindex>"
+    return f"%{name} = tosa.const_shape {{{held}}} : () -> !tosa.shape<{rank}>"
+
+
+def _zero(name: str, held: str) -> str:
+    number, type_ = "0" if held.startswith("i") else "0.0", f"tensor<1x{held}>"
+    return f'%{name} = "tosa.const"() <{{values = dense<{number}> : {type_}}}> : () -> {type_}'
+
+
+_ZEROS = f"{_zero('p', 'f32')};{_zero('q', 'f32')};%p: tensor<1xf32>, %q: tensor<1xf32>"
+_WINDOW = "kernel = array<i64: 2, 2>, stride = array<i64: 2, 1>, pad = array<i64: 1, 0, 0, 1>"
+_TOSA = (
+    *(
+        _tosa(name, "2x1x5xf32")
+        for name in ("abs", "ceil", "cos", "erf", "exp", "floor", "identity", "log", "reciprocal",
+                     "rsqrt", "sigmoid", "sin", "tanh")
+    ),
+    *(
+        _tosa(name, "2x3x4xf32", "1x3x1xf32")
+        for name in ("add", "maximum", "minimum", "pow", "sub")
+    ),
+    *(
+        _tosa(name, "2x3xi32", "2x1xi32")
+        for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "intdiv", "logical_left_shift",
+                     "logical_right_shift")
+    ),
+    _tosa("arithmetic_right_shift", "2x3xi32", "2x1xi32", fields="round = false"),
+    _tosa("bitwise_not", "2x3xi32"),
+    _tosa("clz", "2x3xi32"),
+    _tosa("logical_not", "2x3xi1"),
+    *(_tosa(f"logical_{name}", "2x3xi1", "1x3xi1") for name in ("and", "or", "xor")),
+    *(
+        _tosa(name, "2x3xf32", "2x1xf32", made="2x3xi1")
+        for name in ("equal", "greater", "greater_equal")
+    ),
+    _tosa("cast", "2x3xf32", made="2x3xf16"),
+    _tosa("clamp", "2x3xf32", fields="min_val = -0.5 : f32, max_val = 0.5 : f32"),
+    _tosa("mul", "2x3xf32", "2x1xf32", given=f"{_zero('s', 'i8')};%s: tensor<1xi8>"),
+    _tosa("negate", "2x3xf32", given=_ZEROS),
+    _tosa("select", "1x3xi1", "2x3xf32", "2x1xf32", made="2x3xf32"),
+    "%m = \"tosa.const\"() <{values = dense<1073741824> : tensor<1xi32>}> : () -> tensor<1xi32>\n"
+    "%s = \"tosa.const\"() <{values = dense<30> : tensor<1xi8>}> : () -> tensor<1xi8>\n"
+    f"{_zero('p', 'i8')}\n{_zero('q', 'i8')}\n"
+    "%y = tosa.rescale %x, %m, %s, %p, %q {scale32 = true, rounding_mode = SINGLE_ROUND, "
+    "per_channel = false, input_unsigned = false, output_unsigned = false} : (tensor<2x3xi8>, "
+    "tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi8>) -> tensor<2x3xi8>",
+    "%t = \"tosa.const\"() <{values = dense<["
+    + ", ".join(str(-n) for n in range(-127, 129))
+    + "]> : tensor<256xi8>}> : () -> tensor<256xi8>\n"
+    "%y = tosa.table %x, %t : (tensor<2x3xi8>, tensor<256xi8>) -> tensor<2x3xi8>",
+    *(
+        _tosa(f"reduce_{name}", f"2x3x4x{held}", made=f"2x1x4x{held}", fields="axis = 1 : i32")
+        for name, held in (("all", "i1"), ("any", "i1"), ("max", "f32"), ("min", "f32"),
+                           ("product", "f32"), ("sum", "f32"))
+    ),
+    _tosa("argmax", "2x3x4xf32", made="2x4xi32", fields="axis = 1 : i32"),
+    _tosa("concat", "2x1xf32", "2x3xf32", made="2x4xf32", fields="axis = 1 : i32"),
+    _tosa("reverse", "2x3xf32", fields="axis = 1 : i32"),
+    _tosa("transpose", "2x3x4xf32", made="4x2x3xf32", fields="perms = array<i32: 2, 0, 1>"),
+    _tosa("reshape", "2x6x4xf32", made="2x3x8xf32",
+          given=f"{_sizes('s', 2, 3, 8)};%s: !tosa.shape<3>"),
+    _tosa("slice", "3x5xf32", made="3x2xf32",
+          given=f"{_sizes('b', 0, 2)};{_sizes('n', 3, 2)};%b: !tosa.shape<2>, %n: !tosa.shape<2>"),
+    _tosa("pad", "3x2xf32", made="4x5xf32",
+          given=f"{_sizes('b', 1, 0, 0, 3)};{_zero('p', 'f32')};%b: !tosa.shape<4>, "
+          "%p: tensor<1xf32>"),
+    _tosa("tile", "1x2x3xf32", made="2x2x6xf32",
+          given=f"{_sizes('b', 2, 1, 2)};%b: !tosa.shape<3>"),
+    _tosa("matmul", "2x3x4xf32", "2x4x2xf32", made="2x3x2xf32", given=_ZEROS),
+    _tosa("matmul_t", "2x3x4xf32", "2x5x4xf32", made="2x3x5xf32", given=_ZEROS),
+    _tosa("conv2d", "1x5x4x2xf32", "3x2x2x2xf32", "3xf32", made="1x3x4x3xf32", given=_ZEROS,
+          fields="pad = array<i64: 1, 0, 0, 1>, stride = array<i64: 2, 1>, "
+          "dilation = array<i64: 1, 1>, acc_type = f32"),
+    _tosa("depthwise_conv2d", "1x4x4x2xf32", "2x2x2x1xf32", "2xf32", made="1x3x3x2xf32",
+          given=_ZEROS, fields="pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 1, 1>, "
+          "dilation = array<i64: 1, 1>, acc_type = f32"),
+    _tosa("max_pool2d", "1x5x4x2xf32", made="1x3x4x2xf32", fields=_WINDOW),
+    _tosa("avg_pool2d", "1x5x4x2xf32", made="1x3x4x2xf32", given=_ZEROS,
+          fields=f"{_WINDOW}, acc_type = f32"),
+)  # fmt: skip
+
+SAMPLES: tuple[str, ...] = (*_XNNPACK, *_ATEN, *_TOSA)

@@ -12,6 +12,7 @@ from xdsl.ir import Operation, SSAValue
 import stepwell
 from stepwell.dialects import xnnpack
 from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.tosa.generated import OPERATORS
 from stepwell.ir.axes import Along, AxisMap, HasAxes, Once, axis_map, mapped_names
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.interpretation import Interpreter
@@ -48,7 +49,7 @@ def random_value(value: SSAValue, generator: torch.Generator) -> torch.Tensor:
         return torch.rand(shape, generator=generator) > 0.5
     if dtype.is_floating_point:
         return torch.randn(shape, generator=generator, dtype=dtype)
-    low, high = (-90, 90) if dtype == torch.int8 else (0, 2)
+    low, high = {torch.int8: (-90, 90), torch.int32: (1, 3)}.get(dtype, (0, 2))
     return torch.randint(low, high, shape, generator=generator, dtype=dtype)
 
 
@@ -61,7 +62,7 @@ def changed(value: torch.Tensor, index: tuple[int, ...], how: int) -> torch.Tens
     elif value.dtype == torch.int8:
         made[index] += (30, -30)[how]
     else:
-        made[index] = 1 - value[index]
+        made[index] = (3 if value.dtype == torch.int32 else 1) - value[index]
     return made
 
 
@@ -150,7 +151,12 @@ def _axes(link: Any) -> tuple[int | None, ...]:
 
 
 def classes() -> list[type[HasAxes]]:
-    return [*xnnpack.NODES.values(), *(op_class(name) for name in mapped_names("aten"))]
+    tosa = {cls.name: cls for cls in OPERATORS}
+    return [
+        *xnnpack.NODES.values(),
+        *(op_class(name) for name in mapped_names("aten")),
+        *(tosa[name] for name in mapped_names("tosa")),
+    ]
 
 
 @pytest.mark.parametrize("cls", classes(), ids=lambda cls: cls.name)

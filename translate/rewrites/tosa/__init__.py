@@ -101,10 +101,6 @@ from stepwell.translate.rewrites.tosa.remove_mx_recast import RemoveMxRecast
 from stepwell.translate.rewrites.tosa.scaled_sum_to_products import ScaledSumToProducts
 from stepwell.translate.rewrites.tosa.simplify_transpose import SimplifyTranspose
 from stepwell.translate.rewrites.tosa.sink_reshape import SinkReshape
-from stepwell.translate.rewrites.tosa.sink_transpose import SinkTranspose
-from stepwell.translate.rewrites.tosa.sink_transpose_through_reshape import (
-    SinkTransposeThroughReshape,
-)
 from stepwell.translate.rewrites.tosa.split_gelu import SplitGelu
 from stepwell.translate.rewrites.tosa.split_layer_norm import SplitLayerNorm
 from stepwell.translate.rewrites.tosa.type_integers import SelectTruths, TypeIntegers
@@ -183,14 +179,12 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
 LAYOUT: tuple[Rewrite[Any], ...] = (
     MergeTransposes(),
     MergeReshapes(),
-    SinkTranspose(),
-    SinkTransposeThroughReshape(),
     SimplifyTranspose(),
     HoistReshapeOverSlice(),
     SinkReshape(),
     RemoveMxRecast(),
 )
-"""What cancels the transposes between NCHW and NHWC."""
+"""What merges layout operators that meet, around `AssignLayouts`."""
 
 INTEGERS: tuple[Rewrite[Any], ...] = (
     FoldQuantisedConstant(),

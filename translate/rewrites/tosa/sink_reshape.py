@@ -30,18 +30,15 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.axes import ELEMENTWISE, is_block_scaled
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.axes import axis_map
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
-from stepwell.translate.rewrites.tosa.sink_transpose import (
-    ELEMENTWISE,
-    data_operands,
-    is_block_scaled,
-)
 from stepwell.translate.rewrites.tosa.sizes import Size, is_spelled
 
 REDUCTIONS = (t.ReduceSumOp, t.ReduceMaxOp, t.ReduceMinOp, t.ReduceProductOp)
@@ -137,6 +134,15 @@ class SinkReshape(Rewrite[Sunk]):
         new = b.op(type(op), [*operands, *rest], shape, element(result.type), **properties)
         new.name_hint = result.name_hint
         rw.replace(op, [b.reshape(new, shape_of(result))])
+
+
+def data_operands(op: TosaOp) -> list[SSAValue]:
+    """The operands whose axes are the result's: the others are parameters."""
+    axes = axis_map(op)
+    if axes is None:
+        return list(op.operands)
+    rank = len(axes.shape)
+    return [v for v, held in zip(op.operands, axes.links, strict=True) if len(held or ()) == rank]
 
 
 def keeps_last(shape: Sequence[Size], result: Sequence[Size], source: Sequence[Size]) -> bool:
