@@ -60,6 +60,21 @@ def test_every_kind_of_row_is_attention_s_own_on_tosa_s_reference_model() -> Non
     torch.testing.assert_close(found, module(*inputs))
 
 
+def test_attention_with_a_mask_as_large_as_its_scores_is_taken_apart_for_tosa() -> None:
+    """PyTorch decomposes it into its CPU's fused kernel, which is no operator of a target."""
+
+    class Heads(Masked):
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            q, k, v = (t.view(1, 5, 2, 4).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+            return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    mask = hidden_cells().expand(1, 2, 5, 5).contiguous()
+    module, inputs = Heads().eval(), (torch.randn(1, 5, 8), mask)
+    (found,) = stepwell.lower(torch.export.export(module, inputs), "tosa-1.0+fp").run(*inputs)
+    assert bool((found[0, :, 0] == 0).all())
+    torch.testing.assert_close(found, module(*inputs))
+
+
 def test_a_boolean_mask_leaves_only_its_own_choice_outside() -> None:
     module, inputs = Masked().eval(), (torch.randn(1, 5, 8), hidden_cells() == 0)
     lowered = stepwell.lower(torch.export.export(module, inputs), "xnnpack")

@@ -45,7 +45,11 @@ class CannotTraceError(Exception):
 
 
 class FusedLayerError(CannotTraceError):
-    """PyTorch chose a layer of oneDNN, which it does only for tensors that are on a CPU."""
+    """PyTorch chose a fused layer, which it does only for tensors that are on a CPU."""
+
+
+FUSED_ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
+"""What PyTorch takes attention on a CPU apart into, if its mask is as large as its scores."""
 
 
 class Recorder(TorchDispatchMode):
@@ -76,6 +80,8 @@ class Recorder(TorchDispatchMode):
             raise FusedLayerError(f"{_spelled(func)} is a layer of oneDNN")
         function = self._function_of(func, root)
         if function is None:
+            if func.name() == FUSED_ATTENTION and not root:
+                raise FusedLayerError(f"{_spelled(func)} is a kernel of torch's CPU")
             return self._record(func, args, kwargs)
         taken_apart = self._follow(function, func, args, kwargs)
         if taken_apart is NotImplemented:

@@ -106,8 +106,9 @@ def _traced(
 ) -> Trace | Refusal:
     """The calls, as they are on a device.
 
-    On a CPU PyTorch may take a fused layer of oneDNN, which is no operator of a target. A tensor on
-    the device `meta` has no such layers: an LSTM is taken apart there, and no switch is touched.
+    On a CPU PyTorch may take a fused layer of oneDNN's or its own, which is no operator of a target.
+    A tensor on the device `meta` has no such layers: an LSTM is taken apart there, and attention
+    under a mask of run time, and no switch is touched.
     """
     symbols = Symbols(ranges, device)
     symbols.mode.allow_non_fake_inputs = True
