@@ -60,6 +60,10 @@ FUNCTIONS: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "floats to truth": (lambda x: x.bool(), (torch.tensor([0.0, -0.0, 1.0]),)),
     "integer arithmetic": (lambda i: (i + 2) * 3 - i, (INTEGERS,)),
     "a sum of a number": (lambda x: x.sum() + x.mean() + x.sum(0), (torch.tensor(2.5),)),
+    "shifts by numbers of more bits": (
+        lambda i: (i << 257) ^ (i >> -254),
+        (INTEGERS.to(torch.int8),),
+    ),
     "comparisons": (lambda i: (i < 2) & (i != -1) | (i >= 6), (INTEGERS,)),
 }
 

@@ -80,6 +80,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "bytes that become floats": (lambda b, x: b.float() + x, (BYTES[:20], X)),
     "truths that become floats": (lambda t, x: t.float() * x, (X > 0.5, X)),
     "bytes shifted": (lambda b, n: (b << n) ^ (b >> 2) ^ (b >> n), (BYTES, BYTES % 11 - 2)),
+    "bytes shifted by more than their bits": (lambda b: (b << 9) ^ (b >> 100), (BYTES,)),
     "words shifted": (lambda w, n: (w << n) ^ (w >> 7) ^ (w >> n), (WORDS, WORDS)),
     "the place of the largest byte": (lambda b: b.reshape(4, 30).argmax(1).int(), (BYTES,)),
     "clamp of int32": (lambda x: torch.clamp(x, -3, 40), (WORDS,)),

@@ -79,7 +79,7 @@ class LowerShift(LowerToTosa):
         x, other = op.operands[0], op.arg("other")
         held = element(x.type)
         assert isinstance(held, IntegerType)
-        places = _known(other, b)
+        places = _known(other, held.width.data, b)
         if places is not None:
             if 0 <= places < held.width.data:
                 return _shifted(op, x, b.splat(places, x), held, b)
@@ -98,10 +98,14 @@ class LowerShift(LowerToTosa):
         return _narrowed(select(inside, y, 0, y, b), held, b)
 
 
-def _known(other: SSAValue | int, b: Builder) -> int | None:
-    """The number of places, where it is one number for all elements and known."""
+def _known(other: SSAValue | int, bits: int, b: Builder) -> int | None:
+    """The number of places, where it is one number for all elements and known.
+
+    torch makes a number one of the tensor's type first, of which it keeps the lowest bits.
+    """
     if isinstance(other, int):
-        return other
+        half = 1 << (bits - 1)
+        return (other + half) % (2 * half) - half
     key = weight_key(other)
     held = None if key is None else b.rw.weights.get(key)
     return int(held.reshape(())) if held is not None and held.numel() == 1 else None
