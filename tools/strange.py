@@ -2,10 +2,12 @@
 
     python tools/strange.py --programs 1000 xnnpack cortex-m55
     python tools/strange.py --seed 17 xnnpack          # one program, its text, its verdict
+    python tools/strange.py --programs 1000 --table docs/contracts.md xnnpack
 
 A row counts programs that the target took (what it refuses is taken out of them and counted beside,
 with the sentence) and what went wrong: results outside what the arithmetic allows, aborts,
-tracebacks, failures at run time after a lowering without a word, and endless runs.
+tracebacks, failures at run time after a lowering without a word, and endless runs. `as stock` are
+results whose class (NaN, an infinity) is not eager's but that of ExecuTorch's own flow.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench._report import between_markers
 from tests.strange.judging import Judge, signature
 from tests.strange.source import Program
 from tests.strange.verdicts import BAD, LANES, TAKEN
@@ -37,6 +40,7 @@ def main() -> None:
     parser.add_argument("--reasons", type=int, default=10, help="refusals to list")
     parser.add_argument("--findings", type=Path, help="a file for what went wrong, as JSON lines")
     parser.add_argument("--shrink", action="store_true", help="make findings small")
+    parser.add_argument("--table", type=Path, help="a document to write the rows into")
     given = parser.parse_args()
     rows: list[str] = []
     with Judge() as judge:
@@ -46,10 +50,26 @@ def main() -> None:
                 show(found, judge, lane, given)
                 continue
             rows.append(run(judge, lane, given))
+            if given.table:
+                enter(given.table, lane, rows[-1])
     if rows:
-        print("\n| target | programs | refused whole | parts refused | " + " | ".join(BAD) + " |")
-        print("|---" * (4 + len(BAD)) + "|")
-        print("\n".join(rows))
+        print("\n" + "\n".join([*HEAD, *rows]))
+
+
+HEAD = [
+    "| target | seeds | taken | of these as stock | refused whole | parts refused | "
+    + " | ".join(BAD)
+    + " |",
+    "|---" * (6 + len(BAD)) + "|",
+]
+
+
+def enter(document: Path, lane: str, row: str) -> None:
+    """Put a target's row into the table of a document; the others' rows stay."""
+    lines = document.read_text(encoding="utf-8").partition("<!-- strange -->")[2].splitlines()
+    held = {line.split("|")[1].strip(): line for line in lines if line.startswith("| ")}
+    held[lane] = row
+    between_markers(document, "strange", [*HEAD, *(held[name] for name in LANES if name in held)])
 
 
 def run(judge: Judge, lane: str, given: argparse.Namespace) -> str:
@@ -83,7 +103,8 @@ def run(judge: Judge, lane: str, given: argparse.Namespace) -> str:
     for reason, count in reasons.most_common(given.reasons):
         print(f"  {count:5} {reason[:160]}")
     bad = " | ".join(str(kinds[k]) for k in BAD)
-    return f"| {lane} | {taken} | {kinds['refused']} | {parts} | {bad} |"
+    counts = f"{taken} | {kinds['as stock']} | {kinds['refused']} | {parts}"
+    return f"| {lane} | {given.first} to {seed - 1} | {counts} | {bad} |"
 
 
 def plain(reason: str) -> str:

@@ -20,6 +20,13 @@ def branches(d: Draw) -> str:
 
 
 @form("control")
+def nested(d: Draw) -> str:
+    x = d.floating()
+    inner = f"cond(p.sum() > {d.choose(0, 5, -5)}, lambda q: q * 2, lambda q: q - 1, (p,))"
+    return f"cond({x}.mean() > 0, lambda p: {inner}, lambda p: p.exp(), ({x},))"
+
+
+@form("control")
 def loops(d: Draw) -> str:
     x = d.floating()
     if d.space[x].numel() == 0:

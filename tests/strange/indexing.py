@@ -101,6 +101,29 @@ def embedded(d: Draw) -> str:
     return f"F.embedding({x} % {rows}, {table}{pad})"
 
 
+@form("indexing")
+def bagged(d: Draw) -> str:
+    x = d.tensor(lambda t: str(t.dtype).endswith("int64") and t.dim() == 2 and t.numel())
+    rows = d.integer(2, 6)
+    table = d.constant((rows, d.integer(1, 5)), "f32")
+    mode = d.choose("sum", "mean", "max")
+    return f"F.embedding_bag({x} % {rows}, {table}, mode={mode!r})"
+
+
+@form("indexing")
+def by_mask(d: Draw) -> str:
+    x = d.ranked(1)
+    filled = d.choose("0", "1", "-1")
+    return d.choose(
+        f"{x}.masked_scatter({x} > 0, {x}.flip(0))",
+        f"torch.where({x} > {filled}, {x}.roll(1, 0), {x})",
+        f"{x} * {x}.gt({filled}).cumsum(0)",
+        f"torch.bucketize({x}, torch.tensor([-1.0, 0.0, 2.0]))",
+        f"torch.searchsorted(torch.tensor([-1.0, 0.0, 2.0]), {x}.contiguous())",
+        f"F.pad({x}, (1, 1)).unfold(-1, 2, 1).amax(-1)",
+    )
+
+
 @form("sorted")
 def ordered(d: Draw) -> str:
     x = d.ranked(1)

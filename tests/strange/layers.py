@@ -102,6 +102,29 @@ def adaptive(d: Draw) -> str:
     return f"F.adaptive_{kind}_pool{rank}d({x}, {_each(d, 1, 4, rank)})"
 
 
+@form("pools")
+def with_indices(d: Draw) -> str:
+    x, rank, _, _ = _image(d, 3, 4)
+    kernel = d.integer(1, 3)
+    pooled = f"F.max_pool{rank}d({x}, {kernel}, return_indices=True)"
+    return d.choose(
+        f"{pooled}[1]",
+        f"F.max_unpool{rank}d(*{pooled}, {kernel}, output_size={x}.shape)",
+        f"F.adaptive_max_pool{rank}d({x}, {d.integer(1, 3)}, return_indices=True)[1]",
+        f"F.avg_pool{rank}d({x}, {kernel}, 1, ceil_mode=True) - {x}.mean()",
+    )
+
+
+@form("norms")
+def of_the_batch(d: Draw) -> str:
+    x = d.tensor(lambda t: t.is_floating_point() and 2 <= t.dim() <= 5)
+    channels = d.space[x].shape[1]
+    dtype = d.named_dtype(x)
+    weight = d.constant((channels,), dtype) if d.maybe(0.7) else "None"
+    eps = d.choose(1e-5, 1e-3)
+    return f"F.batch_norm({x}, None, None, {weight}, None, True, 0.1, {eps})"
+
+
 @form("norms")
 def batch_norm(d: Draw) -> str:
     x = d.tensor(lambda t: t.is_floating_point() and 2 <= t.dim() <= 5)
@@ -206,7 +229,26 @@ def recurrent(d: Draw) -> str:
         f" {d.named_dtype(x)})",
         "m",
     )
-    return f"{made}({x})[0]"
+    return (
+        f"{made}({x})[{d.choose(0, 0, 1)}]"
+        if kind != "LSTM"
+        else d.choose(f"{made}({x})[0]", f"{made}({x})[1][0]", f"{made}({x})[1][1]")
+    )
+
+
+@form("recurrence")
+def from_a_state(d: Draw) -> str:
+    x = d.floating(3, 3)
+    shape, dtype = d.space[x].shape, d.named_dtype(x)
+    if not all(shape):
+        raise UnsuitableError
+    kind = d.choose("LSTM", "GRU", "RNN")
+    made = d.hold(
+        f"seeded(nn.{kind}({shape[2]}, 3, batch_first=True), {d.seed}, {dtype})",
+        "m",
+    )
+    state = f"({x}[:, 0, :1].expand(-1, 3)[None] * 0.5).contiguous()"
+    return f"{made}({x}, {f'({state}, {state})' if kind == 'LSTM' else state})[0]"
 
 
 @form("recurrence")

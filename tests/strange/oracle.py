@@ -80,19 +80,17 @@ class Shaken(TorchDispatchMode):
     ) -> Any:
         name = func._schema.name.split("::")[1]
         plain = name.rstrip("_")
-        if plain in PERIODIC and not self.units and args[0].is_floating_point():
+        if plain in PERIODIC and args[0].is_floating_point():
             given = self.moved(args[0].clone(), 1.0)
             args = (args[0].copy_(given) if name != plain else given, *args[1:])
         out = func(*args, **(kwargs or {}))
         if name.startswith(PLACED):  # Where they read is computed too, to a part of an element.
-            reach = args[0].abs().amax() if args[0].numel() else 0
+            reach = args[0].abs().nan_to_num(0, 0, 0).amax() if args[0].numel() else 0
             return out + self._noise(out, ULPS * float(reach) * max(out.shape[2:]))
-        if self.units:
-            if name.startswith("quantize_per_") and isinstance(out, Tensor):
-                low, high = [a for a in args if isinstance(a, int)][-2:]
-                step = torch.randint(-1, 2, out.shape, generator=self.generator)
-                return (out.long() + step).clamp(low, high).to(out.dtype)
-            return out
+        if self.units and name.startswith("quantize_per_") and isinstance(out, Tensor):
+            low, high = [a for a in args if isinstance(a, int)][-2:]
+            step = torch.randint(-1, 2, out.shape, generator=self.generator)
+            return (out.long() + step).clamp(low, high).to(out.dtype)
         if name in MOVES or any(
             r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns
         ):
@@ -202,7 +200,10 @@ class Expected:
 
     @classmethod
     def of_quantised(cls, given: Any, graph: Callable[..., Any]) -> Expected:
-        """What a right result of a quantised graph may be: each stored integer one unit off."""
+        """What a right result of a quantised graph may be: each stored integer one unit off.
+
+        What it leaves in floats is moved as in a float program.
+        """
         with torch.no_grad():
             runs = [pytree.tree_leaves(graph(*_copied(given)))]
             for seed in range(RUNS):

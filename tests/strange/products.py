@@ -82,6 +82,26 @@ def named(d: Draw) -> str:
     )
 
 
+@form("products")
+def summed_by_letters(d: Draw) -> str:
+    """`einsum` of any two operands: letters kept, summed, shared, repeated, broadcast."""
+    x = d.floating(1, 4)
+    shape = d.space[x].shape
+    mine = "abcd"[: len(shape)]
+    theirs = d.rng.sample(mine, d.integer(1, len(mine))) + ["e"] * d.maybe()
+    sizes = [d.integer(1, 4) if c == "e" else shape[mine.index(c)] for c in theirs]
+    other = d.constant(sizes, d.named_dtype(x))
+    every = sorted({*mine, *theirs})
+    kept = "".join(d.rng.sample(every, d.integer(0, len(every))))
+    spelt = "".join(theirs)
+    return d.choose(
+        f"torch.einsum('{mine},{spelt}->{kept}', {x}, {other})",
+        f"torch.einsum('{mine},{spelt}', {x}, {other})",
+        f"torch.einsum('...{mine[-1]},{mine[-1]}->...', {x}, {x}.reshape(-1, {shape[-1]})[0])",
+        f"torch.einsum('{mine}->{mine[::-1]}', {x})",
+    )
+
+
 @form("attention")
 def attention(d: Draw) -> str:
     q = d.floating(2, 4)
