@@ -10,7 +10,7 @@ import torch
 
 from .drawing import draw
 from .judging import Judge, candidates
-from .oracle import Expected
+from .oracle import TOSA_COARSE, Expected
 from .source import Program
 from .verdicts import BAD, FLOATS, LANES, TAKEN, exported, judge_seed
 
@@ -93,6 +93,36 @@ def test_a_class_of_its_own_is_a_mismatch() -> None:
     program = program_of("v0 = x0.sqrt()")
     expected = Expected.of(program, program.given(), exported(program))
     assert "nan" in str(expected.complaint([program.module()(*program.given())[0].nan_to_num()]))
+
+
+def test_a_class_that_the_stock_flow_gives_too_is_told_apart() -> None:
+    program = program_of("v0 = x0.sqrt()")
+    expected = Expected.of(program, program.given(), exported(program))
+    right = program.module()(*program.given())[0]
+    lost = right.nan_to_num(0.0)
+    assert right.isnan().any() and expected.complaint([lost], forgiven=[right]) is not None
+    assert expected.complaint([lost], forgiven=[lost]) is None
+    assert expected.complaint([lost + 1], forgiven=[lost + 1]) is not None
+
+
+def test_a_small_tanh_is_as_right_as_tosa_asks() -> None:
+    program = program_of("v0 = (x0 * 1e-4).tanh()")
+    given = program.given()
+    near = [program.module()(*given)[0] + 2**-24]
+    assert Expected.of(program, given, exported(program)).complaint(near) is not None
+    coarse = Expected.of(program, given, exported(program), TOSA_COARSE)
+    assert coarse.complaint(near) is None
+    assert coarse.complaint([near[0] + 2**-14]) is not None
+
+
+def test_an_angle_is_right_to_its_own_precision() -> None:
+    program = program_of("v0 = (x0 * 1000).round().sin()")
+    given = program.given()
+    angle = (given[0] * 1000).round().double()
+    expected = Expected.of(program, given, exported(program))
+    off = torch.sin(angle + angle.abs() * 2**-24).float()
+    assert expected.complaint([off]) is None
+    assert expected.complaint([torch.sin(angle + 0.01).float()]) is not None
 
 
 def test_what_is_dropped_takes_its_readers_along() -> None:
