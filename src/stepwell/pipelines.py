@@ -72,7 +72,14 @@ from stepwell.translate.rewrites.quant import (
     TypeDequantize,
     TypeQuantize,
 )
-from stepwell.translate.rewrites.tosa import FEWER_INTEGERS, INTEGERS, LAYOUT, SPLIT, TO_TOSA
+from stepwell.translate.rewrites.tosa import (
+    FEWER_INTEGERS,
+    INTEGERS,
+    LAYOUT,
+    MEETING,
+    SPLIT,
+    TO_TOSA,
+)
 from stepwell.translate.rewrites.tosa.adopt_executorch_mx import AdoptExecutorchMx
 from stepwell.translate.rewrites.tosa.assign_layouts import AssignLayouts as PlaceTosaLayouts
 from stepwell.translate.rewrites.tosa.choose_mx_form import ChooseMxForm
@@ -300,11 +307,11 @@ outside, as there.
 
 
 def tosa_layouts(*merges: Rewrite[Any]) -> tuple[Step, ...]:
-    """Transposes are placed by a cut, twice, and merged before, between and behind."""
+    """Transposes are placed by a cut, twice; those that meet are merged before and between."""
     return (
-        Together("merge-layouts", merges),
+        Together("merge-layouts", MEETING),
         Named("place-layouts-first", PlaceTosaLayouts()),
-        Together("merge-layouts-between", merges),
+        Together("merge-layouts-between", MEETING),
         Named("place-layouts-again", PlaceTosaLayouts()),
         Together("layout", merges),
     )

@@ -176,9 +176,11 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
 )
 """Every lowering; where anchors overlap, each takes other element types."""
 
+MEETING: tuple[Rewrite[Any], ...] = (MergeTransposes(), MergeReshapes())
+"""Transposes and reshapes in a row are one or none."""
+
 LAYOUT: tuple[Rewrite[Any], ...] = (
-    MergeTransposes(),
-    MergeReshapes(),
+    *MEETING,
     SimplifyTranspose(),
     HoistReshapeOverSlice(),
     SinkReshape(),
