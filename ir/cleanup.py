@@ -11,7 +11,8 @@ from xdsl.traits import IsolatedFromAbove
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Event, History, Pass, is_dead, is_pure
+from stepwell.ir.purity import is_dead, is_pure
+from stepwell.ir.rewriting import Event, History, Pass
 
 _Key = tuple[
     type[Operation], tuple[SSAValue, ...], tuple[tuple[str, Attribute], ...], tuple[Attribute, ...]

@@ -12,18 +12,16 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.traits import Pure
 
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 from stepwell.ir.failures import NO_MATCH, StepFailure, first_line, raised, returned
 from stepwell.ir.numerics import Deviation, TakenDeviation, forbidden
 from stepwell.ir.program import Program
+from stepwell.ir.purity import is_dead, is_empty
 from stepwell.ir.rewriter import Rewriter, Scope, neighbours
 from stepwell.ir.walking import walk
 from stepwell.ir.weights import UnknownValue
@@ -286,36 +284,7 @@ def anchors_of(step: Step) -> tuple[type[Operation], ...] | None:
     return None
 
 
-def is_dead(op: Operation) -> bool:
-    """Whether an op is pure and nothing reads what it gives."""
-    if not _is_pure_class(type(op)):
-        return False
-    results = op.results
-    for result in results:  # Asked of every op, many times: no generator.
-        if result.first_use is not None:
-            return False
-    return bool(results)
-
-
-@cache
-def _is_pure_class(cls: type[Operation]) -> bool:
-    return cls.has_trait(Pure)
-
-
 _EMPTY = Refusal("a tensor that it takes or gives is empty")
-
-
-def is_empty(op: Operation) -> bool:
-    """Whether an op takes or gives a tensor without elements."""
-    return any(
-        isinstance(type_, TensorType) and 0 in type_.get_shape()
-        for type_ in (*op.operand_types, *op.result_types)
-    )
-
-
-def is_pure(op: Operation) -> bool:
-    """Whether an op without uses may go."""
-    return _is_pure_class(type(op))
 
 
 def run_rewrites(

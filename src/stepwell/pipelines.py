@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stepwell.backends.cortex_m.plan_memory import PlanMemory
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.dialects.cmsis.target import Target
@@ -12,7 +10,7 @@ from stepwell.dialects.ethosu import ETHOSU_LEVEL
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
-from stepwell.ir.rewriting import Named, Rewrite, Step, Together
+from stepwell.ir.rewriting import Named, Step, Together
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.aten import (
     FOLD_WEIGHTS,
@@ -76,12 +74,11 @@ from stepwell.translate.rewrites.tosa import (
     FEWER_INTEGERS,
     INTEGERS,
     LAYOUT,
-    MEETING,
     SPLIT,
     TO_TOSA,
+    layouts,
 )
 from stepwell.translate.rewrites.tosa.adopt_executorch_mx import AdoptExecutorchMx
-from stepwell.translate.rewrites.tosa.assign_layouts import AssignLayouts as PlaceTosaLayouts
 from stepwell.translate.rewrites.tosa.choose_mx_form import ChooseMxForm
 from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
 from stepwell.translate.rewrites.tosa.finish import FinishTosa
@@ -305,18 +302,6 @@ normal form only respells ops as the lowering reads them; layer norms and safe-s
 outside, as there.
 """
 
-
-def tosa_layouts(*merges: Rewrite[Any]) -> tuple[Step, ...]:
-    """Transposes are placed by a cut, twice; those that meet are merged before and between."""
-    return (
-        Together("merge-layouts", MEETING),
-        Named("place-layouts-first", PlaceTosaLayouts()),
-        Together("merge-layouts-between", MEETING),
-        Named("place-layouts-again", PlaceTosaLayouts()),
-        Together("layout", merges),
-    )
-
-
 TOSA = (
     Together(
         "normalise", (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside(), GatherStrides())
@@ -344,7 +329,7 @@ TOSA = (
     Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
     Named("share-operators", ShareCommonSubexpressions()),
     LowerControl(),
-    *tosa_layouts(*LAYOUT),
+    *layouts(*LAYOUT),
     Named("share-layouts", ShareCommonSubexpressions()),
 )
 """What every TOSA target runs; the target's name says what the result may hold."""
@@ -363,7 +348,7 @@ TOSA_INTEGERS = (
     Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
     Together("lower", TO_TOSA),
     Named("share-operators", ShareCommonSubexpressions()),
-    *tosa_layouts(*LAYOUT, *FEWER_INTEGERS),
+    *layouts(*LAYOUT, *FEWER_INTEGERS),
     Named("share-layouts", ShareCommonSubexpressions()),
 )
 """What a target of the integer profile alone runs: the program must be quantised."""
@@ -482,7 +467,7 @@ def ethosu_pipeline(
         Together("lower-int8", (*INTEGERS, CancelCasts())),
         Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
         Together("lower", TO_TOSA),
-        *tosa_layouts(*LAYOUT, *FEWER_INTEGERS),
+        *layouts(*LAYOUT, *FEWER_INTEGERS),
     )
     return Pipeline(
         accelerator,

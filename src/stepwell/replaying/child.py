@@ -87,7 +87,6 @@ def main() -> None:
     import torch
 
     import stepwell.pipelines
-    import stepwell.targets
 
     torch.set_num_threads(1)
     assert Path(stepwell.pipelines.__file__).is_relative_to(sys.argv[1]), "another stepwell"

@@ -138,9 +138,12 @@ def exported(entries: Sequence[Entry], place: Path, say: Tell) -> dict[str, Path
             beside = file.with_suffix(f".{os.getpid()}.pt2")
             try:
                 made = entry.make()
-                program = made.program or torch.export.export(
-                    made.module, made.inputs, dynamic_shapes=made.dynamic
-                )  # pyright: ignore[reportArgumentType]
+                program = made.program
+                if program is None:
+                    assert made.module is not None
+                    program = torch.export.export(
+                        made.module, made.inputs, dynamic_shapes=made.dynamic
+                    )
                 torch.export.save(program, beside)
                 beside.replace(file)
             except Exception as error:  # Whatever torch does not take is no program to replay.

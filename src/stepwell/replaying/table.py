@@ -76,13 +76,10 @@ def sums(replay: Replay) -> Table:
     both = [p for p in replay.pairs if "fails" not in p.before and "fails" not in p.after]
     found = Table("of all", "base", "head", "ratio")
     for name in NUMBERS:
-        before, after = (sum(float(side[name]) for side in map(pick, both)) for pick in PICKS)
+        before, after = (sum(float(sides(pair)[at][name]) for pair in both) for at in (0, 1))
         ratio = f"{after / before:.3f}" if before else "–"
         found.add_row(name, f"{before:,.1f}", f"{after:,.1f}", ratio)
     lost = sum("fails" in pair.after and "fails" not in pair.before for pair in replay.pairs)
     won = sum("fails" in pair.before and "fails" not in pair.after for pair in replay.pairs)
     found.add_row("fail now / no more", "", f"{lost} / {won}", "")
     return found
-
-
-PICKS = (lambda pair: pair.before, lambda pair: pair.after)

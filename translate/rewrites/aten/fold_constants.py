@@ -36,7 +36,8 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, element_bytes, has_torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter, is_pure
+from stepwell.ir.purity import is_pure
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.rewrites.aten.recipes import derive, encode_call
 

@@ -28,7 +28,8 @@ from stepwell.dialects.sym import ConstantOp, SymOp
 from stepwell.dialects.symbols import Symbols
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass, is_dead, walk_blocks
+from stepwell.ir.purity import is_dead
+from stepwell.ir.rewriting import History, Pass, walk_blocks
 from stepwell.ir.signature import Signature, get_signature, set_signature
 from stepwell.ir.types import BoolType, Dim, FloatType, IntType, dims, element, is_static, tensor
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepwell.ir.rewriting import Rewrite
+from stepwell.ir.rewriting import Named, Rewrite, Step, Together
 from stepwell.translate.rewrites.tosa.adaptive_pool_by_parts import AdaptivePoolByParts
 from stepwell.translate.rewrites.tosa.add_columns import AddColumns
+from stepwell.translate.rewrites.tosa.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.tosa.batch_norm_to_products import BatchNormToProducts
 from stepwell.translate.rewrites.tosa.choose_stored_integers import ChooseStoredIntegers
 from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
@@ -187,6 +188,18 @@ LAYOUT: tuple[Rewrite[Any], ...] = (
     RemoveMxRecast(),
 )
 """What merges layout operators that meet, around `AssignLayouts`."""
+
+
+def layouts(*merges: Rewrite[Any]) -> tuple[Step, ...]:
+    """Transposes are placed by a cut, twice; those that meet are merged before and between."""
+    return (
+        Together("merge-layouts", MEETING),
+        Named("place-layouts-first", AssignLayouts()),
+        Together("merge-layouts-between", MEETING),
+        Named("place-layouts-again", AssignLayouts()),
+        Together("layout", merges),
+    )
+
 
 INTEGERS: tuple[Rewrite[Any], ...] = (
     FoldQuantisedConstant(),

@@ -1,0 +1,38 @@
+"""What may go, and what has nothing in it: asked of every op, many times."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation
+from xdsl.traits import Pure
+
+
+def is_dead(op: Operation) -> bool:
+    """Whether an op is pure and nothing reads what it gives."""
+    if not _is_pure_class(type(op)):
+        return False
+    results = op.results
+    for result in results:  # No generator: it would cost more than what it asks.
+        if result.first_use is not None:
+            return False
+    return bool(results)
+
+
+def is_pure(op: Operation) -> bool:
+    """Whether an op without uses may go."""
+    return _is_pure_class(type(op))
+
+
+def is_empty(op: Operation) -> bool:
+    """Whether an op takes or gives a tensor without elements."""
+    return any(
+        isinstance(type_, TensorType) and 0 in type_.get_shape()
+        for type_ in (*op.operand_types, *op.result_types)
+    )
+
+
+@cache
+def _is_pure_class(cls: type[Operation]) -> bool:
+    return cls.has_trait(Pure)
