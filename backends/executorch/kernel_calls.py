@@ -48,6 +48,7 @@ from stepwell.ir.dtypes import (
     i16,
     i32,
     i64,
+    is_float,
     torch_dtype,
     ui8,
 )
@@ -99,13 +100,23 @@ def kernel_limit(op: SchemaOp) -> str | None:
             return f"its kernel {_TRIED[verdict]} element types {given}"
     for situation in situations(op):
         for verdict, texts in SITUATIONS.get(situation, {}).get(signature.kernel, {}).items():
-            if {given, _NARROW.get(given, given)} & set(texts.split(", ")):
+            if {given, _NARROW.get(given, given), _widened(op)} & set(texts.split(", ")):
                 return f"its kernel {_TRIED[verdict]} {situation} of element types {given}"
     return None
 
 
 _NARROW: dict[str, str] = dict.fromkeys(("i8 -> i8", "i16 -> i16", "ui8 -> ui8"), "i32 -> i32")
 """What goes wrong on wide integers in a situation is not trusted on narrow ones."""
+
+
+def _widened(op: SchemaOp) -> str | None:
+    """Integers of several types as all of them in the result's: a kernel converts, then computes.
+
+    The table tries mixtures on usual numbers alone.
+    """
+    given, made = _elements(op.operands), _elements(op.results)
+    whole = all(not is_float(held) for held in (*given, *made))
+    return signature_text(made, made) if whole and len(set(given)) > 1 else None
 
 
 def situations(op: SchemaOp) -> Iterator[str]:

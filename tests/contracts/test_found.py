@@ -1,14 +1,10 @@
 """Variants that were wrong once: each is refused in words now, or right."""
 
-from typing import Any, cast
-
 import pytest
 
 from stepwell.checking.contracts import draft_of, edits_of
-from stepwell.checking.contracts.campaign import tried
+from stepwell.checking.contracts.campaign import subject_of, tried
 from stepwell.checking.contracts.variants import Variant
-from stepwell.translate.rewrites.documentation import examples_of, module_of, rewrites_of
-from stepwell.translate.rules.examples import examples_of as examples_of_rule
 
 FOUND: dict[str, tuple[str, ...]] = {
     "aten.adaptive_pool_to_pool": ("axis 1 of input 0 is 0",),
@@ -183,14 +179,9 @@ CASES = [(name, label) for name, labels in FOUND.items() for label in labels]
 
 @pytest.mark.parametrize(("name", "label"), CASES)
 def test_a_variant_that_was_wrong_once_is_not(name: str, label: str):
-    place, _, rule = name.partition(": ")
-    module = module_of(place)
-    classes = [found for found in rewrites_of(module) if rule in ("", found.name)]
-    rewrites = tuple(rewrite() for rewrite in classes)
-    examples = examples_of_rule(cast(Any, classes[0])) if rule else examples_of(module)
-    anchors = [anchor for rewrite in rewrites for anchor in rewrite.anchors]
-    draft = draft_of(examples[0][0])
-    edit = next(edit for edit in edits_of(draft, anchors) if edit.label == label)
+    subject = subject_of(name)
+    draft = draft_of(subject.examples[0])
+    edit = next(edit for edit in edits_of(draft, subject.anchors) if edit.label == label)
     edit.change(draft)
-    verdict = tried(rewrites, Variant(draft, (label,), (edit.kind,)), name)
+    verdict = tried(subject.steps, Variant(draft, (label,), (edit.kind,)), name.partition(": ")[0])
     assert verdict.outcome != "wrong", verdict.why

@@ -29,7 +29,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.building import view
 
@@ -67,6 +67,7 @@ class GiveScalarAnAxis(Rewrite[WithoutAxes]):
     """`op(x, axis)` of a tensor of rank 0 to `op(x.view(1), axis).view([])`."""
 
     name: ClassVar[str] = "give-scalar-an-axis"
+    bound: ClassVar[Bound] = Bound(0.0, 2**-126, "a norm squares: a denormal may become zero")
     anchors: ClassVar[tuple[type[Operation], ...]] = _classes()
 
     def match(self, op: SchemaOp, program: Program) -> WithoutAxes | Refusal | None:

@@ -48,6 +48,7 @@ where not is_true($u)
 where are_there($m, $v) else "it has no statistics"
 where are_of_channels(%x, $w, $b, $m, $v)
     else "its parameters are not one number for each channel"
+where has_kernel(%x, $w, $b, $m, $v) else "PyTorch has no batch norm of these types"
 for $x = [2, 3, 4], $m = [3], $v = [3], $u = false, $o = 0.1, $e = 1.0e-5, $k = false
 
 rule inference-batch-norm-to-batch-norm
@@ -138,7 +139,7 @@ from collections.abc import Sequence
 import torch
 from xdsl.ir import Attribute, SSAValue
 
-from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.dtypes import bf16, f16, f32, torch_dtype
 from stepwell.ir.types import dims, element
 from stepwell.translate.rules import read_rules
 
@@ -152,6 +153,13 @@ def are_of_channels(value: SSAValue, *parameters: SSAValue | None) -> bool:
     """One number for each channel of a batch `[N, C, …]`, where they are given."""
     channels = dims(value.type)[1:2]
     return all(dims(held.type) == channels for held in parameters if held is not None)
+
+
+def has_kernel(value: SSAValue, *parameters: SSAValue | None) -> bool:
+    """All of one type, or single parameters on halves."""
+    of = element(value.type)
+    given = {element(held.type) for held in parameters if held is not None}
+    return given <= {of} or (of in (f16, bf16) and given == {f32})
 
 
 def are_of_element(of: Attribute, *values: SSAValue | None) -> bool:

@@ -112,6 +112,8 @@ def reversed_axes(value: SSAValue) -> list[int]:
 def moved(value: SSAValue, source: Sequence[int], destination: Sequence[int]) -> list[int]:
     """`torch.movedim`: `source` axes go to `destination`, the others keep their order."""
     rank = len(dims(value.type))
+    if not rank:
+        return []
     order = [-1] * rank
     for start, end in zip(source, destination, strict=True):
         order[axis(end, rank)] = axis(start, rank)

@@ -60,7 +60,12 @@ class ComposeByteFunctions(Rewrite[Composed]):
         inner = op.operands[0].owner
         if not isinstance(inner, FUNCTIONS) or not is_byte_function(inner):
             return None
-        return Composed(inner, op) if is_byte_function(op) else None
+        if not is_byte_function(op):
+            return None
+        for value in (*inner.operands[1:], *op.operands[1:]):
+            assert isinstance(value.owner, WeightOp)
+            program.weights.get(value.owner.key.data)
+        return Composed(inner, op)
 
     def build(self, match: Composed, rw: Rewriter) -> None:
         """Both evaluated on all 256 values."""

@@ -29,6 +29,7 @@ import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.quant import QuantizeCast, StorageCast
+from stepwell.ir.core import WeightOp
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
@@ -53,7 +54,12 @@ class FoldQuantisedConstant(Rewrite[Constant]):
     def match(self, op: QuantizeCast, program: Program) -> Constant | Refusal | None:
         """Elementwise ops that read constants alone."""
         found = followed(op, is_stored)
-        return None if found is None or found[1] else Constant(op, found[0])
+        if found is None or found[1]:
+            return None
+        for held in found[0]:
+            if isinstance(held, WeightOp):
+                program.weights.get(held.key.data)
+        return Constant(op, found[0])
 
     def build(self, match: Constant, rw: Rewriter) -> None:
         """Compute the ops as the program would."""

@@ -49,7 +49,7 @@ from stepwell.ir.dtypes import i16, i32
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims
+from stepwell.ir.types import dims, is_static
 from stepwell.translate.rewrites.cmsis.quantized import not_signed
 from stepwell.translate.rewrites.cmsis.tabulate import Chain, chain_of
 from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
@@ -82,6 +82,8 @@ class LowerInt16Function(Rewrite[Wide]):
         chain = chain_of(op)
         if chain is None or len(chain.ops) == 1 or dims(chain.source.type) != dims(op.result.type):
             return None
+        if not is_static(op.result.type):
+            return Refusal("a size is symbolic; TOSA's DIM takes no quantised tensor")
         for value in (chain.source, op.result):
             held = quantization(value.type)
             assert held is not None

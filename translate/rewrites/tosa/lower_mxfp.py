@@ -109,7 +109,8 @@ class LowerMxLinear(LowerToTosa):
         """A form that TOSA has for these payloads and this element type."""
         x, other = op.operands[:2]
         held = element(x.type)
-        refusal = needs_known(x, (-1,), "the axis of the blocks, of size")
+        blocks = "the axis of the blocks, of size"
+        refusal = needs_known(x, (-1,), blocks) or needs_known(other, (-1,), blocks)
         if refusal is not None:
             return refusal
         if isinstance(op, MxMatmulOp):

@@ -72,6 +72,8 @@ class LowerShift(LowerToTosa):
         other = op.arg("other")
         if not isinstance(other, SSAValue | int):
             return Refusal("it shifts by no whole number, or by one known only at run time")
+        if isinstance(other, int) and not -(1 << 31) <= other < 1 << 31:
+            return Refusal(f"it shifts by {other} places, which 32 bits do not hold")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

@@ -52,7 +52,7 @@ class CancelNarrowing(Rewrite[Rounded]):
 
     name: ClassVar[str] = "cancel-narrowing"
     anchors: ClassVar[tuple[type[Operation], ...]] = CASTS
-    bound: ClassVar[Bound] = Bound(2**-8, 0.0, "a rounding to bfloat16 less")
+    bound: ClassVar[Bound] = Bound(2**-8, 0.0, "a rounding to bfloat16 less", varies=True)
 
     def match(self, op: SchemaOp, program: Program) -> Rounded | Refusal | None:
         """Both casts are of elements alone, and not both of them are the model's own."""

@@ -53,6 +53,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Event, History, Pass, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.aten.building import overflows
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_shift
 from stepwell.translate.rewrites.xnnpack.row_statistics import normalise_rows
 
@@ -213,6 +214,9 @@ def _continued(op: Operation, index: int, channel: int, stream: Stream) -> Itera
         rank = len(dims(op.operands[0].type))
         whole = len(op.arg("normalized_shape")) == 1 and channel == rank - 1
         _require(op, whole, "normalises other axes than the channels")
+        width, eps = op.arg("normalized_shape")[0], op.arg("eps")
+        _require(op, width != 0, "normalises an axis without elements")
+        _require(op, overflows(eps, f32) is None, f"adds {eps}, which overflows")
         stream.norms[op] = None
     else:
         raise Stays(f"{_named(op)} reads the stream and is no layer norm")

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from types import FrameType
-from typing import Any
+from typing import Any, cast
+
+from xdsl.ir import Operation
 
 from stepwell.checking.contracts.draft import draft_of
 from stepwell.checking.contracts.trial import (
@@ -21,13 +23,16 @@ from stepwell.checking.contracts.trial import (
     try_variant,
 )
 from stepwell.checking.contracts.variants import Variant, variants_of
-from stepwell.ir.rewriting import Rewrite
+from stepwell.ir.rewriting import Pass, Rewrite
 from stepwell.translate.rewrites.documentation import (
     examples_of,
     module_names,
     module_of,
     rewrites_of,
 )
+from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
+from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToWhatIsRead
+from stepwell.translate.rules.examples import examples_of as examples_of_rule
 
 FINITE_ONLY = {
     "aten.remove_safe_softmax_guard": "scores that overflow to −∞ in a whole row are not caught",
@@ -58,22 +63,61 @@ class Tally:
         return "\n".join(lines)
 
 
+PASSES: dict[str, type[Pass]] = {
+    "xnnpack.centre_residual_stream": CentreResidualStream,
+    "xnnpack.narrow_to_what_is_read": NarrowToWhatIsRead,
+}
+"""Passes over a whole program that state an example and keep its signature."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is tried: a rewrite, a rule or a pass, and the programs that it is tried on.
+
+    Attributes:
+        steps: driven together, or the one pass.
+        examples: texts of programs on which they apply.
+    """
+
+    steps: tuple[Rewrite[Any] | Pass, ...]
+    examples: tuple[str, ...]
+
+    @property
+    def anchors(self) -> list[type[Operation]]:
+        """The ops that rewrites look at."""
+        return [a for step in self.steps if isinstance(step, Rewrite) for a in step.anchors]
+
+
 def documented() -> Iterator[str]:
-    """The modules of rewrites that state an example, as `aten.merge_views`."""
-    return (name for name in module_names() if rewrites_of(module_of(name)))
+    """What states an example: `aten.merge_views`, or `aten.sums: split-scaled-addcmul` of rules."""
+    for name in module_names():
+        module = module_of(name)
+        if rules := getattr(module, "RULES", ()):
+            yield from (f"{name}: {rule.name}" for rule in rules)
+        elif name in PASSES or rewrites_of(module):
+            yield name
+
+
+def subject_of(name: str) -> Subject:
+    """What `documented` calls so; the name of a module is all that stands in it."""
+    place, _, rule = name.partition(": ")
+    module = module_of(place)
+    if place in PASSES:
+        return Subject((PASSES[place](),), tuple(before for before, _ in examples_of(module)))
+    classes = [found for found in rewrites_of(module) if rule in ("", found.name)]
+    examples = examples_of_rule(cast(Any, classes[0])) if rule else examples_of(module)
+    steps = tuple(rewrite() for rewrite in classes)
+    return Subject(steps, tuple(before for before, _ in examples))
 
 
 def tally(name: str, count: int, seed: int = 0) -> Tally:
-    """Try the first `count` variants of a module's examples, shared out among them."""
-    module = module_of(name)
-    rewrites = tuple(rewrite() for rewrite in rewrites_of(module))
-    anchors = [anchor for rewrite in rewrites for anchor in rewrite.anchors]
+    """Try the first `count` variants of something's examples, shared out among them."""
+    subject = subject_of(name)
     found = Tally(name)
-    examples = examples_of(module)
-    for before, _ in examples:
-        many = max(count // len(examples), 1)
-        for variant in islice(variants_of(draft_of(before), anchors, seed), many):
-            verdict = tried(rewrites, variant, name)
+    for before in subject.examples:
+        many = max(count // len(subject.examples), 1)
+        for variant in islice(variants_of(draft_of(before), subject.anchors, seed), many):
+            verdict = tried(subject.steps, variant, name.partition(": ")[0])
             found.outcomes[verdict.outcome] += 1
             if verdict.outcome == "wrong":
                 found.wrong.append((variant, verdict.why))
@@ -84,7 +128,7 @@ class _TooLong(BaseException):
     """Passes every handler of exceptions."""
 
 
-def tried(rewrites: tuple[Rewrite[Any], ...], variant: Variant, name: str) -> Verdict:
+def tried(rewrites: tuple[Rewrite[Any] | Pass, ...], variant: Variant, name: str) -> Verdict:
     """What comes of one variant of a module's example; it may take `SECONDS`."""
     try:
         with _at_most(SECONDS):

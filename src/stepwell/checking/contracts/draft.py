@@ -105,6 +105,8 @@ class Draft:
     ranges: dict[str, tuple[int, int | None]] = field(
         default_factory=dict[str, tuple[int, int | None]]
     )
+    is_blind: bool = False
+    """Whether the rewrite sees weights without data: their types alone."""
 
     def copy(self) -> Draft:
         """An independent copy; ops and attributes are shared."""
@@ -126,6 +128,7 @@ class Draft:
             self.module,
             dict(self.func),
             dict(self.ranges),
+            self.is_blind,
         )
 
     def fresh(self) -> int:

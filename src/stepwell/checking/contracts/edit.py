@@ -23,7 +23,7 @@ class Edit:
 
     Attributes:
         kind: what it varies: "dtypes", "shapes", "arguments", "readers", "constants", "quantised",
-            "layouts" or "operators".
+            "layouts", "operators", "symbols" or "no data".
         label: what it does, in words.
         change: applies it to a draft in place.
     """
@@ -35,6 +35,7 @@ class Edit:
 
 KINDS = (
     "dtypes", "shapes", "arguments", "readers", "constants", "quantised", "layouts", "operators",
+    "symbols", "no data",
 )  # fmt: skip
 
 ELEMENTS = (

@@ -15,12 +15,13 @@ from stepwell.checking.contracts.draft import Draft
 from stepwell.checking.contracts.edit import (
     Edit,
 )
-from stepwell.checking.contracts.reader_edits import constant_edits, reader_edits
+from stepwell.checking.contracts.reader_edits import blind_edits, constant_edits, reader_edits
 from stepwell.checking.contracts.type_edits import (
     dtype_edits,
     layout_edits,
     quantisation_edits,
     shape_edits,
+    symbol_edits,
 )
 
 
@@ -35,4 +36,6 @@ def edits_of(draft: Draft, anchors: Sequence[type[Operation]] = ()) -> list[Edit
         *quantisation_edits(draft),
         *layout_edits(draft),
         *operator_edits(draft, anchors),
+        *symbol_edits(draft),
+        *blind_edits(draft),
     ]

@@ -162,3 +162,13 @@ def _all_inputs(draft: Draft) -> None:
 
 def _fill(index: int, fill: Any, draft: Draft) -> None:
     draft.sources[index].fill = fill
+
+
+def blind_edits(draft: Draft) -> Iterator[Edit]:
+    """Weights of which the types alone are known, as in a text without its `.safetensors`."""
+    if any(source.key is not None for source in draft.sources):
+        yield Edit("no data", "weights have no data", _blind)
+
+
+def _blind(draft: Draft) -> None:
+    draft.is_blind = True

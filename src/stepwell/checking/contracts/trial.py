@@ -18,12 +18,14 @@ from stepwell.checking.contracts.draft import Draft, Dropped
 from stepwell.checking.contracts.fills import UNRULY, Fill, value_of
 from stepwell.checking.recording import Recording, record
 from stepwell.checking.samples import Sample
+from stepwell.checking.watching import total_bound
 from stepwell.dialects.quant.types import quantization
-from stepwell.ir.diagnostics import Problem, StepwellError
+from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import is_float
-from stepwell.ir.rewriting import EXACT, Rewrite, Together
+from stepwell.ir.rewriting import EXACT, History, Pass, Rewrite, Together, bound_of
 from stepwell.ir.types import BoolType, FloatType, dims, element
 from stepwell.ir.verification import find_problems
+from stepwell.ir.weights import UnknownValue
 from stepwell.program import Program
 
 Outcome = Literal["dropped", "not matched", "refused", "applied", "wrong"]
@@ -60,14 +62,14 @@ class Verdict:
 
 
 def try_variant(
-    rewrites: Sequence[Rewrite[Any]],
+    rewrites: Sequence[Rewrite[Any] | Pass],
     draft: Draft,
     samples: Sequence[Filling] = SAMPLES,
 ) -> Verdict:
     """Apply rewrites to a variant, and compare it with what it was on every sample.
 
     Args:
-        rewrites: driven together to a fixed point.
+        rewrites: driven together to a fixed point; or one pass.
         draft: the variant.
         samples: how inputs are filled.
 
@@ -86,8 +88,13 @@ def try_variant(
         return Verdict("dropped", error.problems[0].fact)
     except Exception as error:  # Kernels raise whatever they like.
         return Verdict("dropped", _traced(error))
+    step = _step_of(rewrites)
+    if draft.is_blind:
+        return _without_data(step, run)
     try:
-        run.step(Together("contract", tuple(rewrites)))
+        run.step(step)
+    except UnsupportedError as error:  # A pass refuses a whole program.
+        return Verdict("refused", error.problems[0].fact)
     except Exception as error:  # Whatever it is: nothing may escape a rewrite.
         return Verdict("wrong", f"raises {_traced(error)}")
     problems = [
@@ -105,6 +112,50 @@ def try_variant(
     if run.history.refusals:
         return Verdict("refused", next(iter(run.history.refusals.values())).reason)
     return Verdict("not matched")
+
+
+def _step_of(rewrites: Sequence[Rewrite[Any] | Pass]) -> Pass:
+    found = [rewrite for rewrite in rewrites if isinstance(rewrite, Rewrite)]
+    if found:
+        return Together("contract", tuple(found))
+    (whole,) = rewrites
+    assert isinstance(whole, Pass)
+    return whole
+
+
+def _without_data(step: Pass, run: Checked) -> Verdict:
+    """What a step makes of weights without data, which are given back before it is compared."""
+    work, history = run.program, History()
+    held = dict(work.weights.entries)
+    for key in held:
+        type_ = work.weights.type_of(key)
+        del work.weights.entries[key]
+        work.weights.add_unknown(key, type_)
+    try:
+        applied = step.apply(work, history)
+    except (UnsupportedError, UnknownValue) as error:
+        if isinstance(step, Together):
+            return Verdict("wrong", f"raises without data: {_traced(error)}")
+        return Verdict("refused", error.problems[0].fact)
+    except Exception as error:  # Whatever it is: nothing may escape a rewrite.
+        return Verdict("wrong", f"raises without data: {_traced(error)}")
+    finally:
+        work.weights.entries.update(held)
+    if not applied:
+        return Verdict("refused" if history.refusals else "not matched", "without data")
+    grouped = isinstance(step, Together)
+    bounds = [r.bound for r in step.rewrites] if grouped else [bound_of(step)]
+    bound = total_bound(bounds * applied)
+    for befores in run.recordings.values():
+        for before in befores:
+            if not bound.exact and not before.sample.plain:
+                continue
+            now = record(work.method(), work.weights, before.sample)
+            for what, old in before.observed().items():
+                difference = differs(old, now.observed()[what], bound, against="tensor")
+                if difference is not None:
+                    return Verdict("wrong", f"without data, on {before.sample.label}: {difference}")
+    return Verdict("applied")
 
 
 def _awaits_narrowing(problem: Problem) -> bool:

@@ -22,6 +22,7 @@ from stepwell.checking.contracts.edit import (
     numbers_of,
     tensors_of,
 )
+from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType, quantization
 from stepwell.ir import dtypes
 from stepwell.ir.types import dims, element, tensor
@@ -167,6 +168,57 @@ def _lead_all(count: int, draft: Draft) -> None:
             if isinstance(held, list):
                 items = cast(list[Any], held)
                 step.arguments[name] = [2, 1][:count] + items if count > 0 else items[-count:]
+
+
+def symbol_edits(draft: Draft) -> Iterator[Edit]:
+    """A size of inputs that a call decides: on one axis, or wherever it stands among inputs."""
+    inputs = [(index, source) for index, source in tensors_of(draft) if source.key is None]
+    sizes = {d for _, s in inputs for d in dims(s.type) if isinstance(d, int) and d > 1}
+    for size in sorted(sizes):
+        yield Edit("symbols", f"size {size} of inputs is symbolic", partial(_symbol, size))
+    is_inferred = all(issubclass(step.cls, SchemaOp) for step in draft.steps)
+    for index, source in inputs if is_inferred else ():
+        for axis, size in enumerate(dims(source.type)):
+            if isinstance(size, int):
+                label = f"axis {axis} of {name_of(draft, source)} is symbolic"
+                yield Edit("symbols", label, partial(_symbol_at, index, axis))
+
+
+SYMBOLS = ("s101", "s102", "s103", "s104")
+
+
+def _fresh_symbol(draft: Draft) -> str | None:
+    """A symbol that the draft has not, of any size from 1."""
+    name = next((symbol for symbol in SYMBOLS if symbol not in draft.ranges), None)
+    if name is not None:
+        draft.ranges[name] = (1, 64)
+    return name
+
+
+def _symbol(size: int, draft: Draft) -> None:
+    symbol = _fresh_symbol(draft)
+    if symbol is None:
+        return
+    for index, source in tensors_of(draft):
+        if source.key is None:
+            shape = [symbol if d == size else d for d in dims(source.type)]
+            set_shape(index, shape, draft)
+    for step in draft.steps:
+        step.types = [_with_symbol(type_, size, symbol) for type_ in step.types]
+
+
+def _with_symbol(type_: Attribute, size: int, symbol: str) -> Attribute:
+    if not isinstance(type_, TensorType):
+        return type_
+    return tensor([symbol if d == size else d for d in dims(type_)], element(type_))
+
+
+def _symbol_at(index: int, axis: int, draft: Draft) -> None:
+    symbol = _fresh_symbol(draft)
+    shape = list(dims(draft.sources[index].type))
+    if symbol is not None and axis < len(shape):
+        shape[axis] = symbol
+        set_shape(index, shape, draft)
 
 
 def quantisation_edits(draft: Draft) -> Iterator[Edit]:
