@@ -1,0 +1,480 @@
+"""Real artefacts and texts, damaged; each is tried in a process of its own, forked and small.
+
+    python tests/fuzz/mutants.py KIND COUNT SEED        KIND may be `every`
+
+prints, for each outcome that is neither an error in words nor a right result, a line of JSON, and
+at the end how often each outcome came: `refused`, `right`, `wrong`, `traceback`, `abort`, `hang`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import resource
+import select
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import stepwell
+
+SECONDS = 20
+MEMORY = 2 << 30
+"""Bytes beyond what the libraries hold."""
+
+
+class Net(torch.nn.Module):
+    """Layers, a norm, attention and kernels left outside, with nothing that blows up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(2, 4, 3)
+        self.norm = torch.nn.BatchNorm2d(4)
+        self.fc = torch.nn.Linear(4, 6)
+        self.last = torch.nn.LayerNorm(6)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.relu(self.norm(self.conv(x))).flatten(2).transpose(1, 2)
+        z = self.last(self.fc(y))
+        held = torch.nn.functional.scaled_dot_product_attention(z, z, z)
+        return torch.cat([held[:, 1:5] * 0.5, z[:, :2]], 1).softmax(-1), z.argmax(-1)
+
+
+INPUTS = (torch.randn(1, 2, 6, 6, generator=torch.Generator().manual_seed(1)),)
+
+
+@cache
+def net() -> stepwell.Program:
+    torch.manual_seed(0)
+    return stepwell.from_exported_program(torch.export.export(Net().eval(), INPUTS))
+
+
+@cache
+def quantised() -> stepwell.Program:
+    """A small convolution as PT2E quantises it for Cortex-M."""
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(2, 4, 3), torch.nn.ReLU(), torch.nn.AvgPool2d(2), torch.nn.Flatten(),
+        torch.nn.Linear(16, 5), torch.nn.Softmax(-1),
+    ).eval()  # fmt: skip
+    prepared = prepare_pt2e(torch.export.export(model, INPUTS).module(), CortexMQuantizer())
+    prepared(*INPUTS)
+    return stepwell.from_exported_program(torch.export.export(convert_pt2e(prepared), INPUTS))
+
+
+@cache
+def lowered(target: str) -> stepwell.Lowered:
+    source = quantised() if target.startswith(("cortex", "ethos")) or "int" in target else net()
+    return stepwell.lower(source, target)
+
+
+SIZES = (0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x80000000, 0x10000, 10**12)
+
+
+def damaged(data: bytes, draw: random.Random) -> bytes:
+    """One to three faults: bits, bytes, sizes, a part twice, a part gone, an end gone."""
+    held = bytearray(data)
+    for _ in range(draw.choice((1, 1, 2, 3))):
+        at = draw.randrange(max(len(held), 1))
+        match draw.randrange(7):
+            case 0 if held:
+                held[at] ^= 1 << draw.randrange(8)
+            case 1:
+                del held[at:]
+            case 2:
+                at &= ~3
+                held[at : at + 4] = (draw.choice(SIZES) & 0xFFFFFFFF).to_bytes(4, "little")
+            case 3:
+                at &= ~7
+                held[at : at + 8] = draw.choice(SIZES).to_bytes(8, "little")
+            case 4:
+                held[at:at] = held[at : at + draw.randint(1, 64)]
+            case 5:
+                del held[at : at + draw.randint(1, 64)]
+            case _:
+                other = draw.randrange(max(len(held), 1)) & ~3
+                held[at & ~3 : (at & ~3) + 4] = held[other : other + 4]
+    return bytes(held)
+
+
+TOKEN = re.compile(r'%\w+|"[^"]*"|[A-Za-z_][\w.]*|-?\d+\.?\d*(?:e[+-]?\d+)?|\s+|.')
+ODD = (
+    "9**9**9**9", "1/0", "Max()", "s0 < 3", "-1", "0", "-0.0", "nan", "inf", "1e400", "None", "[]",
+    "[0]", "[-1, -1]", "true", '"x"', "?", "9223372036854775807", "9223372036854775808", "1e-45",
+    "tensor<f32>", "tensor<0xf32>", "tensor<?xf32>", "tensor<*xf32>", "tensor<2xi7>", "f16", "i64",
+    "\0", "\u2028", "{", "}", "(", "<", ">", "//", "%0",
+    "dense<1>", "@forward", "func.return", "loc(unknown)", "!quant.uniform<i8:f32, 0.0:0>",
+)  # fmt: skip
+
+
+TYPES = ("f32", "i64", "i8", "true", "false", "none", "aten")
+
+
+def reworded(text: str, draw: random.Random) -> str:
+    """One or two words gone, doubled, exchanged, or another of the text, or something odd."""
+    words = TOKEN.findall(text)
+    solid = [i for i, word in enumerate(words) if not word.isspace()]
+    apt = [i for i in solid if words[i][0] in "%-0123456789" or words[i][:4] in TYPES]
+    for _ in range(draw.choice((1, 1, 2))):
+        a, b = draw.choice(apt if draw.random() < 0.7 else solid), draw.choice(solid)
+        alike = [i for i in solid if words[i] and kind(words[i]) == kind(words[a] or "x")]
+        match draw.randrange(9):
+            case 0:
+                words[a] = ""
+            case 1:
+                words[a] += " " + words[a]
+            case 2:
+                words[a], words[b] = words[b], words[a]
+            case 3:
+                words[a] = draw.choice(ODD)
+            case _:
+                words[a] = words[draw.choice(alike)]
+    return "".join(words)
+
+
+def kind(word: str) -> str:
+    """What may stand in a word's place and still be a text: the same kind of word."""
+    return "number" if word[0] in "-0123456789" else word[0] if word[0] in '%"' else "name"
+
+
+def tensors(outputs: Any) -> Any:
+    return [o if isinstance(o, torch.Tensor) else torch.tensor(o) for o in outputs]
+
+
+def compare(found: Any, wanted: Any, where: str) -> None:
+    """Raise where two engines part by more than a percent of the largest number."""
+    found, wanted = tensors(found), tensors(wanted)
+    assert len(found) == len(wanted), f"{where}: {len(found)} outputs for {len(wanted)}"
+    for one, other in zip(found, wanted, strict=True):
+        assert one.shape == other.shape, f"{where}: {list(one.shape)} for {list(other.shape)}"
+        if one.is_floating_point() and other.is_floating_point():
+            finite = other.double()[other.isfinite()]
+            away = 0.02 * float(finite.abs().max()) if finite.numel() else 0.0
+            same = torch.isclose(one.double(), other.double(), 0.02, away, equal_nan=True)
+            assert bool(same.all()), f"{where}: {one.reshape(-1)[:4]} for {other.reshape(-1)[:4]}"
+
+
+def inputs_of(program: stepwell.Program, draw: random.Random) -> list[Any]:
+    """Inputs as a program's signature asks for them; a small number where a size is symbolic."""
+    from xdsl.dialects.builtin import TensorType
+
+    from stepwell.dialects.quant.types import quantization, storage_dtype
+    from stepwell.ir.dtypes import torch_dtype
+    from stepwell.ir.types import dims, element
+
+    made: list[Any] = []
+    for type_ in program.method().function_type.inputs:
+        if not isinstance(type_, TensorType):
+            made.append(2)
+            continue
+        held = quantization(type_)
+        dtype = storage_dtype(held) if held is not None else torch_dtype(element(type_))
+        shape = [d if isinstance(d, int) else 2 for d in dims(type_)]
+        if sum(shape) > 1 << 16:
+            raise stepwell.StepwellError("an input too large to try")
+        made.append((torch.rand(shape) * 3).to(dtype))
+    return made
+
+
+def try_text(text: str, weights: Any, target: str | None) -> None:
+    """Parse, verify, print, run; lower to a target, and run that."""
+    program = stepwell.parse(text, weights)
+    program.verify()
+    assert str(stepwell.parse(str(program), weights)) == str(program), "its text is another"
+    inputs = inputs_of(program, random.Random(0))
+    wanted = program.run(*inputs)
+    if target is not None:
+        made = stepwell.lower(program, target)
+        compare(made.program.run(*inputs), wanted, "interpreter")
+        if target == "xnnpack":
+            compare(made.run(*inputs), wanted, target)
+
+
+def try_level(text: str, weights: Any, artefact: str) -> None:
+    """A text of a target's level: what verifies is emitted, or refused."""
+    program = stepwell.parse(text, weights)
+    program.verify()
+    inputs = inputs_of(program, random.Random(0))
+    wanted = program.run(*inputs)
+    from stepwell.targets import find_target
+
+    target = find_target(artefact)
+    data = target.emitter(target.artefact)(program, **target.for_artefact(target.artefact, {}, {}))
+    compare(target.run(data, inputs, "forward"), wanted, artefact)
+
+
+def try_pte(data: bytes) -> None:
+    program = stepwell.read_pte(data)
+    program.verify()
+    program.run(*inputs_of(program, random.Random(0)))
+    str(program)
+
+
+def try_runtime(data: bytes) -> None:
+    from stepwell.artefacts import random_inputs
+
+    stepwell.run_pte(data, random_inputs(data, "forward", 0))
+
+
+def try_tosa(data: bytes) -> None:
+    program = stepwell.read_tosa(data)
+    program.verify()
+    str(program)
+    program.run(*inputs_of(program, random.Random(0)))
+
+
+@cache
+def saved() -> tuple[bytes, bytes]:
+    with tempfile.TemporaryDirectory() as name:
+        net().save(Path(name) / "m.mlir")
+        return (Path(name) / "m.mlir").read_bytes(), (Path(name) / "m.safetensors").read_bytes()
+
+
+def try_weights(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "m.mlir").write_bytes(saved()[0])
+        (Path(name) / "m.safetensors").write_bytes(data)
+        program = stepwell.load(Path(name) / "m.mlir")
+        program.verify()
+        program.run(*INPUTS)
+
+
+def try_options(seed: int) -> None:
+    """Any value for any option, and names that are none."""
+    from stepwell.targets import find_target
+
+    draw = random.Random(seed)
+    target = draw.choice(["xnnpack", "cortex-m55", "tosa-1.0+fp", "tosa-1.0+int", "ethos-u55-128"])
+    values: list[Any] = [
+        None, True, 0, -1, 1 << 70, 1.5, float("nan"), "", "x", "\0", [], {}, {"x": 1}, {1: "int8"},
+        object(), torch.ones(2), b"x", Path("x"), ("a", 1), lambda: None, "int8", "finite", "speed",
+    ]  # fmt: skip
+    names = [option.name for option in find_target(target).options]
+    chosen = {draw.choice([*names, "x", "Numerics"]): draw.choice(values) for _ in range(2)}
+    source = quantised() if "fp" not in target and target != "xnnpack" else net()
+    more: dict[str, Any] = {}
+    if draw.random() < 0.4:
+        more[draw.choice(["sizes", "pipeline", "observer"])] = draw.choice(values)
+    if draw.random() < 0.1:
+        target = draw.choice(values)
+    if draw.random() < 0.1:
+        source = draw.choice(values)
+    assert stepwell.lower(source, target, **more, **chosen).artefact
+
+
+WORDS = """lower show explain check opt run demo -t xnnpack cortex-m55 tosa-1.0+fp -o out.pte
+--emit-ir --html --json --sizes max s0=4 s0= =4 4 -1 nan --method forward --profile --repeat 0
+-O numerics=finite numerics= =x bias_form=both --largest --seed 99999999999999999999 m.mlir m.pte
+m.tosa m.safetensors models.py:good models.py models.py: :good models.py:boom . .. / /dev/null ''
+-p merge-views merge-views{ normalise lower-to-xnnpack{x=1} --split-input-file --frontend mlir
+--print-between-passes --summary --generic --dot --help --version -v --check --etrecord --trust
+--model-explorer --color never --no-artefact --outside merge-views,,merge-views -f py
+--verify-diagnostics""".split()
+
+
+def try_command(seed: int) -> None:
+    """A command line of words that belong elsewhere."""
+    from stepwell.cli import main
+
+    draw = random.Random(seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.chdir(folder)
+        text, weights = saved()
+        (folder / "m.mlir").write_bytes(text)
+        (folder / "m.safetensors").write_bytes(weights)
+        (folder / "m.pte").write_bytes(lowered("xnnpack").artefact)
+        (folder / "m.tosa").write_bytes(damaged(b"TOSA" * 100, draw))
+        (folder / "models.py").write_text(
+            "import torch\ndef good(): return torch.nn.Linear(3, 3).eval(), (torch.ones(2, 3),)\n"
+            "def boom(): raise SystemExit(0)\n"
+        )
+        command = [draw.choice(WORDS[:6])]
+        if draw.random() < 0.7:
+            command.append(draw.choice(["m.mlir", "m.pte", "models.py:good", "models.py:boom"]))
+        command += [draw.choice(WORDS) for _ in range(draw.randint(0, 4))]
+        draw.shuffle(command) if draw.random() < 0.1 else None
+        try:
+            status = main(command)
+        except SystemExit as stop:
+            status = stop.code
+        left = [p.name for p in folder.rglob("*") if p.name.startswith((".stepwell", "tmp"))]
+        assert not left, f"{command} leaves {left}"
+        assert status in (0, 1, 2), f"{command} ends with {status!r}"
+
+
+def kinds() -> dict[str, Callable[[random.Random], Callable[[], None]]]:
+    """What is damaged, and how it is tried."""
+
+    def text_of(target: str) -> Callable[[random.Random], Callable[[], None]]:
+        program = lowered(target).program
+        whole = str(program)
+
+        def make(draw: random.Random) -> Callable[[], None]:
+            text = reworded(whole, draw)
+            return shown(lambda: try_level(text, program.weights, target), text)
+
+        return make
+
+    def source(program: stepwell.Program, target: str | None) -> Any:
+        whole = str(program)
+
+        def make(draw: random.Random) -> Callable[[], None]:
+            text = reworded(whole, draw)
+            return shown(lambda: try_text(text, program.weights, target), text)
+
+        return make
+
+    def data(whole: bytes, read: Callable[[bytes], None]) -> Any:
+        def make(draw: random.Random) -> Callable[[], None]:
+            held = damaged(whole, draw)
+            return shown(lambda: read(held), f"{len(held)} bytes")
+
+        return make
+
+    def seeded(call: Callable[[int], None]) -> Any:
+        def make(draw: random.Random) -> Callable[[], None]:
+            seed = draw.randrange(1 << 30)
+            return shown(lambda: call(seed), f"seed {seed}")
+
+        return make
+
+    return {
+        "text": lambda d: source(net(), None)(d),
+        "text to xnnpack": lambda d: source(net(), "xnnpack")(d),
+        "text to tosa": lambda d: source(net(), "tosa-1.0+fp")(d),
+        "text to cortex-m": lambda d: source(quantised(), "cortex-m55")(d),
+        "text to tosa integers": lambda d: source(quantised(), "tosa-1.0+int")(d),
+        "text of xnnpack": lambda d: text_of("xnnpack")(d),
+        "text of tosa": lambda d: text_of("tosa-1.0+fp")(d),
+        "text of cortex-m": lambda d: text_of("cortex-m55")(d),
+        "pte": lambda d: data(lowered("xnnpack").artefact, try_pte)(d),
+        "pte of cortex-m": lambda d: data(lowered("cortex-m55").artefact, try_pte)(d),
+        "pte run": lambda d: data(lowered("xnnpack").artefact, try_runtime)(d),
+        "tosa": lambda d: data(lowered("tosa-1.0+fp").artefact, try_tosa)(d),
+        "tosa of integers": lambda d: data(lowered("tosa-1.0+int").artefact, try_tosa)(d),
+        "weights": lambda d: data(saved()[1], try_weights)(d),
+        "options": seeded(try_options),
+        "commands": seeded(try_command),
+    }
+
+
+def shown(call: Callable[[], None], what: str) -> Callable[[], None]:
+    call.__doc__ = what
+    return call
+
+
+def outcome(call: Callable[[], None]) -> tuple[str, str]:
+    """What comes of a call in a forked process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _in_child(call, writing)
+    os.close(writing)
+    said = b""
+    while True:
+        ready, _, _ = select.select([reading], [], [], 20 * SECONDS)
+        got = os.read(reading, 1 << 16) if ready else b""
+        if not got:
+            break
+        said += got
+    os.close(reading)
+    if not ready:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if not ready:
+        return "hang", f"more than {SECONDS} s"
+    if said:
+        kind_, _, why = said.decode(errors="replace").partition("\n")
+        return kind_, why
+    number = os.waitstatus_to_exitcode(status)
+    if number == -signal.SIGXCPU:
+        return "hang", f"more than {SECONDS} s of computing"
+    return "abort", signal.Signals(-number).name if number < 0 else f"exit {number}"
+
+
+def _in_child(call: Callable[[], None], writing: int) -> None:
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY,) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    warnings.simplefilter("ignore")
+    try:
+        call()
+        said = "right"
+    except stepwell.StepwellError as error:
+        told = str(error)
+        said = "refused\n" + told[:300]
+        if not all(problem.fact for problem in error.problems) or len(told) > 50_000:
+            said = "wrong\nan error of many letters or none: " + told[:300]
+    except AssertionError as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        mine = last.filename == __file__
+        said = ("wrong\n" if mine else "traceback\n") + _traced(error)
+    except BaseException as error:
+        said = "traceback\n" + _traced(error)
+    os.write(writing, said.encode(errors="replace"))
+    os._exit(0)
+
+
+def _traced(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)[-5:]
+    places = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames))
+    return f"{type(error).__name__}: {str(error)[:300]} [{places}]"
+
+
+GOOD = ("right", "refused")
+
+
+@cache
+def warm() -> None:
+    """What every fork is to find done: imports, exports, artefacts."""
+    for target in ("xnnpack", "tosa-1.0+fp", "cortex-m55"):
+        assert lowered(target).artefact
+    saved()
+    import stepwell.cli  # noqa: F401
+
+
+def campaign(name: str, count: int, seed: int) -> Iterator[tuple[str, str, str]]:
+    """(outcome, what was said, what was tried) of so many mutants."""
+    warm()
+    make = kinds()[name]
+    draw = random.Random(f"{name} {seed}")
+    for _ in range(count):
+        call = make(draw)
+        found, said = outcome(call)
+        yield found, said, call.__doc__ or ""
+
+
+def main(name: str, count: int, seed: int) -> None:
+    torch.set_num_threads(1)
+    for each in kinds() if name == "every" else [name]:
+        found: Counter[str] = Counter()
+        for what, said, tried in campaign(each, count, seed):
+            found[what] += 1
+            if what not in GOOD:
+                said = json.dumps({"kind": each, "outcome": what, "said": said, "tried": tried})
+                print(said, flush=True)
+        print(json.dumps({"kind": each, **found}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
