@@ -140,12 +140,22 @@ def _traced(
 
 
 def _is_itself(call: Call, op: SchemaOp, overload: Any) -> bool:
-    """Whether a call is the op again, on tensors of the same types."""
+    """Whether a call is the op again, on tensors of the same types and by the same numbers."""
     if call.overload is not overload or call.types != tuple(r.type for r in op.results):
         return False
     given = [t for t in pytree.tree_leaves(call.arguments) if isinstance(t, torch.Tensor)]
     tensors = [v.type for v in op.operands if isinstance(v.type, TensorType)]
-    return [tensor_type(t) for t in given] == tensors
+    if [tensor_type(t) for t in given] != tensors:
+        return False
+    numbers = {n: v for n, v in op.present().items() if isinstance(v, int | float | list)}
+    plain = {n: v for n, v in numbers.items() if not _has_values(v)}
+    return all(call.arguments.get(n) == v for n, v in plain.items())
+
+
+def _has_values(held: Any) -> bool:
+    return isinstance(held, list) and any(
+        isinstance(item, SSAValue) for item in cast(list[Any], held)
+    )
 
 
 def _what_is_missing(found: Trace, op: SchemaOp, env: ShapeEnv) -> str | None:
