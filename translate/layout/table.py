@@ -100,11 +100,14 @@ class Layouts(ABC):
         """The order in which an operand is read if the result has `order`.
 
         Around a reshape, axes of size 1 may stand anywhere: where a transpose already has them,
-        they stay.
+        they stay. What is broadcast from fewer axes has them last in every order: it has none.
         """
         value = op.operands[index]
         if not any(isinstance(link, Flat) for link in axes.links[index] or ()):
-            return order if self.is_free(value) else axes.order_before(index, order)
+            if self.is_free(value):
+                return order
+            is_whole = len(axes.shapes[index]) == len(order)
+            return axes.order_before(index, order) if is_whole else None
         found, standing = axes.order_before(index, order), self.transposed(value)
         if found is None or standing is None:
             return found

@@ -104,7 +104,14 @@ def test_operands_of_two_types_stay(programs: Any) -> None:
     assert "float32 by float16" in ChooseMxLinear().match(op, program).reason  # pyright: ignore
 
 
-def test_symbolic_sizes_stay(refused: Any) -> None:
+def test_open_rows_become_mx(apply: Any) -> None:
     size = '?x{}xf32, #stepwell.shape<["s0", {}]>'
     text = linear().replace("2x64xf32", size.format(64, 64)).replace("2x3xf32", size.format(3, 3))
-    refused(text, ChooseMxLinear(), "the shape is symbolic")
+    assert apply(text, ChooseMxLinear()).ops() == ["stepwell_mx.linear.default"]
+
+
+def test_images_of_symbolic_size_stay(refused: Any) -> None:
+    size = '1x{}x?x5xf32, #stepwell.shape<[1, {}, "s0", 5]>'
+    text = convolution(y="1x8x5x5", w="8x32x1x1").replace("1x32x5x5xf32", size.format(32, 32))
+    text = text.replace("1x8x5x5xf32", size.format(8, 8))
+    refused(text, ChooseMxConv2d(), "the shape is symbolic")

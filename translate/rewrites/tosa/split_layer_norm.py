@@ -1,4 +1,4 @@
-"""Write layer normalisation as arithmetic, its scale and shift as products with constants.
+"""Write layer normalisation as arithmetic, its scale and shift with constants.
 
     x̂ = c · rsqrt(Σc² + C·ε),  y = x̂ · (√C·γ) + β,  c = x − Σx/C
 
@@ -12,16 +12,15 @@ Before:
     }
 After:
     func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %0 = stepwell.weight <"constant#64ba806401bd"> "constant" : tensor<4xf32>
-      %1 = aten.sum.dim_IntList(%x, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
-      %2 = aten.mul.Scalar(%1, 0.25) : (tensor<2x1xf32>) -> tensor<2x1xf32>
-      %3 = aten.sub.Tensor(%x, %2) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
-      %4 = aten.mul.Tensor(%3, %3) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-      %5 = aten.sum.dim_IntList(%4, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
-      %6 = aten.add.Scalar(%5, 4.0e-06) : (tensor<2x1xf32>) -> tensor<2x1xf32>
-      %7 = aten.rsqrt.default(%6) : (tensor<2x1xf32>) -> tensor<2x1xf32>
-      %8 = aten.mul.Tensor(%3, %7) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
-      %y = aten.mul.Tensor(%8, %0) : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+      %0 = aten.sum.dim_IntList(%x, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+      %1 = aten.mul.Scalar(%0, 0.25) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+      %2 = aten.sub.Tensor(%x, %1) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+      %3 = aten.mul.Tensor(%2, %2) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %4 = aten.sum.dim_IntList(%3, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+      %5 = aten.add.Scalar(%4, 4.0e-06) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+      %6 = aten.rsqrt.default(%5) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+      %7 = aten.mul.Tensor(%2, %6) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+      %y = aten.mul.Scalar(%7, 2.0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
       func.return %y : tensor<2x4xf32>
     }
 """
