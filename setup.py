@@ -31,6 +31,7 @@ class InPlace(editable_wheel):
     def run(self) -> None:
         if all((FRONT / name / "__init__.py").is_file() for name in FOLDERS):
             self.distribution.package_dir = {"": "src"}
+            self.distribution.packages = [*own, *below]  # Examples are read where they stand.
         super().run()
 
 
