@@ -54,9 +54,6 @@ def test_where_no_file_can_be_is_said_in_words(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_an_interrupted_command_ends_as_a_shell_expects(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: Any, **__: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("stepwell.models.open_model", interrupted)
-    assert main(["explain", "model.py:made"]) == 130
+def test_an_interrupted_command_ends_as_a_shell_expects(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("raise KeyboardInterrupt\n")
+    assert main(["explain", f"{tmp_path}/model.py:made"]) == 130
