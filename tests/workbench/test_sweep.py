@@ -153,15 +153,18 @@ def test_a_target_that_ends_the_process_takes_no_other_with_it(
 
 
 def test_waiting_for_a_processor_is_no_time_used() -> None:
-    stopped = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    code = "print(flush=True)\nwhile True: pass"
+    stopped = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     try:
+        assert stopped.stdout is not None
+        stopped.stdout.readline()  # It does not sleep any more.
         fork = Fork(stopped.pid, 0, None, 0)  # type: ignore[arg-type]
         fork.look(0.0)
         fork.look(1000.0)
         assert fork.used < 100.0
     finally:
         stopped.kill()
-        stopped.wait()
+        stopped.communicate()
 
 
 def test_a_key_hangs_on_the_model_its_source_and_everything_asked(
