@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar, cast, overload
 
 from stepwell.ir.on_demand import numpy as np
@@ -20,11 +21,13 @@ _TYPES = {float: ("float64", "float32"), int: ("int64", "int8")}
 
 
 def compact(values: Sequence[N], kind: type[N]) -> Sequence[N]:
-    """The same numbers: a tuple, or if they are many, something shorter."""
-    if isinstance(values, tuple | Numbers):
-        few = len(values) <= _MANY or isinstance(values, Numbers)
-        return values if few else Numbers(values, kind)
-    return tuple(values) if len(values) <= _MANY else Numbers(values, kind)
+    """The same numbers: a tuple, or if they are many and fit into 64 bits, something shorter."""
+    if isinstance(values, Numbers):
+        return values
+    if len(values) > _MANY:
+        with suppress(OverflowError):
+            return Numbers(values, kind)
+    return tuple(values)
 
 
 def all_positive(values: Sequence[float]) -> bool:

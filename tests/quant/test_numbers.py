@@ -53,3 +53,8 @@ def test_many_scales_are_verified_and_give_vectors() -> None:
         replace(held, zero_points=[128] * len(MANY)).problem()
     )
     assert UniformQuantizedType(zeros) != UniformQuantizedType(held)
+
+
+def test_numbers_beyond_64_bits_are_told_in_words() -> None:
+    held = replace(per_axis(torch.int8, 0, MANY).data, zero_points=[10**30] * len(MANY))
+    assert "lies outside" in str(held.problem())
