@@ -80,11 +80,16 @@ class LowerInt8(Rewrite[Quantised]):
     activations: ClassVar[int] = 1
     has_weight: ClassVar[bool] = False
 
+    def values(self, op: SchemaOp) -> Sequence[SSAValue]:
+        """The operands that are activations."""
+        return op.operands[: self.activations]
+
     def match(self, op: SchemaOp, program: Program) -> Quantised | Refusal | None:
         """The layer's parts, or the first that is missing."""
         inputs: list[Activation] = []
-        bits = width(op.operands[0])
-        for value in op.operands[: self.activations]:
+        values = self.values(op)
+        bits = width(values[0])
+        for value in values:
             found = activation(value, bits)
             if isinstance(found, Refusal):
                 return found

@@ -39,6 +39,7 @@ After:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -52,12 +53,10 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i1, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
-from stepwell.ir.types import dims, element, is_static
+from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.cmsis.quantized import (
     Activation,
     Use,
-    activation,
-    quantized_uses,
 )
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import (
@@ -67,7 +66,6 @@ from stepwell.translate.rewrites.tosa.integers import (
     requantised,
     rescale,
     stored,
-    width,
 )
 from stepwell.translate.rewrites.tosa.lower_int8_elementwise import of_one_value
 
@@ -110,25 +108,21 @@ class LowerInt8Where(LowerInt8):
     name: ClassVar[str] = "lower-int8-where"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.WhereSelf,)
 
+    def values(self, op: SchemaOp) -> Sequence[SSAValue]:
+        """Both choices."""
+        return op.operands[1:]
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """A condition that is no tensor of `i1`."""
+        is_truth = element(op.operands[0].type) == i1
+        return None if is_truth else Refusal("its condition is not a truth value")
+
     def match(self, op: SchemaOp, program: Program) -> Quantised | Refusal | None:
-        """Both choices and every use quantised alike in width, the condition a tensor of `i1`."""
-        condition, *choices = op.operands
-        bits = width(choices[0])
-        inputs: list[Activation] = []
-        for value in choices:
-            found = activation(value, bits)
-            if isinstance(found, Refusal):
-                return found
-            inputs.append(found)
-        uses = quantized_uses(op.results[0], bits)
-        if isinstance(uses, Refusal):
-            return uses
-        if element(condition.type) != i1:
-            return Refusal("its condition is not a truth value")
-        if not all(is_static(v.type) for v in (*op.operands, *op.results)):
-            return Refusal("the shape is symbolic")
-        made = Quantised(op, tuple(inputs), uses)
-        return out_of_reach(made.inputs, uses) or made
+        """Every part, of scales that int32 can reach."""
+        made = super().match(op, program)
+        if not isinstance(made, Quantised):
+            return made
+        return out_of_reach(made.inputs, made.uses) or made
 
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """SELECT in int32."""
