@@ -1,6 +1,10 @@
 """An instance of every op that has an axis map, as text; the last line is the op."""
 
-OPAQUE: dict[str, str] = {}
+from .cmsis_samples import CMSIS
+
+OPAQUE: dict[str, str] = {
+    "cmsis.join": "it joins what kernels have just written, and nobody moves it"
+}
 """Ops without a map, and why."""
 
 
@@ -424,4 +428,4 @@ _TOSA = (
           fields=f"{_WINDOW}, acc_type = f32"),
 )  # fmt: skip
 
-SAMPLES: tuple[str, ...] = (*_XNNPACK, *_ATEN, *_TOSA)
+SAMPLES: tuple[str, ...] = (*_XNNPACK, *_ATEN, *_TOSA, *CMSIS)

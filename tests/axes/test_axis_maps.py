@@ -12,6 +12,7 @@ from xdsl.ir import Operation, SSAValue
 import stepwell
 from stepwell.dialects import xnnpack
 from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.cmsis.ops import LIBRARY_OPS, Copy, Join, Part, Relabel
 from stepwell.dialects.tosa.generated import OPERATORS
 from stepwell.ir.axes import Along, AxisMap, HasAxes, Once, axis_map, mapped_names
 from stepwell.ir.dtypes import torch_dtype
@@ -154,6 +155,7 @@ def classes() -> list[type[HasAxes]]:
     tosa = {cls.name: cls for cls in OPERATORS}
     return [
         *xnnpack.NODES.values(),
+        *(*LIBRARY_OPS, Relabel, Part, Join, Copy),
         *(op_class(name) for name in mapped_names("aten")),
         *(tosa[name] for name in mapped_names("tosa")),
     ]

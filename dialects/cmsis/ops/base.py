@@ -36,6 +36,7 @@ from xdsl.utils.exceptions import VerifyException
 from stepwell.dialects.cmsis.arithmetic import SHIFT_RANGE, Multiplier
 from stepwell.dialects.cmsis.target import Target, target
 from stepwell.dialects.quant.types import Quantization, quantization, storage_element, type_problem
+from stepwell.ir.axes import HasAxes
 from stepwell.ir.dtypes import i8
 from stepwell.ir.types import Dim, dims, element
 
@@ -46,7 +47,7 @@ _SEGMENTS = "operandSegmentSizes"
 _Op = TypeVar("_Op", bound="CmsisOp")
 
 
-class CmsisOp(IRDLOperation, ABC):
+class CmsisOp(HasAxes, IRDLOperation, ABC):
     """An operator of the `cortex_m` library. `OPERATOR` is its name there."""
 
     OPERATOR: ClassVar[str]

@@ -30,6 +30,8 @@ from stepwell.dialects.cmsis.ops.base import (
     same_quantization_problems,
     zero_point_problems,
 )
+from stepwell.ir.axes import AxisMap
+from stepwell.ir.axis_forms import along_rows, elementwise, mapped
 from stepwell.ir.dtypes import i16
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.types import Dim, dims
@@ -60,6 +62,9 @@ class _Binary(CmsisOp):
     def pair(self) -> tuple[SSAValue, SSAValue]:
         """Both operands."""
         return self.self_, self.other
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return elementwise(self)
 
 
 def _same_shape_problems(op: _Binary) -> Iterator[str]:
@@ -206,6 +211,9 @@ class QuantizedActivation(CmsisOp):
             yield f"the table is {self.lut.type}; it has 256 entries"
         yield from result_problems(self, dims(self.input.type))
 
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return elementwise(self, 1)
+
 
 class _Select(_Binary):
     """Minimum and maximum broadcast to the output, up to rank 4."""
@@ -285,6 +293,10 @@ class Softmax(CmsisOp):
         )
         if wanted is not None and wanted.diff_min != self.number("diff_min"):
             yield f"diff_min is {self.number('diff_min')}, the type gives {wanted.diff_min}"
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        rank = len(dims(self.input.type))
+        return mapped(self, along_rows(rank, (rank - 1,)))
 
 
 @interprets(QuantizedAdd)

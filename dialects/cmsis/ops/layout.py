@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from stepwell.ir.axes import Along, Flat, Link, Links
 from stepwell.ir.on_demand import torch
 from stepwell.ir.types import Dim
 
@@ -16,6 +20,29 @@ def nhwc_shape(shape: tuple[Dim, ...], is_nhwc: bool) -> tuple[Dim, ...]:
 def own_shape(nhwc: tuple[Dim, ...], is_nhwc: bool) -> tuple[Dim, ...]:
     """An NHWC shape in an operator's layout."""
     return nhwc if is_nhwc else tuple(nhwc[axis] for axis in NHWC_TO_NCHW)
+
+
+def window_links(
+    reach: Sequence[int], stride: Sequence[int], padding: Sequence[int], channels: Link, nhwc: bool
+) -> Links:
+    """What an image has to do with the result of a window of `reach` over its height and width.
+
+    `channels` is the link of an NHWC image's channels; an image of another layout has them there.
+    """
+    windows = zip((1, 2), stride, padding, reach, strict=True)
+    return placed((Along(0), *(Along(a, s, -p, r) for a, s, p, r in windows), channels), nhwc)
+
+
+def placed(links: Links, nhwc: bool) -> Links:
+    """Links between NHWC images, as those between images of an operator's layout."""
+    return links if nhwc else tuple(own_link(links[axis], nhwc) for axis in NHWC_TO_NCHW)
+
+
+def own_link(link: Link, nhwc: bool) -> Link:
+    """A link to an axis of an NHWC result, as one to that axis in an operator's layout."""
+    if nhwc or isinstance(link, Flat) or link.axis is None:
+        return link
+    return replace(link, axis=NHWC_TO_NCHW.index(link.axis))
 
 
 def spatial_size(

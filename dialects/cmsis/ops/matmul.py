@@ -31,6 +31,8 @@ from stepwell.dialects.cmsis.ops.base import (
     zero_point_problems,
 )
 from stepwell.dialects.cmsis.target import fully_connected_scratch
+from stepwell.ir.axes import All, Along, AxisMap, Links, Once
+from stepwell.ir.axis_forms import kept, mapped
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import i32
 from stepwell.ir.interpretation import interprets
@@ -113,6 +115,15 @@ class QuantizedLinear(CmsisOp):
         if not target.reads_kernel_sum and self.kernel_sum is not None and self.bias is None:
             yield f"no bias: {target} reads nothing from kernel_sum"
 
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        last = len(dims(self.input.type)) - 1
+        links: list[Links] = [(*kept(last), All(last)), (Along(last), All())]
+        if self.bias is not None:
+            links.append((Along(last),))
+        if self.kernel_sum is not None:
+            links.append((Once(), Along(last)))
+        return mapped(self, *links)
+
 
 @irdl_op_definition
 class QuantizedBatchMatmul(CmsisOp):
@@ -158,6 +169,9 @@ class QuantizedBatchMatmul(CmsisOp):
             needed = fully_connected_scratch(target.isa, inner=rhs[2], outputs=rhs[1])
             if self.number("scratch") != needed:
                 yield f"scratch is {self.number('scratch')} bytes, {target} needs {needed}"
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return mapped(self, (Along(0), Along(1), All()), (Along(0), Along(2), All()))
 
 
 @interprets(QuantizedLinear)

@@ -18,6 +18,9 @@ from stepwell.dialects.cmsis.ops.base import (
     same_quantization_problems,
 )
 from stepwell.dialects.quant.types import quantization, storage_element
+from stepwell.ir import axis_forms
+from stepwell.ir.axes import AxisMap
+from stepwell.ir.axis_forms import elementwise, mapped
 from stepwell.ir.dtypes import f32, i8, i16, torch_dtype
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.on_demand import torch
@@ -38,6 +41,9 @@ class _Convert(CmsisOp):
     dtype = prop_def(StringAttr)
     out = result_def(TensorType)
     traits = traits_def(Pure())
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return elementwise(self)
 
     def _check(self, integers: Any, reals: Any) -> Iterator[str]:
         yield from result_problems(self, dims(self.input.type))
@@ -122,6 +128,9 @@ class Transpose(CmsisOp):
             yield "the kernel transposes every matrix, this permutation leaves it as it is"
         yield from result_problems(self, permuted(shape, perm))
 
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return mapped(self, axis_forms.permuted(self.numbers("perm")))
+
 
 def is_taken_as_channels_last(shape: Sequence[Dim]) -> bool:
     """Whether the library takes a tensor for channels-last NCHW whatever its dim order says.
@@ -188,6 +197,9 @@ class Pad(CmsisOp):
         ]
         yield from result_problems(self, grown)
 
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return mapped(self, axis_forms.moved([-width for width in self.widths()[0]]))
+
 
 @irdl_op_definition
 class Relabel(CmsisOp):
@@ -212,6 +224,9 @@ class Relabel(CmsisOp):
             yield problem
             return
         yield from result_problems(self, permuted(shape, perm))
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return mapped(self, axis_forms.permuted(self.numbers("perm")))
 
 
 @interprets(QuantizePerTensor)

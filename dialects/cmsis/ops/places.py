@@ -23,6 +23,8 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 
 from stepwell.dialects.cmsis.ops.base import CmsisOp, result_problems, to_attribute
+from stepwell.ir.axes import AxisMap
+from stepwell.ir.axis_forms import elementwise, mapped, moved
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.types import dims, element
 
@@ -67,6 +69,10 @@ class Part(CmsisOp):
         elif not 0 <= start <= start + length <= whole:
             yield f"slices {start}:{start + length} of {whole}"
         yield from result_problems(self, (*given[:axis], length, *given[axis + 1 :]))
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        axis, rank = self.number("axis"), len(dims(self.input.type))
+        return mapped(self, moved([self.number("start") * (at == axis) for at in range(rank)]))
 
 
 @irdl_op_definition
@@ -125,6 +131,9 @@ class Copy(CmsisOp):
         yield from super().problems()
         if self.input.type != self.out.type:
             yield f"{self.input.type} becomes {self.out.type}"
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        return elementwise(self)
 
 
 IN_PLACE = "in_place"

@@ -25,8 +25,11 @@ from stepwell.dialects.cmsis.ops.layout import (
     own_shape,
     spatial_size,
     to_nhwc,
+    window_links,
 )
 from stepwell.dialects.cmsis.target import avgpool_scratch
+from stepwell.ir.axes import Along, AxisMap
+from stepwell.ir.axis_forms import mapped
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.types import Dim, dims
 
@@ -64,6 +67,10 @@ class _Pool(CmsisOp):
             for d, k, s, p in zip((h, w), kernel, stride, padding, strict=True)
         ]
         yield from result_problems(self, own_shape((n, *size, c), self.IS_NHWC))
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        fields = (self.numbers(name) for name in ("kernel_size", "stride", "padding"))
+        return mapped(self, window_links(*fields, Along(3), self.IS_NHWC))
 
     def output_size(self) -> tuple[Dim, Dim]:
         """Height and width of the result."""

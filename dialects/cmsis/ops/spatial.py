@@ -35,9 +35,12 @@ from stepwell.dialects.cmsis.ops.base import (
 from stepwell.dialects.cmsis.ops.layout import (
     from_nhwc,
     nhwc_shape,
+    own_link,
     own_shape,
+    placed,
     spatial_size,
     to_nhwc,
+    window_links,
 )
 from stepwell.dialects.cmsis.target import (
     Target,
@@ -46,6 +49,8 @@ from stepwell.dialects.cmsis.target import (
     transpose_convolution_scratch,
 )
 from stepwell.dialects.quant.types import quantization
+from stepwell.ir.axes import All, Along, AxisMap, Link, Links
+from stepwell.ir.axis_forms import mapped
 from stepwell.ir.dtypes import i32
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.on_demand import torch
@@ -124,6 +129,18 @@ class Spatial(CmsisOp):
         target = target_of(self)
         if target is not None:
             yield from self.scratch_problems(target)
+
+    def axis_map(self, result: int = 0) -> AxisMap | None:
+        made = own_link(Along(3), self.IS_NHWC)
+        weight = tuple(made if axis == self.CHANNEL_AXIS else All() for axis in range(4))
+        return mapped(self, self.image_links(All(3)), weight, (made,))
+
+    def image_links(self, channels: Link) -> Links:
+        """What the image has to do with the result's."""
+        kernel, dilation = dims(self.weight.type)[1:3], self.numbers("dilation")
+        reach = [(cast(int, k) - 1) * by + 1 for k, by in zip(kernel, dilation, strict=True)]
+        fields = (self.numbers(name) for name in ("stride", "padding"))
+        return window_links(reach, *fields, channels, self.IS_NHWC)
 
     def shape_problems(self) -> Iterator[str]:
         """Why the result's shape does not follow from the operands'."""
@@ -262,6 +279,10 @@ class _Depthwise(Spatial):
     depth_multiplier = prop_def(IntegerAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
+    def image_links(self, channels: Link) -> Links:
+        """Channels are kept where each makes one."""
+        return super().image_links(Along(3) if self.number("depth_multiplier") == 1 else channels)
+
     def shape_problems(self) -> Iterator[str]:
         (n, h, w, c), _ = self.nhwc()
         one, kh, kw, o = cast("tuple[int, ...]", dims(self.weight.type))
@@ -320,6 +341,10 @@ class _TransposeConv(Spatial):
     output_padding = prop_def(DenseArrayBase)
     output_scratch = prop_def(IntegerAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    def image_links(self, channels: Link) -> Links:
+        """A result's cell reads those whose windows reach it: which, no stride can say."""
+        return placed((Along(0), All(1), All(2), channels), self.IS_NHWC)
 
     def shape_problems(self) -> Iterator[str]:
         (n, h, w, c), _ = self.nhwc()
