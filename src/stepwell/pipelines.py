@@ -58,9 +58,9 @@ from stepwell.translate.rewrites.cmsis import (
     LowerPermute,
     RelabelInput,
     RelabelOutput,
-    SinkTranspose,
     StateTarget,
 )
+from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
 from stepwell.translate.rewrites.ethosu import LowerForNpu, PartitionEthosu
 from stepwell.translate.rewrites.quant import (
     TYPE_QUANTIZATION,
@@ -396,19 +396,14 @@ def tosa_pipeline(target: str) -> Pipeline:
     return Pipeline(target, (*block_scaled, *steps, *finish))
 
 
-PLACE_LAYOUTS = Together(
-    "place-layouts",
-    (
-        CancelCasts(),
-        LowerPermute(),
-        CancelTranspose(),
-        SinkTranspose(),
-        RelabelInput(),
-        RelabelOutput(),
-        CollapseReshape(),
-    ),
+MEETING = (CancelCasts(), CancelTranspose(), RelabelInput(), RelabelOutput(), CollapseReshape())
+PLACE_LAYOUTS = (
+    Together("lower-layouts", (*MEETING, LowerPermute())),
+    CmsisLayouts(),
+    Together("merge-layouts", MEETING),
+    AbsorbFlatten(),
 )
-"""Layout changes sink and meet; what is left of them is copied, the rest is views."""
+"""Layout changes are placed by a cut and meet; what is left is copied, the rest is views."""
 
 
 def cortex_m_pipeline(
@@ -441,8 +436,7 @@ def cortex_m_pipeline(
             LiftNumberOperand(),
             DecomposeForKernels(),
             FoldConstants(),
-            PLACE_LAYOUTS,
-            AbsorbFlatten(),
+            *PLACE_LAYOUTS,
             Named("share-kernels", ShareCommonSubexpressions()),
             FoldKernelSum(form),
             StateTarget(target),
@@ -483,8 +477,7 @@ def ethosu_pipeline(
             LowerBoundary(),
             DecomposeForKernels(),
             Together("fold-constants-of-kernels", (FoldConstants(),)),
-            PLACE_LAYOUTS,
-            AbsorbFlatten(),
+            *PLACE_LAYOUTS,
             Named("share-kernels", ShareCommonSubexpressions()),
             FoldKernelSum(BiasForm.of(target)),
             Named("sweep", RemoveDeadCode()),

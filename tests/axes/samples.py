@@ -3,7 +3,7 @@
 from .cmsis_samples import CMSIS
 
 OPAQUE: dict[str, str] = {
-    "cmsis.join": "it joins what kernels have just written, and nobody moves it"
+    "cmsis.join": "it names what kernels have just written, and stays there",
 }
 """Ops without a map, and why."""
 

@@ -1,6 +1,7 @@
 """From quantised ATen ops to CMSIS-NN's operators."""
 
 from stepwell.translate.rewrites.cmsis.absorb_flatten import AbsorbFlatten
+from stepwell.translate.rewrites.cmsis.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.cmsis.cancel_transpose import CancelTranspose
 from stepwell.translate.rewrites.cmsis.collapse_reshape import CollapseReshape
 from stepwell.translate.rewrites.cmsis.compose_tables import ComposeTables
@@ -20,7 +21,6 @@ from stepwell.translate.rewrites.cmsis.lower_transposed_convolution import (
     LowerTransposedConvolution,
 )
 from stepwell.translate.rewrites.cmsis.relabel_ports import RelabelInput, RelabelOutput
-from stepwell.translate.rewrites.cmsis.sink_transpose import SinkTranspose
 from stepwell.translate.rewrites.cmsis.state_target import StateTarget
 from stepwell.translate.rewrites.cmsis.tabulate import Tabulate
 
@@ -42,6 +42,7 @@ TO_CMSIS = (
 __all__ = [
     "TO_CMSIS",
     "AbsorbFlatten",
+    "AssignLayouts",
     "BiasForm",
     "CancelTranspose",
     "CollapseReshape",
@@ -63,7 +64,6 @@ __all__ = [
     "LowerTransposedConvolution",
     "RelabelInput",
     "RelabelOutput",
-    "SinkTranspose",
     "StateTarget",
     "Tabulate",
 ]

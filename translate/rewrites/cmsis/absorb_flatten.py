@@ -50,10 +50,11 @@ After:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.cmsis.ops import QuantizedConv2dNhwc, QuantizedLinear, Transpose
@@ -90,23 +91,10 @@ class AbsorbFlatten(Rewrite[Flatten]):
         reads the transposed value.
         """
         transpose = flattened_transpose(op.input)
-        if transpose is None:
+        if transpose is None or not flattens(op, transpose.out, transpose.numbers("perm")):
             return None
-        order, shape = transpose.numbers("perm"), dims(transpose.out.type)
-        if order[0] != 0 or not is_static(transpose.out.type):
-            return None
-        weight = dims(op.operands[1].type)
-        if weight[1:-1] != (1,) * (len(weight) - 2):
-            return None  # A window over the rows, not a layer over each.
-        if dims(op.input.type)[-1] != math.prod(cast("tuple[int, ...]", shape[1:])):
-            return None
-        typed = op.operands[1].owner
-        key = weight_key(typed.input) if isinstance(typed, StorageCast) else None
-        if key is None:
-            return Refusal("its weight is computed at run time, and keeps its columns")
-        if not (op.operands[1].has_one_use() and cast(StorageCast, typed).input.has_one_use()):
-            return Refusal("its weight is used elsewhere too, with its columns as they are")
-        return Flatten(op, transpose, key)
+        key = own_weight(op)
+        return key if isinstance(key, Refusal) else Flatten(op, transpose, key)
 
     def build(self, match: Flatten, rw: Rewriter) -> None:
         """The layer over the untransposed image, its columns derived."""
@@ -129,6 +117,46 @@ class AbsorbFlatten(Rewrite[Flatten]):
         rw.replace(op, rw.insert(made).results)
 
 
+def flattens(op: Layer, image: SSAValue, order: Sequence[int]) -> bool:
+    """Whether a layer's rows are whole images, transposed in an order that keeps them apart."""
+    weight = dims(op.operands[1].type)
+    if order[0] != 0 or not is_static(image.type):
+        return False
+    if weight[1:-1] != (1,) * (len(weight) - 2):
+        return False  # A window over the rows, not a layer over each.
+    return dims(op.input.type)[-1] == math.prod(cast("tuple[int, ...]", dims(image.type)[1:]))
+
+
+def own_weight(op: Layer) -> str | Refusal:
+    """The key of a layer's weight, if its columns may be put into another order."""
+    typed = op.operands[1].owner
+    key = weight_key(typed.input) if isinstance(typed, StorageCast) else None
+    if key is None:
+        return Refusal("its weight is computed at run time, and keeps its columns")
+    if not (op.operands[1].has_one_use() and cast(StorageCast, typed).input.has_one_use()):
+        return Refusal("its weight is used elsewhere too, with its columns as they are")
+    return key
+
+
+def absorbs_order(value: SSAValue, order: Sequence[int]) -> bool:
+    """Whether the one layer that reads a value, flattened, takes it in any order."""
+    image = value
+    while value.has_one_use():
+        op = next(iter(value.uses)).operation
+        if isinstance(op, Layer):
+            is_input = op.operands[0] is value
+            return is_input and flattens(op, image, order) and isinstance(own_weight(op), str)
+        if not is_view(op):
+            return False
+        value = op.results[0]
+    return False
+
+
+def is_view(op: Operation | Block) -> bool:
+    """Whether an op gives the elements it reads, in their order."""
+    return isinstance(op, StorageCast) or (isinstance(op, SchemaOp) and is_reshape(op))
+
+
 def flattened_transpose(value: SSAValue) -> Transpose | None:
     """The transposition whose result a value is a view of, if it is read through that view alone."""
     while True:
@@ -137,9 +165,6 @@ def flattened_transpose(value: SSAValue) -> Transpose | None:
             return None
         if isinstance(maker, Transpose):
             return maker
-        is_view = isinstance(maker, StorageCast) or (
-            isinstance(maker, SchemaOp) and is_reshape(maker)
-        )
-        if not is_view:
+        if not is_view(maker):
             return None
         value = maker.operands[0]  # pyright: ignore[reportAttributeAccessIssue]

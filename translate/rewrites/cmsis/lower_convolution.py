@@ -1,9 +1,9 @@
 """Convolutions of every kind become CMSIS-NN's, in NHWC with explicit layout changes around them.
 
 `conv1d`, `conv2d` and `convolution`: strided, dilated, grouped, depthwise, "same" padding. The
-layout changes are `cmsis.transpose`; `sink-transpose` then moves and cancels them, so that the
-model does not have to be traced channels-last. What "same" padding adds on one side only becomes
-a `cmsis.pad` with the zero point.
+layout changes are `cmsis.transpose`; `assign-layouts` then moves them to where the least is copied,
+so that the model does not have to be traced channels-last. What "same" padding adds on one side
+only becomes a `cmsis.pad` with the zero point.
 
 Before:
     builtin.module {

@@ -44,6 +44,7 @@ from stepwell.dialects.cmsis.ops import (
     Transpose,
 )
 from stepwell.dialects.quant import StorageCast
+from stepwell.ir.axes import inverse
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.signature import get_signature
@@ -103,18 +104,11 @@ class RelabelOutput(Rewrite[Door]):
         self, op: DequantizePerTensor | StorageCast, program: Program
     ) -> Door | Refusal | None:
         """Its only use is an output whose declared dim order undoes the transposition."""
-        transpose, result = op.input.owner, op.results[0]
-        if not isinstance(transpose, Transpose) or not result.has_one_use():
+        transpose = op.input.owner
+        if not isinstance(transpose, Transpose):
             return None
-        use = next(iter(result.uses))
-        if not isinstance(use.operation, ReturnOp):
-            return None
-        func = cast(FuncOp, use.operation.parent_op())
-        declared = get_signature(func).runtime_outputs[use.index].dim_order
         order = transpose.numbers("perm")
-        if declared != tuple(order.index(axis) for axis in range(len(order))):
-            return None
-        return Door(transpose, op, order)
+        return Door(transpose, op, order) if output_order(op) == inverse(order) else None
 
     def build(self, match: Door, rw: Rewriter) -> None:
         """The same step in the other layout, then relabel."""
@@ -128,11 +122,36 @@ class RelabelOutput(Rewrite[Door]):
         rw.replace(match.step, seen.results)
 
 
+def is_relabelled(value: SSAValue, order: tuple[int, ...]) -> bool:
+    """Whether a transpose between a value and its base in this order becomes a relabelling."""
+    step = value.owner
+    if isinstance(step, (QuantizePerTensor, StorageCast)):
+        given = step.operands[0]
+        func = given.owner.parent_op() if isinstance(given, BlockArgument) else None
+        if isinstance(func, FuncOp) and isinstance(given, BlockArgument):
+            return input_order(func, given) == inverse(order)
+    if not value.has_one_use():
+        return False
+    step = next(iter(value.uses)).operation
+    declared = output_order(step) if isinstance(step, (DequantizePerTensor, StorageCast)) else None
+    return declared is not None and declared == inverse(order)
+
+
 def relabelled(value: SSAValue, order: tuple[int, ...]) -> Relabel:
     """A value under permuted dimensions, the bytes where they are."""
     shape = dims(value.type)
     made = tensor([shape[axis] for axis in order], element(value.type))
     return Relabel.make(value, result=made, perm=list(order))
+
+
+def output_order(op: Operation) -> tuple[int, ...] | None:
+    """The dim order of the port that alone takes an op's result, or None for row-major."""
+    result = op.results[0]
+    use = next(iter(result.uses)) if result.has_one_use() else None
+    if use is None or not isinstance(use.operation, ReturnOp):
+        return None
+    func = cast(FuncOp, use.operation.parent_op())
+    return get_signature(func).runtime_outputs[use.index].dim_order
 
 
 def input_order(func: FuncOp, argument: BlockArgument) -> tuple[int, ...] | None:

@@ -90,7 +90,7 @@ def sliced(rw: Rewriter, value: SSAValue, dim: int, start: int, end: int) -> SSA
 
 
 def transposed(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
-    """A quantised value under permuted dimensions."""
+    """A quantised value, or the stored integers of one, under permuted dimensions."""
     if list(order) == sorted(order):
         return value
     shape = dims(value.type)

@@ -1,0 +1,152 @@
+"""AssignLayouts: transposes stand where a minimum cut puts them, and what keeps its axes keeps them."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.cmsis.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.cmsis.cancel_transpose import CancelTranspose
+from stepwell.translate.rewrites.documentation import module_of
+
+
+def turn(name: str, source: str, order: str, given: str, made: str) -> str:
+    return (
+        f"%{name} = cmsis.transpose(%{source}) {{perm = array<i64: {order}>}} : ({given}) -> {made}"
+    )
+
+
+def least(first: str, second: str, a: str, b: str, made: str) -> str:
+    return f"%y = cmsis.minimum(%{first}, %{second}) : ({a}, {b}) -> {made}"
+
+
+def placed(apply: Any, text: str) -> list[str]:
+    """The ops of a text after its transposes are placed and merged."""
+    return apply(apply(text, AssignLayouts()).text, CancelTranspose()).ops()
+
+
+A, B = "tensor<2x3x4xi8>", "tensor<2x4x3xi8>"
+
+
+def test_the_documented_example_loses_both_transposes(apply: Any):
+    before = module_of("cmsis.assign_layouts").__doc__ or ""
+    text = before[before.index("Before:") + 7 : before.index("After,")]
+    assert placed(apply, text) == ["cmsis.quantized_activation"]
+
+
+def test_two_alike_become_one_behind_the_op(apply: Any, method: Any):
+    text = method(
+        f"%a: {A}, %b: {A}",
+        turn("s", "a", "0, 2, 1", A, B),
+        turn("t", "b", "0, 2, 1", A, B),
+        least("s", "t", B, B, B),
+        gives=B,
+    )
+    assert placed(apply, text) == ["cmsis.minimum", "cmsis.transpose"]
+
+
+def test_one_is_not_moved_to_where_more_is_copied(apply: Any, method: Any, words: Any):
+    small, turned, wide = (words.typed(shape) for shape in ("1x2x3x4", "1x4x2x3", "1x5x4x3"))
+    text = method(
+        f"%a: {small}",
+        turn("s", "a", "0, 3, 1, 2", small, turned),
+        "%y = cmsis.pad(%s) {pre_pad = array<i64: 0, 1, 0, 0>, post_pad = array<i64: 0, 0, 2, 0>, "
+        f"pad_value = 0 : i64}} : ({turned}) -> {wide}",
+        gives=wide,
+    )
+    assert placed(apply, text) == ["cmsis.transpose", "cmsis.pad"]
+
+
+def test_a_pad_pads_the_dimensions_where_they_lie(apply: Any, method: Any, words: Any):
+    small, turned, wide, back = (
+        words.typed(shape) for shape in ("1x2x3x4", "1x4x2x3", "1x5x4x3", "1x4x3x5")
+    )
+    text = method(
+        f"%a: {small}",
+        turn("s", "a", "0, 3, 1, 2", small, turned),
+        "%p = cmsis.pad(%s) {pre_pad = array<i64: 0, 1, 0, 0>, post_pad = array<i64: 0, 0, 2, 0>, "
+        f"pad_value = 0 : i64}} : ({turned}) -> {wide}",
+        turn("y", "p", "0, 2, 3, 1", wide, back),
+        gives=back,
+    )
+    assert placed(apply, text) == ["cmsis.pad"]
+
+
+def test_a_concatenation_runs_along_the_dimension_where_it_lies(
+    apply: Any, method: Any, words: Any
+):
+    typed, raw = words.typed, words.raw
+    text = method(
+        f"%a: {typed('2x3x4')}, %b: {typed('2x3x5')}",
+        turn("s", "a", "0, 2, 1", typed("2x3x4"), typed("2x4x3")),
+        turn("t", "b", "0, 2, 1", typed("2x3x5"), typed("2x5x3")),
+        f"%sr = quant.scast %s : {typed('2x4x3')} to {raw('2x4x3')}",
+        f"%tr = quant.scast %t : {typed('2x5x3')} to {raw('2x5x3')}",
+        f"%c = aten.cat.default([%sr, %tr], 1) : ({raw('2x4x3')}, {raw('2x5x3')}) "
+        f"-> {raw('2x9x3')}",
+        f"%d = quant.scast %c : {raw('2x9x3')} to {typed('2x9x3')}",
+        turn("y", "d", "0, 2, 1", typed("2x9x3"), typed("2x3x9")),
+        gives=typed("2x3x9"),
+    )
+    assert "cmsis.transpose" not in placed(apply, text)
+
+
+@pytest.mark.parametrize(
+    ("other", "order", "kind", "made"),
+    [
+        ("%b: tensor<4x3x2xi8>", "2, 0, 1", "tensor<4x3x2xi8>", B),  # In another order.
+        (f"%b: {B}", None, B, B),  # As it is.
+        ("%b: tensor<4x3xi8>", None, "tensor<4x3xi8>", B),  # Of another rank.
+        ("%b: tensor<1x4x3xi8>", None, "tensor<1x4x3xi8>", B),  # Broadcast.
+    ],
+)
+def test_beside_another_operand_it_stays(
+    other: str, order: str | None, kind: str, made: str, refused: Any, method: Any
+):
+    second = [turn("t", "b", order, kind, B)] if order else []
+    text = method(
+        f"%a: {A}, {other}",
+        turn("s", "a", "0, 2, 1", A, B),
+        *second,
+        least("s", "t" if order else "b", B, B if order else kind, made),
+        gives=made,
+    )
+    refused(text, AssignLayouts())
+
+
+def test_a_cast_of_channels_stays(refused: Any, method: Any, words: Any):
+    """Scales belong to an axis, and a cast of the transposed integers would name another."""
+    raw, made = words.raw("3x2"), words.typed("3x2", ":0, {0.5, 0.25, 0.125}")
+    text = method(
+        f"%a: {words.raw('2x3')}",
+        turn("s", "a", "1, 0", words.raw("2x3"), raw),
+        f"%y = quant.scast %s : {raw} to {made}",
+        gives=made,
+    )
+    refused(text, AssignLayouts())
+
+
+def test_a_cast_behind_another_movement_stays(refused: Any, method: Any, words: Any):
+    text = method(
+        f"%a: {words.typed('2x3')}",
+        turn("s", "a", "1, 0", words.typed("2x3"), words.typed("3x2")),
+        f"%r = quant.scast %s : {words.typed('3x2')} to {words.raw('3x2')}",
+        "%v = aten.view.default(%r, [6]) : (tensor<3x2xi8>) -> tensor<6xi8>",
+        f"%y = quant.scast %v : {words.raw('6')} to {words.typed('6')}",
+        gives=words.typed("6"),
+    )
+    refused(text, AssignLayouts())
+
+
+def test_beside_an_empty_constant_of_another_rank_it_stays(refused: Any, method: Any, words: Any):
+    text = method(
+        f"%a: {words.typed('2x3')}",
+        '%es = stepwell.weight <"e"> "parameter" : tensor<0xi8>',
+        turn("s", "a", "1, 0", words.typed("2x3"), words.typed("3x2")),
+        f"%r = quant.scast %s : {words.typed('3x2')} to {words.raw('3x2')}",
+        f"%e = quant.scast %es : {words.raw('0')} to {words.typed('0')}",
+        f"%er = quant.scast %e : {words.typed('0')} to {words.raw('0')}",
+        "%v = aten.cat.default([%r, %er]) : (tensor<3x2xi8>, tensor<0xi8>) -> tensor<3x2xi8>",
+        f"%y = quant.scast %v : {words.raw('3x2')} to {words.typed('3x2')}",
+        gives=words.typed("3x2"),
+    )
+    refused(text, AssignLayouts())
