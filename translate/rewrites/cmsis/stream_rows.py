@@ -40,6 +40,7 @@ from stepwell.dialects.cmsis.ops import (
 from stepwell.dialects.cmsis.ops.base import to_attribute
 from stepwell.dialects.cmsis.ops.places import writes_its_own
 from stepwell.dialects.cmsis.target import Target
+from stepwell.ir.axes import Along, Links, axis_map
 from stepwell.ir.core import WeightOp
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.translate.memory.rows import Call, Image, RowOp, Stream
@@ -62,20 +63,26 @@ def images(op: Operation) -> tuple[SSAValue, ...]:
         return ()
     if not all(is_static(value.type) for value in (*op.operands, *op.results)):
         return ()
-    made = dims(op.output.type)
-    if len(made) != 4 or made[0] != 1 or cast(int, made[ROWS]) < 2:
+    made, axes = dims(op.output.type), axis_map(op)
+    if len(made) != 4 or made[0] != 1 or cast(int, made[ROWS]) < 2 or axes is None:
+        return ()
+    links = [rows_read(operand) for operand in axes.links]
+    read = [value for value, link in zip(op.operands, links, strict=True) if link is not None]
+    if any(map(_is_constant, read)):
         return ()
     if isinstance(op, ELEMENTWISE):
-        read = op.operands[:1] if isinstance(op, QuantizedActivation) else op.operands[:2]
-        same = all(dims(value.type) == made for value in read)
-        return tuple(read) if same and not any(map(_is_constant, read)) else ()
+        return tuple(read) if all(dims(value.type) == made for value in read) else ()
     if isinstance(op, POOLS) and (any(op.numbers("padding")) or op.flag("ceil_mode")):
         return ()
-    given = op.operands[0]
-    if _is_constant(given) or dims(given.type)[0] != 1:
-        return ()
-    shape = row_op(op, (0,), 1)
-    return (given,) if 0 <= shape.padding < shape.reach else ()
+    window = links[0]
+    is_window = window is not None and 0 <= -window.offset < window.reach
+    return tuple(read) if is_window and dims(read[0].type)[0] == 1 else ()
+
+
+def rows_read(links: Links | None) -> Along | None:
+    """Which rows of an operand a row of the result reads, if that follows from its number."""
+    link = links[ROWS] if links is not None and len(links) == 4 else None
+    return link if isinstance(link, Along) and link.axis == ROWS else None
 
 
 def _is_constant(value: SSAValue) -> bool:
@@ -90,17 +97,10 @@ def row_op(op: Operation, inputs: tuple[int, ...], output: int) -> RowOp:
     scratch = 0
     if isinstance(op, CmsisOp) and "scratch" in op.properties:
         scratch = op.number("scratch")
-    if isinstance(op, SPATIAL):
-        height = 1 if isinstance(op, QuantizedDepthwiseConv2dNhwc) else ROWS
-        kernel = cast(int, dims(op.weight.type)[height])
-        reach = (kernel - 1) * op.numbers("dilation")[0] + 1
-        return RowOp(
-            inputs, output, reach, op.numbers("stride")[0], op.numbers("padding")[0], scratch
-        )
-    if isinstance(op, POOLS):
-        kernel, stride = op.numbers("kernel_size")[0], op.numbers("stride")[0]
-        return RowOp(inputs, output, kernel, stride, 0, scratch)
-    return RowOp(inputs, output)
+    axes = axis_map(op)
+    window = None if axes is None else rows_read(axes.links[0])
+    assert window is not None
+    return RowOp(inputs, output, window.reach, window.stride, -window.offset, scratch)
 
 
 def image_of(value: SSAValue) -> Image:
