@@ -69,8 +69,10 @@ class _Pool(CmsisOp):
         yield from result_problems(self, own_shape((n, *size, c), self.IS_NHWC))
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
-        fields = (self.numbers(name) for name in ("kernel_size", "stride", "padding"))
-        return mapped(self, window_links(*fields, Along(3), self.IS_NHWC))
+        kernel, stride, padding = (
+            self.numbers(name) for name in ("kernel_size", "stride", "padding")
+        )
+        return mapped(self, window_links(kernel, stride, padding, Along(3), self.IS_NHWC))
 
     def output_size(self) -> tuple[Dim, Dim]:
         """Height and width of the result."""

@@ -139,8 +139,8 @@ class Spatial(CmsisOp):
         """What the image has to do with the result's."""
         kernel, dilation = dims(self.weight.type)[1:3], self.numbers("dilation")
         reach = [(cast(int, k) - 1) * by + 1 for k, by in zip(kernel, dilation, strict=True)]
-        fields = (self.numbers(name) for name in ("stride", "padding"))
-        return window_links(reach, *fields, channels, self.IS_NHWC)
+        stride, padding = self.numbers("stride"), self.numbers("padding")
+        return window_links(reach, stride, padding, channels, self.IS_NHWC)
 
     def shape_problems(self) -> Iterator[str]:
         """Why the result's shape does not follow from the operands'."""
