@@ -10,7 +10,6 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,13 +101,26 @@ def _quieten_others() -> None:
     warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec.` is deprecated")
 
 
+class _Version(argparse.Action):
+    """Print the version; it is looked up when somebody asks."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from stepwell import __version__
+
+        print(__version__)
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="stepwell",
         description="A multi-level IR for ExecuTorch: walk a program down, and back.",
         epilog="exit codes: 0 done, 1 an error or a difference that was reported, 2 bad arguments",
     )
-    parser.add_argument("--version", action="version", version=version("stepwell"))
+    parser.add_argument("--version", action=_Version, help="show the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, act: Callable[[argparse.Namespace], int], help: str) -> Any:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation
 
+from stepwell.advice import Left, advice_lines
 from stepwell.costs import operations
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
@@ -89,6 +90,11 @@ class Explanation:
         """What the runtime's own kernels run, the costliest first."""
         return tuple(fate for fate in self.fates if fate.where in ("kernel", "split"))
 
+    @property
+    def left(self) -> tuple[Left, ...]:
+        """`outside`, as `stepwell.advice` takes it."""
+        return tuple(Left(fate.op, fate.line, fate.cost, fate.why) for fate in self.outside)
+
     def __repr__(self) -> str:
         return f"<explanation of a lowering to {self.target}: {len(self.fates)} ops; print it>"
 
@@ -112,6 +118,7 @@ class Explanation:
         rows = [
             f"{len(self.fates)} ops {'to' if self.lowered else 'in'} {self.target}: "
             + ", ".join(f"{n} {_PLACES.get(where, where)}" for where, n in counts.most_common()),
+            *(["", *advice_lines(self.left, total)] if self.left else []),
             "",
             f"{'work':>6}  {'op of the model':{wide}}  {'line':{lines}}  {'where':10}  became",
         ]
@@ -195,7 +202,7 @@ def fates(source: Program, lowered: Lowered) -> list[Fate]:
             where, into = _where(op, node, places, events, final)
             why = tuple(refused.get(node, ())) if where in ("kernel", "split") else ()
             if where == "kernel" and not why:
-                why = (f"no rewrite of {lowered.report.target}'s pipeline takes it",)
+                why = (f"{lowered.report.target} has no operator for it",)
             found.append(
                 Fate(
                     op_name(op),

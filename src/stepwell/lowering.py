@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from stepwell.advice import left_to_kernels
 from stepwell.ir.calling import bind_inputs, flatten_inputs, with_frozen, without_frozen
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError
@@ -303,6 +304,7 @@ def lower(
             raise _explained(program, found, chosen, given, error) from error
     seconds = time.perf_counter() - started
     delegates, outside = found.inventory(work)
+    left, whole = left_to_kernels(work, found.dialects, run.history.refusals.values())
     report = Report(
         target=target,
         delegates=delegates,
@@ -314,6 +316,8 @@ def lower(
         numerics=numerics_of(work.context),
         deviations=tuple(run.history.deviations),
         check=checked,
+        left=left,
+        work=whole,
     )
     return Lowered(work, report, found, given, program)
 

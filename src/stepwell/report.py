@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stepwell.advice import Advice, Left, advice_lines, advise
 from stepwell.ir.frames import frame
 from stepwell.ir.numerics import Numerics, TakenDeviation
 from stepwell.ir.pipeline import StepRecord
@@ -32,6 +33,8 @@ class Report:
         numerics: the contract about classes of numbers that was kept (`docs/semantics.md`).
         deviations: each class of numbers that may be lost, and where.
         check: what `lower(..., check=True)` compared.
+        left: what is left to the runtime's own kernels, with what was said of it.
+        work: of the whole program, in the units of `left` (`costs.operations`); 0 if nothing is.
     """
 
     target: str
@@ -44,6 +47,8 @@ class Report:
     numerics: Numerics = "torch"
     deviations: tuple[TakenDeviation, ...] = ()
     check: CheckResult | None = field(default=None, repr=False)
+    left: tuple[Left, ...] = field(default=(), repr=False)
+    work: int = 0
 
     def __repr__(self) -> str:
         return f"<report of a lowering to {self.target}: print it, or .text(verbose=True)>"
@@ -51,13 +56,18 @@ class Report:
     def __str__(self) -> str:
         return self.text()
 
+    @property
+    def advice(self) -> list[Advice]:
+        """What to change in the model so that less is left to kernels, the costliest first."""
+        return advise(self.left, self.work)
+
     def to_frame(self) -> DataFrame:
         """The steps as a dataframe: applications, ops left, seconds."""
         rows = [(s.name, s.applied, s.ops, s.seconds) for s in self.steps]
         return frame(("step", "applied", "ops after", "seconds"), rows)
 
     def text(self, verbose: bool = False) -> str:
-        """The report as a table.
+        """The report: what to change in the model, then what was done and what was refused.
 
         Args:
             verbose: every step and every refusal with its place; else the steps that did something,
@@ -72,6 +82,8 @@ class Report:
             f"numerics   {self.numerics}",
             *([f"checked    {len(self.check.steps)} steps"] if self.check else []),
             "",
+            *advice_lines(self.left, self.work),
+            *([""] if self.left else []),
             f"{'step':36} {'applied':>8} {'ops after':>10} {'ms':>9}",
         ]
         shown = [step for step in self.steps if verbose or step.applied]

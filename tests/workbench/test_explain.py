@@ -78,3 +78,53 @@ def test_json_and_notebook_forms_hold_every_row(explanation: Explanation) -> Non
             torch.export.export(Model().eval(), (torch.randn(3, 8),)), "xnnpack"
         ).report._repr_html_()
     )
+
+
+class Varied(torch.nn.Module):
+    """A weight that is computed, a double, and an operator that XNNPACK does not have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(8, 8).double()
+        self.table = torch.nn.Embedding(10, 8)
+
+    def forward(
+        self, x: torch.Tensor, i: torch.Tensor, image: torch.Tensor, weight: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        image = torch.nn.functional.conv2d(image, weight)
+        return self.fc(x), self.table(i), image
+
+
+def test_what_to_change_in_the_model_stands_first_and_the_costliest_change_before_others() -> None:
+    inputs = (
+        torch.randn(2, 8, dtype=torch.float64),
+        torch.tensor([1]),
+        torch.randn(1, 3, 9, 9),
+        torch.randn(4, 3, 3, 3),
+    )
+    exported = torch.export.export(Varied().eval(), inputs)
+    report = stepwell.lower(exported, "xnnpack").report
+    constant, cast, nothing = report.advice
+    assert constant.change.startswith("make it a constant of the model")
+    assert constant.ops == {"aten.convolution.default": 1}
+    assert constant.lines[0].startswith("test_explain.py:")
+    assert cast.change.startswith("give it one dtype") and cast.share < constant.share
+    assert nothing.change == "" and nothing.ops == {"aten.embedding.default": 1}
+    assert sum(advice.share for advice in report.advice) == pytest.approx(1.0)
+    for text in (str(report), str(explain(exported, "xnnpack"))):
+        at = [text.index(f) for f in ("to change in the model", constant.change, cast.change)]
+        assert at == sorted(at) and at[-1] < max(
+            text.find("refused:"), text.find("op of the model")
+        )
+
+
+def test_a_float_model_for_a_microcontroller_is_told_to_be_quantised() -> None:
+    exported = torch.export.export(Model().eval(), (torch.randn(3, 8),))
+    (first, *_) = stepwell.lower(exported, "cortex-m55").report.advice
+    assert first.change.startswith("quantise it first: --quantise int8")
+
+
+def test_nothing_is_advised_where_nothing_is_left() -> None:
+    exported = torch.export.export(torch.nn.Linear(8, 8).eval(), (torch.randn(3, 8),))
+    report = stepwell.lower(exported, "xnnpack").report
+    assert report.advice == [] and "to change" not in str(report)

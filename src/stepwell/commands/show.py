@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import webbrowser
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -125,7 +124,11 @@ def _say(path: Path, story: Story, is_opened: bool) -> None:
     held += ["a profile"] if story.times else []
     held += ["a memory plan"] if story.memory else []
     print(f"wrote {path}: {path.stat().st_size:,} bytes, {', '.join(held)}; needs no network")
-    if is_opened and not webbrowser.open(path.resolve().as_uri()):
+    if not is_opened:
+        return
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
         raise StepwellError("no browser was found", help=f"open {path} yourself")
 
 

@@ -8,9 +8,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.live import Live
-
 from stepwell.ir.diagnostics import StepwellError
 
 
@@ -58,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Sweep, show the table, and exit with 1 if a result is wrong or a process died."""
+    from rich.console import Console
+    from rich.live import Live
+
     from stepwell.sweeping import Limits
     from stepwell.sweeping.campaign import sweep
     from stepwell.sweeping.rows import OUTCOMES

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from stepwell.advice import Advice, advise
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.ir.rewriting import Step, Together, step_name
 
@@ -51,7 +52,25 @@ def explanation_table(explanation: Explanation) -> str:
         for fate in explanation.fates
     ]
     heads = ("work", "op", "node", "where", "by", "why", "source line")
-    return table(heads, rows, f"lowered to {explanation.target}")
+    total = sum(fate.cost for fate in explanation.fates)
+    advised = advice_table(advise(explanation.left, total))
+    return advised + table(heads, rows, f"lowered to {explanation.target}")
+
+
+def advice_table(found: Iterable[Advice]) -> str:
+    """What to change in the model; nothing if nothing is left to kernels."""
+    rows = [
+        (
+            f"{one.share:.1%}",
+            one.change or "no change is known to help",
+            ", ".join(f"{count} × {name}" for name, count in one.ops.most_common()),
+            ", ".join(one.lines),
+            "; ".join(one.reasons),
+        )
+        for one in found
+    ]
+    heads = ("work left to kernels", "change in the model", "ops", "lines", "because")
+    return table(heads, rows) if rows else ""
 
 
 def report_table(report: Report) -> str:
@@ -63,6 +82,7 @@ def report_table(report: Report) -> str:
     return (
         f"<p><b>{escape(report.target)}</b>: {report.delegates} delegates, "
         f"{report.outside.total()} ops outside, {report.seconds:.2f} s</p>"
+        + advice_table(report.advice)
         + table(("step", "applied", "ops after", "ms"), steps)
         + (table(("left to kernels", "count"), outside) if outside else "")
     )
