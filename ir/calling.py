@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, IntegerType, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
-from stepwell.ir.diagnostics import InputMismatch, Problem
+from stepwell.ir.diagnostics import InputMismatch, Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type, has_torch_dtype
 from stepwell.ir.on_demand import pytree, torch
 from stepwell.ir.signature import Port, Signature, get_signature
@@ -17,6 +17,8 @@ from stepwell.ir.types import dims, element
 
 NARROWED = "tosa.input_narrowed_from"
 """A method's attribute: which 64-bit inputs of the model its program takes in 32 bits."""
+RANGES = "stepwell.input_ranges"
+"""A method's attribute: of each run-time input "least..largest" as the caller declared, or ""."""
 
 
 def bind_inputs(
@@ -39,7 +41,7 @@ def bind_inputs(
     signature = get_signature(func)
     method = f"method @{func.sym_name.data}"
     leaves = _flatten(signature, args, dict(kwargs or {}), method)
-    types = iter(zip(func.function_type.inputs.data, _narrowed(func), strict=True))
+    types = iter(zip(func.function_type.inputs.data, _narrowed(func), _declared(func), strict=True))
     problems: list[Problem] = []
     bound: list[Any] = []
     symbols: dict[str, int] = {}
@@ -49,7 +51,10 @@ def bind_inputs(
             if (problem := _not_frozen(port, leaf, method)) is not None:
                 problems.append(problem)
             continue
-        type_, narrowed = next(types)
+        type_, narrowed, declared = next(types)
+        if (problem := _outside(declared, leaf, where)) is not None:
+            problems.append(problem)
+            continue
         if narrowed and isinstance(leaf, torch.Tensor) and leaf.dtype == torch.int64:
             short = leaf.to(torch.int32)
             if not torch.equal(short, leaf):
@@ -77,6 +82,63 @@ def _narrowed(func: FuncOp) -> list[bool]:
     if not isinstance(said, ArrayAttr):
         return [False] * len(func.function_type.inputs.data)
     return [bool(isinstance(text, StringAttr) and text.data) for text in said]
+
+
+def _declared(func: FuncOp) -> list[tuple[int, int] | None]:
+    """Of each run-time input, the least and the largest integer that it was declared to hold."""
+    said = func.attributes.get(RANGES)
+    if not isinstance(said, ArrayAttr):
+        return [None] * len(func.function_type.inputs.data)
+    texts = [text.data if isinstance(text, StringAttr) else "" for text in said]
+    return [
+        (int(low), int(high)) if dots else None
+        for low, dots, high in (text.partition("..") for text in texts)
+    ]
+
+
+def declare_ranges(
+    func: FuncOp, ranges: Mapping[str, tuple[int, int]]
+) -> dict[str, tuple[int, int]]:
+    """State on a method what its integer inputs hold; a later call with other values is refused.
+
+    Args:
+        func: the method.
+        ranges: (least, largest) by the name of an input.
+
+    Returns:
+        The ranges by the name that the input's value has in the program.
+
+    Raises:
+        StepwellError: an input of that name is none, or holds no integers.
+    """
+    if not ranges:
+        return {}
+    ports = [port for port in get_signature(func).inputs if port.constant is None]
+    args = {port.name: arg for port, arg in zip(ports, func.body.block.args, strict=True)}
+    for name in ranges:
+        if name not in args or not _integers(args[name].type):
+            raise StepwellError(
+                f"ranges: {name!r} is no input of integers",
+                help="they are " + ", ".join(n for n, arg in args.items() if _integers(arg.type)),
+            )
+    texts = ["{}..{}".format(*ranges[n]) if n in ranges else "" for n in args]
+    func.attributes[RANGES] = ArrayAttr([StringAttr(text) for text in texts])
+    return {args[name].name_hint or "": held for name, held in ranges.items()}
+
+
+def _integers(type_: Attribute) -> bool:
+    return isinstance(type_, TensorType) and isinstance(element(type_), IntegerType)
+
+
+def _outside(declared: tuple[int, int] | None, leaf: Any, where: str) -> Problem | None:
+    """Why an integer input is not what was declared, or None."""
+    if declared is None or not isinstance(leaf, torch.Tensor) or not leaf.numel():
+        return None
+    least, largest = int(leaf.min()), int(leaf.max())
+    if declared[0] <= least and largest <= declared[1]:
+        return None
+    low, high = declared
+    return Problem(f"holds {least} to {largest}, declared was {low} to {high}", where)
 
 
 def flatten_inputs(

@@ -31,8 +31,43 @@ class ByName:
     words: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Ranges:
+    """A mapping from names to the least and the largest integer: `{"ids": (0, 999)}`."""
+
+    def take(self, value: Any) -> Mapping[str, tuple[int, int]] | None:
+        """Ranges as they are used, or None for what are none."""
+        if not isinstance(value, Mapping):
+            return None
+        taken: dict[str, tuple[int, int]] = {}
+        for name, ends in cast("Mapping[Any, Any]", value).items():
+            if not isinstance(name, str) or not isinstance(ends, tuple | list):
+                return None
+            low, high = pair if len(pair := tuple(cast("Sequence[Any]", ends))) == 2 else (0, None)
+            if type(low) is not int or type(high) is not int or low > high:
+                return None
+            taken[name] = (low, high)
+        return taken
+
+    def read(self, text: str) -> dict[str, list[int]] | None:
+        """`ids:0..999,mask:0..1` as a mapping, or None for what is none."""
+        pairs = [pair.rpartition(":") for pair in text.split(",")]
+        try:
+            return {name.strip(): [int(end) for end in ends.split("..")] for name, _, ends in pairs}
+        except ValueError:
+            return None
+
+
 Kind = (
-    tuple[str, ...] | ByName | range | type[bool] | type[int] | type[float] | type[str] | type[Path]
+    tuple[str, ...]
+    | ByName
+    | Ranges
+    | range
+    | type[bool]
+    | type[int]
+    | type[float]
+    | type[str]
+    | type[Path]
 )
 
 
@@ -42,8 +77,8 @@ class Option:
 
     Attributes:
         name: as it is written in Python; on the command line `-O name=value`.
-        kind: the words it may be, such words by name, a range of integers, or `bool`, `int`,
-            `float`, `str`, `Path`.
+        kind: the words it may be, such words by name, integers by name, a range of
+            integers, or `bool`, `int`, `float`, `str`, `Path`.
         default: what holds without it; None means that something else decides (see `meaning`).
         meaning: a phrase for the reader, without a full stop.
         at: who reads it: `PIPELINE`, `STEPS`, or kinds of artefact (`"pte"`) whose emitter it is
@@ -64,6 +99,8 @@ class Option:
             return ", ".join(repr(word) for word in kind)
         if isinstance(kind, ByName):
             return f"{', '.join(map(repr, kind.words))} for all, or a mapping from names to these"
+        if isinstance(kind, Ranges):
+            return "a mapping from names to (least, largest)"
         if isinstance(kind, range):
             return f"an integer from {kind.start} to {kind.stop - 1}"
         return {
@@ -93,6 +130,9 @@ class Option:
                 named = cast("Mapping[Any, Any]", value)
                 if all(isinstance(n, str) and w in kind.words for n, w in named.items()):
                     return MappingProxyType(dict(named))
+        elif isinstance(kind, Ranges):
+            if (ranges := kind.take(value)) is not None:
+                return MappingProxyType(ranges)
         elif isinstance(kind, range):
             if isinstance(value, int) and not isinstance(value, bool) and value in kind:
                 return value
@@ -117,6 +157,8 @@ class Option:
             if said is None:
                 raise self._refusal(text)
             return said
+        if isinstance(kind, Ranges):
+            return self.take(kind.read(text) or text)
         if isinstance(kind, ByName) and ":" in text:
             pairs = [pair.rpartition(":") for pair in text.split(",")]
             return self.take({name.strip(): word.strip() for name, _, word in pairs})

@@ -9,7 +9,7 @@ from typing import Any
 from stepwell.backends.ethos_u.accelerators import ACCELERATORS
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.options import PIPELINE, ByName, Option
+from stepwell.ir.options import PIPELINE, ByName, Option, Ranges
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.pipelines import (
@@ -121,11 +121,18 @@ CPU = Option(
     "cpu", CPUS, "cortex-m55", "the CPU beside the NPU, which runs the rest", at=(PIPELINE,)
 )
 METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir", "vgf"))
+RANGES = Option(
+    "ranges",
+    Ranges(),
+    None,
+    "the integers that inputs hold, which proves that int64 fits into TOSA's int32; calls are held "
+    "to it",
+)
 
 XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS,)
 CORTEX_M_OPTIONS = (BIAS_FORM, IO, OPTIMISE, ARENA)
 ETHOSU_OPTIONS = (CPU, IO)
-TOSA_OPTIONS = (METHOD,)
+TOSA_OPTIONS = (METHOD, RANGES)
 
 
 def _xnnpack_pte(program: Program, **options: Any) -> bytes:

@@ -101,15 +101,58 @@ def test_a_method_says_which_inputs_became_narrow() -> None:
 @pytest.mark.parametrize(
     ("function", "complaint"),
     [
-        (lambda x, i: x[i // 2 * 2 + 1], "range is not declared|no lowering|has no form"),
-        (lambda x, i: (x[i], i + 1)[1], "range is not declared"),
-        (lambda x, i: x[i] * i.sum(), "range is not declared|has no"),
+        (lambda x, i: x[i * 2 + 1], "its values reach"),
+        (lambda x, i: (x[i], i + 1)[1], "its values reach"),
+        (lambda x, i: x[i % 2] * i.sum(), "its values reach"),
+        (lambda x, i: i.cumsum(0), "its values reach"),
     ],
-    ids=["arithmetic on a row number", "a number that is an output too", "a sum"],
+    ids=["arithmetic on a row number", "a number that is an output too", "a sum", "running sums"],
 )
 def test_an_integer_that_may_need_64_bits_is_refused(function, complaint: str) -> None:
     with pytest.raises(stepwell.StepwellError, match=complaint):
         lowered(function, X, ROWS)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, i: (i > 0, i.float() * x[0, 0, 0], i.float().abs()),
+        lambda x, i: (x * i[0], i.amax(), i.amin(0), i[1:]),
+    ],
+    ids=["compared, cast, multiplied", "indexed, reduced, sliced"],
+)
+def test_what_the_border_holds_needs_no_declaration(function) -> None:
+    graph, wide = lowered(function, X, ROWS), torch.tensor([-(2**31), -1, 2**31 - 1])
+    for numbers in (ROWS, wide):
+        for expected, found in zip(function(X, numbers), graph.run(X, numbers), strict=True):
+            assert torch.equal(found.to(expected.dtype), expected)
+
+
+RANGED = (
+    lambda x, i: x[i * 2 + 1],
+    lambda x, i: i + 1,
+    lambda x, i: (i.sum(), i.abs().cumsum(0), (i * i).amax()),
+)
+
+
+@pytest.mark.parametrize("function", RANGED)
+def test_a_declared_range_proves_what_is_computed_from_it(function) -> None:
+    source = export(_Function(function), (X, ROWS))
+    graph = stepwell.lower(source, "tosa-1.0+fp+int", ranges={"inputs_1": (-3, 3)})
+    expected = function(X, ROWS.clamp(-3, 1))
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for wanted, found in zip(expected, graph.run(X, ROWS.clamp(-3, 1)), strict=True):
+        assert torch.equal(found.to(wanted.dtype), wanted)
+    for run in (graph.run, graph.program.run):
+        with pytest.raises(stepwell.StepwellError, match="holds 2 to 5, declared was -3 to 3"):
+            run(X, ROWS.clamp(2, 5) + torch.tensor([0, 0, 2]))
+
+
+@pytest.mark.parametrize("name", ["inputs_0", "nothing"])
+def test_a_range_of_no_integers_is_refused(name: str) -> None:
+    source = export(_Function(RANGED[1]), (X, ROWS))
+    with pytest.raises(stepwell.StepwellError, match=f"'{name}' is no input of integers"):
+        stepwell.lower(source, "tosa-1.0+fp+int", ranges={name: (0, 1)})
 
 
 def test_products_that_outgrow_32_bits_are_refused() -> None:

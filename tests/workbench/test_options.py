@@ -10,7 +10,7 @@ import stepwell
 from stepwell.cli import main
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.options import ByName, Option, chosen, read_options
+from stepwell.ir.options import ByName, Option, Ranges, chosen, read_options
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
 from stepwell.targets import (
@@ -31,6 +31,7 @@ KINDS = (
     Option("count", int, 1, "…"),
     Option("factor", float, 1.0, "…"),
     Option("table", Path, None, "…"),
+    Option("ranges", Ranges(), None, "…"),
     Option("ports", ByName(("int8", "float32")), None, "…"),
 )
 
@@ -95,7 +96,14 @@ def test_texts_of_a_command_line_are_read_as_values() -> None:
     assert read_options(KINDS, ["ports=int8"], "the test") == {"ports": "int8"}
     by_name = read_options(KINDS, ["ports=x:int8,y:float32"], "the test")
     assert by_name == {"ports": {"x": "int8", "y": "float32"}}
+    ranges = read_options(KINDS, ["ranges=ids:0..9, mask:-1..1"], "the test")
+    assert ranges == {"ranges": {"ids": (0, 9), "mask": (-1, 1)}}
+    assert chosen(KINDS, {"ranges": {"ids": [0, 9]}}, "the test") == {"ranges": {"ids": (0, 9)}}
     for wrong in (
+        "ranges=ids",
+        "ranges=ids:0",
+        "ranges=ids:3..1",
+        "ranges=ids:0..1..2",
         "ports=x:int9",
         "flag=maybe",
         "bytes=many",

@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import AnyFloat, TensorType
 from stepwell.costs import operations
 from stepwell.explaining import fates
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError, op_name
+from stepwell.ir.signature import get_signature
 from stepwell.ir.types import element
 from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program
@@ -30,6 +31,7 @@ from stepwell.quantising import find_quantiser
 from stepwell.sweeping.accuracy import distance
 from stepwell.sweeping.memory import peak
 from stepwell.sweeping.rows import Outcome, Row
+from stepwell.targets import find_target
 
 if TYPE_CHECKING:
     from stepwell.sweeping.jobs import Job, Task, Variant
@@ -64,6 +66,7 @@ class Prepared:
     expected: list[torch.Tensor] | None
     why_not: str
     seconds: float
+    ranges: tuple[tuple[int, int] | None, ...] = ()
 
 
 def measure(task: Task, tell: Tell) -> None:
@@ -192,7 +195,7 @@ def prepare(made: Made, variant: Variant) -> Prepared:
         exported.module(check_guards=False) if variant.quantise or module is None else module
     )
     expected, why_not = eager(reference, inputs)
-    return Prepared(source, exported, inputs, expected, why_not, seconds)
+    return Prepared(source, exported, inputs, expected, why_not, seconds, made.ranges)
 
 
 def eager(module: Any, inputs: tuple[Any, ...]) -> tuple[list[torch.Tensor] | None, str]:
@@ -215,7 +218,7 @@ def lowered_row(job: Job, prepared: Prepared, row: Row, tell: Tell) -> Row:
 
     def work() -> Lowered:
         clock.append(time.process_time())
-        found = lower(prepared.source, job.target, **dict(job.options))
+        found = lower(prepared.source, job.target, **options_of(job, prepared))
         clock.append(time.process_time())
         assert found.artefact
         clock.append(time.process_time())
@@ -253,6 +256,15 @@ def lowered_row(job: Job, prepared: Prepared, row: Row, tell: Tell) -> Row:
         tell("stage", "ExecuTorch's own flow")
         row = replace(row, stock=stock(prepared, job.latency))
     return row
+
+
+def options_of(job: Job, prepared: Prepared) -> dict[str, Any]:
+    """The job's options, and what the inputs hold where the target asks for it."""
+    given = dict(job.options)
+    asked = {option.name for option in find_target(job.target).options}
+    ports = get_signature(prepared.source.method()).inputs
+    held = {port.name: ends for port, ends in zip(ports, prepared.ranges, strict=False) if ends}
+    return {"ranges": held, **given} if held and "ranges" in asked else given
 
 
 def faulty(row: Row, stage: str, error: Exception) -> Row:

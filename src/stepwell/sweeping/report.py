@@ -82,13 +82,16 @@ def passed(rows: Sequence[Row]) -> list[str]:
             fit = [row for row in held if row.outcome not in UNFIT]
             counts = Counter(row.outcome for row in held)
             good = sum(counts[one] for one in PASSED)
+            beyond = sum(row.is_beyond for row in held)
             ended = sum(counts[one] for one in OUTCOMES if one.startswith(("out of", "lost")))
             found.append(
                 (target, source, len(held), len(fit), good, share(good, len(fit)),
-                 counts["refused"], sum(counts[one] for one in FAULTS), ended)
+                 counts["refused"], beyond, share(good, len(fit) - beyond),
+                 sum(counts[one] for one in FAULTS), ended)
             )  # fmt: skip
     heads = ("target", "source", "entries", "torch exports", "lowered and right", "",
-             "refused", "wrong, fault, crash", "out of time or memory")  # fmt: skip
+             "refused", "of these beyond the target", "right of the others",
+             "wrong, fault, crash", "out of time or memory")  # fmt: skip
     return table(heads, found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
@@ -35,6 +36,8 @@ OUTCOMES: dict[str, str] = {
 UNFIT = ("not exported", "not made")
 """Outcomes that say nothing of stepwell."""
 PASSED = ("right", "not compared")
+BEYOND = re.compile(r"has no element type |needs the (profile|extension)|has no cast from or to ")
+"""Sentences of a refusal that state what the target itself lacks: no lowering can mend it."""
 FAULTS = ("wrong", "fault", "crashed")
 """Outcomes that must not be."""
 
@@ -94,6 +97,11 @@ class Row:
     stock: dict[str, Any] | None = None
     note: str = ""
     versions: str = ""
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether it was refused for something that the target has no form of at all."""
+        return self.outcome == "refused" and any(BEYOND.search(said) for said, _ in self.reasons)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

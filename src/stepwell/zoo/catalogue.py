@@ -28,12 +28,15 @@ class Made:
         dynamic: symbolic sizes of the inputs as `torch.export` takes them, where the entry has an
             opinion of its own; else the batch is what can be symbolic.
         program: an `ExportedProgram` instead of a module, where a factory gives one.
+        ranges: least and largest integer of each input, in order, for targets that ask for it
+            (the option `ranges`); None where an input is no integer or may be any.
     """
 
     module: torch.nn.Module | None
     inputs: tuple[Any, ...]
     dynamic: Any = None
     program: Any = None
+    ranges: tuple[tuple[int, int] | None, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ def step() -> torch.Tensor:
     return torch.tensor([3])
 
 
+HOLDS = {"timestep": (0, 999), "class_labels": (0, 9), "input_ids": (0, 31)}
+"""What inputs of integers hold, by name."""
 Inputs = dict[str, Callable[[], Any]]
 MODELS: dict[str, tuple[str, dict[str, Any], Inputs]] = {
     "unet_2d": (
@@ -246,8 +248,12 @@ def make(name: str) -> Made:
     kind, config, drawn = MODELS[name]
     torch.manual_seed(0)
     model = getattr(imported("diffusers"), kind)(**config).eval()
-    given = {key: draw() for key, draw in drawn.items()}
-    fixed = {key: value for key, value in given.items() if not isinstance(value, torch.Tensor)}
-    inputs = {key: value for key, value in given.items() if isinstance(value, torch.Tensor)}
+    made = {key: draw() for key, draw in drawn.items()}
+    fixed = {key: value for key, value in made.items() if not isinstance(value, torch.Tensor)}
+    inputs = {key: value for key, value in made.items() if isinstance(value, torch.Tensor)}
     module = Tensors(model, tuple(inputs), fixed)
-    return Made(scaled(module, tuple(inputs.values())), tuple(inputs.values()))
+    ranges = tuple(
+        None if value.is_floating_point() else HOLDS.get(key) for key, value in inputs.items()
+    )
+    given = tuple(inputs.values())
+    return Made(scaled(module, given), given, ranges=ranges)

@@ -109,6 +109,14 @@ PROGRESSIONS = {"hidden_sizes": 16, "embed_dims": 16, "encoder_hidden_sizes": 16
 """Settings that are a list, one of each stage: widths grow from this; 0: one block each."""
 IDS = ("token_id", "token_index", "_id", "token_ids")
 """What settings end in that name a token."""
+HOLDS = {
+    **dict.fromkeys(("input_ids", "decoder_input_ids", "inputs"), (0, VOCABULARY - 1)),
+    "attention_mask": (0, 1),
+    "bbox": (0, 1000),
+}
+"""What inputs of integers hold, by name."""
+CACHED_TOKENS = 32
+"""Places of a cache."""
 HEADS_OF = {
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES": "decoder",
     "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES": "encoder and decoder",
@@ -217,7 +225,7 @@ def with_inputs(model: Any, config: Any) -> Made:
         except Exception as error:  # Another kind of input, then.
             failures.append(f"{list(given)}: {type(error).__name__}: {str(error)[:100]}")
             continue
-        return Made(scaled(module, inputs), inputs)
+        return Made(scaled(module, inputs), inputs, ranges=tuple(map(HOLDS.get, given)))
     raise ValueError("no input is taken: " + "; ".join(failures))
 
 
@@ -228,12 +236,16 @@ def with_cache(model: Any) -> Made:
     inputs = (torch.randint(3, VOCABULARY - 3, (1, 1)), torch.tensor([4]))
     model.generation_config.use_cache = True
     model.generation_config.cache_implementation = "static"
-    model.generation_config.max_length = 32
-    model.generation_config.cache_config = {"batch_size": 1, "max_cache_len": 32}
+    model.generation_config.max_length = CACHED_TOKENS
+    model.generation_config.cache_config = {
+        "batch_size": 1,
+        "max_cache_len": CACHED_TOKENS,
+    }
     module = TorchExportableModuleForDecoderOnlyLM(
-        model, batch_size=1, max_cache_len=32, device=torch.device("cpu")
+        model, batch_size=1, max_cache_len=CACHED_TOKENS, device=torch.device("cpu")
     )
-    return Made(scaled(module.model, inputs), inputs)
+    ranges = ((0, VOCABULARY - 1), (0, CACHED_TOKENS - 1))
+    return Made(scaled(module.model, inputs), inputs, ranges=ranges)
 
 
 def shrunk(kind: Any, settings: Mapping[str, int]) -> Any:

@@ -55,10 +55,8 @@ class LowerCast(LowerToTosa):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Signed integers, truth values and floats; no change of layout."""
         for value in (op.operands[0], op.results[0]):
-            held = element(value.type)
-            signed = isinstance(held, IntegerType) and held.signedness.data.name == "SIGNLESS"
-            if held not in FLOATS and not signed:
-                return Refusal(f"TOSA has no cast from or to {dtype_name(held)}")
+            if (refusal := cannot_be_converted(element(value.type))) is not None:
+                return refusal
         given, made = (element(value.type) for value in (op.operands[0], op.results[0]))
         if made == i1 and not compares(given):
             return Refusal(
@@ -69,6 +67,14 @@ class LowerCast(LowerToTosa):
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """The conversion of each element."""
         return converted(op.operands[0], element(op.results[0].type), b)
+
+
+def cannot_be_converted(held: Attribute) -> Refusal | None:
+    """Why TOSA has no cast from or to an element type, or None."""
+    signed = isinstance(held, IntegerType) and held.signedness.data.name == "SIGNLESS"
+    if held in FLOATS or signed:
+        return None
+    return Refusal(f"TOSA has no cast from or to {dtype_name(held)}")
 
 
 def compares(held: Attribute) -> bool:

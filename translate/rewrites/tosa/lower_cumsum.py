@@ -38,35 +38,42 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.dtypes import dtype_name
+from stepwell.ir.dtypes import dtype_name, i32, i64
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, narrow, shape_of
+from stepwell.translate.rewrites.tosa.lower_cast import cannot_be_converted, converted
 from stepwell.translate.rewrites.tosa.lower_power import narrowed
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
 
 
 @dataclass(frozen=True)
 class LowerCumsum(LowerToTosa):
-    """`cumsum` of floats, in f32."""
+    """`cumsum` of floats, in f32, and of integers in the type of the result."""
 
     name: ClassVar[str] = "lower-cumsum-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.CumsumDefault,)
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Floats of one type, at least one axis."""
+        """Floats of one type, or integers; at least one axis."""
         held, given = element(op.operands[0].type), element(op.results[0].type)
-        if held not in FLOATS or held != given:
+        if given in (i32, i64) and held not in FLOATS:
+            if (refusal := cannot_be_converted(held)) is not None:
+                return refusal
+        elif held not in FLOATS or held != given:
             return Refusal(
-                f"it sums {dtype_name(held)} to {dtype_name(given)}; both must be one float type"
+                f"it sums {dtype_name(held)} to {dtype_name(given)}; both must be one float type, "
+                f"or the sums i32 or i64"
             )
         if not shape_of(op.operands[0]):
             return Refusal("the operand is a scalar, which has no axis")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
-        """Added up in f32."""
-        x = op.operands[0]
+        """Added up in f32, or in the integers of the result."""
+        x, given = op.operands[0], element(op.results[0].type)
+        if given in (i32, i64):
+            return added_up(converted(x, given, b), op.arg("dim"), b)
         return narrowed(added_up(b.single(x), op.arg("dim"), b), x, b)
 
 

@@ -30,10 +30,11 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.ir.dtypes import i8, i16
+from stepwell.ir.dtypes import i8, i16, i32, i64
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import (
+    FLOATS,
     Builder,
     accumulator,
     elements,
@@ -42,6 +43,7 @@ from stepwell.translate.rewrites.tosa.building import (
     shape_of,
 )
 from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC
+from stepwell.translate.rewrites.tosa.lower_cast import cannot_be_converted, converted
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats, needs_known
 from stepwell.translate.rewrites.tosa.rows import gathered
 from stepwell.translate.rewrites.tosa.sizes import Size
@@ -56,6 +58,9 @@ _REDUCTIONS: dict[type[Operation], type[TosaOp]] = {
     aten.AminDefault: t.ReduceMinOp,
 }
 
+_OF_INTEGERS = (aten.SumDimIntList, aten.SumDefault, aten.AmaxDefault, aten.AminDefault)
+"""What TOSA also reduces of integers; torch adds them in 64 bits."""
+
 _OF_NUMBERS = (aten.SumDefault, aten.MeanDefault)
 """Left over where there is no axis: of rank 0."""
 
@@ -69,7 +74,7 @@ class LowerReduction(LowerToTosa):
     takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Floats, axes kept or not; a mean needs to know over how many."""
+        """Floats, and integers but for a mean, which needs to know over how many; kept axes or not."""
         if isinstance(op, _OF_NUMBERS) and shape_of(op.operands[0]):
             return Refusal("its axes are not listed; normalise-reduction lists them")
         if isinstance(op, aten.MeanDim):
@@ -77,11 +82,14 @@ class LowerReduction(LowerToTosa):
             refusal = needs_known(op.operands[0], axes, "the mean of an axis of size")
             if refusal is not None:
                 return refusal
+        if isinstance(op, _OF_INTEGERS) and element(op.results[0].type) in (i32, i64):
+            held = element(op.operands[0].type)
+            return None if held in FLOATS else cannot_be_converted(held)
         return needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """The reductions, then a product for the mean, then a reshape if axes go."""
-        x = op.operands[0]
+        x = converted(op.operands[0], element(op.results[0].type), b)
         shape = shape_of(x)
         if isinstance(op, _OF_NUMBERS):  # REDUCE_SUM makes 0.0 of -0.0, as torch does
             return b.reshape(b.reduce(t.ReduceSumOp, b.reshape(x, (1,)), 0), ())

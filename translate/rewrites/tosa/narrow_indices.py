@@ -1,9 +1,11 @@
 """Let 64-bit integers be 32-bit ones, where it is proven that no value needs more.
 
 torch counts in int64, which TOSA has only with the extension `int64`.  Each 64-bit value gets an
-interval: constants have theirs, ARGMAX that of its axis, arithmetic follows.  An input that only
-names rows has the rows' range, for a call with any other is an error in torch too.  Where every
-interval fits, every 64-bit type becomes i32, and the method says which inputs and outputs did.
+interval: constants have theirs, ARGMAX that of its axis, arithmetic follows.  An input has what the
+caller declares (the option `ranges`); one that only names rows has the rows' range, for a call with
+any other is an error in torch too; any other has the 32 bits of the artefact's own input, which
+holds no more.  Where every interval fits, every 64-bit type becomes i32, and the method says which
+inputs and outputs did.  `run` refuses a value that is outside (`stepwell.ir.calling`).
 
 Before:
     func.func @forward(%w: tensor<1x10x4xf32>, %i: tensor<1x6xi64>) -> tensor<1x6x4xf32> {
@@ -19,7 +21,7 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar
@@ -31,7 +33,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.targets import parse_target
-from stepwell.ir.calling import NARROWED
+from stepwell.ir.calling import NARROWED, declare_ranges
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
 from stepwell.ir.dtypes import i1, i32, i64
@@ -44,8 +46,15 @@ from stepwell.translate.rewrites.tosa.finish import not_lowered
 NARROWED_OUTPUTS = "tosa.output_narrowed_from"
 Interval = tuple[int, int]
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
+HELP = (
+    "declare what integer inputs hold (ranges={'name': (least, largest)}), add +int64 to a target "
+    "of TOSA 1.1, or let the model compute in int32"
+)
 
-_MOVES = (t.ReshapeOp, t.TransposeOp, t.SliceOp, t.TileOp, t.ReverseOp, t.IdentityOp, t.GatherOp)
+_MOVES = (
+    t.ReshapeOp, t.TransposeOp, t.SliceOp, t.TileOp, t.ReverseOp, t.IdentityOp, t.GatherOp,
+    t.ReduceMaxOp, t.ReduceMinOp,
+)  # fmt: skip
 """Operators whose results hold elements of their first operand alone."""
 
 _JOINS = (t.ConcatOp, t.MaximumOp, t.MinimumOp, t.SelectOp, t.ScatterOp, t.PadOp)
@@ -77,18 +86,21 @@ class NarrowIndices(Pass):
             return 0
         if any(True for method in program.methods.values() for _ in not_lowered(method)):
             return 0  # what is left is refused with its own reasons
-        return sum(_narrow(method, program.weights) for method in program.methods.values())
+        declared = program.context.option("ranges") or {}
+        return sum(
+            _narrow(method, Intervals(program.weights, declare_ranges(method, declared)))
+            for method in program.methods.values()
+        )
 
 
 def _is_wide(value: SSAValue) -> bool:
     return isinstance(value.type, TensorType) and element(value.type) == i64
 
 
-def _narrow(method: FuncOp, weights: WeightStore) -> int:
+def _narrow(method: FuncOp, intervals: Intervals) -> int:
     wide = [value for value in _values(method) if _is_wide(value)]
     if not wide:
         return 0
-    intervals = Intervals(weights)
     problems = [p for value in wide if (p := intervals.problem(value)) is not None]
     if problems:
         raise UnsupportedError(problems)
@@ -100,7 +112,7 @@ def _narrow(method: FuncOp, weights: WeightStore) -> int:
         for values in (block.args, last.operands)
     ]
     for value in wide:
-        _retype(value, weights)
+        _retype(value, intervals.weights)
     _remove_casts(method)
     for attribute, texts in zip((NARROWED, NARROWED_OUTPUTS), names, strict=True):
         if any(text.data for text in texts):
@@ -149,6 +161,7 @@ class Intervals:
     """What is known of each 64-bit value; a sentence where it is nothing."""
 
     weights: WeightStore
+    declared: Mapping[str, Interval] = field(default_factory=dict[str, "Interval"])
     known: dict[SSAValue, Interval | str] = field(default_factory=dict[SSAValue, "Interval | str"])
 
     def problem(self, value: SSAValue) -> Problem | None:
@@ -164,9 +177,8 @@ class Intervals:
         owner = value.owner
         name = op_name(owner) if isinstance(owner, Operation) else f"input {value.name_hint}"
         where = describe_op(owner) if isinstance(owner, Operation) else None
-        help_ = "add +int64 to a target of TOSA 1.1, or let the model compute in int32"
         return Problem(
-            f"{name}: a 64-bit integer that no proof makes smaller: {reason}", where, help_
+            f"{name}: a 64-bit integer that no proof makes smaller: {reason}", where, HELP
         )
 
     def of(self, value: SSAValue) -> Interval | str:
@@ -180,9 +192,7 @@ class Intervals:
         if not isinstance(owner, Operation):
             if not isinstance(owner.parent_op(), FuncOp):
                 return "a loop or a branch carries it"
-            return (
-                self.demanded(value) or "its range is not declared, and it does more than name rows"
-            )
+            return self._of_input(value)
         key = weight_key(value)
         if key is not None:
             held = self.weights.get(key)
@@ -198,6 +208,8 @@ class Intervals:
                     return (0, 1) if held == i1 else (-(1 << bits - 1), (1 << bits - 1) - 1)
             case t.AddOp() | t.SubOp() | t.MulOp() | t.IntDivOp():
                 return self._arithmetic(owner)
+            case t.AbsOp() | t.ClampOp() | t.ReduceSumOp():
+                return self._of_one(owner)
             case _ if isinstance(owner, _MOVES):
                 return self.of(owner.operands[0])
             case _ if isinstance(owner, _JOINS):
@@ -205,6 +217,26 @@ class Intervals:
             case _:
                 pass
         return f"nothing is known of the values of {owner.name}"
+
+    def _of_input(self, value: SSAValue) -> Interval:
+        low, high = self.declared.get(value.name_hint or "", (LOW, HIGH))
+        least, most = self.demanded(value) or (LOW, HIGH)
+        return max(low, least), min(high, most)
+
+    def _of_one(self, op: t.AbsOp | t.ClampOp | t.ReduceSumOp) -> Interval | str:
+        found = self.of(op.input)
+        if isinstance(found, str):
+            return found
+        low, high = found
+        if isinstance(op, t.AbsOp):
+            return (0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
+        if isinstance(op, t.ClampOp):
+            least, most = (bound.value.data for bound in (op.min_val, op.max_val))
+            return int(min(max(low, least), most)), int(max(min(high, most), least))
+        size = dims(op.input.type)[op.axis.value.data]
+        if not isinstance(size, int):
+            return "it sums over an axis of a size known at run time"
+        return min(size * low, 0), max(size * high, 0)
 
     def demanded(self, value: SSAValue) -> Interval | None:
         """The values that an input may have because all it does is name rows; None if it does more.
