@@ -44,6 +44,7 @@ from stepwell.translate.rewrites.aten.split_linear import SplitLinear
 from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
 from stepwell.translate.rewrites.aten.take_composites_apart import TakeCompositesApart
+from stepwell.translate.rewrites.aten.write_by_cat import WriteByCat
 from stepwell.translate.rewrites.cmsis import (
     TO_CMSIS,
     AbsorbFlatten,
@@ -140,6 +141,7 @@ from stepwell.translate.rewrites.xnnpack.merge_linears import MergeLinears
 from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToWhatIsRead
 from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
 from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinear
+from stepwell.translate.rewrites.xnnpack.pick_by_slices import PickBySlices
 from stepwell.translate.rewrites.xnnpack.prelu_channels_last import PreluChannelsLast
 from stepwell.translate.rewrites.xnnpack.recognise_gelu import RecogniseGelu
 from stepwell.translate.rewrites.xnnpack.rectify_before_scale import RectifyBeforeScale
@@ -154,6 +156,9 @@ from stepwell.translate.rewrites.xnnpack.widen_gelu import WidenGelu
 from stepwell.translate.rewrites.xnnpack.widen_halves import WidenHalves, WidenScalarOfHalves
 from stepwell.translate.rewrites.xnnpack.widen_mixed_floats import WidenMixedFloats
 from stepwell.translate.rewrites.xnnpack.widen_quantised_cast import WidenQuantisedCast
+
+PLAIN_FORM = (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside())
+"""How programs of floats are spelled."""
 
 TO_XNNPACK = (
     KeepRootOfInfinity(even_if_finite=False),
@@ -202,7 +207,7 @@ XNNPACK = Pipeline(
     "xnnpack",
     (
         UnbindByPermute(),
-        Together("normalise", (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside())),
+        Together("normalise", (*PLAIN_FORM, WriteByCat())),
         Together("widen-floats", (WidenMixedFloats(), WidenBfloat(), CancelNarrowing())),
         *QUANTISED,
         Together("fold-weights", FOLD_WEIGHTS),
@@ -260,7 +265,7 @@ XNNPACK = Pipeline(
         Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, LowerMatmul(), *TO_XNNPACK)),
         Together("widen-scalars-of-pieces", (WidenScalarOfHalves(),)),
         Together("lift-scalars-of-pieces", (LiftConstantScalar(protect_attention=False),)),
-        Together("lower-lifted", TO_XNNPACK),
+        Together("lower-lifted", (PickBySlices(), *TO_XNNPACK)),
         Together("leave-to-kernels", (DecomposeForKernels(),)),
         Named("share-nodes", ShareCommonSubexpressions()),
         NarrowToWhatIsRead(),
@@ -303,9 +308,7 @@ outside, as there.
 """
 
 TOSA = (
-    Together(
-        "normalise", (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside(), GatherStrides())
-    ),
+    Together("normalise", (*PLAIN_FORM, GatherStrides())),
     Together("fold-weights", FOLD_WEIGHTS),
     RecogniseAttention(),
     ExpandAttention(),

@@ -41,6 +41,18 @@ def test_an_empty_part_of_shape_0_is_skipped(apply: Any, method: Any):
     assert done.ops() == ["aten.neg.default"]
 
 
+def test_an_empty_part_along_the_axis_is_left_out(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<2x3xf32>, %e: tensor<2x0xf32>",
+            "%y = aten.cat.default([%x, %e, %x], 1) : (tensor<2x3xf32>, tensor<2x0xf32>, tensor<2x3xf32>) -> tensor<2x6xf32>",
+            gives="tensor<2x6xf32>",
+        ),
+        StackToCat(),
+    )
+    assert "%e" not in done.text.split("cat")[1]
+
+
 def test_vstack_of_vectors_makes_rows(apply: Any, method: Any):
     done = apply(
         method(

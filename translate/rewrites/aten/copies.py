@@ -26,6 +26,14 @@ After:
 unless strides_are_observed(%y)
 for each $copy of detach, detach_copy, alias, alias_copy, lift_fresh_copy
 
+rule remove-copy-over
+    What is copied over a tensor of its type is what that tensor then holds.
+Before:
+    %y = aten.$copy.default(%d, %x, …)
+After:
+    %y = %x
+for each $copy of copy
+
 rule remove-noop-cast
     A cast to the dtype that the tensor has.
 Before:

@@ -1,7 +1,7 @@
 """Spell `roll` as two slices and a concatenation an axis.
 
 Swin's shifted windows roll the feature map by half a window, both ways. No target has a roll.
-`flip` stays: reversing an axis needs a gather or one slice an element, neither of which is less.
+`flip` stays: only a target without a gather picks element by element (`pick-by-slices`).
 
 Before:
     func.func @forward(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {

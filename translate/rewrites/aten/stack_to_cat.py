@@ -1,7 +1,7 @@
 """Spell `stack`, `hstack`, `concat`, … as `aten.cat.default` of views, on a non-negative axis.
 
-torch's old rule that `cat` skips empty tensors of shape [0] is applied here, so that no target
-has to know it.
+Empty parts are left out, among them those of shape [0] that `cat` skips by an old rule of torch's,
+so that no target has to know them.
 
 Before:
     func.func @forward(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) -> (tensor<2x3x2xf32>, tensor<2x6xf32>) {
@@ -90,8 +90,10 @@ class StackToCat(Rewrite[Joined]):
             vertical = isinstance(op, aten.VstackDefault)
             shapes = [_at_least(dims(v.type), 2 if vertical else 1) for v in op.operands]
             return Joined(op, tuple(op.operands), tuple(shapes), 0 if vertical or rank == 1 else 1)
+        at = axis(op.arg("dim"), rank)
         parts = tuple(v for v in op.operands if dims(v.type) != (0,) or rank == 1)
-        return Joined(op, parts, tuple(dims(v.type) for v in parts), axis(op.arg("dim"), rank))
+        parts = tuple(v for v in parts if dims(v.type)[at] != 0) or parts[:1]
+        return Joined(op, parts, tuple(dims(v.type) for v in parts), at)
 
     def build(self, match: Joined, rw: Rewriter) -> None:
         """Write the views and the cat; a cat of one part is that part."""

@@ -1,0 +1,106 @@
+"""PickBySlices: beyond its documented example, and what it leaves alone."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.aten.picking import Planner
+from stepwell.translate.rewrites.xnnpack.pick_by_slices import PickBySlices
+
+CALLS = {
+    "flip of many": ("2x96x3", "aten.flip.default(%x, [1, -1])", "2x96x3"),
+    "overlapping windows": ("2x30x3", "aten.unfold.default(%x, 1, 6, 4)", "2x7x3x6"),
+    "windows of each element": ("2x30", "aten.unfold.default(%x, -1, 1, 1)", "2x30x1"),
+    "nearest, no whole factor": (
+        "1x2x7x9",
+        "aten.upsample_nearest2d.default(%x, [10, 4])",
+        "1x2x10x4",
+    ),
+    "nearest by a stated scale": (
+        "1x2x5x4",
+        "aten.upsample_nearest2d.vec(%x, none, [1.5, 2.5])",
+        "1x2x7x10",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_elements_are_picked_as_torch_does(name: str, apply: Any, method: Any):
+    given, call, made = CALLS[name]
+    types = f": (tensor<{given}xf32>) -> tensor<{made}xf32>"
+    text = method(f"%x: tensor<{given}xf32>", f"%y = {call} {types}", gives=f"tensor<{made}xf32>")
+    done = apply(text, PickBySlices())
+    assert done.count == 1
+    kinds = {"slice.Tensor", "cat.default", "view.default", "permute.default"}
+    assert {name.removeprefix("aten.") for name in done.ops()} <= kinds
+    assert len(done.ops()) < 64
+
+
+def indexed(indices: str, held: tuple[str, ...], made: str, method: Any) -> str:
+    """An `index` of `[3, 6, 5]` by constants."""
+    weights = [
+        f'%{"ij"[at]} = stepwell.weight <"{"ij"[at]}"> "constant" : tensor<{type_}xi64>'
+        for at, type_ in enumerate(held)
+    ]
+    types = ", ".join(f"tensor<{type_}xi64>" for type_ in held)
+    call = f"%y = aten.index.Tensor(%x, [{indices}]) : (tensor<3x6x5xf32>, {types}) -> "
+    return method(
+        "%x: tensor<3x6x5xf32>", *weights, f"{call}tensor<{made}xf32>", gives=f"tensor<{made}xf32>"
+    )
+
+
+GATHERS = {
+    "one axis": ("none, %i", ("4",), "3x4x5"),
+    "one axis by a matrix": ("none, %i", ("3x2",), "3x3x2x5"),
+    "a mesh of two axes": ("none, %i, %j", ("3x1", "4"), "3x3x4"),
+    "pairs of places": ("none, %i, %j", ("4", "4"), "3x4"),
+    "the second axis of the mesh first": ("none, %i, %j", ("3", "4x1"), "3x4x3"),
+}
+
+
+@pytest.mark.parametrize("name", GATHERS)
+def test_a_gather_by_constants_is_slices(name: str, apply: Any, method: Any):
+    done = apply(indexed(*GATHERS[name], method), PickBySlices())
+    assert done.count == 1
+    assert "aten.index.Tensor" not in done.ops()
+
+
+def test_axes_apart_stay_a_gather(refused: Any, method: Any):
+    refused(indexed("%i, none, %j", ("4", "4"), "4x6", method), PickBySlices(), "not neighbours")
+
+
+def test_places_without_order_stay_a_gather(refused: Any, method: Any):
+    text = method(
+        "%x: tensor<400xf32>",
+        '%i = stepwell.weight <"i"> "constant" : tensor<400xi64>',
+        "%y = aten.index_select.default(%x, 0, %i) : (tensor<400xf32>, tensor<400xi64>) -> tensor<400xf32>",
+        gives="tensor<400xf32>",
+    )
+    refused(text, PickBySlices(), "so little order")
+
+
+def test_integers_stay_a_gather(refused: Any, method: Any):
+    text = method(
+        "%x: tensor<4xi64>",
+        "%y = aten.flip.default(%x, [0]) : (tensor<4xi64>) -> tensor<4xi64>",
+        gives="tensor<4xi64>",
+    )
+    refused(text, PickBySlices(), "not int64")
+
+
+FLIP = list(range(192))[::-1]
+ORDERED = {
+    "a flip": (FLIP, 192, 24),
+    "a flip of a prime number": (list(range(97))[::-1], 97, 24),
+    "a resize by 10/7": ([i * 7 // 10 for i in range(40)], 28, 8),
+    "repeats": ([i // 3 for i in range(300)], 100, 6),
+    "tiles": ([*range(50)] * 4, 50, 4),
+    "windows": ([i * 8 + j for i in range(63) for j in range(16)], 512, 8),
+    "every third": (list(range(1, 90, 3)), 90, 3),
+}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_places_with_order_take_few_slices(name: str):
+    indices, size, most = ORDERED[name]
+    assert Planner().plan(tuple(indices), size).cost <= most
