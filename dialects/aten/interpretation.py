@@ -37,8 +37,28 @@ def _view(self: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
     return self.reshape(tuple(size))
 
 
-BY_VALUE: dict[str, Callable[..., Any]] = {"aten.view.default": _view}
-"""Operators that torch refuses for some strides: values here have none, so these always run."""
+def _zeros(overload: str) -> Callable[..., Any]:
+    def filled(*given: Any, **named: Any) -> torch.Tensor:
+        packet, _, kind = overload.removeprefix("aten.").partition(".")
+        return getattr(getattr(torch.ops.aten, packet), kind)(*given, **named).zero_()
+
+    return filled
+
+
+UNINITIALISED = (
+    "aten.empty.memory_format",
+    "aten.empty_like.default",
+    "aten.empty_permuted.default",
+    "aten.empty_strided.default",
+    "aten.new_empty.default",
+    "aten.new_empty_strided.default",
+)
+"""Operators whose elements are whatever memory holds. Zeros are as good, and the same each time."""
+BY_VALUE: dict[str, Callable[..., Any]] = {
+    "aten.view.default": _view,  # which torch refuses for some strides: values here have none
+    **{name: _zeros(name) for name in UNINITIALISED},
+}
+"""Operators whose meaning here is not quite torch's own call."""
 
 
 def torch_object(name: str) -> Any:

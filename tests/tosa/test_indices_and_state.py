@@ -23,6 +23,12 @@ class _Function(nn.Module):
         return self.function(*inputs)
 
 
+def _interleaved(x: Tensor) -> Tensor:
+    made = torch.empty_like(x)
+    made[..., ::2], made[..., 1::2] = x[..., 1::2], x.new_empty(1).copy_(x[0, 0, 0])
+    return made
+
+
 def lowered(function: Callable[..., Tensor], *inputs: Tensor, target: str = "tosa-1.0+fp+int"):
     return stepwell.lower(export(_Function(function), inputs), target)
 
@@ -50,6 +56,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
         (X, torch.ones(2, 6, 7)),
     ),
     "strides": (lambda x: (x * 2).as_strided((3, 4), (7, 2), 3), (X,)),
+    "a number minus": (lambda x, i: (1 - x) * (3 - i)[0], (X, INTEGERS)),
+    "written all over": (_interleaved, (X[..., :6].contiguous(),)),
     "index_put": (lambda x, i, v: x.index_put((i,), v), (X, ROWS, torch.ones(6, 7))),
     "constant indices": (lambda x: x[torch.tensor([[2, -2]]), torch.tensor([[1], [-1]])], (X,)),
     "argmax": (lambda x: x.argmax(1), (X,)),

@@ -3,7 +3,7 @@
 Position grids, masks, relative-position tables, parametrised weights: a pure op whose operands
 are all weights becomes a derived weight, a recipe that is evaluated once and only if its result
 is needed. An op that makes a constant from nothing (`arange`, `full`, `ones`) is the case with no
-operands, and `full_like` of a static shape is `full`. What would grow the program by more than
+operands, `full_like` of a static shape is `full`, and so is `empty_like`, whose elements are zeros. What would grow the program by more than
 `largest` bytes stays: repeating a constant at run time is cheaper than storing it. Operators that
 quantise and dequantise are not folded: a target keeps a weight in the dtype it is stored in.
 
@@ -32,6 +32,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from stepwell.dialects.aten.interpretation import UNINITIALISED
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, element_bytes, has_torch_dtype
@@ -41,13 +42,6 @@ from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.rewrites.aten.recipes import derive, encode_call
 
-UNDEFINED = frozenset(
-    f"aten.{name}.{overload}"
-    for name in ("empty", "empty_like", "new_empty", "empty_strided", "empty_permuted")
-    for overload in ("default", "memory_format")
-)
-"""Ops whose elements are whatever memory holds."""
-
 FILLS = {
     "aten.full_like.default": None,
     "aten.zeros_like.default": 0,
@@ -55,6 +49,7 @@ FILLS = {
     "aten.new_full.default": None,
     "aten.new_zeros.default": 0,
     "aten.new_ones.default": 1,
+    **dict.fromkeys(UNINITIALISED, 0),
 }
 """Ops that read only the shape and dtype of their operand, and the number they fill in."""
 
@@ -87,7 +82,7 @@ class FoldConstants(Rewrite[Constant]):
                 if key is None:
                     return None
                 keys.append(key)
-        if not is_pure(op) or op.name in UNDEFINED or op.SCHEMA.namespace != "aten":
+        if not is_pure(op) or op.SCHEMA.namespace != "aten":
             return None
         used = [result.type for result in op.results if result.uses]
         if not all(is_plain(type_) for type_ in used):

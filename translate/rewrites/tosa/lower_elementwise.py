@@ -85,6 +85,7 @@ SWAPPED: dict[type[Operation], type[TosaOp]] = {
 SCALAR: dict[type[Operation], type[TosaOp]] = {
     aten.AddScalar: t.AddOp,
     aten.SubScalar: t.SubOp,
+    aten.RsubScalar: t.SubOp,
     aten.MulScalar: t.MulOp,
     aten.EqScalar: t.EqualOp,
     aten.GtScalar: t.GreaterOp,
@@ -94,7 +95,7 @@ SCALAR: dict[type[Operation], type[TosaOp]] = {
     aten.NeScalar: t.EqualOp,
 }
 
-_FLIPPED = (aten.LtScalar, aten.LeScalar)
+_FLIPPED = (aten.LtScalar, aten.LeScalar, aten.RsubScalar)
 _NEGATED = (aten.NeScalar, aten.NeTensor)
 _LOGICAL = (t.LogicalNotOp, t.LogicalAndOp, t.LogicalOrOp, t.LogicalXorOp)
 _COMPARISONS = (t.EqualOp, t.GreaterOp, t.GreaterEqualOp, *_LOGICAL)
