@@ -23,18 +23,20 @@ from xnnpack import count, made, program_of, run_in_turn, set_threads
 import stepwell
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Together
+from stepwell.translate.rewrites.aten.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.aten.fold_batch_norm import FoldBatchNorm
-from stepwell.translate.rewrites.aten.fold_bias_into_linear import FoldBiasIntoLinear
-from stepwell.translate.rewrites.aten.fold_scale_into_linear import FoldScaleIntoLinear
+from stepwell.translate.rewrites.aten.fold_constant_into_layer import (
+    FoldBiasIntoLayer,
+    FoldScaleIntoLayer,
+)
 from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
-from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import FoldAffineIntoLinear
 from stepwell.translate.rewrites.xnnpack.merge_linears import MergeLinears
 
 ABSORPTIONS: dict[str, type[Any]] = {
     "mean of residual stream": CentreResidualStream,
-    "scale and shift of norms": FoldAffineIntoLinear,
-    "scale of attention": FoldScaleIntoLinear,
-    "added constants": FoldBiasIntoLinear,
+    "scale and shift of norms": FoldAffineIntoLayer,
+    "scale of attention": FoldScaleIntoLayer,
+    "added constants": FoldBiasIntoLayer,
     "batch norms": FoldBatchNorm,
     "layers in a row": MergeLinears,
 }

@@ -60,8 +60,8 @@ class Pipeline:
     """An immutable sequence of steps, each under a name of its own.
 
     `after`, `before`, `without` and `replace` give a changed copy. They address a step by its name
-    (`absorb`), a rewrite that a step holds by its path (`absorb/fold-bias-into-linear`), or either
-    by the last part of its path if nothing else in the pipeline ends so (`fold-bias-into-linear`).
+    (`absorb`), a rewrite that a step holds by its path (`absorb/fold-bias-into-layer`), or either
+    by the last part of its path if nothing else in the pipeline ends so (`fold-bias-into-layer`).
     A leading stroke says that a step is meant, not what another step holds (`/lower-matmul`).
     """
 

@@ -57,7 +57,7 @@ class Edit:
         if not equals or not path.strip() or not steps.strip():
             raise StepwellError(
                 f"--{kind} {text}: a place and what comes there are needed",
-                help=f"--{kind} absorb/fold-bias-into-linear=my-rewrite",
+                help=f"--{kind} absorb/fold-bias-into-layer=my-rewrite",
             )
         return cls(kind, path.strip(), steps.strip())
 

@@ -25,13 +25,12 @@ from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.aten.expand_attention_of_any_length import (
     ExpandAttentionOfAnyLength,
 )
-from stepwell.translate.rewrites.aten.fold_affine_behind_convolution import (
-    FoldAffineBehindConvolution,
+from stepwell.translate.rewrites.aten.fold_affine_into_layer import FoldAffineIntoLayer
+from stepwell.translate.rewrites.aten.fold_constant_into_layer import (
+    FoldBiasIntoLayer,
+    FoldScaleIntoLayer,
 )
-from stepwell.translate.rewrites.aten.fold_affine_into_convolution import FoldAffineIntoConvolution
-from stepwell.translate.rewrites.aten.fold_bias_into_linear import FoldBiasIntoLinear
 from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
-from stepwell.translate.rewrites.aten.fold_scale_into_linear import FoldScaleIntoLinear
 from stepwell.translate.rewrites.aten.guard_softmax_in_floats import GuardSoftmaxInFloats
 from stepwell.translate.rewrites.aten.hoist_scale_over_layout import HoistScaleOverLayout
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import HoistSliceOverLayout
@@ -104,8 +103,6 @@ from stepwell.translate.rewrites.xnnpack.convolve_by_winograd import ConvolveByW
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
 from stepwell.translate.rewrites.xnnpack.expand_power import ExpandPower
-from stepwell.translate.rewrites.xnnpack.fold_affine_into_linear import FoldAffineIntoLinear
-from stepwell.translate.rewrites.xnnpack.fold_affine_through_layout import FoldAffineThroughLayout
 from stepwell.translate.rewrites.xnnpack.keep_root_of_infinity import KeepRootOfInfinity
 from stepwell.translate.rewrites.xnnpack.limit_by_mask import LimitByMask
 from stepwell.translate.rewrites.xnnpack.lower_clamp import FuseClamp, LowerClamp
@@ -244,14 +241,11 @@ XNNPACK = Pipeline(
                 UnmergeBatch(),
                 HoistSliceOverLayout(),
                 SplitLinear(),
-                FoldAffineIntoLinear(),
-                FoldAffineThroughLayout(),
+                FoldAffineIntoLayer(),
                 RectifyBeforeScale(),
-                FoldAffineIntoConvolution(),
-                FoldAffineBehindConvolution(),
                 HoistScaleOverLayout(),
-                FoldScaleIntoLinear(),
-                FoldBiasIntoLinear(),
+                FoldScaleIntoLayer(),
+                FoldBiasIntoLayer(),
                 MergeLinears(),
             ),
         ),
@@ -320,9 +314,9 @@ TOSA = (
         (
             FoldScaleIntoProjection(),
             HoistScaleOverLayout(),
-            FoldAffineIntoLinear(),
-            FoldScaleIntoLinear(),
-            FoldBiasIntoLinear(),
+            FoldAffineIntoLayer(),
+            FoldScaleIntoLayer(),
+            FoldBiasIntoLayer(),
         ),
     ),
     Together("arrange", (*NOOPS, *SHAPES)),

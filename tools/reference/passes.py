@@ -174,7 +174,7 @@ def _pipelines() -> str:
     parts = [
         "# Pipelines\n\nThe order in which each target runs its steps. A step that holds several "
         "rewrites runs them together until none applies. The path of each is what "
-        "`pipeline.after(path, …)` takes (`absorb/fold-bias-into-linear`).\n"
+        "`pipeline.after(path, …)` takes (`absorb/fold-bias-into-layer`).\n"
     ]
     for name in SHOWN:
         rows = [

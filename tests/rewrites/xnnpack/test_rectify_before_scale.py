@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting import History, run_rewrites
-from stepwell.translate.rewrites.aten.fold_affine_into_convolution import FoldAffineIntoConvolution
+from stepwell.translate.rewrites.aten.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.xnnpack.rectify_before_scale import RectifyBeforeScale
 
 X, Y, C = "tensor<1x4x5x5xf32>", "tensor<1x4x5x5xf32>", "tensor<4x1x1xf32>"
@@ -31,7 +31,7 @@ def layer(gives: str, padding: int = 0, of: str = "r", transposed: str = "false"
 
 def test_a_norm_before_a_rectifier_is_one_maximum(apply: Any, method: Any) -> None:
     text = method(f"%x: {X}", *AFFINE, layer("y"), gives=Y)
-    done = apply(text, RectifyBeforeScale(), FoldAffineIntoConvolution())
+    done = apply(text, RectifyBeforeScale(), FoldAffineIntoLayer())
     assert done.ops() == ["aten.maximum.default", "aten.convolution.default"]
 
 
@@ -40,7 +40,7 @@ def test_before_padding_the_factor_alone_goes_in(first: int, apply: Any, method:
     both = f"%y = aten.mul.Tensor(%p, %q) : ({Y}, {Y}) -> {Y}"
     layers = layer("p", first), layer("q", 1 - first)
     text = method(f"%x: {X}", *AFFINE, *layers, both, gives=Y)
-    done = apply(text, RectifyBeforeScale(), FoldAffineIntoConvolution())
+    done = apply(text, RectifyBeforeScale(), FoldAffineIntoLayer())
     assert done.ops()[:2] == ["aten.add.Tensor", "aten.relu.default"]
     assert done.ops()[2:] == ["aten.convolution.default"] * 2 + ["aten.mul.Tensor"]
 

@@ -7,7 +7,7 @@ are stated, not inferred: they follow from the arguments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf, prod
 
 import torch
@@ -15,7 +15,6 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, is_float, torch_dtype
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import Dim, IntType, dims, element, tensor
@@ -62,69 +61,6 @@ def is_known(shape: Sequence[Dim]) -> bool:
 def same_type(one: SSAValue, other: SSAValue) -> bool:
     """Whether two values provably have the same shape and element type."""
     return one.type == other.type and is_known(dims(one.type))
-
-
-def constant_along_last_axis(op: SchemaOp) -> tuple[SSAValue, str] | None:
-    """(tensor, key of the constant) of a sum or product that leaves the tensor's type alone.
-
-    The constant has one size along the last axis, of any number of elements, and ones elsewhere.
-    """
-    result = op.results[0].type
-    for index in (1, 0):
-        constant, other = op.operands[index], op.operands[1 - index]
-        key = weight_key(constant)
-        if key is None or other.type != result:
-            continue
-        shape = dims(constant.type)
-        if all(d == 1 for d in shape[:-1]) and element(constant.type) == element(result):
-            return other, key
-    return None
-
-
-def constant_along_channels(op: SchemaOp) -> tuple[SSAValue, str] | None:
-    """(tensor, key of the constant) of a sum or product that leaves the tensor's type alone.
-
-    The tensor is a batch `[N, C, …]`; the constant has one element, or one for each channel.
-    """
-    result = op.results[0].type
-    for index in (1, 0):
-        constant, other = op.operands[index], op.operands[1 - index]
-        key = weight_key(constant)
-        if key is None or other.type != result:
-            continue
-        shape = (*(1,) * (len(dims(result)) - len(dims(constant.type))), *dims(constant.type))
-        sizes = [size for at, size in enumerate(shape) if at != 1]
-        if all(size == 1 for size in sizes) and element(constant.type) == element(result):
-            return other, key
-    return None
-
-
-Along = Callable[[SchemaOp], tuple[SSAValue, str] | None]
-"""`constant_along_last_axis` or `constant_along_channels`."""
-
-
-def constant_side(
-    value: SSAValue, cls: type[SchemaOp], along: Along
-) -> tuple[SSAValue, str] | None:
-    """(other operand, key) if a value is a product, or a plain sum, with such a constant."""
-    owner = value.owner
-    if not isinstance(owner, cls):
-        return None
-    if isinstance(owner, aten.AddTensor) and owner.arg("alpha") != 1:
-        return None
-    return along(owner)
-
-
-def layer_of_floats(value: SSAValue) -> aten.LinearDefault | None:
-    """The linear layer of float features that a value comes from.
-
-    The features are the last axis of what a weight `[out, in]` gives. A weight `[in]` gives none,
-    and products of integers with a float are no integers.
-    """
-    layer = value.owner
-    if not isinstance(layer, aten.LinearDefault) or len(dims(layer.operands[1].type)) != 2:
-        return None
-    return layer if is_float(element(value.type)) else None
 
 
 def emit(rw: Rewriter, op: SchemaOp) -> SSAValue:

@@ -3,7 +3,7 @@
     x̂ = c · rsqrt(Σc² + C·ε),  y = x̂ · (√C·γ) + β,  c = x − Σx/C
 
 The mean of the squares needs no product of its own: √C is in the scale, which
-`fold-affine-into-linear` takes into the layer that follows.
+`fold-affine-into-layer` takes into the layer that follows.
 
 Before:
     func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {

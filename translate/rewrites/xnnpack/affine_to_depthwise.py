@@ -38,7 +38,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.fold_bias_into_linear import as_bias
+from stepwell.translate.affine.recipes import as_bias
 
 
 @recipe("filter_of_pixel")

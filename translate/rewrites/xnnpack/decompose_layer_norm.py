@@ -1,7 +1,7 @@
 """Write layer normalisation with what XNNPACK has: linear, subtract, square, rsqrt, multiply.
 
 `native_layer_norm` stays outside every delegate in the stock flow: 25 of them cut DeiT-Tiny in
-pieces. Scale and shift are separate ops here; `fold_affine_into_linear` takes them into the
+pieces. Scale and shift are separate ops here; `fold_affine_into_layer` takes them into the
 linears that follow.
 
 Before:

@@ -4,7 +4,7 @@
     relu(x * g + b) = relu(x + b/g) * g
 
 Nets that norm and rectify before they convolve (DenseNet, ResNet v2) leave such a batch norm: three
-steps over the image where one will do. `fold-affine-into-convolution` then takes in what stands
+steps over the image where one will do. `fold-affine-into-layer` then takes in what stands
 behind the maximum; where the convolution pads, which a shift may not pass, the factor alone.
 
 Before:
@@ -48,12 +48,11 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import (
-    constant_along_channels,
-    constant_side,
-    emit,
-)
-from stepwell.translate.rewrites.aten.fold_affine_into_convolution import takes_no_constants
+from stepwell.translate.affine.constants import constant_side
+from stepwell.translate.affine.layers import LAYERS
+from stepwell.translate.rewrites.aten.building import emit
+
+CHANNELS = 1
 
 
 @recipe("zero-of-affine")
@@ -84,10 +83,10 @@ class RectifyBeforeScale(Rewrite[RectifiedAffine]):
 
     def match(self, op: SchemaOp, program: Program) -> RectifiedAffine | Refusal | None:
         """Guards: positive factors, nobody else reads, convolutions that take the constants in."""
-        shifted = constant_side(op.operands[0], aten.AddTensor, constant_along_channels)
+        shifted = constant_side(op.operands[0], aten.AddTensor, CHANNELS)
         if shifted is None:
             return None
-        scaled = constant_side(shifted[0], aten.MulTensor, constant_along_channels)
+        scaled = constant_side(shifted[0], aten.MulTensor, CHANNELS)
         if scaled is None:
             return None
         if not (op.operands[0].has_one_use() and shifted[0].has_one_use()):
@@ -96,10 +95,14 @@ class RectifyBeforeScale(Rewrite[RectifiedAffine]):
             return Refusal("integers have no quotient of shift and factor")
         is_padded = False
         for use in op.results[0].uses:
-            refusal = takes_no_constants(use.operation, use.index, shifted=False)
+            reader = use.operation
+            if not isinstance(reader, aten.ConvolutionDefault) or use.index != 0:
+                return Refusal(f"{reader.name} reads the scaled value too: nothing is saved")
+            layer = LAYERS[type(reader)]
+            refusal = layer.refuses_input(reader, shifted=False)
             if refusal is not None:
                 return refusal
-            is_padded |= takes_no_constants(use.operation, use.index, shifted=True) is not None
+            is_padded |= layer.refuses_input(reader, shifted=True) is not None
         store, scale, shift = program.weights, scaled[1], shifted[1]
         if not bool((store.get(scale) > 0).all()):
             return Refusal("a factor is not positive: what it scales is rectified from above")

@@ -8,7 +8,7 @@ from torch import nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.fold_affine_through_layout import FoldAffineThroughLayout
+from stepwell.translate.rewrites.aten.fold_affine_into_layer import FoldAffineIntoLayer
 
 X, Y, BACK = "tensor<2x4x4xf32>", "tensor<2x4x3xf32>", "tensor<4x2x4xf32>"
 WEIGHT = '%w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>'
@@ -41,7 +41,7 @@ def both(first: str, second: str) -> str:
 def test_scale_and_shift_pass_a_permute_into_all_layers(apply: Any, method: Any) -> None:
     lines = (WEIGHT, BIAS, SCALE, SHIFT, SCALED, SHIFTED, permute("t", "p"))
     text = method(f"%x: {X}", *lines, linear("p", "j"), linear("p", "k", True), both("j", "k"), gives=GIVES)  # fmt: skip
-    done = apply(text, FoldAffineThroughLayout())
+    done = apply(text, FoldAffineIntoLayer())
     layers = ["aten.linear.default"] * 2
     assert done.ops() == ["aten.permute.default", *layers, "aten.add.Tensor"]
 
@@ -51,7 +51,7 @@ def test_rows_read_as_they_are_and_moved_lose_the_scale_together(apply: Any, met
     turned = f"%t = aten.permute.default(%j, [1, 0, 2]) : ({Y}) -> {GIVES}"
     lines = (permute("s", "p"), linear("p", "k"), direct, turned, both("t", "k"))
     text = method(f"%x: {X}", WEIGHT, SCALE, SCALED, *lines, gives=GIVES)
-    assert "aten.mul.Tensor" not in apply(text, FoldAffineThroughLayout()).ops()
+    assert "aten.mul.Tensor" not in apply(text, FoldAffineIntoLayer()).ops()
 
 
 def test_a_product_read_without_the_shift_stays_and_the_shift_goes(apply: Any, method: Any) -> None:
@@ -64,7 +64,7 @@ def test_a_product_read_without_the_shift_stays_and_the_shift_goes(apply: Any, m
         both("j", "k"),
     )
     text = method(f"%x: {X}", WEIGHT, SCALE, SHIFT, SCALED, SHIFTED, *lines, gives=GIVES)
-    done = apply(text, FoldAffineThroughLayout())
+    done = apply(text, FoldAffineIntoLayer())
     assert done.ops().count("aten.mul.Tensor") == 1 and done.count == 1
     assert "#scale_columns" not in done.text
 
@@ -88,7 +88,7 @@ def test_a_shift_passes_a_roll_and_windows(apply: Any, method: Any) -> None:
         f"%y = aten.linear.default(%v, %w) : ({flat}, tensor<3x4xf32>) -> tensor<8x3xf32>",
     )
     text = method(f"%x: {X}", WEIGHT, SHIFT, shifted, *lines, gives="tensor<8x3xf32>")
-    done = apply(text, FoldAffineThroughLayout())
+    done = apply(text, FoldAffineIntoLayer())
     assert done.count == 1 and "aten.add.Tensor" not in done.ops()
     assert done.ops().count("aten.slice.Tensor") == 2
 
@@ -106,7 +106,7 @@ def test_rows_joined_with_others_stay(refused: Any, method: Any) -> None:
     rest = f"%rest = aten.cat.default([%u, %u], 0) : ({half}, {half}) -> {X}"
     lines = (*lines[:3], rest, *lines[3:])
     text = method(f"%x: {X}, %z: {half}", WEIGHT, SCALE, SCALED, *lines, gives=GIVES)
-    refused(text, FoldAffineThroughLayout(), "joins scaled rows and others")
+    refused(text, FoldAffineIntoLayer(), "joins scaled rows and others")
 
 
 MOVED = {
@@ -124,7 +124,7 @@ MOVED = {
 def test_what_takes_rows_apart_is_not_passed(name: str, refused: Any, method: Any) -> None:
     layer = f"%y = aten.linear.default(%p, %w) : ({X}, tensor<3x4xf32>) -> {Y}"
     text = method(f"%x: {X}", WEIGHT, SCALE, SCALED, MOVED[name], layer, gives=Y)
-    refused(text, FoldAffineThroughLayout())
+    refused(text, FoldAffineIntoLayer())
 
 
 def test_a_view_to_a_tensor_without_axes_is_no_row(refused: Any, method: Any) -> None:
@@ -137,7 +137,7 @@ def test_a_view_to_a_tensor_without_axes_is_no_row(refused: Any, method: Any) ->
         f"%u = aten.view.default(%v, [1]) : ({none}) -> {one}",
         f"%y = aten.linear.default(%u, %w) : ({one}, tensor<1x1xf32>) -> {one}",
     )
-    refused(method(f"%x: {one}", *lines, gives=one), FoldAffineThroughLayout())
+    refused(method(f"%x: {one}", *lines, gives=one), FoldAffineIntoLayer())
 
 
 def test_another_reader_of_the_rows_keeps_the_scale(refused: Any, method: Any) -> None:
@@ -149,7 +149,7 @@ def test_another_reader_of_the_rows_keeps_the_scale(refused: Any, method: Any) -
         both("j", "k"),
     )
     text = method(f"%x: {X}", WEIGHT, SCALE, SCALED, *lines, gives=GIVES)
-    refused(text, FoldAffineThroughLayout(), "nothing is saved")
+    refused(text, FoldAffineIntoLayer(), "nothing is saved")
 
 
 def test_rows_that_are_a_weight_too_keep_the_scale(refused: Any, method: Any) -> None:
@@ -160,20 +160,26 @@ def test_rows_that_are_a_weight_too_keep_the_scale(refused: Any, method: Any) ->
         "%y = aten.linear.default(%v, %v) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x3xf32>",
     )
     text = method(f"%x: {square}", SCALE, *lines, gives="tensor<3x3xf32>")
-    refused(text, FoldAffineThroughLayout(), "nothing is saved")
+    refused(text, FoldAffineIntoLayer(), "nothing is saved")
 
 
 def test_a_weight_computed_at_run_time_takes_nothing(refused: Any, method: Any) -> None:
     text = method(
         f"%x: {X}, %w: tensor<3x4xf32>", SCALE, SCALED, permute("s", "p"), linear("p"), gives=GIVES
     )
-    refused(text, FoldAffineThroughLayout(), "weight is computed at run time")
+    refused(text, FoldAffineIntoLayer(), "weight is computed at run time")
 
 
-def test_a_bias_computed_at_run_time_takes_nothing(refused: Any, method: Any) -> None:
-    lines = (WEIGHT, SCALE, SCALED, permute("s", "p"), linear("p", bias=True))
-    text = method(f"%x: {X}, %c: tensor<3xf32>", *lines, gives=GIVES)
-    refused(text, FoldAffineThroughLayout(), "bias is computed at run time")
+def test_channels_that_a_permute_moves_keep_their_constants(apply: Any, method: Any) -> None:
+    """What is scaled along the axis that a permute puts last, the layer behind it takes in."""
+    lines = (
+        '%h = stepwell.weight <"h"> "parameter" : tensor<4x1xf32>',
+        f"%s = aten.mul.Tensor(%x, %h) : ({X}, tensor<4x1xf32>) -> {X}",
+        f"%p = aten.permute.default(%s, [0, 2, 1]) : ({X}) -> {X}",
+        f"%y = aten.linear.default(%p, %w) : ({X}, tensor<3x4xf32>) -> {Y}",
+    )
+    done = apply(method(f"%x: {X}", WEIGHT, *lines, gives=Y), FoldAffineIntoLayer())
+    assert done.ops() == ["aten.permute.default", "aten.linear.default"]
 
 
 def test_a_layer_without_output_features_takes_nothing(refused: Any, method: Any) -> None:
@@ -182,7 +188,7 @@ def test_a_layer_without_output_features_takes_nothing(refused: Any, method: Any
     text = method(
         f"%x: {X}", weight, SCALE, SCALED, permute("s", "p"), layer, gives="tensor<4x2xf32>"
     )
-    refused(text, FoldAffineThroughLayout(), "vector")
+    refused(text, FoldAffineIntoLayer(), "vector")
 
 
 class Tower(nn.Module):

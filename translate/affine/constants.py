@@ -1,0 +1,71 @@
+"""Products and sums with a constant of each channel, and channels followed along axis maps."""
+
+from __future__ import annotations
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.axes import axis_map
+from stepwell.ir.core import weight_key
+from stepwell.ir.types import dims, element
+
+MOVEMENTS = (aten.ViewDefault, aten.PermuteDefault, aten.SliceTensor, aten.CatDefault)
+"""What passes scales and shifts on, where it leaves their axis whole."""
+
+Constants = tuple[SSAValue, str | None, str | None]
+"""A source, the key of what it is scaled by, and the key of what is added then."""
+
+
+def constant_along(op: SchemaOp, axis: int) -> tuple[SSAValue, str] | None:
+    """(tensor, key of the constant) of a sum or product that leaves the tensor's type alone.
+
+    The constant has one element, or one for each index of an axis of the tensor.
+    """
+    result = op.results[0].type
+    for index in (1, 0):
+        constant, other = op.operands[index], op.operands[1 - index]
+        key = weight_key(constant)
+        if key is None or other.type != result:
+            continue
+        held = dims(constant.type)
+        at = axis - len(dims(result)) + len(held)
+        is_along = all(size == 1 for place, size in enumerate(held) if place != at)
+        if is_along and element(constant.type) == element(result):
+            return other, key
+    return None
+
+
+def constant_side(value: SSAValue, cls: type[SchemaOp], axis: int) -> tuple[SSAValue, str] | None:
+    """(other operand, key) if a value is a product, or a plain sum, with such a constant."""
+    owner = value.owner
+    if not isinstance(owner, cls):
+        return None
+    if isinstance(owner, aten.AddTensor) and owner.arg("alpha") != 1:
+        return None
+    return constant_along(owner, axis)
+
+
+def constants_of(value: SSAValue, axis: int) -> Constants:
+    """What a sum, a product, or a sum of a product that nobody else reads, is made of."""
+    shift = scale = None
+    shifted = constant_side(value, aten.AddTensor, axis)
+    if shifted is not None:
+        value, shift = shifted
+    scaled = constant_side(value, aten.MulTensor, axis)
+    if scaled is not None and (shift is None or value.has_one_use()):
+        value, scale = scaled
+    return value, scale, shift
+
+
+def channels_before(op: Operation | Block, axis: int) -> tuple[SSAValue, int] | None:
+    """What a movement moves, and the axis there that an axis of its result is, whole."""
+    axes = axis_map(op) if isinstance(op, MOVEMENTS) else None
+    at = None if axes is None or not axes.shapes[0] else axes.before(0, axis)
+    return None if at is None or not isinstance(op, SchemaOp) else (op.operands[0], at)
+
+
+def channels_behind(op: Operation, index: int, axis: int) -> int | None:
+    """The axis of a movement's result that an axis of its operand is, whole."""
+    axes = axis_map(op) if isinstance(op, MOVEMENTS) else None
+    return None if axes is None else axes.after(index, axis)

@@ -1,0 +1,168 @@
+"""Take the scale and shift of each channel in front of a layer into its weight and bias.
+
+    linear(x * g + b, W, c) = linear(x, W·diag(g), W·b + c)
+    convolution(x * g + b, W, c) = convolution(x, W·g, c + Σ W·b)
+
+Norms end in such a pair, and a target would read g and b as constants that it does not copy. What
+moves whole channels may stand between: views, permutes, slices and concatenations cut the windows
+of Swin, and each row is scaled and shifted alike. Zeros around what is convolved are kept by a
+factor and not by a shift, which is taken in only where nothing is padded. Every reader, moved or
+not, must end in such a layer, or nothing is saved.
+
+Before:
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
+      %g = stepwell.weight <"g"> "parameter" : tensor<4xf32>
+      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
+      %s = aten.mul.Tensor(%x, %g) : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+      %y = aten.linear.default(%s, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
+After:
+    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
+      %0 = stepwell.weight <"w#scale_columns.d8f7dcdf5829"> "constant" : tensor<3x4xf32>
+      %y = aten.linear.default(%x, %0) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+      func.return %y : tensor<2x3xf32>
+    }
+
+Before:
+    func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<3x2x5xf32> {
+      %g = stepwell.weight <"g"> "parameter" : tensor<4xf32>
+      %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
+      %s = aten.mul.Tensor(%x, %g) : (tensor<2x3x4xf32>, tensor<4xf32>) -> tensor<2x3x4xf32>
+      %p = aten.permute.default(%s, [1, 0, 2]) : (tensor<2x3x4xf32>) -> tensor<3x2x4xf32>
+      %y = aten.linear.default(%p, %w) : (tensor<3x2x4xf32>, tensor<5x4xf32>) -> tensor<3x2x5xf32>
+      func.return %y : tensor<3x2x5xf32>
+    }
+After:
+    func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<3x2x5xf32> {
+      %0 = stepwell.weight <"w#scale_columns.d8f7dcdf5829"> "constant" : tensor<5x4xf32>
+      %p = aten.permute.default(%x, [1, 0, 2]) : (tensor<2x3x4xf32>) -> tensor<3x2x4xf32>
+      %y = aten.linear.default(%p, %0) : (tensor<3x2x4xf32>, tensor<5x4xf32>) -> tensor<3x2x5xf32>
+      func.return %y : tensor<3x2x5xf32>
+    }
+
+Before:
+    func.func @forward(%x: tensor<1x3x5x5xf32>) -> tensor<1x4x5x5xf32> {
+      %g = stepwell.weight <"g"> "parameter" : tensor<3x1x1xf32>
+      %b = stepwell.weight <"b"> "parameter" : tensor<3x1x1xf32>
+      %w = stepwell.weight <"w"> "parameter" : tensor<4x3x1x1xf32>
+      %s = aten.mul.Tensor(%x, %g) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
+      %a = aten.add.Tensor(%s, %b) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
+      %y = aten.convolution.default(%a, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
+      func.return %y : tensor<1x4x5x5xf32>
+    }
+After:
+    func.func @forward(%x: tensor<1x3x5x5xf32>) -> tensor<1x4x5x5xf32> {
+      %0 = stepwell.weight <"w#scale_input_channels.c7a8571f8423"> "constant" : tensor<4x3x1x1xf32>
+      %1 = stepwell.weight <"w#shift_through_convolution.e4d522b6830a"> "constant" : tensor<4xf32>
+      %y = aten.convolution.default(%x, %0, %1, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>, tensor<4xf32>) -> tensor<1x4x5x5xf32>
+      func.return %y : tensor<1x4x5x5xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.numerics import REORDERED, Deviation
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.translate.affine.constants import channels_before, channels_behind, constants_of
+from stepwell.translate.affine.layers import LAYERS, Layers, layer_of, with_weights
+
+
+@dataclass(frozen=True)
+class AffineInFront:
+    """`source * scale + shift`, all that moves its channels, and the layers that read them.
+
+    One of the two constants may be missing; `affine` is the op that is moved.
+    """
+
+    affine: SchemaOp
+    source: SSAValue
+    scale: str | None
+    shift: str | None
+    movements: tuple[SchemaOp, ...]
+    layers: tuple[SchemaOp, ...]
+
+
+@dataclass(frozen=True)
+class FoldAffineIntoLayer(Rewrite[AffineInFront]):
+    """`layer(move(x * g + b))` to `layer(move(x))` with folded weights."""
+
+    name: ClassVar[str] = "fold-affine-into-layer"
+    LAYERS: ClassVar[Layers] = LAYERS
+    anchors: ClassVar[tuple[type[Operation], ...]] = tuple(LAYERS)
+    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "products with the folded weight, reassociated")
+
+    def match(self, op: SchemaOp, program: Program) -> AffineInFront | Refusal | None:
+        """Guards: a constant along the channels, moved whole, no reader but layers."""
+        value, axis = op.operands[0], self.LAYERS[type(op)].channels_read(op)
+        while (moved := channels_before(value.owner, axis)) is not None:
+            value, axis = moved
+        source, scale, shift = constants_of(value, axis)
+        if source is value:
+            return None
+        axes: dict[SSAValue, int] = {value: axis}
+        layers: dict[SchemaOp, None] = {}
+        waiting = [value]
+        while waiting:
+            read = waiting.pop()
+            for use in read.uses:
+                reader = use.operation
+                if self._reads_channels(reader, use.index, axes[read]):
+                    layers[cast(SchemaOp, reader)] = None
+                    continue
+                at = channels_behind(reader, use.index, axes[read])
+                if at is None:
+                    return Refusal(f"{reader.name} reads the scaled value too: nothing is saved")
+                if reader.results[0] not in axes:
+                    axes[reader.results[0]] = at
+                    waiting.append(reader.results[0])
+        movements = tuple(cast(SchemaOp, result.owner) for result in axes if result is not value)
+        for movement in movements:
+            if any(part not in axes for part in movement.operands):
+                return Refusal("a concatenation joins scaled rows and others")
+        for layer in layers:
+            refusal = self.LAYERS[type(layer)].refuses_input(layer, shift is not None)
+            if refusal is not None:
+                return refusal
+        affine = cast(SchemaOp, value.owner)
+        return AffineInFront(affine, source, scale, shift, movements, tuple(layers))
+
+    def _reads_channels(self, op: Operation, index: int, axis: int) -> bool:
+        found = layer_of(op, self.LAYERS)
+        return found is not None and index == 0 and found[1].channels_read(found[0]) == axis
+
+    def deviates(self, match: AffineInFront, program: Program) -> Deviation | None:
+        """Products and sums in another order."""
+        return REORDERED
+
+    def build(self, match: AffineInFront, rw: Rewriter) -> None:
+        """The movements on the source, then the layers with derived weights."""
+        held: dict[SSAValue, SSAValue] = {match.affine.results[0]: match.source}
+        waiting: set[Operation] = set(match.movements)
+        op: Operation | None = match.affine
+        while waiting:  # In the order of the block: a concatenation comes behind its parts.
+            op = op.next_op
+            assert op is not None, "what reads an op stands behind it"
+            if op in waiting:
+                waiting.remove(op)
+                copied = op.clone()
+                for index, part in enumerate(op.operands):
+                    copied.operands[index] = held[part]
+                copied.results[0].name_hint = op.results[0].name_hint
+                held[op.results[0]] = rw.insert(copied, op).results[0]
+                copied.location = op.location
+        for layer in match.layers:
+            kind, store = self.LAYERS[type(layer)], rw.weights
+            bias = None if match.shift is None else kind.shifted(store, layer, match.shift)
+            weight = None if match.scale is None else kind.scaled(store, layer, match.scale)
+            new = with_weights(rw, layer, held[layer.operands[0]], weight, bias)
+            rw.insert(new, layer)
+            new.location = layer.location
+            rw.replace(layer, [new.results[0]])
