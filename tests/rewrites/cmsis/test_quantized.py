@@ -186,7 +186,7 @@ def test_a_clamp_whose_bound_is_a_value_is_no_clamp(refused: Any, method: Any, w
 
 def test_stored_ranges_are_what_quantising_the_clamped_real_gives():
     from stepwell.dialects.quant.types import per_tensor
-    from stepwell.translate.rewrites.cmsis.quantized import narrowed
+    from stepwell.translate.quantised.recognise import narrowed
 
     held = per_tensor(torch.int8, 0.05, 7).data
     assert narrowed(held, [(0.0, None)]) == (7, 127)

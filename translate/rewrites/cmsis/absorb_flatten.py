@@ -63,7 +63,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, is_static
-from stepwell.translate.rewrites.cmsis.quantized import typed_weight
+from stepwell.translate.quantised.recognise import typed_weight
 from stepwell.translate.rewrites.cmsis.reshape import reshaped
 from stepwell.translate.rewrites.quant.movement import is_reshape
 

@@ -16,7 +16,7 @@ from stepwell.dialects.quant.types import storage_element
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import Dim, dims, element, is_static, tensor
-from stepwell.translate.rewrites.cmsis.quantized import typed_weight
+from stepwell.translate.quantised.recognise import typed_weight
 from stepwell.translate.rewrites.cmsis.reshape import reshaped, to_nchw, to_nhwc
 
 EXPAND = op_class("aten.expand.default")

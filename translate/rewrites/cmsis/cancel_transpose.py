@@ -31,7 +31,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.cmsis.quantized import typed_weight
+from stepwell.translate.quantised.recognise import typed_weight
 from stepwell.translate.rewrites.cmsis.reshape import reshaped, transposed
 
 

@@ -17,8 +17,8 @@ from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass, Refusal
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.cmsis.quantized import activation, quantized_uses
-from stepwell.translate.rewrites.cmsis.tabulate import FUNCTIONS
+from stepwell.translate.quantised.functions import FUNCTIONS
+from stepwell.translate.quantised.recognise import activation, quantized_uses
 from stepwell.translate.rewrites.quant.movement import is_movement
 
 

@@ -64,6 +64,14 @@ from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, is_static, with_element
+from stepwell.translate.quantised.recognise import (
+    Activation,
+    Use,
+    activation,
+    deliver,
+    distinct,
+    quantized_uses,
+)
 from stepwell.translate.rewrites.cmsis.broadcast import (
     channel_vector,
     channels_last_view,
@@ -74,15 +82,7 @@ from stepwell.translate.rewrites.cmsis.broadcast import (
     is_along_last,
     rows_view,
 )
-from stepwell.translate.rewrites.cmsis.quantized import (
-    Activation,
-    Use,
-    activation,
-    deliver,
-    distinct,
-    quantized_uses,
-    shift_refusal,
-)
+from stepwell.translate.rewrites.cmsis.quantized import shift_refusal
 from stepwell.translate.rewrites.cmsis.rescale import kernel_type, rescaled, through_table
 from stepwell.translate.rewrites.cmsis.reshape import reshaped
 

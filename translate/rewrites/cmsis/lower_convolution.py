@@ -66,28 +66,27 @@ from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
-from stepwell.translate.rewrites.cmsis.convolution import (
-    CONVOLUTIONS,
-    Geometry,
-    geometry,
-)
-from stepwell.translate.rewrites.cmsis.quantized import (
+from stepwell.translate.quantised.recognise import (
     Activation,
     Bias,
+    StoredWeight,
     Use,
-    Weight,
     activation,
     bias_operand,
     deliver,
     distinct,
     integer_bias,
-    multipliers,
     not_for_each_output,
-    overflow,
     quantized_uses,
     stored_weight,
     typed_weight,
 )
+from stepwell.translate.rewrites.cmsis.convolution import (
+    CONVOLUTIONS,
+    Geometry,
+    geometry,
+)
+from stepwell.translate.rewrites.cmsis.quantized import multipliers, overflow
 from stepwell.translate.rewrites.cmsis.reshape import padded, reshaped, to_nchw, to_nhwc
 
 
@@ -97,7 +96,7 @@ class Convolution:
 
     op: SchemaOp
     input: Activation
-    weight: Weight
+    weight: StoredWeight
     bias: Bias | None
     geometry: Geometry
     uses: tuple[Use, ...]

@@ -51,22 +51,21 @@ from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
-from stepwell.translate.rewrites.cmsis.quantized import (
+from stepwell.translate.quantised.recognise import (
     Activation,
     Bias,
+    StoredWeight,
     Use,
-    Weight,
     activation,
     bias_operand,
     deliver,
     distinct,
     integer_bias,
-    multipliers,
-    overflow,
     quantized_uses,
     stored_weight,
     typed_weight,
 )
+from stepwell.translate.rewrites.cmsis.quantized import multipliers, overflow
 from stepwell.translate.rewrites.cmsis.reshape import reshaped
 
 LINEAR, ADDMM, MM, MATMUL = (
@@ -76,11 +75,11 @@ LINEAR, ADDMM, MM, MATMUL = (
 
 @dataclass(frozen=True)
 class Linear:
-    """A linear layer whose operands, weight and every use are quantised. Weight rows are [N, K]."""
+    """A linear layer whose operands, weight and every use are quantised. The weight is [N, K]."""
 
     op: SchemaOp
     input: Activation
-    weight: Weight
+    weight: StoredWeight
     bias: Bias | None
     uses: tuple[Use, ...]
     scales: tuple[tuple[Multiplier, ...], ...]
@@ -226,12 +225,12 @@ def _is_batched(weight: SSAValue) -> bool:
     return not isinstance(activation(weight), Refusal)
 
 
-def _rows(weight: Weight, transposed: bool, program: Program) -> Weight:
+def _rows(weight: StoredWeight, transposed: bool, program: Program) -> StoredWeight:
     if not transposed:
         return weight
     key = program.weights.derive("cmsis.permute", [weight.key], permutation=[1, 0])
     blocks = tuple((1 - axis, block) for axis, block in weight.held.blocks)
-    return Weight(key, replace(weight.held, blocks=blocks))
+    return StoredWeight(key, replace(weight.held, blocks=blocks))
 
 
 def _bias_key(match: Linear, program: Program) -> str | None:

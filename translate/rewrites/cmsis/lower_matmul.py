@@ -49,17 +49,16 @@ from stepwell.dialects.cmsis.ops import QuantizedBatchMatmul
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor, with_element
-from stepwell.translate.rewrites.cmsis.quantized import (
+from stepwell.translate.quantised.recognise import (
     Activation,
     Use,
     activation,
     deliver,
     distinct,
-    not_fixed,
     quantized_uses,
-    shift_refusal,
     stored_weight,
 )
+from stepwell.translate.rewrites.cmsis.quantized import not_fixed, shift_refusal
 from stepwell.translate.rewrites.cmsis.rescale import kernel_type, rescaled
 from stepwell.translate.rewrites.cmsis.reshape import reshaped, transposed
 

@@ -50,17 +50,16 @@ from stepwell.dialects.quant import per_tensor
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
-from stepwell.translate.rewrites.cmsis.quantized import (
+from stepwell.translate.quantised.recognise import (
     Activation,
     Use,
     activation,
     deliver,
     distinct,
-    not_fixed,
     quantized_uses,
-    shift_refusal,
     typed_weight,
 )
+from stepwell.translate.rewrites.cmsis.quantized import not_fixed, shift_refusal
 from stepwell.translate.rewrites.cmsis.rescale import rescaled
 from stepwell.translate.rewrites.cmsis.reshape import reshaped, to_nhwc, transposed
 

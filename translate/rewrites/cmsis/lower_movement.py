@@ -43,7 +43,7 @@ from stepwell.dialects.quant import StorageCast, UniformQuantizedType
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, with_element
-from stepwell.translate.rewrites.cmsis.quantized import (
+from stepwell.translate.quantised.recognise import (
     Activation,
     Use,
     activation,

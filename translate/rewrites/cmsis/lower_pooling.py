@@ -51,18 +51,17 @@ from stepwell.dialects.quant import per_tensor
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, tensor
-from stepwell.translate.rewrites.aten.maxima import reads_their_indices
-from stepwell.translate.rewrites.cmsis.quantized import (
+from stepwell.translate.quantised.recognise import (
     Activation,
     Use,
     activation,
     deliver,
     distinct,
-    not_fixed,
-    pair,
     quantized_uses,
     typed_weight,
 )
+from stepwell.translate.rewrites.aten.maxima import reads_their_indices
+from stepwell.translate.rewrites.cmsis.quantized import not_fixed, pair
 from stepwell.translate.rewrites.cmsis.rescale import rescaled
 from stepwell.translate.rewrites.cmsis.reshape import padded, reshaped, to_nchw, to_nhwc
 

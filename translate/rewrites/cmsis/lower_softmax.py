@@ -45,15 +45,15 @@ from stepwell.dialects.quant import per_tensor
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, with_element
-from stepwell.translate.rewrites.cmsis.quantized import (
+from stepwell.translate.quantised.recognise import (
     Activation,
     Use,
     activation,
     deliver,
     distinct,
     quantized_uses,
-    shift_refusal,
 )
+from stepwell.translate.rewrites.cmsis.quantized import shift_refusal
 from stepwell.translate.rewrites.cmsis.rescale import rescaled
 from stepwell.translate.rewrites.cmsis.reshape import transposed
 

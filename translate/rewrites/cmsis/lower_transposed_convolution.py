@@ -62,24 +62,22 @@ from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
-from stepwell.translate.rewrites.cmsis.quantized import (
+from stepwell.translate.quantised.recognise import (
     Activation,
     Bias,
+    StoredWeight,
     Use,
-    Weight,
     activation,
     bias_operand,
     deliver,
     distinct,
     integer_bias,
-    multipliers,
     not_for_each_output,
-    overflow,
-    pair,
     quantized_uses,
     stored_weight,
     typed_weight,
 )
+from stepwell.translate.rewrites.cmsis.quantized import multipliers, overflow, pair
 from stepwell.translate.rewrites.cmsis.reshape import sliced, to_nchw, to_nhwc
 
 CONV_TRANSPOSE = op_class("aten.conv_transpose2d.input")
@@ -92,7 +90,7 @@ class TransposedConvolution:
 
     op: SchemaOp
     input: Activation
-    weight: Weight
+    weight: StoredWeight
     bias: Bias | None
     uses: tuple[Use, ...]
     scales: tuple[tuple[Multiplier, ...], ...]

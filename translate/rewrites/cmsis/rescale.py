@@ -12,7 +12,7 @@ from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType, quantization
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import AnyTensor, with_element
-from stepwell.translate.rewrites.cmsis.quantized import Use
+from stepwell.translate.quantised.recognise import Use
 
 
 def kernel_type(use: Use) -> AnyTensor:

@@ -37,7 +37,7 @@ from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, is_static, with_element
-from stepwell.translate.rewrites.cmsis.quantized import (
+from stepwell.translate.quantised.recognise import (
     Activation,
     Use,
     activation,

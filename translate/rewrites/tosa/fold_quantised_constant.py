@@ -33,7 +33,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.translate.rewrites.cmsis.tabulate import followed, is_stored
+from stepwell.translate.quantised.functions import followed, is_stored
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,11 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.cmsis.quantized import (
+from stepwell.translate.quantised.recognise import (
     Activation,
     Bias,
+    StoredWeight,
     Use,
-    Weight,
     activation,
     bias_operand,
     deliver,
@@ -57,7 +57,7 @@ class Quantised:
     op: SchemaOp
     inputs: tuple[Activation, ...]
     uses: tuple[Use, ...]
-    weight: Weight | None = None
+    weight: StoredWeight | None = None
     bias: Bias | None = None
 
     @property

@@ -50,8 +50,8 @@ from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, is_static
-from stepwell.translate.rewrites.cmsis.quantized import not_signed
-from stepwell.translate.rewrites.cmsis.tabulate import Chain, chain_of
+from stepwell.translate.quantised.functions import Chain, chain_of
+from stepwell.translate.quantised.recognise import not_signed
 from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
 from stepwell.translate.rewrites.tosa.integers import rescale, stored
 

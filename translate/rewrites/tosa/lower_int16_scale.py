@@ -38,8 +38,8 @@ from stepwell.dialects.quant.ops import dequantize
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
-from stepwell.translate.rewrites.cmsis.quantized import Activation, Use
-from stepwell.translate.rewrites.cmsis.tabulate import is_one_element
+from stepwell.translate.quantised.functions import is_one_element
+from stepwell.translate.quantised.recognise import Activation, Use
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import (
     LowerInt8,

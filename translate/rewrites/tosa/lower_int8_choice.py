@@ -54,10 +54,7 @@ from stepwell.ir.dtypes import i1, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.cmsis.quantized import (
-    Activation,
-    Use,
-)
+from stepwell.translate.quantised.recognise import Activation, Use
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import (
     LowerInt8,

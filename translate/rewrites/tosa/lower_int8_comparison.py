@@ -41,7 +41,7 @@ from stepwell.ir.dtypes import i1, i8, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import is_static
-from stepwell.translate.rewrites.cmsis.quantized import Activation, activation
+from stepwell.translate.quantised.recognise import Activation, activation
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import rescale, stored, width
 

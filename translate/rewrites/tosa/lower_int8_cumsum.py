@@ -51,7 +51,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
-from stepwell.translate.rewrites.cmsis.quantized import Use
+from stepwell.translate.quantised.recognise import Use
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import (
     LowerInt8,

@@ -38,7 +38,8 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i8, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.translate.rewrites.cmsis.quantized import (
+from stepwell.translate.quantised.functions import Chain, byte_chain, is_one_element, table_of
+from stepwell.translate.quantised.recognise import (
     Activation,
     Use,
     activation,
@@ -46,7 +47,6 @@ from stepwell.translate.rewrites.cmsis.quantized import (
     narrowed,
     not_signed,
 )
-from stepwell.translate.rewrites.cmsis.tabulate import Chain, Tabulate, is_one_element, table_of
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import (
     IN_UNITS,
@@ -202,7 +202,7 @@ class LowerInt8Function(Rewrite[Chain]):
         """A chain of elementwise ops between casts; casts alone are a RESCALE."""
         if isinstance(op.input.owner, DequantizeCast):
             return None
-        return Tabulate().match(op, program)
+        return byte_chain(op)
 
     def build(self, match: Chain, rw: Rewriter) -> None:
         """One TABLE."""

@@ -55,11 +55,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.cmsis.quantized import (
-    Bias,
-    Use,
-    integer_bias,
-)
+from stepwell.translate.quantised.recognise import Bias, Use, integer_bias
 from stepwell.translate.rewrites.tosa.building import Builder, elements, i64s, shape_of
 from stepwell.translate.rewrites.tosa.convolving import (
     Placed,

@@ -43,7 +43,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
-from stepwell.translate.rewrites.cmsis.quantized import Use
+from stepwell.translate.quantised.recognise import Use
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.convolving import TO_NCHW
 from stepwell.translate.rewrites.tosa.integers import LowerInt8, Quantised, rescale, stored, width

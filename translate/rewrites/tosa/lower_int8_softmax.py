@@ -77,7 +77,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i8, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal
-from stepwell.translate.rewrites.cmsis.quantized import Use
+from stepwell.translate.quantised.recognise import Use
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import (
     LowerInt8,

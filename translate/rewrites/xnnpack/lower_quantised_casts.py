@@ -42,12 +42,8 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import with_element
-from stepwell.translate.rewrites.xnnpack.quantised import (
-    StoredWeight,
-    not_computed_range,
-    not_static_int8,
-    stored_weight,
-)
+from stepwell.translate.quantised.recognise import StoredWeight, stored_constant
+from stepwell.translate.rewrites.xnnpack.quantised import not_computed_range, not_static_int8
 from stepwell.translate.rewrites.xnnpack.quantised_bounds import conversion
 
 Cast = QuantizeCast | DequantizeCast
@@ -71,7 +67,7 @@ class FoldDequantisedConstant(Rewrite[RealConstant]):
 
     def match(self, op: DequantizeCast, program: Program) -> RealConstant | Refusal | None:
         """The integers must be a weight."""
-        weight = stored_weight(op.result)
+        weight = stored_constant(op.result)
         if weight is None:
             return None
         if weight.held.expressed != f32:

@@ -37,6 +37,8 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element
+from stepwell.translate.quantised.recognise import StoredWeight, quantised_source, stored_constant
+from stepwell.translate.quantised.run_time import run_time_quantised
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.lower_convolution import (
     Convolution,
@@ -50,7 +52,6 @@ from stepwell.translate.rewrites.xnnpack.lower_convolution import (
 from stepwell.translate.rewrites.xnnpack.lower_quantised_linear import not_signed_alike
 from stepwell.translate.rewrites.xnnpack.lower_shape import to_nchw, to_nhwc
 from stepwell.translate.rewrites.xnnpack.quantised import (
-    StoredWeight,
     limits,
     not_a_bias,
     not_a_filter,
@@ -60,8 +61,6 @@ from stepwell.translate.rewrites.xnnpack.quantised import (
     on_axis,
     per_channel,
     product_step,
-    quantised_source,
-    stored_weight,
     typed_bias,
     typed_constant,
 )
@@ -71,7 +70,7 @@ from stepwell.translate.rewrites.xnnpack.quantised_bounds import (
     static_layer,
     stored_layer,
 )
-from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped, run_time_quantised
+from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class LowerQuantisedConvolution(Rewrite[StaticConvolution]):
         if not isinstance(convolution, aten.ConvolutionDefault):
             return None
         source = quantised_source(convolution.operands[0])
-        weight = stored_weight(convolution.operands[1])
+        weight = stored_constant(convolution.operands[1])
         if source is None or weight is None:
             return Refusal("the input or the filter of the convolution is not quantised")
         for refusal in (
@@ -164,7 +163,7 @@ class LowerDynamicConvolution(Rewrite[DynamicConvolution]):
 
     def match(self, op: SchemaOp, program: Program) -> DynamicConvolution | Refusal | None:
         """Guards: float32 images, a symmetric constant filter, no depthwise form."""
-        weight = stored_weight(op.operands[1])
+        weight = stored_constant(op.operands[1])
         found = run_time_quantised(op.operands[0])
         if weight is None or found is None:
             return None

@@ -32,6 +32,7 @@ from stepwell.dialects.xnnpack.weights import constant_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
+from stepwell.translate.quantised.recognise import quantised_source
 from stepwell.translate.rewrites.xnnpack.lower_convolution import channels_last
 from stepwell.translate.rewrites.xnnpack.lower_elementwise import BINARY
 from stepwell.translate.rewrites.xnnpack.lower_pooling import LowerPooling, Pooling
@@ -40,7 +41,6 @@ from stepwell.translate.rewrites.xnnpack.quantised import (
     limits,
     not_computed_range,
     not_static_int8,
-    quantised_source,
 )
 from stepwell.translate.rewrites.xnnpack.quantised_bounds import ROUNDED_ONCE
 from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped

@@ -41,9 +41,10 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
+from stepwell.translate.quantised.recognise import StoredWeight, quantised_source, stored_constant
+from stepwell.translate.quantised.run_time import run_time_quantised
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.quantised import (
-    StoredWeight,
     limits,
     not_a_bias,
     not_a_filter,
@@ -52,8 +53,6 @@ from stepwell.translate.rewrites.xnnpack.quantised import (
     not_static_int8,
     per_channel,
     product_step,
-    quantised_source,
-    stored_weight,
     typed_bias,
     typed_constant,
 )
@@ -63,7 +62,7 @@ from stepwell.translate.rewrites.xnnpack.quantised_bounds import (
     static_layer,
     stored_layer,
 )
-from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped, run_time_quantised
+from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class LowerQuantisedLinear(Rewrite[StaticLinear]):
         if not isinstance(linear, aten.LinearDefault):
             return None
         source = quantised_source(linear.operands[0])
-        weight = stored_weight(linear.operands[1])
+        weight = stored_constant(linear.operands[1])
         if source is None or weight is None:
             return Refusal("the input or the weight of the layer is not quantised")
         if len(dims(linear.operands[0].type)) < 2 or len(dims(linear.operands[1].type)) != 2:
@@ -152,7 +151,7 @@ class LowerDynamicLinear(Rewrite[FloatLinear]):
 
     def match(self, op: SchemaOp, program: Program) -> FloatLinear | Refusal | None:
         """Guards: float32 in and out, symmetric weights that XNNPACK has for such an input."""
-        weight = stored_weight(op.operands[1])
+        weight = stored_constant(op.operands[1])
         if weight is None or quantised_source(op.operands[0]) is not None:
             return None
         found = run_time_quantised(op.operands[0])

@@ -30,6 +30,7 @@ from stepwell.dialects.quant import QuantizeCast
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
+from stepwell.translate.quantised.recognise import quantised_source
 from stepwell.translate.rewrites.aten.building import axis
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import static_bounds
 from stepwell.translate.rewrites.xnnpack.lower_quantised_elementwise import not_from_integers
@@ -39,7 +40,7 @@ from stepwell.translate.rewrites.xnnpack.lower_shape import (
     transpose,
     unknown_sizes,
 )
-from stepwell.translate.rewrites.xnnpack.quantised import is_read_once, quantised_source
+from stepwell.translate.rewrites.xnnpack.quantised import is_read_once
 
 MOVES = (aten.ViewDefault, aten.PermuteDefault, aten.SliceTensor, aten.CatDefault)
 

@@ -7,14 +7,13 @@ take the integers themselves only where XNNPACK has a kernel for exactly these p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.quant import (
-    DequantizeCast,
     Quantization,
     StorageCast,
     UniformQuantizedType,
@@ -27,34 +26,13 @@ from stepwell.ir.dtypes import dtype_name, f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import element, with_element
+from stepwell.translate.quantised.recognise import StoredWeight
 from stepwell.translate.rewrites.xnnpack.guards import not_held
 
 _BIAS_LIMIT = 2.0**31 - 2**7
 """The greatest float32 below 2³¹ is 2³¹ − 2⁷: a bias of more units does not fit an int32."""
 MAX_RESCALE = 256.0
 """XNNPACK rescales products by less than this."""
-
-
-@dataclass(frozen=True)
-class StoredWeight:
-    """A constant that is dequantised: the key of its integers, and what they mean."""
-
-    key: str
-    held: Quantization
-
-
-def quantised_source(value: SSAValue) -> SSAValue | None:
-    """The quantised tensor that a real value is dequantised from."""
-    return value.owner.input if isinstance(value.owner, DequantizeCast) else None
-
-
-def stored_weight(value: SSAValue) -> StoredWeight | None:
-    """The stored integers of a dequantised constant."""
-    source = quantised_source(value)
-    if source is None or not isinstance(source.owner, StorageCast):
-        return None
-    key, held = weight_key(source.owner.input), quantization(source.type)
-    return None if key is None or held is None else StoredWeight(key, held)
 
 
 def not_static_int8(value: SSAValue) -> Refusal | None:

@@ -1,4 +1,4 @@
-"""What stands around a quantised op: a clamp before its quantisation, scales found at run time."""
+"""What stands around a quantised op: a clamp before its quantisation."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
-from stepwell.ir.types import dims
 from stepwell.translate.rewrites.xnnpack.lower_clamp import LowerClamp, Range
 from stepwell.translate.rewrites.xnnpack.quantised import is_read_once
 
@@ -36,81 +34,3 @@ def clamped(value: SSAValue, program: Program) -> Clamped | Refusal:
     if not isinstance(found, Range) or not is_read_once(op.operands[0]):
         return Clamped(value)
     return Clamped(op.operands[0], found.low, found.high)
-
-
-@dataclass(frozen=True)
-class RunTimeQuantised:
-    """A float tensor that is quantised by its own range and dequantised again.
-
-    Attributes:
-        source: the float tensor.
-        scale: the value that holds its scale, or one for each token.
-        by_token: whether every index before the last axis has a scale of its own.
-    """
-
-    source: SSAValue
-    scale: SSAValue
-    by_token: bool
-
-
-def run_time_quantised(value: SSAValue) -> RunTimeQuantised | None:
-    """How a value is quantised at run time in all of int8, else None."""
-    back = value.owner
-    if not isinstance(back, SchemaOp) or back.name not in _FORMS:
-        return None
-    form = _FORMS[back.name]
-    quantise = back.operands[0].owner
-    if not isinstance(quantise, SchemaOp) or quantise.name != form.quantise:
-        return None
-    chosen = back.operands[1].owner
-    if not isinstance(chosen, SchemaOp) or chosen.name != form.choose:
-        return None
-    source = quantise.operands[0]
-    same = all(
-        (op.operands[1], op.operands[2]) == tuple(chosen.results[:2]) and _in_int8(op)
-        for op in (quantise, back)
-    )
-    if not same or chosen.operands[0] is not source or weight_key(source):
-        return None
-    if form.is_affine and not all(_is_by_token(op, source) for op in (chosen, quantise, back)):
-        return None
-    if "quant_min" in chosen.SCHEMA.by_name and not _in_int8(chosen):
-        return None
-    if form.is_affine and chosen.arg("mapping_type") != "ASYMMETRIC":
-        return None
-    return RunTimeQuantised(source, back.operands[1], form.by_token)
-
-
-def _in_int8(op: SchemaOp) -> bool:
-    return (op.arg("quant_min"), op.arg("quant_max")) == (-128, 127)
-
-
-def _is_by_token(op: SchemaOp, source: SSAValue) -> bool:
-    """Whether torchao's block is one index of every axis but the last, and all of that."""
-    *leading, last = op.arg("block_size")
-    return last == dims(source.type)[-1] and all(size == 1 for size in leading)
-
-
-@dataclass(frozen=True)
-class _Form:
-    quantise: str
-    choose: str
-    by_token: bool
-    is_affine: bool = False
-
-
-_LIBRARY = "quantized_decomposed."
-_FORMS = {
-    f"{_LIBRARY}dequantize_per_tensor.tensor": _Form(
-        f"{_LIBRARY}quantize_per_tensor.tensor", f"{_LIBRARY}choose_qparams.tensor", False
-    ),
-    f"{_LIBRARY}dequantize_per_token.default": _Form(
-        f"{_LIBRARY}quantize_per_token.default",
-        f"{_LIBRARY}choose_qparams_per_token_asymmetric.default",
-        True,
-    ),
-    "torchao.dequantize_affine.default": _Form(
-        "torchao.quantize_affine.default", "torchao.choose_qparams_affine.default", True, True
-    ),
-}
-"""By the name of the op that dequantises: PT2E's, ExecuTorch's for tokens, torchao's for tokens."""

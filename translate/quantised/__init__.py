@@ -1,0 +1,1 @@
+"""What a quantised program says between its casts, recognised once for all targets."""

@@ -1,0 +1,273 @@
+"""Recognise a quantised layer: which integers its operands stand for, and how its results are read.
+
+An op of a quantised program is float between casts. A target asks `activation` of what it reads,
+`stored_weight` and `bias_operand` of its constants and `quantized_uses` of its result, and emits
+what it has for those integers; where one of them says why not, the layer stays a float and the
+report says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from xdsl.ir import Attribute, Operation, SSAValue
+
+import stepwell.dialects.cmsis.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
+from stepwell.dialects.quant.types import Quantization, quantization
+from stepwell.ir.core import weight_key
+from stepwell.ir.diagnostics import op_name
+from stepwell.ir.dtypes import dtype_name
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.types import AnyTensor
+from stepwell.translate.rewrites.quant.parameters import is_dynamic
+
+Reals = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True)
+class Use:
+    """A quantisation of a result, clamps in between folded into the range `low` … `high`."""
+
+    cast: QuantizeCast
+    held: Quantization
+    low: int
+    high: int
+
+    @property
+    def type(self) -> Attribute:
+        """The type of the quantised result."""
+        return self.cast.result.type
+
+    @property
+    def key(self) -> tuple[Attribute, int, int]:
+        """Uses with equal keys are served by one op."""
+        return self.type, self.low, self.high
+
+
+def quantized_uses(value: SSAValue, bits: int = 8) -> tuple[Use, ...] | Refusal:
+    """How a float result is quantised, or why it must stay a float.
+
+    Every use has to be an int8 quantisation (or one of `bits`, where a kernel has that form too),
+    directly or through clamps whose every use is.
+    """
+    found: list[Use] = []
+    pending: list[tuple[SSAValue, tuple[Reals, ...]]] = [(value, ())]
+    while pending:
+        current, clamps = pending.pop()
+        if current.uses.get_length() == 0:
+            continue
+        for use in current.uses:
+            user = use.operation
+            if isinstance(user, QuantizeCast):
+                held = quantization(user.result.type)
+                assert held is not None
+                if reason := not_signed(held, bits):
+                    return Refusal(f"its result is quantised {reason}")
+                found.append(Use(user, held, *narrowed(held, clamps)))
+            elif isinstance(user, SchemaOp) and (bounds := clamp_bounds(user)) is not None:
+                pending.append((user.results[0], (bounds, *clamps)))
+            else:
+                return Refusal(f"its result is used as a float by {op_name(user)}")
+    return tuple(found) if found else Refusal("its result is not used")
+
+
+def not_int8(held: Quantization) -> str | None:
+    """Why the int8 kernels cannot work on these integers, or None."""
+    return not_signed(held, 8)
+
+
+def not_signed(held: Quantization, bits: int) -> str | None:
+    """Why a kernel over signed integers of `bits` cannot work on these, or None."""
+    if not held.is_per_tensor:
+        return "along an axis; activations have one scale"
+    if held.bits != bits or not held.signed:
+        return f"to {dtype_name(held.storage)}, not int{bits}"
+    return None
+
+
+def clamp_bounds(op: SchemaOp) -> Reals | None:
+    """The bounds of an op that only clamps (relu, relu6, hardtanh, clamp), or None.
+
+    None too where a bound is computed at run time.
+    """
+    low: Any = None
+    high: Any = None
+    match op.name:
+        case "aten.relu.default":
+            low = 0.0
+        case "aten.relu6.default":
+            low, high = 0.0, 6.0
+        case "aten.hardtanh.default":
+            low, high = op.arg("min_val"), op.arg("max_val")
+        case "aten.clamp.default":
+            low, high = op.arg("min"), op.arg("max")
+        case "aten.clamp_min.default":
+            low = op.arg("min")
+        case "aten.clamp_max.default":
+            high = op.arg("max")
+        case _:
+            return None
+    if any(isinstance(bound, SSAValue) for bound in (low, high)):
+        return None
+    return _real(low), _real(high)
+
+
+def _real(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def narrowed(held: Quantization, clamps: Sequence[Reals]) -> tuple[int, int]:
+    """The stored range after clamps, innermost last: quantising is monotone, so it commutes."""
+    low, high = held.low, held.high
+    for least, most in reversed(clamps):
+        if least is not None:
+            low = max(low, _stored(least, held))
+            high = max(high, _stored(least, held))
+        if most is not None:
+            high = min(high, _stored(most, held))
+            low = min(low, _stored(most, held))
+    return low, high
+
+
+def _stored(real: float, held: Quantization) -> int:
+    if math.isinf(real):
+        return held.high if real > 0 else held.low
+    inverse = torch.tensor(1.0 / held.scale, dtype=torch.float32)
+    code = int(torch.round(torch.tensor(real, dtype=torch.float32) * inverse)) + held.zero_point
+    return max(held.low, min(held.high, code))
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A quantised value, per tensor; int8 but where a kernel has another form."""
+
+    value: SSAValue
+    held: Quantization
+
+
+def activation(value: SSAValue, bits: int = 8) -> Activation | Refusal:
+    """The int8 (or `bits` wide) value that a float operand stands for, or why there is none."""
+    maker, source = value.owner, quantised_source(value)
+    if source is None:
+        if isinstance(maker, SchemaOp) and is_dynamic(maker):
+            return Refusal(
+                "its operand's scale is computed at run time; the kernels take constants"
+            )
+        what = op_name(maker) if isinstance(maker, Operation) else "an input"
+        return Refusal(f"its operand comes from {what} and is not quantised")
+    held = quantization(source.type)
+    assert held is not None
+    if reason := not_signed(held, bits):
+        return Refusal(f"its operand is quantised {reason}")
+    return Activation(source, held)
+
+
+@dataclass(frozen=True)
+class StoredWeight:
+    """A constant that is dequantised: the key of its stored integers, and what they mean."""
+
+    key: str
+    held: Quantization
+
+
+def quantised_source(value: SSAValue) -> SSAValue | None:
+    """The quantised value that a real value is dequantised from."""
+    return value.owner.input if isinstance(value.owner, DequantizeCast) else None
+
+
+def stored_constant(value: SSAValue) -> StoredWeight | None:
+    """The stored integers of a dequantised constant."""
+    source = quantised_source(value)
+    if source is None or not isinstance(source.owner, StorageCast):
+        return None
+    key, held = weight_key(source.owner.input), quantization(source.type)
+    return None if key is None or held is None else StoredWeight(key, held)
+
+
+def stored_weight(value: SSAValue | None) -> StoredWeight | Refusal:
+    """The int8 constant that a float operand stands for, or why there is none."""
+    if value is None or quantised_source(value) is None:
+        return Refusal("its weight is not quantised")
+    found = stored_constant(value)
+    if found is None:
+        return Refusal("its weight is computed at run time")
+    if found.held.bits != 8 or not found.held.signed:
+        return Refusal(f"its weight is {dtype_name(found.held.storage)}, not int8")
+    if found.held.sub_channel:
+        return Refusal("its weight has a scale for each block; the kernel takes one for each row")
+    return found
+
+
+def not_for_each_output(weight: StoredWeight, axis: int) -> Refusal | None:
+    """A convolution's filter is symmetric, with one scale or one for each index of its outputs."""
+    if weight.held.axis in (None, axis) and weight.held.is_symmetric:
+        return None
+    return Refusal("its weight is not quantised symmetrically for each output channel")
+
+
+@dataclass(frozen=True)
+class Bias:
+    """A bias in the store: stored integers of scales `unit`, or reals if `unit` is None."""
+
+    key: str
+    unit: tuple[float, ...] | None
+
+
+def bias_operand(value: SSAValue | None) -> Bias | Refusal | None:
+    """A bias as the graph gives it: reals, or int32 with scales; None where there is none."""
+    if value is None:
+        return None
+    key = weight_key(value)
+    if key is not None:
+        return Bias(key, None)
+    found = stored_constant(value)
+    if found is None:
+        return Refusal("its bias is computed at run time")
+    held = found.held
+    if not held.is_symmetric:
+        return Refusal("its bias has a zero point")
+    return Bias(found.key, tuple(held.scales))
+
+
+def integer_bias(
+    bias: Bias | None, scales: Sequence[float], channels: int, program: Program
+) -> str | None:
+    """The key of int32 biases at the accumulators' scales.
+
+    Integers whose own scale is the accumulator's, up to float32, are taken as they are.
+    """
+    if bias is None:
+        return None
+    spread = list(scales) if len(scales) == channels else list(scales) * channels
+    if bias.unit is not None:
+        unit = bias.unit if len(bias.unit) == channels else bias.unit * channels
+        if all(abs(u / s - 1) < 1e-6 for u, s in zip(unit, spread, strict=True)):
+            return bias.key
+        return program.weights.derive("cmsis.bias", [bias.key], scales=spread, unit=list(unit))
+    return program.weights.derive("cmsis.bias", [bias.key], scales=spread)
+
+
+def distinct(uses: Sequence[Use]) -> list[tuple[Use, list[Use]]]:
+    """Uses grouped by what one op can serve, in order."""
+    groups: dict[tuple[Attribute, int, int], list[Use]] = {}
+    for use in uses:
+        groups.setdefault(use.key, []).append(use)
+    return [(group[0], group) for group in groups.values()]
+
+
+def deliver(rw: Rewriter, group: Sequence[Use], value: SSAValue) -> None:
+    """Let a quantised value take the place of every quantisation in a group."""
+    for use in group:
+        rw.replace(use.cast, [value])
+
+
+def typed_weight(rw: Rewriter, key: str, type_: AnyTensor) -> SSAValue:
+    """A stored weight under its quantised type."""
+    return rw.insert(StorageCast(rw.weight(key), type_)).results[0]
