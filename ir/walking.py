@@ -1,8 +1,8 @@
-"""All ops of a program, as fast as Python walks a list."""
+"""All ops of a program, as fast as Python walks a list, and ops that hang together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from xdsl.ir import Operation
 
@@ -23,3 +23,26 @@ def walk(root: Operation) -> Iterator[Operation]:
                 else:
                     yield op
                 op = op.next_op
+
+
+def connected(
+    ops: Iterable[Operation], near: Callable[[Operation], Iterable[object]]
+) -> Iterator[list[Operation]]:
+    """Sets of ops that hang together by what is near each; what is none of them joins nothing."""
+    waiting = dict.fromkeys(ops)
+    while waiting:
+        first = next(iter(waiting))
+        del waiting[first]
+        part = [first]
+        for op in part:
+            for other in near(op):
+                if isinstance(other, Operation) and other in waiting:
+                    del waiting[other]
+                    part.append(other)
+        yield part
+
+
+def makers_and_readers(op: Operation) -> Iterator[object]:
+    """What makes an op's operands, and what reads its results."""
+    yield from (value.owner for value in op.operands)
+    yield from (use.operation for result in op.results for use in result.uses)

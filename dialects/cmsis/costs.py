@@ -1,23 +1,12 @@
-"""What CMSIS-NN's layout operators cost, in elements moved: what decisions compare.
+"""What CMSIS-NN's layout operators cost.
 
 `arm_transpose_s8` copies byte by byte where the last axis moves; a call of the runtime beside it
-takes as long as some hundred bytes. No device has been measured: only ratios of sizes decide.
+takes as long as some hundred bytes. No device has been measured: ratios of sizes decide.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from stepwell.ir.layout_cost import LayoutCost
 
-UNKNOWN_SIZE = 64
-"""What a symbolic size counts as."""
-
-
-@dataclass(frozen=True)
-class CopyCost:
-    """A call, and each element that it copies."""
-
-    call: float
-    element: float
-
-
-TRANSPOSE = CopyCost(call=100.0, element=1.0)
+LAYOUT = LayoutCost(op=100, in_place=0, unknown_size=64)
+"""Where only axes of size 1 move, a view stands in the transpose's place."""

@@ -14,6 +14,7 @@ from typing import Any
 from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.ir.axes import Order, inverse
+from stepwell.ir.walking import connected
 from stepwell.translate.layout.table import Layouts, Turning, is_as_it_is
 
 Turnings = Mapping[Operation, Turning]
@@ -62,20 +63,14 @@ def _is_transpose(op: Operation, table: Layouts) -> bool:
 
 def parts(found: Turnings) -> Iterator[list[Operation]]:
     """Sets of ops that hang together; what lies between them is fixed, so each is cut alone."""
-    waiting = dict.fromkeys(found)
-    while waiting:
-        first = next(iter(waiting))
-        del waiting[first]
-        part = [first]
-        for op in part:
-            for value in (*op.operands, op.results[0]):
-                owner = value.owner
-                near = [use.operation for use in value.uses]
-                for other in (owner, *near) if isinstance(owner, Operation) else near:
-                    if other in waiting:
-                        del waiting[other]
-                        part.append(other)
-        yield part
+    return connected(found, _sharing)
+
+
+def _sharing(op: Operation) -> Iterator[object]:
+    """What makes or reads a value that an op makes or reads."""
+    for value in (*op.operands, op.results[0]):
+        yield value.owner
+        yield from (use.operation for use in value.uses)
 
 
 def least_cost(part: list[Operation], found: Turnings, table: Layouts) -> set[Operation]:

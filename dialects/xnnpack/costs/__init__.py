@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.layout_cost import LayoutCost
 
 DEFAULT = "x86-avx512-vnni"
 """The kind whose costs decide."""
@@ -103,3 +104,5 @@ def load(kind: str = DEFAULT) -> Costs:
 
 COSTS = load()
 """The costs that decide."""
+LAYOUT = LayoutCost(COSTS.layout_node / COSTS.transpose, 0.25, UNKNOWN_SIZE)
+"""What transposes cost beside each other; in place they are reshapes, copies in one piece."""

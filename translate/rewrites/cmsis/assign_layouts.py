@@ -22,14 +22,13 @@ After, with `CancelTranspose` behind it: the same without a transpose.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar, cast
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
-from stepwell.dialects.cmsis.costs import TRANSPOSE, UNKNOWN_SIZE
+from stepwell.dialects.cmsis.costs import LAYOUT
 from stepwell.dialects.cmsis.ops import (
     Maximum,
     Minimum,
@@ -90,8 +89,7 @@ class CmsisLayouts(Layouts):
         is_view = lies_the_same(shape, inverse(order))
         if is_view or is_relabelled(value, order) or absorbs_order(value, order):
             return 0.0
-        size = prod(number if isinstance(number, int) else UNKNOWN_SIZE for number in shape)
-        return TRANSPOSE.call + TRANSPOSE.element * size
+        return LAYOUT.of(shape, in_place=False)
 
     def base(self, rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:
         back, key = inverse(order), weight_key(value)

@@ -27,6 +27,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.cmsis.ops import Transpose
 from stepwell.dialects.quant import StorageCast, UniformQuantizedType
+from stepwell.ir.axes import lies_the_same
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
@@ -65,7 +66,7 @@ class CancelTranspose(Rewrite[Shortcut]):
             key = weight_key(maker.input)
             if key is not None:
                 return Shortcut(op, op.input, order, key)
-        if typed and moves_nothing(dims(op.input.type), order):
+        if typed and lies_the_same(dims(op.input.type), order):
             return Shortcut(op, op.input, order, is_view=True)
         return None
 
@@ -79,9 +80,3 @@ class CancelTranspose(Rewrite[Shortcut]):
         else:
             value = transposed(rw, match.source, match.order)
         rw.replace(match.op, [value])
-
-
-def moves_nothing(shape: tuple[object, ...], order: tuple[int, ...]) -> bool:
-    """Whether a permutation keeps the order of all dimensions larger than 1."""
-    kept = [axis for axis in order if shape[axis] != 1]
-    return kept == sorted(kept)

@@ -27,6 +27,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.axes import ELEMENTWISE, REDUCTIONS, is_block_scaled
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.constants import shape_value
+from stepwell.dialects.tosa.costs import LAYOUT
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.ir.axes import AxisMap, Order, inverse, lies_the_same
 from stepwell.ir.dtypes import i32
@@ -37,12 +38,6 @@ from stepwell.translate.layout.table import Layouts, Turning
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.merge_layout import transposed
 from stepwell.translate.rewrites.tosa.sizes import is_spelled
-
-NODE = 1_000_000
-"""What an operator costs beside its elements, in elements moved: fewer operators come first."""
-
-UNKNOWN_SIZE = 64
-"""What a size that only the run knows counts as."""
 
 ALONG_AXIS = (*REDUCTIONS, t.ConcatOp, t.ReverseOp)
 """Operators that name one axis."""
@@ -78,10 +73,8 @@ class TosaLayouts(Layouts):
         return not isinstance(op, t.PadOp) or shape_value(op.padding) is not None
 
     def cost(self, value: SSAValue, order: Order) -> float:
-        size = 1
-        for number in dims(value.type):
-            size *= number if isinstance(number, int) else UNKNOWN_SIZE
-        return NODE + size * (0.25 if lies_the_same(dims(value.type), inverse(order)) else 1.0)
+        shape = dims(value.type)
+        return LAYOUT.of(shape, lies_the_same(shape, inverse(order)))
 
     def base(self, rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:
         return transposed(value, inverse(order), Builder(rw))

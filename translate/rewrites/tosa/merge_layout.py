@@ -24,6 +24,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.meaning.values import ints
+from stepwell.ir.axes import lies_the_same
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
@@ -56,7 +57,7 @@ class MergeTransposes(Rewrite[MergedTranspose]):
         if isinstance(inner, t.TransposeOp):
             first = ints(inner.perms)
             return MergedTranspose(op, inner.input, tuple(first[axis] for axis in order))
-        if moves_nothing(shape_of(source), order) or weight_key(source) is not None:
+        if lies_the_same(shape_of(source), order) or weight_key(source) is not None:
             return MergedTranspose(op, source, order)
         return None
 
@@ -65,16 +66,10 @@ class MergeTransposes(Rewrite[MergedTranspose]):
         rw.replace(match.op, [transposed(match.source, match.order, Builder(rw))])
 
 
-def moves_nothing(shape: Sequence[int], order: Sequence[int]) -> bool:
-    """Whether a transpose leaves the elements where they lie in memory."""
-    kept = [axis for axis in order if shape[axis] != 1]
-    return kept == sorted(kept)
-
-
 def transposed(value: SSAValue, order: Sequence[int], b: Builder) -> SSAValue:
     """A transpose, as a reshape where it is one."""
     shape = shape_of(value)
-    if moves_nothing(shape, order):
+    if lies_the_same(shape, order):
         return b.reshape(value, [shape[axis] for axis in order])
     return b.transpose(value, order)
 

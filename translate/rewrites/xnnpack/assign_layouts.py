@@ -30,7 +30,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import constant_of, to_attribute
-from stepwell.dialects.xnnpack.costs import COSTS, UNKNOWN_SIZE
+from stepwell.dialects.xnnpack.costs import LAYOUT
 from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.dialects.xnnpack.elementwise import Binary, Unary
 from stepwell.dialects.xnnpack.movement import Concatenate
@@ -42,9 +42,6 @@ from stepwell.translate.layout.assign import PlaceTransposes
 from stepwell.translate.layout.table import Layouts, Turning, is_one
 from stepwell.translate.rewrites.xnnpack.lower_shape import slice_sizes
 from stepwell.translate.rewrites.xnnpack.merge_transposes import moves_units_only
-
-NODE = COSTS.layout_node / COSTS.transpose
-"""What a transpose or reshape costs beside its elements, in elements moved."""
 
 FEW = 2
 """Elements of the last axis that XNNPACK copies no faster together than alone."""
@@ -105,10 +102,7 @@ class XnnpackLayouts(Layouts):
         return weight_key(value) is not None or is_one(value)
 
     def cost(self, value: SSAValue, order: Order) -> float:
-        size = 1
-        for number in dims(value.type):
-            size *= number if isinstance(number, int) else UNKNOWN_SIZE
-        return NODE + size * (0.25 if moves_units_only(value, inverse(order)) else 1.0)
+        return LAYOUT.of(dims(value.type), moves_units_only(value, inverse(order)))
 
     def base(self, rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:
         back, key, shape = inverse(order), weight_key(value), dims(value.type)

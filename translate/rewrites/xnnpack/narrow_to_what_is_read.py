@@ -44,6 +44,7 @@ from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Event, History, Pass, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.walking import connected, makers_and_readers
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.lower_shape import concatenate
 
@@ -78,7 +79,12 @@ class NarrowToWhatIsRead(Pass):
         for func in program.methods.values():
             block = func.body.block
             found = demands(block)
-            kept = {op for part in connected(found) if gains(part, found) for op in part}
+            kept = {
+                op
+                for part in connected(found, makers_and_readers)
+                if gains(part, found)
+                for op in part
+            }
             if kept:
                 _write(block, {op: found[op] for op in kept}, program, history)
             count += len(kept)
@@ -152,23 +158,6 @@ def _takes_parts(op: XnnpackOp) -> bool:
     return isinstance(op, xnnpack.FullyConnected) or all(
         constant_of(value) is None or weight_key(value) is not None for value in op.operands
     )
-
-
-def connected(found: Mapping[Operation, Narrowed]) -> Iterable[list[Operation]]:
-    """The narrowed nodes in sets that hang together: each is decided for itself."""
-    waiting = dict.fromkeys(found)
-    while waiting:
-        first = next(iter(waiting))
-        del waiting[first]
-        part = [first]
-        for op in part:
-            readers = (use.operation for use in op.results[0].uses)
-            makers = (value.owner for value in op.operands)
-            for other in (*readers, *makers):
-                if isinstance(other, Operation) and other in waiting:
-                    del waiting[other]
-                    part.append(other)
-        yield part
 
 
 def gains(part: Iterable[Operation], found: Mapping[Operation, Narrowed]) -> bool:
