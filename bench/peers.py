@@ -25,6 +25,7 @@ import gc
 import importlib
 import json
 import logging
+import math
 import os
 import statistics
 import subprocess
@@ -37,7 +38,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _memory import resident
 from _peer_tables import (
     COLUMNS,
     EAGER,
@@ -54,6 +54,8 @@ from _peer_tables import (
 from _report import RESULTS, between_markers, cpu_seconds, prepare, show, write
 from _zoo_models import SIZES, create
 from xnnpack import MODELS, set_threads
+
+from stepwell.sweeping.memory import peak
 
 FURTHER = (
     "convnextv2_atto",
@@ -307,7 +309,8 @@ def _resources(model: Model, peer: str, path: Path, threads: int, into: Measured
         print(f"{model.name}: {peer}: {done.stderr[-300:]}", flush=True)
         return
     said = json.loads(done.stdout.splitlines()[-1])
-    into.load_seconds, into.memory_mb = said["load"], said["memory"]
+    into.load_seconds = said["load"]
+    into.memory_mb = math.nan if said["memory"] is None else said["memory"]
 
 
 def child(peer: str, path: Path, given: Path, threads: int) -> None:
@@ -319,15 +322,18 @@ def child(peer: str, path: Path, given: Path, threads: int) -> None:
     importlib.import_module(
         {OURS: "executorch.runtime", ORT: "onnxruntime", OPENVINO: "openvino"}[peer]
     )
-    Path("/proc/self/clear_refs").write_text("5")
-    before = resident("VmRSS")
-    started = time.perf_counter()
-    run = load(peer, path, inputs, threads)
-    run()
-    taken = time.perf_counter() - started
-    run()
-    run()
-    print(json.dumps({"load": taken, "memory": resident("VmHWM") - before}))
+
+    def load_and_run() -> float:
+        started = time.perf_counter()
+        run = load(peer, path, inputs, threads)
+        run()
+        taken = time.perf_counter() - started
+        run()
+        run()
+        return taken
+
+    taken, added = peak(load_and_run)
+    print(json.dumps({"load": taken, "memory": None if added is None else added / (1 << 20)}))
 
 
 def made(called: str, folder: Path) -> Model:

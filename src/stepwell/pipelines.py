@@ -144,6 +144,7 @@ from stepwell.translate.rewrites.xnnpack.recognise_gelu import RecogniseGelu
 from stepwell.translate.rewrites.xnnpack.rectify_before_scale import RectifyBeforeScale
 from stepwell.translate.rewrites.xnnpack.skip_masked_attention import SkipMaskedAttention
 from stepwell.translate.rewrites.xnnpack.split_depthwise import SplitDepthwise
+from stepwell.translate.rewrites.xnnpack.split_wide_depthwise import SplitWideDepthwise
 from stepwell.translate.rewrites.xnnpack.stacked_sum_to_additions import StackedSumToAdditions
 from stepwell.translate.rewrites.xnnpack.unbind_by_permute import UnbindByPermute
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
@@ -272,6 +273,7 @@ XNNPACK = Pipeline(
         AffineToDepthwise(),
         SplitDepthwise(),
         FuseClamp(),
+        SplitWideDepthwise(),
         ConvolveByWinograd(),
         WidenGelu(),
         PartitionXnnpack(),

@@ -25,7 +25,7 @@ UNKNOWN_SIZE = 64
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds, but for `machine` and `worth`.
+    """Nanoseconds, but for `machine`, `near` and `worth`.
 
     Attributes:
         machine: where they were measured.
@@ -39,6 +39,9 @@ class Costs:
         depthwise: an element of a depthwise convolution's result, for each of `TAPS`.
         lone_tap: a tap of a depthwise window that no kernel holds, for each element: an indirect
             product of one channel a group.
+        near: bytes of a depthwise filter that stay in the first cache from one pixel to the next.
+        far_tap: what a tap of a larger filter takes beyond that, for each element: filters are
+            packed to the size of their kernel, and taps that are not there are read too.
         weight: an element of a weight that a product of few rows waits for.
         copy: an element that a narrower program need not write or must copy; from whole programs.
         layout_node: a transpose or reshape beside its elements: its start, and what it keeps from
@@ -60,6 +63,8 @@ class Costs:
     convert: float
     depthwise: tuple[float, ...]
     lone_tap: float
+    near: int
+    far_tap: float
     weight: float
     copy: float
     layout_node: float
@@ -70,6 +75,15 @@ class Costs:
     def products_a_copy(self) -> float:
         """What a copied element costs, in multiplications of a matrix product."""
         return self.copy / self.product
+
+    @staticmethod
+    def tile(taps: int) -> int:
+        """The taps of the kernel that holds so many."""
+        return next(most for most in TAPS if taps <= most)
+
+    def channels_at_hand(self, taps: int) -> int:
+        """Channels whose depthwise filter, with its biases, stays in the first cache."""
+        return self.near // (4 * (self.tile(taps) + 1))
 
     def window(self, taps: int) -> float:
         """An element of a depthwise convolution with so many taps."""
