@@ -1,10 +1,12 @@
 """What each `.pte` adds to the memory of a process that has ExecuTorch's runtime loaded already.
 
-    python bench/_memory.py INPUTS.pt ONE.pte OTHER.pte …
+    python bench/_memory.py INPUTS.pt REPEAT ONE.pte OTHER.pte …
 
-A line of JSON: for each program, the highest resident megabytes while it is loaded from its file
-and run twice, less what was resident before. Each runs in a fork of its own, made before any thread
-starts. The file's pages count as far as they are read, as do packed weights and the workspace.
+A line of JSON: for each program and each of REPEAT times, in turn, the megabytes resident at the
+most while it is loaded from its file and run thrice on one thread, less what was resident before
+(`peak`), what stays (`steady`), and the seconds from file to first result. Each runs in a fork of
+its own, made before any thread starts. The file's pages count as far as they are read, as do packed
+weights and the workspace.
 """
 
 from __future__ import annotations
@@ -12,26 +14,56 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from stepwell.backends.executorch.runner import PteSession
-from stepwell.sweeping.memory import peak
+from stepwell.sweeping.memory import peak, resident
+
+MEGABYTE = 1 << 20
 
 
-def added(pte: Path, inputs: list[torch.Tensor]) -> float:
-    """Megabytes that loading and running a program adds at the most."""
+def added(pte: Path, inputs: list[torch.Tensor]) -> dict[str, float]:
+    """Megabytes that loading and running a program adds, and seconds to its first result."""
+    from executorch.extension.pybindings import portable_lib
+    from executorch.runtime import Runtime
 
-    def load_and_run() -> None:
-        session = PteSession.load(pte)
+    portable_lib._unsafe_reset_threadpool(1)
+
+    def load_and_run() -> tuple[float, Any]:
+        started = time.perf_counter()
+        program = Runtime.get().load_program(pte)
+        method = program.load_method("forward")
+        assert method is not None
+        method.execute(inputs)
+        taken = time.perf_counter() - started
         for _ in range(2):
-            session.run(*inputs)
+            method.execute(inputs)
+        return taken, (program, method)  # Held while what stays is counted.
 
-    bytes_added = peak(load_and_run)[1]
-    if bytes_added is None:
+    before = resident("VmRSS")
+    (seconds, held), most = peak(load_and_run)
+    after = resident("VmRSS")
+    del held
+    if most is None or before is None or after is None:
         raise SystemExit("memory is measured on Linux only")
-    return bytes_added / (1 << 20)
+    return {"peak": most / MEGABYTE, "steady": (after - before) / MEGABYTE, "seconds": seconds}
+
+
+def in_a_fork(pte: Path, inputs: list[torch.Tensor]) -> dict[str, float] | None:
+    """`added` in a process that ends with it; None if it did not come to its end."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, json.dumps(added(pte, inputs)).encode())
+        os._exit(0)
+    os.close(write)
+    said = os.read(read, 1000)
+    os.close(read)
+    os.waitpid(child, 0)
+    return json.loads(said) if said else None
 
 
 def main() -> None:
@@ -40,19 +72,9 @@ def main() -> None:
 
     Runtime.get()
     inputs = torch.load(sys.argv[1], weights_only=True)
-    found: list[float | None] = []
-    for pte in sys.argv[2:]:
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.write(write, json.dumps(added(Path(pte), inputs)).encode())
-            os._exit(0)
-        os.close(write)
-        said = os.read(read, 100)
-        os.close(read)
-        os.waitpid(child, 0)
-        found.append(json.loads(said) if said else None)
-    print(json.dumps(found))
+    files = [Path(name) for name in sys.argv[3:]]
+    rounds = [[in_a_fork(pte, inputs) for pte in files] for _ in range(int(sys.argv[2]))]
+    print(json.dumps([list(found) for found in zip(*rounds, strict=True)]))
 
 
 if __name__ == "__main__":

@@ -206,6 +206,14 @@ def stock_of(name: str, exported: Any, kept: Path | None) -> tuple[float, bytes]
 
 def memory(programs: dict[str, bytes], inputs: Sequence[Any]) -> dict[str, float | None]:
     """Megabytes that each program adds to a process of its own; None if the process ended."""
+    found = resources(programs, inputs, 1)
+    return {flow: held[0]["peak"] if held[0] else None for flow, held in found.items()}
+
+
+def resources(
+    programs: dict[str, bytes], inputs: Sequence[Any], repeat: int
+) -> dict[str, list[dict[str, float] | None]]:
+    """What `bench/_memory.py` says of each program, so many times in turn."""
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder) / "inputs.pt"
         torch.save(list(inputs), given)
@@ -214,7 +222,7 @@ def memory(programs: dict[str, bytes], inputs: Sequence[Any]) -> dict[str, float
             file.write_bytes(pte)
         script = Path(__file__).with_name("_memory.py")
         done = subprocess.run(
-            [sys.executable, str(script), str(given), *map(str, files)],
+            [sys.executable, str(script), str(given), str(repeat), *map(str, files)],
             capture_output=True,
             text=True,
         )

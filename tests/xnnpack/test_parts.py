@@ -8,6 +8,9 @@ from torch import nn
 
 import stepwell
 from quantised import quantise
+from stepwell.dialects.xnnpack import DelegateOp
+from stepwell.ir.core import WeightOp
+from stepwell.ir.weights import dense_size
 from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
 
 LAYER = 4 * 64 * 64
@@ -21,19 +24,37 @@ def net(layers: int = 6) -> nn.Sequential:
     ).eval()
 
 
-def lowered(exported: Any, most: int | None) -> stepwell.Lowered:
-    pipeline = stepwell.PIPELINES["xnnpack"].replace("partition-xnnpack", PartitionXnnpack(most))
+def lowered(exported: Any, spares: int | None) -> stepwell.Lowered:
+    pipeline = stepwell.PIPELINES["xnnpack"].replace("partition-xnnpack", PartitionXnnpack(spares))
     return stepwell.lower(exported, "xnnpack", pipeline)
 
 
+def weights(made: stepwell.Lowered) -> list[int]:
+    """Layers whose weights each delegate packs."""
+    delegates = [op for op in made.program.module.walk() if isinstance(op, DelegateOp)]
+    held = [
+        sum(dense_size(op.result.type) for op in one.block.ops if isinstance(op, WeightOp))
+        for one in delegates
+    ]
+    return [round(size / LAYER) for size in held]
+
+
 @pytest.mark.parametrize(
-    ("most", "parts"), [(None, 1), (LAYER, 6), (2 * LAYER, 3), (99 * LAYER, 1)]
+    ("spares", "parts"),
+    [
+        (None, [12]),
+        (13 * LAYER, [12]),
+        (4 * LAYER, [8, 4]),  # 24 layers at the peak become 16.
+        (2 * LAYER, [6, 3, 3]),  # 12 · 8 / 7 at the most; 15 as weights fall.
+    ],
 )
 @torch.no_grad()
-def test_a_delegate_ends_where_it_holds_enough_weights(most: int | None, parts: int) -> None:
-    module, x = net(), torch.randn(3, 64)
-    made = lowered(torch.export.export(module, (x,)), most)
-    assert made.report.delegates == parts and not made.report.outside
+def test_a_further_delegate_takes_so_much_off_the_peak(
+    spares: int | None, parts: list[int]
+) -> None:
+    module, x = net(12), torch.randn(3, 64)
+    made = lowered(torch.export.export(module, (x,)), spares)
+    assert weights(made) == parts and not made.report.outside
     (whole,) = lowered(torch.export.export(module, (x,)), None).run(x)
     torch.testing.assert_close(made.run(x)[0], whole)
     torch.testing.assert_close(interpreted(made, x), module(x), rtol=1e-5, atol=1e-5)
@@ -44,7 +65,7 @@ def test_a_delegate_ends_where_it_holds_enough_weights(most: int | None, parts: 
 def test_integers_cross_as_they_are_stored_and_rows_with_scales_not_at_all(dynamic: bool) -> None:
     module, x = net(), torch.randn(3, 64)
     exported = quantise(module, (x,), per_channel=True, dynamic=dynamic)
-    made = lowered(exported, 64 * 64)
+    made = lowered(exported, LAYER // 8)
     assert made.report.delegates > 1 and not made.report.outside
     (whole,) = lowered(exported, None).run(x)
     torch.testing.assert_close(made.run(x)[0], whole)
@@ -55,9 +76,26 @@ def test_sizes_may_be_symbolic() -> None:
     x = torch.randn(3, 64)
     batch = torch.export.Dim("batch", min=2, max=8)
     made = lowered(torch.export.export(net(), (x,), dynamic_shapes=({0: batch},)), LAYER)
-    assert made.report.delegates == 6
+    assert made.report.delegates > 1
     y = torch.randn(5, 64)
     torch.testing.assert_close(made.run(y)[0], interpreted(made, y), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_parts_between_operators_count_together() -> None:
+    """Stages are made one after another too: the last is small, and stays whole."""
+
+    class Halves(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = net(11), net(1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(torch.erf(self.first(x)))
+
+    x = torch.randn(3, 64)
+    made = lowered(torch.export.export(Halves().eval(), (x,)), 4 * LAYER)
+    assert weights(made) == [8, 3, 1]
 
 
 def interpreted(made: stepwell.Lowered, x: torch.Tensor) -> torch.Tensor:

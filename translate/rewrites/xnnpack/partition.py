@@ -1,10 +1,11 @@
-"""Gather xnnpack ops into delegates: as few as the data flow allows.
+"""Gather xnnpack ops into delegates: as few as the data flow and the memory of loading allow.
 
 Every op gets a stage. An xnnpack op stands in the latest stage of the xnnpack ops it reads, and
 one later than any op outside it reads; an op outside stands in the latest stage it reads. All
 xnnpack ops of one stage can be one delegate: an edge never goes back a stage, and goes forward
 through an op outside only to a later one, so no cycle can form. The number of delegates is the
-longest chain of alternations, which no partition can undercut.
+longest chain of alternations, which no partition can undercut. Where weights are many, a stage is
+several delegates: their packing takes less memory (`PartitionXnnpack`).
 
 A quantised value is its stored integers wherever it is not in a delegate: the casts that name its
 type (`quant.scast`) stand inside the delegates that read or make it, and nowhere else.
@@ -24,7 +25,7 @@ After: two delegates with `aten.erf.default` between them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -50,42 +51,40 @@ def _stands_last(op: Operation) -> bool:
     return isinstance(op, _ALWAYS_LAST) or op.has_trait(IsTerminator)
 
 
-AHEAD = 48
-"""How many nodes beyond its weights a part may reach to end where little is alive."""
+SPARES = 2 << 20
+"""Bytes that each further delegate must spare, unless a pipeline says otherwise."""
+BEFORE = 48
+"""How many nodes a delegate may end before its weights are full, to end where little is alive."""
 
 
 @dataclass(frozen=True)
 class PartitionXnnpack(Pass):
-    """xnnpack ops of one stage become one `xnnpack.delegate`; the module is at its level then.
+    """xnnpack ops of one stage become delegates; the module is at its level then.
 
     While the runtime makes a delegate, it holds the file's copy of all its weights beside the
-    packed ones. So with one delegate the peak of memory is twice the weights; in parts of
-    `weights_at_once` bytes it is the weights and one part.
+    packed ones, and gives the file's pages back when it is made. So with one delegate the peak of
+    memory is twice the weights W. Delegates are made one after another: where the first has half
+    of them, the next half of what is left and so on, n of them peak at W · 2ⁿ / (2ⁿ - 1).
 
     Attributes:
-        weights_at_once: bytes of weights after which a delegate ends, as soon as values can cross
-            to the next; None for one delegate a stage.
+        spares: bytes that a further delegate must take off the peak; None for one a stage.
 
     """
 
     name: ClassVar[str] = "partition-xnnpack"
-    weights_at_once: int | None = None
+    spares: int | None = SPARES
 
     def apply(self, program: Program, history: History) -> int:
         """Returns the number of delegates made."""
-        most = self.weights_at_once
-        made = sum(partition(func.body.block, most) for func in program.methods.values())
+        made = sum(partition(func.body.block, self.spares) for func in program.methods.values())
         set_level(program.module, "xnnpack")
         return made
 
 
-def partition(block: Block, weights_at_once: int | None = None) -> int:
+def partition(block: Block, spares: int | None = SPARES) -> int:
     """Partition a block and the regions in it; returns the number of delegates."""
     inner = sum(
-        partition(b, weights_at_once)
-        for op in block.ops
-        for region in op.regions
-        for b in region.blocks
+        partition(b, spares) for op in block.ops for region in op.regions for b in region.blocks
     )
     wanted = _take_casts_away(block)
     stages = _stages(block, wanted)
@@ -96,9 +95,10 @@ def partition(block: Block, weights_at_once: int | None = None) -> int:
     first = [op for op in block.ops if isinstance(op, _ALWAYS_FIRST)]
     last = [op for op in block.ops if _stands_last(op)]
     middle = [op for op in block.ops if op in stages]
+    memory = _Memory.of([members[stage] for stage in sorted(members)], spares)
     delegates = {
-        stage: [_delegate(part, wanted) for part in _parts(ops, weights_at_once)]
-        for stage, ops in members.items()
+        stage: [_delegate(part, wanted) for part in _parts(members[stage], memory)]
+        for stage in sorted(members)
     }
     ordered: list[Operation] = []
     for stage in sorted(set(stages.values())):
@@ -111,36 +111,111 @@ def partition(block: Block, weights_at_once: int | None = None) -> int:
     return inner + sum(map(len, delegates.values()))
 
 
-def _parts(ops: list[Operation], most: int | None) -> list[list[Operation]]:
-    """The ops of a stage in order, cut where enough weights are read and the least is alive."""
-    if most is None:
+@dataclass
+class _Memory:
+    """What lies in memory while delegates are made one after another, in bytes.
+
+    Attributes:
+        most: weights, packed or not, that should lie there at once; None if it does not matter.
+        least: the smallest share of all weights that a delegate is ended for.
+        spares: what a further delegate must take off the peak.
+        packed: weights of the delegates made so far.
+
+    """
+
+    most: float | None = None
+    least: float = 0.0
+    spares: int = 0
+    packed: int = 0
+
+    @staticmethod
+    def of(stages: Sequence[list[Operation]], spares: int | None) -> _Memory:
+        """For stages in order: what lies there while the program runs is no peak of loading."""
+        weights = [_weights(ops) for ops in stages]
+        total, packed, peak = sum(weights), 0, 0
+        for held in weights:
+            packed += held
+            peak = max(peak, packed + held)
+        if spares is None or peak - total < spares:
+            return _Memory()
+        running = total + max(size or 0 for ops in stages for size in _alive(ops))
+
+        def reached(parts: int) -> float:
+            return max(total * 2**parts / (2**parts - 1), running)
+
+        parts = 1
+        while reached(parts) - reached(parts + 1) >= max(spares, 1):
+            parts += 1
+        if peak - reached(parts) < max(spares, 1):
+            return _Memory()
+        return _Memory(reached(parts), total / (2**parts - 1), max(spares, 1))
+
+    def share(self, rest: int) -> float:
+        """Weights that the next delegate may have of the rest of a stage: they lie there twice."""
+        assert self.most is not None
+        if self.packed + 2 * rest < self.most + self.spares:
+            return rest
+        return max(self.least, (self.most - self.packed) / 2)
+
+
+def _parts(ops: list[Operation], memory: _Memory) -> list[list[Operation]]:
+    """The ops of a stage in order, cut so that weights fit and the least is alive."""
+    if memory.most is None:
         return [ops]
     alive = _alive(ops)
     parts: list[list[Operation]] = []
-    start, held = 0, 0
-    seen: set[SSAValue] = set()
-    at, last = 0, max((at for at, op in enumerate(ops) if _reads_weights(op)), default=0)
-    while at < last:
-        for index, operand in enumerate(ops[at].operands):
-            if _is_packed(ops[at], index) and operand not in seen:
-                seen.add(operand)
-                held += _bytes(operand.type)
-        at += 1
-        if held < most:
-            continue
-        ends = [end for end in range(at, min(at + AHEAD, last + 1)) if alive[end] is not None]
-        if not ends:
-            continue
-        end = min(ends, key=lambda end: (alive[end] or 0, end))
+    start = 0
+    while (end := _end(ops, start, memory.share(_weights(ops[start:])), alive)) is not None:
         parts.append(ops[start:end])
-        start = at = end
-        held = 0
-        seen.clear()
+        memory.packed += _weights(parts[-1])
+        start = end
+    memory.packed += _weights(ops[start:])
     return [*parts, ops[start:]]
 
 
-def _reads_weights(op: Operation) -> bool:
-    return any(_is_packed(op, index) for index in range(len(op.operands)))
+def _end(ops: list[Operation], start: int, share: float, alive: Sequence[int | None]) -> int | None:
+    """Where a delegate that begins at `start` ends; None if at the end of its stage."""
+    full, held = _filled(ops, start, share)
+    if full is None:
+        return None
+    enough = held[full - start - 1] * 3 / 4
+    ends = [
+        end
+        for end in range(max(start + 1, full - BEFORE), full + 1)
+        if held[end - start - 1] >= enough and alive[end] is not None
+    ]
+    ends = ends or [end for end in range(full, len(ops)) if alive[end] is not None][:1]
+    return min(ends, key=lambda end: (alive[end] or 0, -end), default=None)
+
+
+def _filled(ops: list[Operation], start: int, share: float) -> tuple[int | None, list[int]]:
+    """Where ops from `start` on have read a share of weights; None if all of them fit.
+
+    With the weights that are read up to and with each op.
+    """
+    seen: set[SSAValue] = set()
+    held: list[int] = []
+    for at in range(start, len(ops)):
+        more = [
+            operand
+            for index, operand in enumerate(ops[at].operands)
+            if _is_packed(ops[at], index) and operand not in seen
+        ]
+        seen.update(more)
+        before = held[-1] if held else 0
+        taken = before + sum(_bytes(value.type) for value in dict.fromkeys(more))
+        if before and taken > share:
+            return at, held
+        held.append(taken)
+    return None, held
+
+
+def _weights(ops: Iterable[Operation]) -> int:
+    """Bytes of the weights that ops pack."""
+    read = {
+        operand for op in ops for index, operand in enumerate(op.operands) if _is_packed(op, index)
+    }
+    return sum(_bytes(value.type) for value in read)
 
 
 def _bytes(type_: Attribute) -> int:
