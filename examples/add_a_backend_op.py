@@ -55,7 +55,7 @@ class AxpyOp(IRDLOperation):
     y = operand_def(TensorType)
     result = result_def(TensorType)
     traits = traits_def(Pure())
-    assembly_format: ClassVar[str] = (
+    assembly_format: ClassVar[str | None] = (
         "$a `,` $x `,` $y attr-dict `:` `(` type(operands) `)` `->` type($result)"
     )
 

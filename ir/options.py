@@ -18,6 +18,9 @@ from typing import Any, cast
 
 from stepwell.ir.diagnostics import Problem, StepwellError
 
+OptionValue = bool | int | float | str | PathLike[str] | Mapping[str, str] | None
+"""What an option of any kind may be given as."""
+
 PIPELINE = "pipeline"
 """Read when the target's own pipeline is made: says nothing about a pipeline that is given."""
 STEPS = "steps"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import IsolatedFromAbove
@@ -17,6 +17,9 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass
@@ -106,7 +109,7 @@ class Rewriter:
             self.inserted.append(found)
         return found.result
 
-    def constant(self, tensor: Any, hint: str = "constant") -> SSAValue:
+    def constant(self, tensor: Tensor, hint: str = "constant") -> SSAValue:
         """A small new constant tensor as a value."""
         return self.weight(self.weights.constant(tensor, hint))
 

@@ -12,8 +12,9 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol
 
+from typing_extensions import TypeVar
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
@@ -140,10 +141,14 @@ class History:
 
 
 M = TypeVar("M")
+O = TypeVar("O", bound=Operation, default=Any, contravariant=True)  # noqa: E741
 
 
-class Rewrite(ABC, Generic[M]):
-    """One rewrite. Subclasses are frozen dataclasses; their fields are its options."""
+class Rewrite(ABC, Generic[M, O]):
+    """One rewrite. Subclasses are frozen dataclasses; their fields are its options.
+
+    `Rewrite[Match]` says what `match` finds, `Rewrite[Match, ReluOp]` also which ops it looks at.
+    """
 
     name: ClassVar[str]
     anchors: ClassVar[tuple[type[Operation], ...]]
@@ -152,7 +157,7 @@ class Rewrite(ABC, Generic[M]):
     """Whether it is asked about ops that take or give a tensor without elements."""
 
     @abstractmethod
-    def match(self, op: Any, program: Program) -> M | Refusal | None:
+    def match(self, op: O, program: Program) -> M | Refusal | None:
         """What was found at `op`, a refusal with its reason, or None."""
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -101,21 +103,51 @@ def test_the_sdist_takes_all_that_the_tree_has() -> None:
         assert f"graft {name}\n" in manifest, name
 
 
-def test_the_demo_runs_from_a_wheel_outside_the_clone(without_links: Path, tmp_path: Path) -> None:
-    """In a fresh environment that finds torch and the rest in ours, but no checkout."""
-    fresh = tmp_path / "fresh"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", fresh], check=True)
-    (site,) = fresh.glob("lib/python*/site-packages")
+@pytest.fixture(scope="module")
+def fresh(without_links: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel in it, torch and the rest from ours, and no checkout."""
+    held = tmp_path_factory.mktemp("environment") / "fresh"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", held], check=True)
+    (site,) = held.glob("lib/python*/site-packages")
     ours = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     (site / "torch_and_others.pth").write_text("\n".join(ours) + "\n")
     with zipfile.ZipFile(without_links) as wheel:
         wheel.extractall(site)
-    code = "import sys; from stepwell.cli import main; sys.exit(main(['demo', '--quick']))"
+    return held
+
+
+def test_tutorials_and_the_plugin_pass_pyright_in_a_users_project(
+    fresh: Path, tmp_path: Path
+) -> None:
+    examples = ROOT / "examples"
+    for path in [*examples.glob("*.py"), *examples.glob("notebooks/*.py")]:
+        if "import marimo" not in path.read_text() or find_spec("marimo"):
+            shutil.copy(path, tmp_path)
+    shutil.copytree(examples / "plugin/src/stepwell_toy", tmp_path / "stepwell_toy")
+    beside = [str(examples / "models"), str(ROOT / "bench")]
+    rules = {"typeCheckingMode": "standard", "extraPaths": beside}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(rules))
+    command = [sys.executable, "-m", "pyright", "--pythonpath", str(fresh / "bin/python")]
+    ran = subprocess.run(
+        [*command, "--level", "error", "--outputjson"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    said = json.loads(ran.stdout)
+    assert said["summary"]["filesAnalyzed"] >= len(list(examples.glob("*.py")))
+    assert [(one["file"], one["message"]) for one in said["generalDiagnostics"]] == []
+
+
+def test_the_demo_runs_from_a_wheel_outside_the_clone(fresh: Path, tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text("def plugin(registry):\n    print('the plug-in was loaded')\n")
+    arguments = ["demo", "--quick", "--load", str(plugin)]
+    code = f"import sys; from stepwell.cli import main; sys.exit(main({arguments}))"
     ran = subprocess.run(
         [fresh / "bin/python", "-I", "-c", code],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
+    assert "the plug-in was loaded" in ran.stdout
     assert "same class predicted: yes" in ran.stdout
     assert str(ROOT) not in ran.stdout
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, overload
 
-from torch import nn
+from torch import Tensor, nn
+from torch.export import ExportedProgram
 from xdsl.ir import Operation
 
 from stepwell.dialects import aten
@@ -42,8 +43,41 @@ Assign = Callable[[str, Any], str | None]
 """The payload of a layer, by name and module or op; None leaves it as it is."""
 
 
+Float = nn.Module | ExportedProgram | Program
+Samples = Sequence[Sequence[Tensor]]
+
+
+@overload
 def to_mxfp(
-    model: Any,
+    model: nn.Module,
+    payload: Payloads = ...,
+    *,
+    weight_payload: str | None = ...,
+    layers: Layers = ...,
+    convolutions: bool = ...,
+    form: str = ...,
+    error_budget: float | None = ...,
+    samples: Samples = ...,
+) -> nn.Module: ...
+
+
+@overload
+def to_mxfp(
+    model: ExportedProgram | Program,
+    payload: Payloads = ...,
+    *,
+    weight_payload: str | None = ...,
+    layers: Layers = ...,
+    convolutions: bool = ...,
+    attention: bool = ...,
+    form: str = ...,
+    error_budget: float | None = ...,
+    samples: Samples = ...,
+) -> Program: ...
+
+
+def to_mxfp(
+    model: Float,
     payload: Payloads = "fp8e4m3",
     *,
     weight_payload: str | None = None,
@@ -52,8 +86,8 @@ def to_mxfp(
     attention: bool = False,
     form: str = TYPES,
     error_budget: float | None = None,
-    samples: Sequence[Sequence[Any]] = (),
-) -> Any:
+    samples: Samples = (),
+) -> nn.Module | Program:
     """Let layers of a model compute in MX; the argument is not changed.
 
     Args:
@@ -103,7 +137,7 @@ def to_mxfp(
     return program
 
 
-def as_program(model: Any) -> Program:
+def as_program(model: ExportedProgram | Program) -> Program:
     """The stepwell program of an exported one, or the program itself."""
     if isinstance(model, Program):
         return model

@@ -17,12 +17,13 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp import operators
 from stepwell.dialects.tosa_mxfp.operators import TYPES, TYPES_BF16, form_refused
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS, payload_named
+from stepwell.ir.bars import Plot, plot
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.diagnostics import StepwellError, module_path, node_name
 from stepwell.ir.frames import frame
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
-from stepwell.translate.mxfp import as_program, prepared
+from stepwell.translate.mxfp import Float, Samples, as_program, prepared
 from stepwell.translate.rewrites.tosa.choose_mxfp import (
     MxConv2dOp,
     MxLinearOp,
@@ -97,6 +98,15 @@ class MxAccuracy:
         """A row for each layer, a column for each payload."""
         return frame(("layer", "kind", *PAYLOADS, "is"), self.cells())
 
+    def plot(self) -> Plot:
+        """The relative error of each layer in each payload."""
+        rows = [
+            (layer.name, [float(f"{layer.errors.get(name, 0.0):.3g}") for name in PAYLOADS])
+            for layer in self.layers
+        ]
+        title = "Relative error of each layer in each payload"
+        return plot(title, tuple(PAYLOADS), rows, True)
+
     def _repr_html_(self) -> str:
         return importlib.import_module(_TABLES).accuracy_table(self)
 
@@ -114,8 +124,8 @@ class MxAccuracy:
 
 
 def mx_accuracy(
-    model: Any,
-    samples: Sequence[Sequence[Any]],
+    model: Float,
+    samples: Samples,
     *,
     convolutions: bool = True,
     attention: bool = True,

@@ -21,7 +21,9 @@ from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.program import Program
 from stepwell.translate.mxfp import (
     MATCHING,
+    Float,
     Layers,
+    Samples,
     as_program,
     chooses,
     convert,
@@ -32,14 +34,14 @@ from stepwell.translate.mxfp_accuracy import LAYERS, measure, smallest
 
 
 def within_budget(
-    model: Any,
+    model: Float,
     budget: float,
-    samples: Sequence[Sequence[Any]],
+    samples: Samples,
     layers: Layers,
     convolutions: bool,
     attention: bool,
     form: str,
-) -> Any:
+) -> nn.Module | Program:
     """The model in MX; see `to_mxfp`.
 
     Raises:
@@ -77,7 +79,7 @@ def products(program: Program) -> list[Operation]:
 def _search(
     program: Program,
     budget: float,
-    samples: Sequence[Sequence[Any]],
+    samples: Samples,
     layers: Layers,
     convolutions: bool,
     attention: bool,

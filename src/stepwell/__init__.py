@@ -52,8 +52,8 @@ _HOME = {
     "read_tosa": "artefacts",
     "register_op": "registering",
     "run_pte": "artefacts",
-    "mx_accuracy": "artefacts",
-    "to_mxfp": "artefacts",
+    "mx_accuracy": "translate.mxfp_accuracy",
+    "to_mxfp": "translate.mxfp",
     "sweep": "sweeping",
     "transform_pass": "transform_pass",
 }
@@ -78,11 +78,9 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     __version__: str
-    from stepwell.artefacts import mx_accuracy as mx_accuracy
     from stepwell.artefacts import read_pte as read_pte
     from stepwell.artefacts import read_tosa as read_tosa
     from stepwell.artefacts import run_pte as run_pte
-    from stepwell.artefacts import to_mxfp as to_mxfp
     from stepwell.checking import check as check
     from stepwell.explaining import explain as explain
     from stepwell.ir.inference import infers as infers
@@ -117,4 +115,6 @@ if TYPE_CHECKING:
     from stepwell.sweeping import sweep as sweep
     from stepwell.target import Target as Target
     from stepwell.transform_pass import transform_pass as transform_pass
+    from stepwell.translate.mxfp import to_mxfp as to_mxfp
+    from stepwell.translate.mxfp_accuracy import mx_accuracy as mx_accuracy
     from stepwell.xdsl_interpreter import xdsl_interpreter as xdsl_interpreter

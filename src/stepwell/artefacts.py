@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any
 
 import torch
 
@@ -14,13 +14,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import read_bytes
 from stepwell.program import Program
 
-if TYPE_CHECKING:
-    from torch.export import ExportedProgram
-
-    from stepwell.translate.mxfp import Payloads
-    from stepwell.translate.mxfp_accuracy import MxAccuracy
-
-__all__ = ["mx_accuracy", "random_inputs", "read_pte", "read_tosa", "run_pte", "to_mxfp"]
+__all__ = ["random_inputs", "read_pte", "read_tosa", "run_pte"]
 
 
 def read_pte(data: bytes, *, external: bytes | None = None, largest: bool = False) -> Program:
@@ -110,33 +104,3 @@ def random_inputs(data: bytes, method: str, seed: int) -> list[Any]:
             drawn = drawn.to(memory_format=torch.channels_last)
         inputs.append(drawn)
     return inputs
-
-
-def mx_accuracy(
-    model: torch.nn.Module | ExportedProgram | Program,
-    samples: Sequence[Sequence[Any]],
-    **options: Any,
-) -> MxAccuracy:
-    """Each layer's error in each payload; see `stepwell.translate.mxfp_accuracy.mx_accuracy`."""
-    from stepwell.translate.mxfp_accuracy import mx_accuracy as measure
-
-    return measure(model, samples, **options)
-
-
-@overload
-def to_mxfp(
-    module: torch.nn.Module, payload: Payloads = ..., **options: Any
-) -> torch.nn.Module: ...
-
-
-@overload
-def to_mxfp(
-    module: ExportedProgram | Program, payload: Payloads = ..., **options: Any
-) -> Program: ...
-
-
-def to_mxfp(module: Any, payload: Payloads = "fp8e4m3", **options: Any) -> Any:
-    """A module or program with its linear layers in MX; see `stepwell.translate.mxfp.to_mxfp`."""
-    from stepwell.translate.mxfp import to_mxfp as convert
-
-    return convert(module, payload, **options)

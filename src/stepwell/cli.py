@@ -98,6 +98,7 @@ def _quieten_others() -> None:
     """What torch and torchao say of themselves while they are imported is not about the model."""
     for name in ("torchao", "torch.utils._pytree"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", category=SyntaxWarning, module=r".*\btorchao\b")
     warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec.` is deprecated")
 
 

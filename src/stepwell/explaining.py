@@ -18,18 +18,22 @@ from xdsl.ir import Block, Operation
 
 from stepwell.advice import Left, advice_lines
 from stepwell.costs import operations
+from stepwell.ir.bars import Plot, plot
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
 from stepwell.ir.frames import frame
+from stepwell.ir.options import OptionValue
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Event
 from stepwell.lowering import Lowered, lower
 from stepwell.program import from_exported_program
 from stepwell.target import PipelineLike
+from stepwell.translate.rewrites.aten.pin_symbolic_sizes import Sizes
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from torch.export import ExportedProgram
+
 
 _SILENT = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp)
 
@@ -103,6 +107,18 @@ class Explanation:
         names = [field.name for field in fields(Fate)]
         return frame(names, [[getattr(fate, name) for name in names] for fate in self.fates])
 
+    def plot(self) -> Plot:
+        """How much of the model's work went where, in percent."""
+        total = sum(fate.cost for fate in self.fates) or 1
+        work: Counter[str] = Counter()
+        for fate in self.fates:
+            work[fate.where] += fate.cost
+        rows = [
+            (_PLACES.get(where, where), [round(100 * cost / total, 2)])
+            for where, cost in work.most_common()
+        ]
+        return plot(f"Where the work goes on {self.target}, in percent", ("% of the work",), rows)
+
     def to_json(self) -> str:
         """All rows, as JSON."""
         return json.dumps(
@@ -142,15 +158,20 @@ def explain(
     program: Program | ExportedProgram | Mapping[str, ExportedProgram],
     target: str,
     pipeline: PipelineLike | None = None,
-    **options: Any,
+    *,
+    sizes: Sizes | None = None,
+    check: bool = False,
+    **options: OptionValue,
 ) -> Explanation:
     """Lower a program and say what became of each of its ops.
 
     Args:
-        program, target, pipeline, options: as for `stepwell.lower`; the program is not changed.
+        program, target, pipeline, sizes, check, options: as for `stepwell.lower`, which does not
+            change the program.
     """
     source = program if isinstance(program, Program) else from_exported_program(program)
-    lowered = lower(source, target, pipeline, **options)
+    given: dict[str, Any] = {**options}
+    lowered = lower(source, target, pipeline, sizes=sizes, check=check, **given)
     return Explanation(target, tuple(fates(source, lowered)), lowered)
 
 

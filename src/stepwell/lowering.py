@@ -18,6 +18,7 @@ from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError
 from stepwell.ir.failures import StepFailure
 from stepwell.ir.files import write_atomically, written_beside
 from stepwell.ir.numerics import numerics_of
+from stepwell.ir.options import OptionValue
 from stepwell.ir.pipeline import Observer, Pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.switches import without_collection
@@ -65,7 +66,7 @@ class Lowered:
 
         return lowered_fragment(self)
 
-    def to_pte(self, **options: Any) -> bytes:
+    def to_pte(self, **options: OptionValue) -> bytes:
         """The `.pte` bytes (xnnpack and cortex-m targets).
 
         Args:
@@ -74,7 +75,7 @@ class Lowered:
         """
         return self._emit("pte", options)
 
-    def emit(self, kind: str | None = None, **options: Any) -> Any:
+    def emit(self, kind: str | None = None, **options: OptionValue) -> Any:
         """An artefact of any kind that the target has an emitter of, such as a plug-in's.
 
         Args:
@@ -102,7 +103,7 @@ class Lowered:
         with written_beside(Path(path)) as beside:
             write(self.program, path=beside, **told)
 
-    def to_pte_and_ptd(self, **options: Any) -> tuple[bytes, bytes]:
+    def to_pte_and_ptd(self, **options: OptionValue) -> tuple[bytes, bytes]:
         """The `.pte` without weights, and the `.ptd` that holds them (xnnpack target)."""
         return self._emit("pte_and_ptd", options)
 
@@ -149,15 +150,15 @@ class Lowered:
             )
         return self._emit("c", {}, name=name or "model_pte", header=header)
 
-    def to_tosa(self, **options: Any) -> bytes:
+    def to_tosa(self, **options: OptionValue) -> bytes:
         """The TOSA flatbuffer (tosa targets)."""
         return self._emit("tosa", options)
 
-    def to_vgf(self, **options: Any) -> bytes:
+    def to_vgf(self, **options: OptionValue) -> bytes:
         """The file for Vulkan's ML extensions, by Arm's model converter (target vgf)."""
         return self._emit("vgf", options)
 
-    def to_mlir(self, **options: Any) -> str:
+    def to_mlir(self, **options: OptionValue) -> str:
         """The program as text for upstream MLIR's tools, constants and all (tosa targets)."""
         return self._emit("mlir", options)
 
@@ -165,7 +166,7 @@ class Lowered:
         """Vela's own cycles, SRAM and flash of each delegate, in order (ethos-u targets)."""
         return self._emit("estimates", {})
 
-    def to_etrecord(self, method: str = "forward", **options: Any) -> ETRecord:
+    def to_etrecord(self, method: str = "forward", **options: OptionValue) -> ETRecord:
         """What ExecuTorch's Inspector needs to lead a profile of the `.pte` back to the model.
 
         Args:
@@ -252,7 +253,7 @@ def lower(
     observer: Observer | None = None,
     sizes: Sizes | None = None,
     check: bool = False,
-    **options: Any,
+    **options: OptionValue,
 ) -> Lowered:
     """Lower a program to a target; the argument is never changed.
 

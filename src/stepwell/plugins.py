@@ -22,10 +22,12 @@ import hashlib
 import importlib.util
 import inspect
 import logging
+import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from os import PathLike
 from pathlib import Path
@@ -40,6 +42,8 @@ from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Pass, Rewrite, Step
 from stepwell.registry import REGISTRY, Plugin, Registry, unknown
 
+LOADED = "STEPWELL_LOAD"
+"""The environment variable that names files to load besides, between the signs of a PATH."""
 GROUP = "stepwell.plugins"
 """The entry points that are loaded."""
 
@@ -56,7 +60,10 @@ def registry() -> Registry:
 
 
 def load_entry_points() -> None:
-    """Load every installed plug-in, once; one that fails is named on stderr and left out."""
+    """Load every plug-in that is installed, and the files that `LOADED` names, once.
+
+    An installed one that fails is named on stderr and left out.
+    """
     if _LOADED.is_set():
         return
     with _LOCK:
@@ -65,6 +72,22 @@ def load_entry_points() -> None:
         _LOADED.set()  # Before they run: they may ask for names themselves.
         for point in entry_points(group=GROUP):
             _load_entry_point(point)
+        for file in filter(None, os.environ.get(LOADED, "").split(os.pathsep)):
+            _load_file(Path(file))
+
+
+@contextmanager
+def handed_on(files: Iterable[Path]) -> Generator[None]:
+    """Processes that are started meanwhile load these files too, as if they were installed."""
+    before = os.environ.get(LOADED)
+    held = [before] if before else []
+    os.environ[LOADED] = os.pathsep.join((*held, *(str(file.resolve()) for file in files)))
+    try:
+        yield
+    finally:
+        del os.environ[LOADED]
+        if before is not None:
+            os.environ[LOADED] = before
 
 
 def _load_entry_point(point: EntryPoint) -> None:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepwell.ir.bars import Plot, plot
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.frames import frame
 from stepwell.ir.switches import without_warnings
@@ -99,6 +100,15 @@ class Profile:
             for e in self.events
         ]
         return frame(("event", "instruction", "delegate", "milliseconds", "nodes"), rows)
+
+    def plot(self) -> Plot:
+        """The milliseconds of each node of the model, the slowest first."""
+        rows = [
+            (node.name if node else "of no node", [round(_time(events), 4)])
+            for node, events in self.by_node.items()
+        ]
+        title = f"{self.method}: milliseconds of {self.milliseconds:.3f} a call"
+        return plot(title, ("ms",), rows)
 
     def to_json(self) -> str:
         """Everything, as JSON."""

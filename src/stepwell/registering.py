@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.diagnostics import StepwellError
 
+if TYPE_CHECKING:
+    from torch._ops import OpOverload
+
 
 def register_op(
-    overload: Any,
+    overload: OpOverload,
     *,
     meaning: Callable[..., Any] | None = None,
     shape: Callable[..., Any] | None = None,

@@ -23,6 +23,8 @@ from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Pass, Rewrite, Step
 
 if TYPE_CHECKING:
+    from torch._ops import OpOverload
+
     from stepwell.target import Target
 
 HOUSE = ("xnnpack", "tosa-", "cortex-m", "ethos-u")
@@ -103,6 +105,10 @@ class Registry:
     loading: list[Plugin] = field(default_factory=list[Plugin], repr=False)
     """The plug-ins that are being loaded, the innermost last."""
 
+    def identity(self) -> list[str]:
+        """Each plug-in with its version or digest: what a cache of results hangs on."""
+        return sorted(f"{held.name} {held.origin} {held.digest}" for held in self.plugins.values())
+
     def dialect(
         self,
         dialect: Dialect | Callable[[], Dialect],
@@ -160,7 +166,7 @@ class Registry:
             raise StepwellError(f"the target {spelled!r} is stepwell's own")
         self._put("targets", self.targets, spelled, target)
 
-    def op(self, overload: Any, **says: Any) -> None:
+    def op(self, overload: OpOverload, **says: Any) -> None:
         """A custom operator: as `stepwell.register_op`."""
         from stepwell.backends.executorch import kernel_tables
         from stepwell.dialects.aten import interpretation as meanings

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stepwell.advice import Advice, Left, advice_lines, advise
+from stepwell.ir.bars import Plot, plot
 from stepwell.ir.frames import frame
 from stepwell.ir.numerics import Numerics, TakenDeviation
 from stepwell.ir.pipeline import StepRecord
@@ -65,6 +66,11 @@ class Report:
         """The steps as a dataframe: applications, ops left, seconds."""
         rows = [(s.name, s.applied, s.ops, s.seconds) for s in self.steps]
         return frame(("step", "applied", "ops after", "seconds"), rows)
+
+    def plot(self) -> Plot:
+        """The milliseconds of each step that did something."""
+        rows = [(s.name, [round(s.seconds * 1e3, 2)]) for s in self.steps if s.applied]
+        return plot(f"Lowering to {self.target}: milliseconds a step", ("ms",), rows)
 
     def text(self, verbose: bool = False) -> str:
         """The report: what to change in the model, then what was done and what was refused.

@@ -23,6 +23,7 @@ from typing import Any
 
 from xdsl.ir import Operation
 
+from stepwell.dialects import make_known
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError, describe_op, op_name
 from stepwell.ir.failures import StepFailure, first_line
@@ -32,11 +33,11 @@ from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Rewrite, Rewriter, Step, apply_step, parts_of, step_name
 from stepwell.ir.storage import pack_tensors, unpack_tensors, weights_path
-from stepwell.ir.text import parse_module, to_text
+from stepwell.ir.text import ask_for_more, parse_module, to_text
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import WeightStore
 from stepwell.pipeline_text import parse_steps, spell_step
-from stepwell.plugins import load_plugin
+from stepwell.plugins import load_entry_points, load_plugin
 from stepwell.registry import REGISTRY
 from stepwell.steps import given_to, weights_of
 
@@ -153,6 +154,8 @@ class Reproducer:
             raise StepwellError(
                 f"{path} is no reproducer", help=f"its first line begins {HEADER!r}"
             )
+        make_known()
+        ask_for_more(load_entry_points)
         module = parse_module(text, name=path.name, locate=True)
         store, beside = WeightStore(), weights_path(path)
         for key, tensor in unpack_tensors(beside).items() if beside.exists() else ():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 
-def transform_pass(rewrite: str | Step, **options: Any) -> ExportedProgramPassBase:
+def transform_pass(rewrite: str | Step, **options: object) -> ExportedProgramPassBase:
     """A pass of the stock flow that applies one rewrite; its `call` can be used alone as well.
 
         to_edge_transform_and_lower(

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -76,6 +77,16 @@ def test_a_result_is_a_dataframe(name: str, results: dict[str, Any]) -> None:
     pytest.importorskip("pandas", reason="needs the extra: pip install 'stepwell[notebook]'")
     frame = results[name].to_frame()
     assert set(FRAMES[name]) <= set(frame.columns) and len(frame) > 0
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_result_is_a_plot(name: str, results: dict[str, Any], tmp_path: Path) -> None:
+    picture = results[name].plot()
+    root = ElementTree.fromstring(picture._repr_svg_())
+    bars = [one for one in root.iter() if one.tag.endswith("rect")]
+    assert len(bars) > 1 and all(float(bar.get("width", "-1")) >= 0 for bar in bars)
+    picture.save(tmp_path / "plot.svg")
+    assert (tmp_path / "plot.svg").read_text() == picture.svg
 
 
 def test_a_dataframe_without_pandas_names_the_extra(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -133,6 +135,69 @@ def test_every_command_knows_an_installed_plugin(
     assert "output 0: tensor" in capsys.readouterr().out
     assert main(["opt", "m.mlir"]) == 0
     assert "toy.relu" in capsys.readouterr().out
+
+
+BROKEN = """
+from dataclasses import dataclass
+from stepwell import Rewrite
+from stepwell_toy.dialect import ReluOp
+
+@dataclass(frozen=True)
+class BrokenRelu(Rewrite):
+    name = "broken-relu"
+    anchors = (ReluOp,)
+
+    def match(self, op, program):
+        return op
+
+    def build(self, match, rw):
+        raise ValueError("no such instruction")
+"""
+
+
+def test_a_step_that_fails_in_a_plugins_dialect_is_replayed_and_reduced(
+    toy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("broken.py").write_text(BROKEN)
+    load = ["--load", "broken.py"]
+    assert main(["lower", toy, "-t", "toy", "--after", "merge-scales=broken-relu", *load]) == 1
+    assert "no such instruction" in capsys.readouterr().err
+    assert main(["opt", "repro.mlir", *load]) == 1
+    # A process of its own: the others know the dialect by now.
+    command = [sys.executable, "-m", "stepwell", "reduce", "repro.mlir", *load]
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": path})
+    small = Path("repro.small.mlir").read_text()
+    assert "toy.relu" in small and "toy.scale" not in small
+
+
+def test_a_sweep_and_a_replay_lower_to_a_plugins_target(toy: str) -> None:
+    from stepwell.replaying import child
+    from stepwell.sweeping.jobs import Job, tasks_of
+    from stepwell.sweeping.measuring import measure
+    from stepwell.zoo.catalogue import find
+
+    entry = find(toy)
+    (task,) = tasks_of([Job(entry.name, "toy")], {entry.name: entry})
+    told: list[tuple[str, Any]] = []
+    measure(task, lambda *said: told.append(said))
+    (row,) = (value for kind, value in told if kind == "row")
+    assert row.outcome == "right" and row.size
+
+    exported = torch.export.export(torch.nn.ReLU(), (torch.randn(2, 3),))
+    figures = child.lowered(exported, "toy")
+    assert figures["ops"]["toy.relu"] == 1 and figures["bytes"] > 0
+
+
+def test_processes_that_a_command_starts_load_its_files_too(
+    mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(entry for entry in sys.path if entry))
+    command = [sys.executable, "-m", "stepwell", "plugins"]
+    with plugins.handed_on([mine]):
+        found = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "my-double-negation" in found.stdout
+    assert plugins.LOADED not in os.environ
 
 
 def test_a_plugins_rewrites_operators_and_quantisers_go_by_name(

@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from html import escape
-from math import log10
 
 from reference.text import ROOT
-
-OURS, THEIRS, OTHERS = "#0b7285", "#c2570c", ("#6741d9", "#5c7080")
+from stepwell.ir.bars import OTHERS, OURS, THEIRS, bars
 
 
 def pages() -> dict[str, str]:
@@ -90,54 +87,6 @@ def memory(by_rows: bool) -> str:
     (plan,) = memory_plans(read_container(lowered.to_pte()))
     style = "<style>svg{color:#1c2230}@media(prefers-color-scheme:dark){svg{color:#d9dee8}}</style>"
     return to_svg(plan).replace("<title>", style + "<title>", 1)
-
-
-def bars(
-    title: str,
-    names: Sequence[str],
-    colours: Sequence[str],
-    rows: Sequence[tuple[str, Sequence[float]]],
-    logarithmic: bool = False,
-) -> str:
-    """Horizontal bars, a group for each row; text is real text, in the reader's colour."""
-    thick, gap, left, width = 11, 9, 190, 860
-    group = thick * len(names) + gap
-    top = 46
-    height = top + group * len(rows) + 6
-    values = [v for _, row in rows for v in row]
-    most, least = max(values), min(v for v in values if v > 0)
-
-    def long(value: float) -> float:
-        if not logarithmic:
-            return value / most
-        low = log10(least) - 0.15
-        return max(0.0, (log10(max(value, least)) - low) / (log10(most) - low))
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        'font-family="system-ui, sans-serif" font-size="12">',
-        "<style>text{fill:#1c2230}@media(prefers-color-scheme:dark){text{fill:#d9dee8}}</style>",
-        f"<title>{escape(title)}</title>",
-        f'<text x="0" y="14" font-weight="600">{escape(title)}</text>',
-    ]
-    at = 0
-    for name, colour in zip(names, colours, strict=True):
-        parts.append(f'<rect x="{at}" y="23" width="11" height="11" fill="{colour}"/>')
-        parts.append(f'<text x="{at + 16}" y="33">{escape(name)}</text>')
-        at += 34 + 7 * len(name)
-    for index, (label, row) in enumerate(rows):
-        y = top + index * group
-        parts.append(
-            f'<text x="{left - 8}" y="{y + group / 2:.0f}" text-anchor="end">{escape(label)}</text>'
-        )
-        for which, value in enumerate(row):
-            wide = long(value) * (width - left - 70)
-            parts.append(
-                f'<rect x="{left}" y="{y + which * thick}" width="{wide:.1f}" height="{thick - 1}" '
-                f'fill="{colours[which]}"/><text x="{left + wide + 5:.1f}" '
-                f'y="{y + which * thick + 9}" font-size="10">{value:g}</text>'
-            )
-    return "".join(parts) + "</svg>\n"
 
 
 def _is_number(cells: Sequence[str]) -> bool:

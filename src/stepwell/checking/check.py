@@ -26,6 +26,7 @@ from stepwell.ir.calling import bind_inputs
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 from stepwell.ir.failures import StepFailure
+from stepwell.ir.options import OptionValue
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import (
     Bound,
@@ -46,6 +47,7 @@ from stepwell.targets import find_target
 from stepwell.translate.mxfp_accuracy import mx_accuracy
 
 if TYPE_CHECKING:
+    import torch
     from torch.export import ExportedProgram
 
 Progress = Callable[[str, int, int], None]
@@ -64,12 +66,12 @@ def check(
     pipeline: PipelineLike | None = None,
     *,
     inputs: Sequence[Any] | None = None,
-    reference: Any = None,
+    reference: torch.nn.Module | None = None,
     seed: int = 0,
     artefact: bool = True,
     memory: int = MEMORY,
     progress: Progress | None = None,
-    **options: Any,
+    **options: OptionValue,
 ) -> CheckResult:
     """Lower a program step by step, checking that no step changes what it computes.
 
@@ -114,7 +116,7 @@ def check_steps(
     given: Mapping[str, Any],
     *,
     inputs: Sequence[Any] | None = None,
-    reference: Any = None,
+    reference: torch.nn.Module | None = None,
     seed: int = 0,
     artefact: bool = True,
     memory: int = MEMORY,

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
+from stepwell.ir.bars import Plot, plot
 from stepwell.ir.frames import frame
 from stepwell.ir.numerics import TakenDeviation
 
@@ -112,6 +113,11 @@ class CheckResult:
         """Every step as a row of a dataframe."""
         names = [field.name for field in fields(StepVerdict)]
         return frame(names, [[getattr(step, name) for name in names] for step in self.steps])
+
+    def plot(self) -> Plot:
+        """How far each step that was compared moved a result, relative to its largest value."""
+        rows = [(s.name, [float(f"{s.deviation:.3g}")]) for s in self.steps if s.mark != "·"]
+        return plot(f"Lowering to {self.target}: deviation of each step", ("relative",), rows, True)
 
     def to_json(self) -> str:
         """Everything, as JSON."""

@@ -36,12 +36,14 @@ def run(arguments: argparse.Namespace) -> int:
         TimeElapsedColumn,
     )
 
+    from stepwell.plugins import handed_on
     from stepwell.replaying.replay import MODELS, TARGETS, replay
 
     columns = (
         TextColumn("{task.description:48}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with handed_on(arguments.load), Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None)
 
         def show(what: str, number: int, of: int) -> None:

@@ -58,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.live import Live
 
+    from stepwell.plugins import handed_on
     from stepwell.sweeping import Limits
     from stepwell.sweeping.campaign import sweep
     from stepwell.sweeping.rows import OUTCOMES
@@ -76,6 +77,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise StepwellError(
             f"there is no outcome {unknown[0]!r}", help="outcomes are " + ", ".join(OUTCOMES)
         )
+    if arguments.load and arguments.scheduler:
+        raise StepwellError(
+            "--load reaches no worker of another scheduler",
+            help="start its workers with STEPWELL_LOAD=FILE, or install the plug-in there",
+        )
     targets = arguments.target or ["xnnpack"]
     options = {
         name: value
@@ -85,7 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
     shown = LiveTable()
     console = Console(stderr=True)
     try:
-        with Live(shown, console=console, refresh_per_second=2, transient=True):
+        live = Live(shown, console=console, refresh_per_second=2, transient=True)
+        with handed_on(arguments.load), live:
             found = sweep(
                 arguments.models,
                 targets,

@@ -31,7 +31,10 @@ def lowered(program: Any, target: str) -> dict[str, Any]:
     begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.process_time()
     found = stepwell.lower(program, target)
-    artefact = found.to_tosa() if target.startswith("tosa") else found.to_pte()
+    if hasattr(type(found), "artefact"):
+        artefact = found.artefact
+    else:  # An older commit.
+        artefact = found.to_tosa() if target.startswith("tosa") else found.to_pte()
     seconds = time.process_time() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     ops = [op for op in found.program.module.walk() if not op.regions]

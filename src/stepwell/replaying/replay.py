@@ -15,6 +15,7 @@ import torch
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import write_atomically
+from stepwell.plugins import registry
 from stepwell.replaying import child
 from stepwell.replaying.commits import both, checked_out, content
 from stepwell.sweeping.jobs import digest, source_of, version_of
@@ -165,6 +166,7 @@ def figures(
     """What a commit makes of programs: from the cache, or from a checkout of it."""
     place.mkdir(parents=True, exist_ok=True)
     versions = [version_of(name) for name in ("torch", "executorch", "xdsl", "tosa-tools")]
+    versions += registry().identity()
     made_of = digest(content(commit), *versions, Path(child.__file__).read_bytes())
     files = {
         (name, target): place / f"{digest(made_of, program.stem, target)[:24]}.json"
@@ -191,7 +193,8 @@ def run(tree: Path, asked: Sequence[dict[str, str]], workers: int) -> list[dict[
     Raises:
         StepwellError: that stepwell cannot be imported.
     """
-    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join(filter(None, (str(tree / "src"), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(Path(child.__file__).resolve()), str(tree)]
     parts = [list(asked[start::workers]) for start in range(workers)]
     processes = [

@@ -19,6 +19,7 @@ from xdsl.ir import Block, Operation
 from stepwell.explaining import Fate, fates
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
+from stepwell.ir.options import OptionValue
 from stepwell.ir.printer import TextPrinter
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass, Step, step_name
@@ -116,7 +117,7 @@ def tell(
     notes: Mapping[str, str] | None = None,
     latency: float | None = None,
     folder: Path | None = None,
-    **options: Any,
+    **options: OptionValue,
 ) -> Story:
     """Lower a program, keeping what it looked like after each step; without a target, just look.
 

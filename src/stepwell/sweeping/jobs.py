@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from stepwell.plugins import registry
 from stepwell.zoo.catalogue import Entry, python_file
 
 PACKAGE = Path(__file__).parent.parent
@@ -83,7 +84,12 @@ class Job:
         Args:
             source: what the model is made from (`source_of`).
         """
-        said = {**asdict(self), "source": source, "engine": engine_hash()}
+        said = {
+            **asdict(self),
+            "source": source,
+            "engine": engine_hash(),
+            "plugins": registry().identity(),
+        }
         return digest(json.dumps(said, sort_keys=True, default=str))
 
 

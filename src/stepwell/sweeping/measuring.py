@@ -138,7 +138,7 @@ def varied(made: Made, variant: Variant) -> Made:
     if module is None:
         return made
     if variant.payload is not None:
-        from stepwell.artefacts import to_mxfp
+        from stepwell.translate.mxfp import to_mxfp
 
         module = to_mxfp(module, variant.payload)
     if variant.dtype is not None:

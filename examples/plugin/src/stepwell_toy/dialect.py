@@ -30,7 +30,7 @@ class AddOp(IRDLOperation):
     y = operand_def(TensorType)
     result = result_def(TensorType)
     traits = traits_def(Pure())
-    assembly_format: ClassVar[str] = (
+    assembly_format: ClassVar[str | None] = (
         "$x `,` $y attr-dict `:` `(` type(operands) `)` `->` type($result)"
     )
 
@@ -44,7 +44,7 @@ class ScaleOp(IRDLOperation):
     factor = prop_def(FloatAttr[Float64Type])
     result = result_def(TensorType)
     traits = traits_def(Pure())
-    assembly_format: ClassVar[str] = (
+    assembly_format: ClassVar[str | None] = (
         "$x `,` $factor attr-dict `:` `(` type(operands) `)` `->` type($result)"
     )
 
@@ -57,7 +57,9 @@ class ReluOp(IRDLOperation):
     x = operand_def(TensorType)
     result = result_def(TensorType)
     traits = traits_def(Pure())
-    assembly_format: ClassVar[str] = "$x attr-dict `:` `(` type(operands) `)` `->` type($result)"
+    assembly_format: ClassVar[str | None] = (
+        "$x attr-dict `:` `(` type(operands) `)` `->` type($result)"
+    )
 
 
 @infers(AddOp, ScaleOp, ReluOp)

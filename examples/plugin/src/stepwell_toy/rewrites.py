@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from xdsl.dialects.builtin import FloatAttr, TensorType, f32, f64
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -26,13 +25,13 @@ class Form:
 
 
 @dataclass(frozen=True)
-class LowerToToy(Rewrite[Form]):
+class LowerToToy(Rewrite[Form, SchemaOp]):
     """`aten` ops, and the custom operator `toy_ops.twice`, to those of the toy machine."""
 
     name = "lower-to-toy"
     anchors = (SchemaOp,)
 
-    def match(self, op: Any, program: Program) -> Form | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> Form | Refusal | None:
         """An op that the machine has, on f32 tensors of one shape."""
         form = _form(op)
         if form is None:
@@ -53,7 +52,7 @@ class LowerToToy(Rewrite[Form]):
         rw.replace(match.op, [rw.insert(made).results[0]])
 
 
-def _form(op: Any) -> Form | None:
+def _form(op: SchemaOp) -> Form | None:
     if isinstance(op, aten.AddTensor) and op.arg("alpha") == 1:
         return Form(op, AddOp, tuple(op.operands), {})
     if isinstance(op, aten.ReluDefault):
@@ -67,14 +66,14 @@ def _form(op: Any) -> Form | None:
 
 
 @dataclass(frozen=True)
-class MergeScales(Rewrite[ScaleOp]):
+class MergeScales(Rewrite[ScaleOp, ScaleOp]):
     """`toy.scale (toy.scale %x, a), b` to `toy.scale %x, a·b`: one rounding for two."""
 
     name = "merge-scales"
     anchors = (ScaleOp,)
     bound = Bound(relative=2**-22, reason="one rounding for two")
 
-    def match(self, op: Any, program: Program) -> ScaleOp | None:
+    def match(self, op: ScaleOp, program: Program) -> ScaleOp | None:
         """A scale of a scale."""
         return op if isinstance(op.x.owner, ScaleOp) else None
 
