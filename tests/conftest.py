@@ -1,6 +1,8 @@
 """What every test starts from: one thread, one seed, and reproducible random examples."""
 
+import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -14,6 +16,13 @@ EXAMPLES = int(os.environ.get("SOAK_EXAMPLES", "10000"))
 """Random programs of each kind in `make soak`."""
 settings.register_profile("soak", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("test")
+
+
+@pytest.fixture(autouse=True)
+def logging_comes_back() -> Iterator[None]:
+    """What a test switches off with `logging.disable` is on again for the next."""
+    yield
+    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -241,10 +240,6 @@ def test_a_plugin_that_fails_is_named_and_left_out(
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    logger = logging.getLogger("stepwell.plugins")
-    caplog.set_level(logging.WARNING, logger.name)  # Whatever others made of logging before.
-    monkeypatch.setattr(logger, "disabled", False)
-    monkeypatch.setattr(logger, "handlers", [caplog.handler])
     (tmp_path / "broken_plugin.py").write_text(
         "from xdsl.ir import Dialect\n"
         "def plugin(registry):\n"
