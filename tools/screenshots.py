@@ -21,6 +21,7 @@ SHOTS = {
     "page_graph": ("#tab=graph&level=0&open=blocks,blocks.0,blocks.0.attn", 1400, 900),
     "page_rewrites": ("#tab=rewrites&app=260", 1400, 900),
     "page_profile": ("#tab=profile", 1400, 900),
+    "page_tablet": ("#levels/linear_2", 820, 1100),
     "page_phone": ("#tab=fates", 390, 844),
 }
 
