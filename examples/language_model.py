@@ -3,6 +3,7 @@
     python examples/language_model.py                    # 8da4w, a prompt of any length
     python examples/language_model.py --weights fp32 --layers 2
     python examples/language_model.py --stock            # also stock ExecuTorch's, beside it
+    python examples/language_model.py --transformers FOLDER      # as save_pretrained wrote it
 
 The model is ExecuTorch's own Llama with weights that know one text by heart, so that what it says
 can be checked. It is exported as ExecuTorch's script exports it: one method that takes a prompt of
@@ -43,8 +44,14 @@ def main(arguments: Sequence[str] = ()) -> None:
         "--quick", action="store_true", help="do not compare before and after every step"
     )
     parser.add_argument("-o", "--output", type=Path, help="write the .pte here")
+    parser.add_argument(
+        "--transformers", type=Path, metavar="FOLDER", help="a model of transformers instead"
+    )
     given = parser.parse_args(list(arguments))
     warnings.simplefilter("ignore")
+    if given.transformers:
+        of_transformers(given)
+        return
 
     variant = Variant(given.weights, given.cache, embedding=given.embedding)
     size = Size(dim=given.dim, hidden_dim=2 * given.dim, n_layers=given.layers)
@@ -85,6 +92,53 @@ def main(arguments: Sequence[str] = ()) -> None:
 
         run = loaded(stock_pte(exported(variant, size, seed=TAUGHT)[1], variant.weights))
         generate("stock", lambda *inputs: run(*flat(inputs))[0])
+
+
+def of_transformers(given: argparse.Namespace) -> None:
+    """The same for a folder of transformers: what it says after a few tokens, and how fast."""
+    from stepwell.causal_lm import export_causal_lm, load_causal_lm
+    from stepwell.quantising import find_quantiser
+
+    def made() -> tuple[Any, dict[str, Any]]:
+        model = load_causal_lm(given.transformers)
+        if given.weights in ("8da4w", "8da8w"):
+            model = find_quantiser(given.weights)(model, ())
+        return model, export_causal_lm(model, context=2 * given.tokens + 8)
+
+    model, methods = made()
+    lowered = stepwell.lower(methods, "xnnpack", check=not given.quick)
+    print(f"{lowered.report.delegates} delegates, outside {dict(lowered.report.outside)}")
+    if given.output:
+        lowered.save(given.output)
+    session = PteSession.load(lowered.to_pte())
+    prompt = torch.arange(5, 13)[None] % model.config.get_text_config().vocab_size
+    want = prompt
+    with torch.no_grad():
+        for _ in range(given.tokens):
+            logits = model(input_ids=want, use_cache=False).logits[:, -1]
+            want = torch.cat([want, logits.argmax(-1, keepdim=True)], 1)
+    wanted = want[0, prompt.shape[1] :].tolist()
+
+    def generate(name: str, step: Any) -> None:
+        said: list[int] = []
+        tokens, position = prompt, 0
+        began = time.perf_counter()
+        for _ in range(given.tokens):
+            logits = step(tokens, torch.tensor([position]))
+            position += tokens.shape[1]
+            said.append(int(logits.reshape(-1).argmax()))
+            tokens = torch.tensor([said[-1:]])
+        rate = given.tokens / (time.perf_counter() - began)
+        same = sum(one == other for one, other in zip(said, wanted, strict=True))
+        print(f"{name}: {rate:.0f} tokens/s, {same} of {len(wanted)} as eager says them")
+
+    generate("stepwell", lambda *inputs: session.run(*inputs)[0])
+    if given.stock:
+        from language_models import loaded, stock_pte
+
+        program = made()[1]["forward"].run_decompositions({})
+        run = loaded(stock_pte(program, given.weights))
+        generate("stock", lambda *inputs: run(*inputs)[0])
 
 
 if __name__ == "__main__":

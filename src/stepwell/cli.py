@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.commands import (
+    add_language,
     add_load,
     add_model,
     add_target,
     check,
     explain,
+    language_of,
     opt,
     options_of,
     plugins,
@@ -99,7 +101,11 @@ def _quieten_others() -> None:
     for name in ("torchao", "torch.utils._pytree"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=SyntaxWarning, module=r".*\btorchao\b")
-    warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec.` is deprecated")
+    for said in (
+        "`isinstance.treespec, LeafSpec.` is deprecated",
+        "_check_is_size will be removed",
+    ):
+        warnings.filterwarnings("ignore", said)
 
 
 class _Version(argparse.Action):
@@ -132,6 +138,7 @@ def _parser() -> argparse.ArgumentParser:
 
     lower = add("lower", _lower, "lower a model to a target and write the artefact")
     add_model(lower)
+    add_language(lower)
     add_target(lower)
     lower.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="artefact to write; .h or .c: a C array"
@@ -184,7 +191,12 @@ def _lower(arguments: argparse.Namespace) -> int:
 
     options = options_of(arguments)
     with waiting(f"lowering {arguments.model}"):
-        model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
+        model = open_model(
+            arguments.model,
+            trust=arguments.trust,
+            quantise=arguments.quantise,
+            language=language_of(arguments),
+        )
         lowered = lower(
             model.program, arguments.target, sizes=arguments.sizes, check=arguments.check, **options
         )

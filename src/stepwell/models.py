@@ -1,4 +1,4 @@
-"""`MODEL` on the command line: a `.pt2`, a saved program, or `file.py:callable`.
+"""`MODEL` on the command line: `.pt2`, saved program, `file.py:callable`, a transformers folder.
 
 The callable returns `(module, example_inputs)` or `(module, example_inputs, dynamic_shapes)`, where
 a mapping in the place of the inputs gives them by keyword; or all by name, as `torch.export.export`
@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from stepwell.causal_lm import export_causal_lm, is_causal_lm, load_causal_lm
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import nearest
@@ -40,13 +41,22 @@ class Model:
     keywords: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def open_model(spec: str, *, trust: bool = False, quantise: str | None = None) -> Model:
+def open_model(
+    spec: str,
+    *,
+    trust: bool = False,
+    quantise: str | None = None,
+    language: Mapping[str, Any] | None = None,
+) -> Model:
     """Open a `MODEL` argument.
 
     Args:
-        spec: `model.pt2`, `model.mlir`, or `file.py:callable`.
+        spec: `model.pt2`, `model.mlir`, `file.py:callable`, or a folder that `save_pretrained` of
+            a causal language model of transformers wrote.
         trust: let a `.pt2` unpickle its sample inputs; otherwise they are skipped.
-        quantise: the name of a quantiser, for a module that a callable makes.
+        quantise: the name of a quantiser, for a module that a callable makes, or a language model.
+        language: how a language model is exported: `context`, `attention`, `any_length` as
+            `stepwell.causal_lm.export_causal_lm` has them.
 
     Raises:
         StepwellError: no such file, no such callable, or a file that does not read.
@@ -54,6 +64,11 @@ def open_model(spec: str, *, trust: bool = False, quantise: str | None = None) -
     path, colon, attribute = spec.rpartition(":")
     if colon and path.endswith(".py"):
         return _from_python(Path(path), attribute, quantise)
+    if is_causal_lm(Path(spec)):
+        return _from_transformers(Path(spec), quantise, language or {})
+    if language:
+        fact = f"{spec} is no folder of a causal language model of transformers"
+        raise StepwellError(fact, help="--context and --attention are for such alone")
     if quantise is not None:
         fact = f"{spec} is exported already, and a module is quantised before that"
         raise StepwellError(fact, help="name a file.py:callable that makes the module")
@@ -63,7 +78,7 @@ def open_model(spec: str, *, trust: bool = False, quantise: str | None = None) -
     if not file.exists():
         raise StepwellError(
             f"there is no file {spec}",
-            help="MODEL is a .pt2, a saved .mlir, or file.py:callable",
+            help="MODEL is a .pt2, a saved .mlir, file.py:callable, or a folder of transformers",
         )
     if file.suffix == ".pt2":
         from stepwell.translate.pt2 import load_pt2
@@ -80,6 +95,15 @@ def _from_zoo(name: str, quantise: str | None) -> Model:
     made = find(name).make()
     given = made.program or (made.module, made.inputs)
     return export_model(name.replace("/", "_"), given, quantise=quantise)
+
+
+def _from_transformers(folder: Path, quantise: str | None, language: Mapping[str, Any]) -> Model:
+    model = load_causal_lm(folder)
+    if quantise is not None:
+        with _users_code(f"quantiser {quantise!r} fails on {folder}"):
+            model = find_quantiser(quantise)(model, ())
+    methods = export_causal_lm(model, **language)
+    return Model(folder.resolve().name, from_exported_program(methods))
 
 
 def _from_python(path: Path, attribute: str, quantise: str | None) -> Model:

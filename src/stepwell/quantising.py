@@ -53,10 +53,42 @@ def _tosa(bits: int) -> Any:
     return of.TOSAQuantizer(TosaSpecification.create_from_string(name)).set_global(configs[wide]())
 
 
+def by_torchao(bits: int, group: int | None) -> Quantiser:
+    """Linear layers whose weights have few bits, and whose inputs are int8 of each token.
+
+    Args:
+        bits: of a weight.
+        group: weights that share a scale; None: a row. Layers whose rows are no whole groups stay.
+    """
+
+    def quantise(module: Any, inputs: Sequence[Any]) -> Any:
+        import torch
+        from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+        from torchao.quantization.granularity import PerAxis, PerGroup
+        from torchao.utils import unwrap_tensor_subclass
+
+        config = Int8DynamicActivationIntxWeightConfig(
+            weight_dtype=getattr(torch, f"int{bits}"),
+            weight_granularity=PerAxis(0) if group is None else PerGroup(group),
+        )
+
+        def fits(layer: Any, name: str) -> bool:
+            is_linear = isinstance(layer, torch.nn.Linear)
+            return is_linear and (group is None or layer.in_features % group == 0)
+
+        with torch.no_grad():
+            quantize_(module, config, filter_fn=fits)
+        return unwrap_tensor_subclass(module)
+
+    return quantise
+
+
 QUANTISERS: dict[str, Quantiser] = {
     "int8-cortex-m": by_pt2e(_cortex_m),
     "int8-xnnpack": by_pt2e(lambda: _xnnpack(is_per_channel=True)),
     "int8-xnnpack-dynamic": by_pt2e(lambda: _xnnpack(is_per_channel=True, is_dynamic=True)),
+    "8da4w": by_torchao(4, 32),
+    "8da8w": by_torchao(8, None),
     "int8-tosa": by_pt2e(lambda: _tosa(8)),
     "int16-tosa": by_pt2e(lambda: _tosa(16)),
 }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The argument `MODEL`, as every command that takes one says it."""
-    parser.add_argument("model", help=".pt2, .mlir, or file.py:callable")
+    parser.add_argument("model", help=".pt2, .mlir, file.py:callable, or a folder of transformers")
     add_model_options(parser)
 
 
@@ -30,6 +30,27 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quantise", metavar="NAME", help="quantise the module of a file.py:callable first"
     )
+
+
+def add_language(parser: argparse.ArgumentParser) -> None:
+    """What may be said of how a language model of transformers is exported."""
+    group = parser.add_argument_group("language models", "where MODEL is a folder of transformers")
+    group.add_argument("--context", type=int, metavar="TOKENS", help="of a conversation (2048)")
+    group.add_argument(
+        "--attention",
+        choices=("custom", "torch"),
+        help="ExecuTorch's operators (what is meant without this option), or the model's own",
+    )
+    group.add_argument(
+        "--one-token", action="store_true", help="a token at a time, instead of any number"
+    )
+
+
+def language_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What was said of it."""
+    said = {"context": arguments.context, "attention": arguments.attention}
+    held: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    return held | ({"any_length": False} if arguments.one_token else {})
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:

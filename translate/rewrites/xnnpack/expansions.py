@@ -37,6 +37,16 @@ not of empty tensors
 bound 2e-6 relative, 2e-6 absolute: "exponentials summed in another order"
 for $d = 1, $h = false
 
+rule cast-by-copy
+    A cast under the name whose kernel the runtime has; PyTorch's own way from one to the other
+    asks whether symbolic sizes are 1.
+Before:
+    %y = aten.to.dtype(%x, $d, …, memory_format=$?m) : (tensor<$*S x $E>) -> …
+After:
+    %y = aten._to_copy.default(%x, dtype=$d)
+unless asks_for_layout($m)
+for $d = f64, $m = none
+
 rule expand-logarithm
     Logarithms of base 2 and 10 as multiples of the natural one.
 Before:
@@ -57,7 +67,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
-from stepwell.translate.rewrites.aten import ranges
+from stepwell.translate.rewrites.aten import copies, ranges
 from stepwell.translate.rewrites.xnnpack.carry_nans import carries_nans
 from stepwell.translate.rewrites.xnnpack.guards import not_floats
 from stepwell.translate.rules import read_rules
@@ -73,4 +83,4 @@ def keeps_nans(value: SSAValue, program: Program) -> bool:
     return ranges.is_never_nan(value, program) or carries_nans([value], program)
 
 
-RULES = read_rules(__doc__, vars(ranges) | globals())
+RULES = read_rules(__doc__, vars(copies) | vars(ranges) | globals())
