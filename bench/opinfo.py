@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 import stepwell.dialects  # noqa: F401  (makes the dialects known to the parser)
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.failures import StepFailure
 from stepwell.ir.program import Program
 from stepwell.ir.text import parse_module, structurally_equal, to_text
 from stepwell.translate.from_torch import from_exported_program
@@ -103,6 +104,8 @@ def outcome(info: Any) -> str:
         exports += 1
         try:
             reason = round_trip(exported, inputs, expected)
+        except StepFailure as error:
+            reason = f"a step failed: {error.problems[0].fact}"[:110]
         except StepwellError as error:
             problem = error.problems[0]
             reason = "refused: " + re.sub(r"\s+", " ", problem.fact)[:110]

@@ -28,6 +28,7 @@ from typing import Any
 import torch
 
 import stepwell
+from stepwell.ir.failures import StepFailure
 
 SECONDS = 20
 MEMORY = 2 << 30
@@ -422,7 +423,7 @@ def _in_child(call: Callable[[], None], writing: int) -> None:
         said = "right"
     except stepwell.StepwellError as error:
         told = str(error)
-        said = "refused\n" + told[:300]
+        said = ("traceback\n" if isinstance(error, StepFailure) else "refused\n") + told[:300]
         if not all(problem.fact for problem in error.problems) or len(told) > 50_000:
             said = "wrong\nan error of many letters or none: " + told[:300]
     except AssertionError as error:

@@ -199,17 +199,20 @@ class Expected:
         return cls(_tensors(runs))
 
     @classmethod
-    def of_quantised(cls, given: Any, graph: Callable[..., Any]) -> Expected:
+    def of_quantised(cls, given: Any, ep: ExportedProgram) -> Expected:
         """What a right result of a quantised graph may be: each stored integer one unit off.
 
         What it leaves in floats is moved as in a float program.
         """
+        graph = ep.module(check_guards=False)
         with torch.no_grad():
             runs = [pytree.tree_leaves(graph(*_copied(given)))]
-            for seed in range(RUNS):
-                with Shaken(seed, units=True):
-                    runs.append(pytree.tree_leaves(graph(*_copied(given))))
-        return cls(_tensors(runs))
+        runs += _units_off(graph, given)
+
+        def further() -> list[list[Tensor]]:
+            return _units_off(ep.run_decompositions().module(check_guards=False), given)
+
+        return cls(_tensors(runs), further)
 
     def complaint(
         self,
@@ -268,6 +271,19 @@ def _shaken(
             with shaken:
                 moved = floats(given, partial(_nudged, shaken)) if seed else given
                 runs.append(pytree.tree_leaves(module(*_copied(moved))))
+    return runs
+
+
+def _units_off(graph: torch.nn.Module, given: Any) -> list[list[Any]]:
+    """The perturbed runs of a quantised graph, whose floats are moved too."""
+    runs: list[list[Any]] = []
+    for seed in range(RUNS):
+        module, shaken = copy.deepcopy(graph), Shaken(seed, units=True)
+        with torch.no_grad():
+            for held in module.parameters():
+                shaken.moved(held, 1.0) if held.is_floating_point() else None
+            with shaken:
+                runs.append(pytree.tree_leaves(module(*_copied(given))))
     return runs
 
 

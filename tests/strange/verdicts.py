@@ -21,11 +21,13 @@ from xdsl.ir import Attribute
 import stepwell
 from stepwell.backends.executorch.runner import PteSession
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, StepwellError, VerificationError
+from stepwell.ir.failures import StepFailure
 from stepwell.ir.types import element
 from stepwell.stock import stock_pte
 
 from .drawing import Profile, draw
 from .oracle import TOSA_COARSE, Expected
+from .quantising import quantised
 from .source import FILE, Program
 
 REPAIRS = 4
@@ -162,37 +164,6 @@ def exported(program: Program) -> ExportedProgram:
     return torch.export.export(program.module(), given, dynamic_shapes=shapes, strict=False)
 
 
-def quantised(program: Program, ep: ExportedProgram, by: str) -> ExportedProgram:
-    """The program as PT2E quantises it."""
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
-
-    graph = ep.module(check_guards=False)
-    prepared = prepare_pt2e(graph, quantiser(by))
-    given = program.given()
-    prepared(*given)
-    prepared(*pytree.tree_map(lambda x: x * 0.7, given))
-    return torch.export.export(convert_pt2e(prepared), given, strict=False)
-
-
-def quantiser(by: str) -> Any:
-    if by == "xnnpack":
-        from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-            XNNPACKQuantizer,
-            get_symmetric_quantization_config,
-        )
-
-        return XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
-    if by == "tosa":
-        from executorch.backends.arm.quantizer import arm_quantizer
-        from executorch.backends.arm.tosa.specification import TosaSpecification
-
-        made = arm_quantizer.TOSAQuantizer(TosaSpecification.create_from_string("TOSA-1.0+INT"))
-        return made.set_global(arm_quantizer.get_symmetric_quantization_config())
-    from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
-
-    return CortexMQuantizer()
-
-
 def judge(program: Program, lane: str, exported_it: Callable[[], None] | None = None) -> Verdict:
     """What becomes of a program; what is refused is taken out and the rest tried again.
 
@@ -244,7 +215,7 @@ def judge_whole(
                 _target(program, ep, way)
         except WrongError as wrong:
             return Verdict(wrong.kind, wrong.said), []
-        except (VerificationError, ArtefactError, InputMismatch) as error:
+        except (StepFailure, VerificationError, ArtefactError, InputMismatch) as error:
             return Verdict("traceback", _trace(error)), []
         except StepwellError as error:
             lines = [int(n) for n in re.findall(rf"{re.escape(FILE)}:(\d+)", str(error))]
@@ -395,6 +366,8 @@ def _block_scaled(program: Program, ep: ExportedProgram, way: Lane) -> None:
     """Products in MX, as PyTorch computes what `to_mxfp` made of them."""
     try:
         converted = stepwell.to_mxfp(ep, program.payload, attention=True, convolutions=True)
+    except StepFailure:
+        raise
     except StepwellError as error:
         raise WrongError("no program", str(error)) from error
     lowered = stepwell.lower(converted, way.target)
@@ -434,7 +407,7 @@ def _compare_quantised(
 ) -> None:
     given = program.given()
     try:
-        expected = Expected.of_quantised(given, ep.module(check_guards=False))
+        expected = Expected.of_quantised(given, ep)
     except Exception as error:
         raise WrongError("no program", f"the quantised graph fails: {error}"[:300]) from error
     flat = pytree.tree_leaves(given)

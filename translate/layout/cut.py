@@ -35,7 +35,7 @@ def candidates(block: Block, table: Layouts) -> dict[Operation, Turning]:
     seen: set[SSAValue] = set()
     while waiting:
         value, order = waiting.popleft()
-        if value in seen or table.is_constant(value):
+        if value in seen or table.is_free(value):  # It has any order: none is passed on.
             continue
         seen.add(value)
         for op in _neighbours(value):

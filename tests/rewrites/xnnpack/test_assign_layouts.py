@@ -270,3 +270,15 @@ def test_an_op_of_another_level_that_reads_a_transposed_value_stays(apply: Any, 
     )
     text = method(f"%x: tensor<1x1x5x8xf32>, %z: {wide}", *lines, gives=wide)
     assert apply(text, AssignLayouts()).count == 0
+
+
+def test_one_element_of_fewer_axes_passes_no_order_on(apply: Any, method: Any):
+    one, few = "tensor<1x1x1x1xf32>", "tensor<f32>"
+    lines = (
+        turn("x", "a", BACK, LAST, FIRST),
+        f"%r = xnnpack.static_reshape(%z, new_shape=[1]) : ({one}) -> tensor<1xf32>",
+        f"%s = xnnpack.static_reshape(%r, new_shape=[]) : (tensor<1xf32>) -> {few}",
+        binary("subtract", "a", "s", "b", (FIRST, few), FIRST),
+        turn("b", "y", TO, FIRST, LAST),
+    )
+    assert transposes(placed(apply, method(f"%x: {LAST}, %z: {one}", *lines, gives=LAST))) == 0

@@ -1,0 +1,82 @@
+"""Programs as PT2E quantises them, without what makes that slow.
+
+Nine tenths of the time would go into three things that no finding depends on: a search for ranges
+narrower than what was seen, patterns of quantisation-aware training, and the export of the same
+patterns for each program.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from .source import Program
+
+
+def quantised(program: Program, ep: ExportedProgram, by: str) -> ExportedProgram:
+    """The program as PT2E quantises it, with ranges from the least to the largest number seen."""
+    from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+
+    graph = ep.module(check_guards=False)
+    given = program.given()
+    with _fast() as convert:
+        prepared = prepare_pt2e(graph, quantiser(by))
+        prepared(*given)
+        prepared(*pytree.tree_map(lambda x: x * 0.7, given))
+        converted = convert(prepared)
+    return torch.export.export(converted, given, strict=False)
+
+
+def quantiser(by: str) -> Any:
+    """The quantiser of `xnnpack`, `tosa` or `cortex-m`, symmetric in eight bits."""
+    if by == "xnnpack":
+        from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+            XNNPACKQuantizer,
+            get_symmetric_quantization_config,
+        )
+
+        return XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
+    if by == "tosa":
+        from executorch.backends.arm.quantizer import arm_quantizer
+        from executorch.backends.arm.tosa.specification import TosaSpecification
+
+        made = arm_quantizer.TOSAQuantizer(TosaSpecification.create_from_string("TOSA-1.0+INT"))
+        return made.set_global(arm_quantizer.get_symmetric_quantization_config())
+    from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+    return CortexMQuantizer()
+
+
+_PATTERNS: dict[Any, Any] = {}
+
+
+@contextmanager
+def _fast() -> Iterator[Callable[[Any], Any]]:
+    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer_utils
+    from torchao.quantization.pt2e import quantize_pt2e
+    from torchao.quantization.pt2e.observer import HistogramObserver
+
+    export = xnnpack_quantizer_utils._get_aten_graph_module_for_pattern
+
+    def pattern(module: Any, inputs: tuple[torch.Tensor, ...], is_cuda: bool) -> Any:
+        cells = tuple(cell.cell_contents for cell in module.fn.__closure__)
+        key = (module.fn.__code__, cells, inputs[0].dim())
+        if key not in _PATTERNS:
+            _PATTERNS[key] = export(module, inputs, is_cuda)
+        return copy.deepcopy(_PATTERNS[key])  # Matching changes it.
+
+    with (
+        patch.object(
+            HistogramObserver, "_non_linear_param_search", lambda self: (self.min_val, self.max_val)
+        ),
+        patch.object(quantize_pt2e, "_fold_conv_bn_qat", lambda graph: graph),
+        patch.object(xnnpack_quantizer_utils, "_get_aten_graph_module_for_pattern", pattern),
+    ):
+        yield quantize_pt2e.convert_pt2e
