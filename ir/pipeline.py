@@ -17,6 +17,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.failures import StepFailure
 from stepwell.ir.options import nearest
 from stepwell.ir.program import Program
+from stepwell.ir.purity import is_one_of
 from stepwell.ir.rewriting import (
     History,
     Named,
@@ -185,7 +186,7 @@ class Pipeline:
         for at, step in enumerate(self.steps):
             anchors = anchors_of(step)
             applied, seconds = 0, 0.0
-            if anchors is None or any(issubclass(cls, anchors) for cls in census):
+            if anchors is None or any(is_one_of(cls, anchors) for cls in census):
                 swept = history.swept
                 started = time.perf_counter()
                 try:

@@ -1,4 +1,4 @@
-"""What may go, and what has nothing in it: asked of every op, many times."""
+"""What may go, what has nothing in it, whose business it is: asked of every op, many times."""
 
 from __future__ import annotations
 
@@ -36,3 +36,9 @@ def is_empty(op: Operation) -> bool:
 @cache
 def _is_pure_class(cls: type[Operation]) -> bool:
     return cls.has_trait(Pure)
+
+
+@cache
+def is_one_of(cls: type[Operation], anchors: tuple[type[Operation], ...]) -> bool:
+    """`issubclass`, which takes its time over abstract classes, asked once."""
+    return issubclass(cls, anchors)

@@ -22,7 +22,7 @@ from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_na
 from stepwell.ir.failures import NO_MATCH, StepFailure, first_line, raised, returned
 from stepwell.ir.numerics import Deviation, TakenDeviation, forbidden
 from stepwell.ir.program import Program
-from stepwell.ir.purity import is_dead, is_empty
+from stepwell.ir.purity import is_dead, is_empty, is_one_of
 from stepwell.ir.rewriter import Rewriter, Scope, neighbours
 from stepwell.ir.walking import walk
 from stepwell.ir.weights import UnknownValue
@@ -354,7 +354,7 @@ class _Driver:
         """The rewrites whose anchors the op is one of, in order."""
         found = self._dispatch.get(type(op))
         if found is None:
-            found = tuple(r for r in self.rewrites if issubclass(type(op), r.anchors))
+            found = tuple(r for r in self.rewrites if is_one_of(type(op), r.anchors))
             self._dispatch[type(op)] = found
         return found
 

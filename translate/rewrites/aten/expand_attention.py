@@ -167,7 +167,7 @@ class ExpandAttention(Rewrite[WholeAttention]):
 def scores_are_finite(q: SSAValue, k: SSAValue, scale: float, program: Program) -> bool:
     """Whether no product of a query with a key is infinite: both are bounded (or NaN)."""
     depth = dims(q.type)[-1]
-    sizes = [most(value, program) for value in (q, k)]
+    sizes = most((q, k), program)
     if not isinstance(depth, int) or math.inf in sizes:
         return False
     largest = torch.finfo(torch_dtype(element(q.type))).max

@@ -11,7 +11,7 @@ of attention behind a norm are bounded by the weights between.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import exp, inf, isnan, prod, sqrt
 
@@ -61,11 +61,12 @@ class Interval:
 
 
 ANY = Interval()
+Known = dict[tuple[SSAValue, int], Interval]
 
 
-def interval(value: SSAValue, program: Program) -> Interval:
-    """The interval of a tensor's elements."""
-    return _of(value, program, DEEPEST)
+def interval(value: SSAValue, program: Program, known: Known | None = None) -> Interval:
+    """The interval of a tensor's elements; `known` is shared by calls between which none changes."""
+    return _Asking(program, DEEPEST, {} if known is None else known)(value)
 
 
 def is_away_from_zero(value: SSAValue, program: Program) -> bool:
@@ -91,9 +92,10 @@ def is_bounded(value: SSAValue, program: Program) -> bool:
     return -largest <= found.low and found.high <= largest
 
 
-def most(value: SSAValue, program: Program) -> float:
-    """The greatest size of an element that is not NaN; ∞ if there is no bound."""
-    return interval(value, program).most
+def most(values: Iterable[SSAValue], program: Program) -> list[float]:
+    """The greatest size of each one's elements that are not NaN; ∞ if there is no bound."""
+    known: Known = {}
+    return [interval(value, program, known).most for value in values]
 
 
 def is_never_nan(value: SSAValue, program: Program) -> bool:
@@ -101,7 +103,7 @@ def is_never_nan(value: SSAValue, program: Program) -> bool:
     return not interval(value, program).nan
 
 
-def _of(value: SSAValue, program: Program, depth: int) -> Interval:
+def _of(value: SSAValue, ask: _Asking) -> Interval:
     if not isinstance(value.type, TensorType) or not has_torch_dtype(element(value.type)):
         return ANY
     dtype = torch_dtype(element(value.type))
@@ -110,17 +112,16 @@ def _of(value: SSAValue, program: Program, depth: int) -> Interval:
     if not dtype.is_floating_point:
         return ANY if dtype.is_complex else _integers(dtype)
     if (key := weight_key(value)) is not None:
-        return _of_weight(key, program)
+        return _of_weight(key, ask.program)
     op = value.owner
     if isinstance(op, XnnpackOp) and op.output_range is not None:
         return Interval(*op.output_range)
-    if depth == 0 or not isinstance(op, SchemaOp):
+    if ask.depth == 0 or not isinstance(op, SchemaOp):
         return ANY
-    name, ask = op.name.split(".")[1], _Asking(program, depth - 1)
-    rule = _RULES.get(name)
+    rule = _RULES.get(op.name.split(".")[1])
     if rule is None:
         return ANY
-    found = rule(op, ask)
+    found = rule(op, _Asking(ask.program, ask.depth - 1, ask.known))
     if dtype != torch.float64:
         # What overflows is infinite; bounds follow.
         largest = torch.finfo(dtype).max
@@ -138,9 +139,14 @@ def _integers(dtype: torch.dtype) -> Interval:
 def _of_weight(key: str, program: Program) -> Interval:
     if _count(program.weights.type_of(key)) > LARGEST_READ:
         return ANY
-    held = program.weights.get(key).double()
+    held = program.weights.get(key)
     if not held.numel():
         return Interval(0.0, 0.0, False)
+    if held.dtype not in (torch.float32, torch.float64):
+        held = held.double()
+    low, high = (float(end) for end in held.aminmax())
+    if not isnan(low):  # A NaN would be both.
+        return Interval(low, high, False)
     nan = bool(held.isnan().any())
     numbers = held[~held.isnan()]
     if not numbers.numel():
@@ -161,9 +167,14 @@ class _Asking:
 
     program: Program
     depth: int
+    known: Known
+    """What was found, by value and depth."""
 
     def __call__(self, operand: SSAValue) -> Interval:
-        return _of(operand, self.program, self.depth)
+        found = self.known.get((operand, self.depth))
+        if found is None:
+            found = self.known[operand, self.depth] = _of(operand, self)
+        return found
 
     def most(self, operand: SSAValue | None) -> float:
         """The greatest size of an element that is not NaN; none if there is no operand."""
@@ -180,7 +191,8 @@ class _Asking:
             return inf
         if held.dim() < 2 or not held.numel() or not held.is_floating_point():
             return inf
-        found = float(torch.linalg.vector_norm(held.detach().flatten(1), 1, 1).max())
+        rows = held.detach().flatten(1).abs()  # A tenth of the time of `vector_norm`.
+        found = float(rows.sum(1, dtype=torch.promote_types(rows.dtype, torch.float32)).max())
         return inf if isnan(found) else found
 
 
@@ -472,19 +484,16 @@ _RULES: dict[str, Rule] = {
     "_safe_softmax": _softmax,
     "mean": _mean,
     "sum": _sum,
-    "amax": _same,
-    "amin": _same,
     "cat": _cat,
     "stack": _cat,
     **dict.fromkeys(
         (
             "view reshape _unsafe_view permute transpose t unsqueeze squeeze expand clone "
             "contiguous slice select flatten unflatten repeat roll flip detach alias narrow "
-            "split split_with_sizes chunk unbind repeat_interleave expand_copy lift_fresh_copy"
+            "split split_with_sizes chunk unbind repeat_interleave expand_copy lift_fresh_copy "
+            "_to_copy to amax amin"
         ).split(),
         _same,
     ),
-    "_to_copy": _same,
-    "to": _same,
 }
 """By the operator's name, whatever its overload."""

@@ -99,8 +99,9 @@ def demands(block: Block) -> dict[Operation, Narrowed]:
         reads: tuple[Box, ...] | None = None
         if isinstance(op, XnnpackOp) and len(op.results) == 1:
             box, full = asked.get(op.output, nothing(op.output.type)), whole(op.output.type)
-            narrowed = _reads(op, box)
-            if narrowed is not None and (box != full or isinstance(op, xnnpack.StaticSlice)):
+            is_part = box != full or isinstance(op, xnnpack.StaticSlice)
+            narrowed = _reads(op, box) if is_part else None
+            if narrowed is not None:
                 made, reads = narrowed
                 if made != full:
                     found[op] = Narrowed(made, reads)
