@@ -89,6 +89,8 @@ def kernel_limit(op: SchemaOp) -> str | None:
         isinstance(amount, int) and amount < 0 for amount in op.arg("pad")
     ):
         return "its kernel crops nothing: a negative amount needs static sizes"
+    if op.name == "aten.roll.default" and not op.arg("dims"):
+        return "its kernel rolls along named axes, not all elements as one"
     signature = kernel_of(type(op))
     if signature is None:
         return None

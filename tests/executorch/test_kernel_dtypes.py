@@ -137,6 +137,22 @@ def test_a_crop_of_symbolic_size_is_refused_before_it_runs(axes: tuple[int, ...]
         lowered.to_pte()
 
 
+@pytest.mark.parametrize("axes", [(), (1,), (3, 1)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
+def test_a_roll_of_symbolic_size_runs_along_all_axes_and_along_some(
+    axes: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    class Roll(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.roll([-3] * max(len(axes), 1), axes)
+
+    x = torch.randn(4, 5, 1, 7).mul(9).to(dtype)
+    shapes = ({1: torch.export.Dim.AUTO(max=9)},)
+    lowered = stepwell.lower(export(Roll(), (x,), dynamic_shapes=shapes), "xnnpack")
+    for given in (x, x[:, :2].contiguous()):
+        assert torch.equal(lowered.run(given)[0], Roll()(given))
+
+
 @pytest.mark.parametrize(("batch", "limited"), [(2, False), (0, True)])
 def test_a_result_is_empty_where_every_result_is(batch: int, limited: bool) -> None:
     """In evaluation batch norm's second and third result are empty always."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -153,6 +153,12 @@ class Expected:
     """More runs, which a result that seems wrong is compared with: of the pieces of calls."""
     narrow: bool = False
     """Whether a target holds 64-bit integers in 32 bits."""
+    wide: int | None = None
+    """Which run is in float64.
+
+    Where it alone is finite, the program's own dtype overflows on the way: a result is asked for
+    its class alone.
+    """
 
     @classmethod
     def of(
@@ -174,8 +180,12 @@ class Expected:
         """
         exported = ep.module(check_guards=False)
         runs = [eager(program, given), pytree.tree_leaves(copy.deepcopy(exported)(*_copied(given)))]
+        with _denormals_as_zero():  # As delegates read them, whatever their op (semantics.md).
+            runs.append(eager(program, given))
+        wide = None
         with suppress(RuntimeError):  # What mixes dtypes by hand may not run widened.
             runs.append(eager(program, given, wide=True))
+            wide = len(runs) - 1
         has_control = bool(CONTROL.search(program.text))  # Which no dispatch mode sees into.
 
         def made(seed: int) -> torch.nn.Module:
@@ -187,7 +197,7 @@ class Expected:
             return _shaken(lambda _: copy.deepcopy(apart), given, coarse)
 
         runs += _shaken(made, given, coarse)
-        return cls(_tensors(runs, narrow), further, narrow)
+        return cls(_tensors(runs, narrow), further, narrow, wide)
 
     @classmethod
     def of_module(
@@ -246,7 +256,7 @@ class Expected:
             return f"{len(outputs)} outputs instead of {len(self.runs[0])}"
         for index, output in enumerate(outputs):
             mine, runs = _tensor(output), [run[index] for run in self.runs]
-            wrong = _wrong(mine, runs, unit[index] if unit else 0.0)
+            wrong = _wrong(mine, runs, unit[index] if unit else 0.0, self.wide)
             if isinstance(wrong, Tensor):
                 if forgiven is not None and mine.is_floating_point():
                     wrong = wrong & ~(
@@ -287,6 +297,15 @@ def _units_off(graph: torch.nn.Module, given: Any) -> list[list[Any]]:
     return runs
 
 
+@contextmanager
+def _denormals_as_zero() -> Iterator[None]:
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+
+
 def _nudged(shaken: Shaken, value: Tensor) -> Tensor:
     return shaken.moved(value.clone(), 1.0)
 
@@ -319,7 +338,9 @@ def _strays(output: Tensor, runs: list[Tensor]) -> Tensor:
     return (kept != _class(output)).all(0)
 
 
-def _wrong(output: Tensor, runs: list[Tensor], unit: float) -> Tensor | str | None:
+def _wrong(
+    output: Tensor, runs: list[Tensor], unit: float, wide: int | None = None
+) -> Tensor | str | None:
     """Where a result is not what it may be, or what is wrong with the whole."""
     wanted = runs[0]
     if output.dtype != wanted.dtype:
@@ -328,6 +349,7 @@ def _wrong(output: Tensor, runs: list[Tensor], unit: float) -> Tensor | str | No
         return f"shape {tuple(output.shape)} instead of {tuple(wanted.shape)}"
     if not wanted.numel():
         return None
+    own = [run for index, run in enumerate(runs) if index != wide and run.shape == wanted.shape]
     runs = [run for run in runs if run.shape == wanted.shape]
     if not wanted.is_floating_point():
         same = torch.stack([run.to(wanted.dtype) == wanted for run in runs]).all(0)
@@ -348,6 +370,7 @@ def _wrong(output: Tensor, runs: list[Tensor], unit: float) -> Tensor | str | No
         + unit
     )
     near = (mine <= high + away) & (mine >= low - away)
+    near |= ~torch.stack([_class(run.to(wanted.dtype)) == 0 for run in own]).any(0)
     # An element at the edge of the range may be an infinity in one run of many.
     edge = size >= info.max * 0.5
     return ~(fits & (near | (_class(mine) != 0))) & ~edge

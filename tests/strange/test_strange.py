@@ -105,6 +105,32 @@ def test_a_class_that_the_stock_flow_gives_too_is_told_apart() -> None:
     assert expected.complaint([lost + 1], forgiven=[lost + 1]) is not None
 
 
+def test_denormal_numbers_may_be_read_as_zero_and_no_others() -> None:
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this CPU has no mode that reads denormal numbers as zero")
+    torch.set_flush_denormal(False)
+    program = program_of("v0 = (x0.sign() * 1e-38 + x0 * 0) * 1e6")
+    expected = Expected.of(program, program.given(), exported(program))
+    right = program.module()(*program.given())[0]
+    assert expected.complaint([right]) is None
+    assert expected.complaint([right * 0]) is None
+    normal = program_of("v0 = x0.sign() * 1e-36 * 1e6")
+    expected = Expected.of(normal, normal.given(), exported(normal))
+    assert expected.complaint([right * 0]) is not None
+
+
+def test_where_a_dtype_overflows_a_class_is_asked_for_alone() -> None:
+    program = program_of("v0 = (x0 * 1e30) / (x0 * 1e30 * 1e30) * 1e30")
+    expected = Expected.of(program, program.given(), exported(program))
+    right = program.module()(*program.given())[0]
+    assert expected.complaint([right]) is None
+    nothing = program_of("v0 = x0 * 1e30 * 1e30 - x0 * 1e30 * 1e30")
+    expected = Expected.of(nothing, nothing.given(), exported(nothing))
+    assert nothing.module()(*nothing.given())[0].isnan().all()
+    assert expected.complaint([right * 0 + 7]) is None
+    assert expected.complaint([right * 0 + torch.inf]) is not None
+
+
 def test_a_small_tanh_is_as_right_as_tosa_asks() -> None:
     program = program_of("v0 = (x0 * 1e-4).tanh()")
     given = program.given()
