@@ -351,7 +351,14 @@ DECLARED_OF_HALVES = dict.fromkeys(
 )
 """Those of float16 alone: the stock flow leaves products and lines outside, and layers not."""
 
+DECLARED_OF_BFLOATS = dict.fromkeys(
+    ("x @ W + b", "x @ y.T * 0.125", "bmm(x * 0.125, y)", "conv2d(image, padded)"),
+    "a sum in f32 overflows in another order than in the kernel that the stock flow calls",
+)
+"""Those of bfloat16 alone: the stock flow leaves its layers to kernels."""
+
 
 def declared(name: str, dtype: torch.dtype) -> bool:
     """Whether a form may be worse than stock, for a reason that is written down."""
-    return name in DECLARED or (dtype == torch.float16 and name in DECLARED_OF_HALVES)
+    of_it = {torch.float16: DECLARED_OF_HALVES, torch.bfloat16: DECLARED_OF_BFLOATS}.get(dtype, {})
+    return name in DECLARED or name in of_it

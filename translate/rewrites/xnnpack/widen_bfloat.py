@@ -3,17 +3,18 @@
 Each bfloat16 is a single, so weights and inputs are what they were; a result is rounded to bfloat16
 where it leaves, and where a node that stays outside reads it. Between ops that are widened nothing
 is rounded (`cancel-narrowing`): a result is at least as near to the exact one as torch's, which
-rounds each.
+rounds each. Exponentials, sigmoids, roots and maxima stay with the runtime's kernels, as in the
+stock flow, unless their operands are known to be none of the numbers that XNNPACK's own lose.
 
 Before:
     func.func @forward(%x: tensor<2x4xbf16>) -> tensor<2x4xbf16> {
-      %y = aten.sigmoid.default(%x) : (tensor<2x4xbf16>) -> tensor<2x4xbf16>
+      %y = aten.tanh.default(%x) : (tensor<2x4xbf16>) -> tensor<2x4xbf16>
       func.return %y : tensor<2x4xbf16>
     }
 After:
     func.func @forward(%x: tensor<2x4xbf16>) -> tensor<2x4xbf16> {
       %0 = aten._to_copy.default(%x, dtype=f32) : (tensor<2x4xbf16>) -> tensor<2x4xf32>
-      %1 = aten.sigmoid.default(%0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %1 = aten.tanh.default(%0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
       %y = aten._to_copy.default(%1, dtype=bf16) : (tensor<2x4xf32>) -> tensor<2x4xbf16>
       func.return %y : tensor<2x4xbf16>
     }
@@ -31,10 +32,12 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import bf16, f32
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
 from stepwell.translate.rewrites.aten.building import emit
+from stepwell.translate.rewrites.aten.ranges import interval
 from stepwell.translate.rewrites.xnnpack.widen_halves import widened
 
 MOVES = (
@@ -83,6 +86,15 @@ COMPUTES = (
 )
 
 
+NO_NAN = Deviation("a NaN may become a number")
+NO_GREAT_NUMBER = Deviation("a number beyond 10³⁰ may become NaN")
+NO_INFINITE_ROOT = Deviation("the root of zero, a denormal number or an infinity may become NaN")
+GREATEST = 1e30
+"""XNNPACK's sigmoid and its inverse root are right up to here on every CPU."""
+LEAST = 2.0**-126
+"""The smallest number that is not denormal."""
+
+
 @dataclass(frozen=True)
 class Bfloats:
     """An operator on bfloat16s."""
@@ -108,6 +120,21 @@ class WidenBfloat(Rewrite[Bfloats]):
         if isinstance(op, MOVES) and not any(_was_narrowed(value) for value in given):
             return None
         return Bfloats(op) if any(not isinstance(v.owner, WeightOp) for v in given) else None
+
+    def deviates(self, match: Bfloats, program: Program) -> Deviation | None:
+        """What XNNPACK's node may lose, which the kernel of the stock flow keeps."""
+        op = match.op
+        given = [interval(value, program) for value in op.operands]
+        match op:
+            case aten.MaximumDefault() | aten.MinimumDefault() | aten.ExpDefault():
+                return NO_NAN if any(found.nan for found in given) else None
+            case aten.SigmoidDefault():
+                return NO_GREAT_NUMBER if given[0].most > GREATEST else None
+            case aten.RsqrtDefault():
+                is_plain = given[0].low >= LEAST and given[0].high <= GREATEST
+                return None if is_plain else NO_INFINITE_ROOT
+            case _:
+                return None
 
     def build(self, match: Bfloats, rw: Rewriter) -> None:
         """The operator between casts, in its place."""
