@@ -10,13 +10,18 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import stepwell
-from stepwell.backends.ethos_u import vela
+from stepwell.backends.ethos_u.vela import compile_tosa
+from stepwell.causal_lm import load_causal_lm
+from stepwell.ir.frames import frame
+from stepwell.sweeping.cluster import import_dask
+from stepwell.zoo.catalogue import entries_of, find
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("ir", "dialects", "translate", "backends")
@@ -180,7 +185,25 @@ def test_every_extra_that_is_named_to_a_user_is_declared() -> None:
     assert named and named <= set(project["optional-dependencies"])
 
 
-def test_a_target_whose_extra_is_absent_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vela, "find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType]
-    with pytest.raises(stepwell.StepwellError, match=r"pip install 'stepwell\[ethos-u\]'"):
-        vela.compile_tosa(b"", "ethos-u55-128")
+ABSENT: dict[str, tuple[str, Callable[[], object]]] = {
+    "ethos-u": ("ethosu", lambda: compile_tosa(b"", "ethos-u55-128")),
+    "sweep": ("distributed", import_dask),
+    "notebook": ("pandas", lambda: frame(["a"], [[1]])),
+    "hf": ("transformers", lambda: load_causal_lm(Path("folder"))),
+    "zoo": ("timm", lambda: find("timm/resnet18")),
+}
+"""What is asked for, and the package of its extra that is not there."""
+
+
+@pytest.mark.parametrize("extra", ABSENT)
+def test_what_an_absent_extra_would_do_says_which_it_is(
+    extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, ask = ABSENT[extra]
+    monkeypatch.setitem(sys.modules, package, None)
+    entries_of.cache_clear()
+    with pytest.raises(stepwell.StepwellError) as raised:
+        ask()
+    entries_of.cache_clear()
+    assert re.search(rf"stepwell\[{extra}\]|extra '{extra}'", str(raised.value))
+    assert "not installed" in str(raised.value)

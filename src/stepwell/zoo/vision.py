@@ -23,9 +23,11 @@ def schemas() -> torch.library.Library:
 
 
 def imported(package: str) -> Any:
-    """Import torchvision, or a package that imports it."""
+    """Import torchvision, or a package that imports it where it is there."""
     try:
         import torchvision  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except RuntimeError:
         schemas()
+    except ImportError:
+        pass
     return importlib.import_module(package)
