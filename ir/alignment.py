@@ -44,6 +44,32 @@ def aligned(before: Sequence[Dim], after: Sequence[Dim]) -> list[Group] | None:
     return None if left or right else groups
 
 
+def dropped_units(before: Sequence[Dim], after: Sequence[Dim]) -> frozenset[int] | None:
+    """Which unit axes of `before` are missing in `after`, or None if more than that differs.
+
+    Where equal unit axes stand in a row any of them may be meant: they hold the same elements.
+    """
+    dropped: set[int] = set()
+    at = 0
+    for index, size in enumerate(before):
+        remaining = len(before) - index
+        if (
+            at < len(after)
+            and size == after[at]
+            and not (
+                size == 1
+                and remaining > len(after) - at
+                and before[index + 1 :][:1] == after[at : at + 1]
+            )
+        ):
+            at += 1
+        elif size == 1:
+            dropped.add(index)
+        else:
+            return None
+    return frozenset(dropped) if at == len(after) else None
+
+
 @lru_cache(maxsize=4096)
 def extent(dim: Dim) -> int | Size:
     """A dimension as something that multiplies and compares."""

@@ -27,9 +27,10 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.alignment import dropped_units
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import Dim, dims
+from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.building import axis, permute, view
 
 
@@ -73,29 +74,3 @@ class SqueezePermute(Rewrite[SqueezedPermute]):
         value = view(rw, source, [shape[i] for i in kept])
         value = permute(rw, value, [kept.index(d) for d in order if d in kept])
         rw.replace(match.op, [value])
-
-
-def dropped_units(before: tuple[Dim, ...], after: tuple[Dim, ...]) -> frozenset[int] | None:
-    """Which unit axes of `before` are missing in `after`, or None if more than that differs.
-
-    Where equal unit axes stand in a row any of them may be meant: they hold the same elements.
-    """
-    dropped: set[int] = set()
-    at = 0
-    for index, size in enumerate(before):
-        remaining = len(before) - index
-        if (
-            at < len(after)
-            and size == after[at]
-            and not (
-                size == 1
-                and remaining > len(after) - at
-                and before[index + 1 :][:1] == after[at : at + 1]
-            )
-        ):
-            at += 1
-        elif size == 1:
-            dropped.add(index)
-        else:
-            return None
-    return frozenset(dropped) if at == len(after) else None

@@ -24,7 +24,6 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -33,6 +32,8 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.axes import axis_map
+from stepwell.ir.boxes import numbers, whole_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
@@ -61,26 +62,7 @@ class ScaledSlice:
     factor: float
 
 
-def _view(op: SchemaOp, x: torch.Tensor) -> torch.Tensor:
-    return x.reshape(static_dims(op.results[0]) or ())
-
-
-def _permute(op: SchemaOp, x: torch.Tensor) -> torch.Tensor:
-    return x.permute(op.arg("dims"))
-
-
-def _slice(op: SchemaOp, x: torch.Tensor) -> torch.Tensor:
-    axis: int = op.arg("dim")
-    start: int = op.arg("start") or 0
-    length = (static_dims(op.results[0]) or ())[axis]
-    return x.narrow(axis, start, length)
-
-
-_LAYOUT: dict[type[Operation], Callable[[SchemaOp, torch.Tensor], torch.Tensor]] = {
-    aten.ViewDefault: _view,
-    aten.PermuteDefault: _permute,
-    aten.SliceTensor: _slice,
-}
+LAYOUT = (aten.ViewDefault, aten.PermuteDefault, aten.SliceTensor)
 
 
 @dataclass(frozen=True)
@@ -114,17 +96,13 @@ class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
             return Refusal("the projection's weight is computed at run time")
         if any(static_dims(step.results[0]) is None for step in (linear, *layout)):
             return Refusal("the shape is symbolic")
-        shape = static_dims(linear.results[0])
-        assert shape is not None
-        features = torch.arange(shape[-1], dtype=torch.int32).expand(shape)
-        for step in layout:
-            for use in step.operands[0].uses:
-                other = use.operation
-                if other is not step and not isinstance(other, aten.SliceTensor):
-                    return Refusal("another op reads all of the projection")
-            features = _LAYOUT[type(step)](step, features)
-        start, stop = int(features.min()), int(features.max()) + 1
-        if reads_range_elsewhere(layout, shape, start, stop):
+        beside = [use.operation for step in layout for use in step.operands[0].uses]
+        others = [other for other in beside if other not in layout]
+        if not all(isinstance(other, aten.SliceTensor) for other in others):
+            return Refusal("another op reads all of the projection")
+        start, stop = features_of(op.operands[0], linear)
+        reads = [features_of(other.results[0], linear) for other in others]
+        if any(first < stop and start < last for first, last in reads):
             return Refusal("another op reads the same part of the projection")
         return ScaledSlice(op, linear, start, stop, float(factor))
 
@@ -159,7 +137,7 @@ def chain_to_linear(value: SSAValue) -> tuple[SchemaOp, list[SchemaOp]] | None:
     """The linear layer a value comes from, and the layout ops between, first one first."""
     layout: list[SchemaOp] = []
     owner = value.owner
-    while isinstance(owner, tuple(_LAYOUT)):
+    while isinstance(owner, LAYOUT):
         assert isinstance(owner, SchemaOp)
         layout.append(owner)
         owner = owner.operands[0].owner
@@ -176,17 +154,13 @@ def after_slice(layout: list[SchemaOp]) -> list[SchemaOp]:
     return layout[first:]
 
 
-def reads_range_elsewhere(
-    layout: list[SchemaOp], shape: tuple[int, ...], start: int, stop: int
-) -> bool:
-    """Whether a slice off the chain reads some of the features."""
-    features = torch.arange(shape[-1], dtype=torch.int32).expand(shape)
-    for step in layout:
-        for use in step.operands[0].uses:
-            other = use.operation
-            if other is not step and isinstance(other, aten.SliceTensor):
-                read = _slice(other, features)
-                if bool(((read >= start) & (read < stop)).any()):
-                    return True
-        features = _LAYOUT[type(step)](step, features)
-    return False
+def features_of(value: SSAValue, linear: SchemaOp) -> tuple[int, int]:
+    """The range of output features of a linear layer that layout ops make a value of."""
+    box = whole_of(dims(value.type))
+    while value.owner is not linear:
+        axes = axis_map(value.owner)
+        assert axes is not None and isinstance(value.owner, SchemaOp)
+        box, value = axes.reads(0, box), value.owner.operands[0]
+    found = numbers(box[-1])
+    assert found is not None
+    return found

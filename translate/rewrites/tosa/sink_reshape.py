@@ -32,6 +32,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.axes import ELEMENTWISE, is_block_scaled
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.alignment import dropped_units
 from stepwell.ir.axes import axis_map
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i32
@@ -151,20 +152,8 @@ def keeps_last(shape: Sequence[Size], result: Sequence[Size], source: Sequence[S
 
 
 def axes_added(source: Sequence[Size], target: Sequence[Size]) -> tuple[int, ...]:
-    """Which axes of `target` a reshape put in, if that is all it did; leading ones first."""
-    extra = len(target) - len(source)
-    added: list[int] = []
-    position = 0
-    for axis, size in enumerate(target):
-        rest = len(target) - axis
-        must_add = position < len(source) and size != source[position]
-        if size == 1 and len(added) < extra and (must_add or rest > len(source) - position):
-            added.append(axis)
-        elif position < len(source) and size == source[position]:
-            position += 1
-        else:
-            return ()
-    return tuple(added) if position == len(source) else ()
+    """Which axes of `target` a reshape put in, if that is all it did."""
+    return tuple(sorted(dropped_units(target, source) or ()))
 
 
 def without(shape: Sequence[Size], axes: Sequence[int]) -> tuple[Size, ...]:
