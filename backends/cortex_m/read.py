@@ -33,7 +33,6 @@ from stepwell.ir.diagnostics import ParseFailure, describe_op
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History
 from stepwell.ir.types import WeightAttr, dims
-from stepwell.translate.rewrites.cmsis.state_target import scratch_sizes
 
 
 def is_cortex_m(container: Container) -> bool:
@@ -70,7 +69,7 @@ def read_program(container: Container) -> Program:
     for op in program.module.walk():
         if isinstance(op, CmsisOp):
             _fill_in_lists(op, program)
-            for field, size in scratch_sizes(op, known).items() if known else ():
+            for field, size in op.needed_scratch(known).items() if known else ():
                 op.properties[field] = to_attribute(size)
     RemoveDeadCode().apply(program, History())
     return program

@@ -101,14 +101,7 @@ def llama_of(variant: Variant, size: Size) -> Any:
         }
     return construct_transformer(
         ModelArgs(
-            dim=size.dim,
-            hidden_dim=size.hidden_dim,
-            n_layers=size.n_layers,
-            n_heads=size.n_heads,
-            n_kv_heads=size.n_kv_heads,
-            vocab_size=size.vocab_size,
-            max_seq_len=size.context,
-            max_context_len=size.context,
+            **shape_of(size),
             use_kv_cache=variant.cache != "none",
             use_sdpa_with_kv_cache_op=variant.cache in ("custom", "quantised"),
             enable_dynamic_shape=variant.dynamic,
@@ -116,6 +109,13 @@ def llama_of(variant: Variant, size: Size) -> Any:
             **adapters,
         )
     ).eval()
+
+
+def shape_of(size: Size) -> dict[str, Any]:
+    """The arguments of ExecuTorch's model that say how large it is."""
+    shared = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size")
+    held = {name: getattr(size, name) for name in shared}
+    return {**held, "max_seq_len": size.context, "max_context_len": size.context}
 
 
 def transforms_of(variant: Variant, size: Size) -> list[Callable[[Any], Any]]:
@@ -192,14 +192,7 @@ def taught(size: Size, tied: bool) -> tuple[dict[str, Tensor], list[int]]:
     torch.manual_seed(0)
     model: Any = construct_transformer(
         ModelArgs(
-            dim=size.dim,
-            hidden_dim=size.hidden_dim,
-            n_layers=size.n_layers,
-            n_heads=size.n_heads,
-            n_kv_heads=size.n_kv_heads,
-            vocab_size=size.vocab_size,
-            max_seq_len=size.context,
-            max_context_len=size.context,
+            **shape_of(size),
             generate_full_logits=True,
             enable_dynamic_shape=True,
         )

@@ -113,6 +113,17 @@ class CmsisOp(HasAxes, IRDLOperation, ABC):
             if problem := type_problem(value.type):
                 yield problem
 
+    def needed_scratch(self, target: Target) -> dict[str, int]:
+        """The scratch fields and the bytes that each needs on a target, if shapes are known."""
+        return {}
+
+    def scratch_problems(self) -> Iterator[str]:
+        """Why a scratch size is not what the kernel needs on the target that is stated."""
+        target = target_of(self)
+        for field, needed in (self.needed_scratch(target) if target else {}).items():
+            if self.number(field) != needed:
+                yield f"{field} is {self.number(field)} bytes, {target} needs {needed}"
+
     def verify_(self) -> None:
         if found := "; ".join(self.problems()):
             raise VerifyException(found)

@@ -30,7 +30,7 @@ from stepwell.dialects.cmsis.ops.base import (
     target_of,
     zero_point_problems,
 )
-from stepwell.dialects.cmsis.target import fully_connected_scratch
+from stepwell.dialects.cmsis.target import Target, fully_connected_scratch
 from stepwell.ir.axes import All, Along, AxisMap, Links, Once
 from stepwell.ir.axis_forms import kept, mapped
 from stepwell.ir.diagnostics import StepwellError
@@ -164,11 +164,13 @@ class QuantizedBatchMatmul(CmsisOp):
         if a is not None and b is not None and out is not None:
             wanted = quantize_multiplier(a.scale * b.scale / out.scale)
         yield from multiplier_problems("output", self.multiplier("output"), wanted)
-        target = target_of(self)
-        if target is not None and isinstance(rhs[1], int) and isinstance(rhs[2], int):
-            needed = fully_connected_scratch(target.isa, inner=rhs[2], outputs=rhs[1])
-            if self.number("scratch") != needed:
-                yield f"scratch is {self.number('scratch')} bytes, {target} needs {needed}"
+        yield from self.scratch_problems()
+
+    def needed_scratch(self, target: Target) -> dict[str, int]:
+        _, outputs, inner = dims(self.rhs_transposed.type)
+        if not isinstance(outputs, int) or not isinstance(inner, int):
+            return {}
+        return {"scratch": fully_connected_scratch(target.isa, inner=inner, outputs=outputs)}
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
         return mapped(self, (Along(0), Along(1), All()), (Along(0), Along(2), All()))

@@ -16,7 +16,6 @@ from stepwell.dialects.cmsis.ops.base import (
     int8_problems,
     result_problems,
     same_quantization_problems,
-    target_of,
     zero_point_problems,
 )
 from stepwell.dialects.cmsis.ops.layout import (
@@ -27,7 +26,7 @@ from stepwell.dialects.cmsis.ops.layout import (
     to_nhwc,
     window_links,
 )
-from stepwell.dialects.cmsis.target import avgpool_scratch
+from stepwell.dialects.cmsis.target import Target, avgpool_scratch
 from stepwell.ir.axes import Along, AxisMap
 from stepwell.ir.axis_forms import mapped
 from stepwell.ir.interpretation import interprets
@@ -91,13 +90,14 @@ class _AvgPool(_Pool):
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         yield from zero_point_problems(self, zero_point=(self.input, 1))
-        target = target_of(self)
+        yield from self.scratch_problems()
+
+    def needed_scratch(self, target: Target) -> dict[str, int]:
         *_, channels = nhwc_shape(dims(self.input.type), self.IS_NHWC)
         width = self.output_size()[1]
-        if target is not None and isinstance(channels, int) and isinstance(width, int):
-            needed = avgpool_scratch(target.isa, output_width=width, channels=channels)
-            if self.number("scratch") != needed:
-                yield f"scratch is {self.number('scratch')} bytes, {target} needs {needed}"
+        if not isinstance(channels, int) or not isinstance(width, int):
+            return {}
+        return {"scratch": avgpool_scratch(target.isa, output_width=width, channels=channels)}
 
 
 @irdl_op_definition

@@ -29,7 +29,6 @@ from stepwell.dialects.cmsis.ops.base import (
     multiplier_problems,
     per_tensor,
     result_problems,
-    target_of,
     zero_point_problems,
 )
 from stepwell.dialects.cmsis.ops.layout import (
@@ -126,9 +125,7 @@ class Spatial(CmsisOp):
             self, input_offset=(self.input, -1), output_offset=(self.out, 1)
         )
         yield from self._requantization_problems(channels)
-        target = target_of(self)
-        if target is not None:
-            yield from self.scratch_problems(target)
+        yield from self.scratch_problems()
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
         made = own_link(Along(3), self.IS_NHWC)
@@ -172,8 +169,23 @@ class Spatial(CmsisOp):
             return height, width
         return None
 
-    def scratch_problems(self, target: Target) -> Iterator[str]:
-        """Why the scratch size is not what the kernel needs on a target."""
+    def needed_scratch(self, target: Target) -> dict[str, int]:
+        given, made = self.nhwc()
+        if not all(isinstance(size, int) for size in (*given, *made)):
+            return {}
+        known: dict[str, Any] = {
+            "input_nhwc": given,
+            "output_nhwc": made,
+            "stride": self.numbers("stride"),
+            "padding": self.numbers("padding"),
+            "input_offset": self.number("input_offset"),
+            "output_offset": self.number("output_offset"),
+            "activation": self.activation,
+        }
+        return self._scratch(target, known)
+
+    def _scratch(self, target: Target, known: dict[str, Any]) -> dict[str, int]:
+        """The same, given what all kernels' sizes depend on."""
         raise NotImplementedError
 
     def _requantization_problems(self, channels: Dim) -> Iterator[str]:
@@ -211,10 +223,6 @@ class Spatial(CmsisOp):
                 yield found
                 return
 
-    def _scratch_mismatch(self, target: Target, field: str, needed: int) -> Iterator[str]:
-        if self.number(field) != needed:
-            yield f"{field} is {self.number(field)} bytes, {target} needs {needed}"
-
 
 class _Conv(Spatial):
     """`arm_convolve_wrapper_s8`; groups follow from the shapes."""
@@ -230,28 +238,11 @@ class _Conv(Spatial):
             self, own_shape((n, *self._windows(h, w, kh, kw), o), self.IS_NHWC)
         )
 
-    def needed_scratch(self, target: Target) -> int | None:
-        """Bytes of scratch on a target, if the shapes are known."""
-        given, made = self.nhwc()
-        if not all(isinstance(d, int) for d in (*given, *made)):
-            return None
-        return convolution_scratch(
-            target.isa,
-            input_nhwc=cast("tuple[int, ...]", given),
-            filter_ohwi=cast("tuple[int, ...]", dims(self.weight.type)),
-            output_nhwc=cast("tuple[int, ...]", made),
-            stride=self.numbers("stride"),
-            padding=self.numbers("padding"),
-            dilation=self.numbers("dilation"),
-            input_offset=self.number("input_offset"),
-            output_offset=self.number("output_offset"),
-            activation=self.activation,
-        )
-
-    def scratch_problems(self, target: Target) -> Iterator[str]:
-        needed = self.needed_scratch(target)
-        if needed is not None:
-            yield from self._scratch_mismatch(target, "scratch", needed)
+    def _scratch(self, target: Target, known: dict[str, Any]) -> dict[str, int]:
+        filter_ohwi = cast("tuple[int, ...]", dims(self.weight.type))
+        dilation = self.numbers("dilation")
+        size = convolution_scratch(target.isa, filter_ohwi=filter_ohwi, dilation=dilation, **known)
+        return {"scratch": size}
 
 
 @irdl_op_definition
@@ -292,29 +283,15 @@ class _Depthwise(Spatial):
             self, own_shape((n, *self._windows(h, w, kh, kw), o), self.IS_NHWC)
         )
 
-    def needed_scratch(self, target: Target) -> int | None:
-        """Bytes of scratch on a target, if the shapes are known."""
-        given, made = self.nhwc()
-        if not all(isinstance(d, int) for d in (*given, *made)):
-            return None
-        return depthwise_scratch(
+    def _scratch(self, target: Target, known: dict[str, Any]) -> dict[str, int]:
+        size = depthwise_scratch(
             target.isa,
-            input_nhwc=cast("tuple[int, ...]", given),
             filter_1hwo=cast("tuple[int, ...]", dims(self.weight.type)),
-            output_nhwc=cast("tuple[int, ...]", made),
-            stride=self.numbers("stride"),
-            padding=self.numbers("padding"),
             dilation=self.numbers("dilation"),
             depth_multiplier=self.number("depth_multiplier"),
-            input_offset=self.number("input_offset"),
-            output_offset=self.number("output_offset"),
-            activation=self.activation,
+            **known,
         )
-
-    def scratch_problems(self, target: Target) -> Iterator[str]:
-        needed = self.needed_scratch(target)
-        if needed is not None:
-            yield from self._scratch_mismatch(target, "scratch", needed)
+        return {"scratch": size}
 
 
 @irdl_op_definition
@@ -362,29 +339,14 @@ class _TransposeConv(Spatial):
         ]
         yield from result_problems(self, own_shape((n, *size, o), self.IS_NHWC))
 
-    def needed_scratch(self, target: Target) -> tuple[int, int] | None:
-        """Bytes of both scratch buffers on a target, if the shapes are known."""
-        given, made = self.nhwc()
-        if not all(isinstance(d, int) for d in (*given, *made)):
-            return None
-        return transpose_convolution_scratch(
+    def _scratch(self, target: Target, known: dict[str, Any]) -> dict[str, int]:
+        sizes = transpose_convolution_scratch(
             target.isa,
-            input_nhwc=cast("tuple[int, ...]", given),
             filter_ohwi=cast("tuple[int, ...]", dims(self.weight.type)),
-            output_nhwc=cast("tuple[int, ...]", made),
-            stride=self.numbers("stride"),
-            padding=self.numbers("padding"),
             output_padding=self.numbers("output_padding"),
-            input_offset=self.number("input_offset"),
-            output_offset=self.number("output_offset"),
-            activation=self.activation,
+            **known,
         )
-
-    def scratch_problems(self, target: Target) -> Iterator[str]:
-        needed = self.needed_scratch(target)
-        if needed is not None:
-            yield from self._scratch_mismatch(target, "scratch", needed[0])
-            yield from self._scratch_mismatch(target, "output_scratch", needed[1])
+        return dict(zip(("scratch", "output_scratch"), sizes, strict=True))
 
 
 @irdl_op_definition

@@ -3,45 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
-from xdsl.ir import Operation
 
 from stepwell.dialects.cmsis.level import CMSIS_LEVEL
-from stepwell.dialects.cmsis.ops import (
-    QuantizedAvgPool2d,
-    QuantizedAvgPool2dNhwc,
-    QuantizedBatchMatmul,
-    QuantizedConv2d,
-    QuantizedConv2dNhwc,
-    QuantizedDepthwiseConv2d,
-    QuantizedDepthwiseConv2dNhwc,
-    QuantizedTransposeConv2d,
-    QuantizedTransposeConv2dNhwc,
-)
+from stepwell.dialects.cmsis.ops import CmsisOp
 from stepwell.dialects.cmsis.ops.base import TARGET
-from stepwell.dialects.cmsis.ops.layout import nhwc_shape
-from stepwell.dialects.cmsis.target import (
-    Isa,
-    Target,
-    avgpool_scratch,
-    fully_connected_scratch,
-)
+from stepwell.dialects.cmsis.target import Isa, Target
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
-from stepwell.ir.types import dims
-
-CONVOLUTIONS = (
-    QuantizedConv2d,
-    QuantizedConv2dNhwc,
-    QuantizedDepthwiseConv2d,
-    QuantizedDepthwiseConv2dNhwc,
-)
-
 
 M55 = Target("cortex-m55", Isa.MVE)
 
@@ -67,7 +41,8 @@ class StateTarget(Pass):
         program.module.attributes[TARGET] = StringAttr(str(self.target))
         changed = 0
         for op in program.module.walk():
-            for field, size in scratch_sizes(op, self.target).items():
+            needed = op.needed_scratch(self.target) if isinstance(op, CmsisOp) else {}
+            for field, size in needed.items():
                 op.properties[field] = IntegerAttr(size, i64)
                 changed += 1
         return changed
@@ -79,24 +54,3 @@ def _without_form(op: QuantizeCast | DequantizeCast) -> Problem:
         describe_op(op),
         "quantise it with one scale, or leave the operator that reads it in floats",
     )
-
-
-def scratch_sizes(op: Operation, target: Target) -> dict[str, int]:
-    """The scratch fields of an op and the bytes each needs on a target."""
-    if isinstance(op, CONVOLUTIONS):
-        needed = op.needed_scratch(target)
-        return {} if needed is None else {"scratch": needed}
-    if isinstance(op, (QuantizedTransposeConv2d, QuantizedTransposeConv2dNhwc)):
-        both = op.needed_scratch(target)
-        return {} if both is None else {"scratch": both[0], "output_scratch": both[1]}
-    if isinstance(op, QuantizedBatchMatmul):
-        _, columns, inner = cast("tuple[int, int, int]", dims(op.rhs_transposed.type))
-        return {"scratch": fully_connected_scratch(target.isa, inner=inner, outputs=columns)}
-    if isinstance(op, (QuantizedAvgPool2d, QuantizedAvgPool2dNhwc)):
-        _, _, width, channels = nhwc_shape(dims(op.out.type), op.IS_NHWC)
-        return {
-            "scratch": avgpool_scratch(
-                target.isa, output_width=cast(int, width), channels=cast(int, channels)
-            )
-        }
-    return {}

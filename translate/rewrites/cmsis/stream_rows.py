@@ -44,7 +44,6 @@ from stepwell.ir.axes import Along, Links, axis_map
 from stepwell.ir.core import WeightOp
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.translate.memory.rows import Call, Image, RowOp, Stream
-from stepwell.translate.rewrites.cmsis.state_target import scratch_sizes
 
 ROWS = 1
 """The axis of an NHWC tensor that counts rows."""
@@ -212,6 +211,7 @@ def _over_rows(
     made = tensor([given[0], run[1] - run[0], *given[2:]], element(op.results[0].type))
     operands = [*read, *op.operands[len(read) :]]
     properties = dict(op.properties)
+    assert isinstance(op, CmsisOp)
     if isinstance(op, SPATIAL):
         above = max(0, shape.padding - run[0] * shape.stride)
         properties["padding"] = to_attribute([above, op.numbers("padding")[1]])
@@ -221,6 +221,6 @@ def _over_rows(
         properties=properties,
         attributes=dict(op.attributes),
     )
-    for field, size in scratch_sizes(new, target).items():
+    for field, size in new.needed_scratch(target).items():
         new.properties[field] = to_attribute(size)
     return new
