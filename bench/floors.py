@@ -6,9 +6,11 @@
 A program runs under the runtime's own profiler on one thread, and each event is led back to the
 node that it times; the least of `--repeat` runs counts. Two things are read off:
 
-*Products*: linear layers, convolutions (depthwise ones too) and products of batches. No rewrite
-that keeps them makes a model faster than they are, so a peer's time divided by theirs bounds the
-ratio that can be had with XNNPACK's kernels (`--peers` takes the times that `bench/peers.py` kept).
+*Products*: linear layers, convolutions (depthwise ones too) and products of batches. *Functions*:
+softmax, gelu, sigmoid and their like, and maxima of windows, which some kernel has to compute as
+well. No rewrite that keeps them makes a model faster than they are, so a peer's time divided by
+theirs bounds the ratio that can be had with XNNPACK's kernels, were all else free (`--peers` takes
+the times that `bench/peers.py` kept, and of ours the shares measured here).
 
 *Slow nodes*: a node's least time on this machine is the greater of its operations at the speed of
 the best product and of its bytes (operands and results once) at the speed of the best copy, both
@@ -54,6 +56,16 @@ PRODUCTS = (
     xnnpack.Deconvolution2d,
     xnnpack.BatchMatrixMultiply,
 )
+FUNCTIONS = (
+    xnnpack.Softmax,
+    xnnpack.Gelu,
+    xnnpack.Sigmoid,
+    xnnpack.Hardswish,
+    xnnpack.Tanh,
+    xnnpack.Exp,
+    xnnpack.ELU,
+    xnnpack.MaxPooling2d,
+)
 HALF = 0.5
 
 
@@ -71,6 +83,7 @@ class Timed:
 
     kind: str
     is_product: bool
+    is_function: bool
     seconds: float
     least: float
     operations: float
@@ -168,7 +181,8 @@ def nodes(
             work = operations(op) if op is not None else 0.0
             bytes_moved = moved(op) if op is not None else 0.0
             least = max(work / best.operations, bytes_moved / best.bytes)
-            yield Timed(_kind(name, op), isinstance(op, PRODUCTS), taken, least, work)
+            is_product, is_function = isinstance(op, PRODUCTS), isinstance(op, FUNCTIONS)
+            yield Timed(_kind(name, op), is_product, is_function, taken, least, work)
 
 
 def _kind(name: str, op: XnnpackOp | None) -> str:
@@ -178,17 +192,17 @@ def _kind(name: str, op: XnnpackOp | None) -> str:
     if not isinstance(op, xnnpack.Convolution2d | xnnpack.DepthwiseConvolution2d):
         return kind
     down, across = op.window
-    return f"{kind} {down}×{across}" + (
-        f", {op.integer('groups', 1)} groups" if op.integer("groups", 1) > 1 else ""
-    )
+    grouped = isinstance(op, xnnpack.Convolution2d) and op.integer("groups", 1) > 1
+    return f"{kind} {down}×{across}" + ", grouped" * grouped
 
 
 @dataclass
 class Floor:
-    """A model: milliseconds of all nodes and of its products; slow ones by kind."""
+    """A model: milliseconds of all nodes, of its products and functions; slow ones by kind."""
 
     whole: float
     products: float
+    functions: float
     speed: float
     kinds: dict[str, float]
     slow: dict[str, float]
@@ -206,6 +220,7 @@ def floor(timed: Iterable[Timed]) -> Floor:
     return Floor(
         1e3 * sum(one.seconds for one in held),
         1e3 * products,
+        1e3 * sum(one.seconds for one in held if one.is_function),
         sum(one.operations for one in held) / products / 1e9 if products else 0.0,
         _sorted(kinds),
         _sorted(slow),
@@ -235,29 +250,55 @@ def bounds(results: dict[str, dict[str, Any]]) -> list[str]:
     """The table of what products leave to be had against peers, as `bench/peers.py` timed them."""
     kept = json.loads((RESULTS / "peers_1.json").read_text())["results"]
     lines = [
-        "| model | ours ms | its products ms (share, GFLOP/s) | ONNX Runtime ms (ratio, bound) | "
-        "OpenVINO ms (ratio, bound) |",
-        "|---|---|---|---|---|",
+        "| model | ours ms | products, functions | GFLOP/s | ONNX Runtime ms | ratio | bound "
+        "| OpenVINO ms | ratio | bound |",
+        "|---" * 10 + "|",
     ]
-    logs: dict[str, list[float]] = {ORT: [], OPENVINO: []}
+    ratios: dict[str, list[float]] = {}
     for name, found in results.items():
         times = {peer: held["warm_ms"] for peer, held in kept.get(name, {}).items()}
-        if OURS not in times or "products" not in found:
+        if not {OURS, ORT, OPENVINO} <= set(times):
             continue
-        share = found["products"] / found["whole"]
-        least = times[OURS] * share
-        cells: list[str] = []
+        ours, parts = times[OURS], (found["products"], found["functions"])
+        least = ours * sum(parts) / found["whole"]
+        shares = ", ".join(f"{part / found['whole']:.0%}" for part in parts)
+        cells = [name, f"{ours:.2f}", shares, f"{found['speed']:.0f}"]
         for peer in (ORT, OPENVINO):
-            bound = times[peer] / least
-            logs[peer].append(log(bound))
-            cells.append(f"{times[peer]:.2f} ({times[peer] / times[OURS]:.2f}, {bound:.2f})")
-        lines.append(
-            f"| {name} | {times[OURS]:.2f} | {least:.2f} ({share:.0%}, {found['speed']:.0f}) | "
-            + " | ".join(cells)
-            + " |"
-        )
-    means = [f"{exp(sum(held) / len(held)):.2f}" for held in logs.values() if held]
-    lines.append("| geometric mean of the bounds | | | " + " | ".join(means) + " |")
+            cells += [
+                f"{times[peer]:.2f}",
+                f"{times[peer] / ours:.2f}",
+                f"{times[peer] / least:.2f}",
+            ]
+            ratios.setdefault(peer, []).append(times[peer] / ours)
+            ratios.setdefault(f"{peer}, bound", []).append(times[peer] / least)
+        lines.append("| " + " | ".join(cells) + " |")
+    means = {name: f"{exp(sum(map(log, held)) / len(held)):.3f}" for name, held in ratios.items()}
+    cells = ["geometric mean", "", "", ""]
+    for peer in (ORT, OPENVINO):
+        cells += ["", means.get(peer, "–"), means.get(f"{peer}, bound", "–")]
+    return [*lines, "| " + " | ".join(cells) + " |"]
+
+
+def slow_nodes(results: dict[str, dict[str, Any]]) -> list[str]:
+    """The table of slow nodes: parts of the time of all models together, by kind."""
+    whole = sum(found["whole"] for found in results.values())
+    times: dict[str, float] = {}
+    slow: dict[str, float] = {}
+    for found in results.values():
+        for into, key in ((times, "kinds"), (slow, "slow")):
+            for kind, taken in found[key].items():
+                into[kind] = into.get(kind, 0.0) + taken / found["whole"]
+    many = len(results)
+    lines = [
+        f"Of {many} models ({', '.join(results)}), {whole:.0f} ms together, each counted alike:",
+        "",
+        "| kind of node | of the time | slow nodes |",
+        "|---|---|---|",
+        f"| all | 100 % | {sum(slow.values()) / many:.1%} |",
+    ]
+    for kind, taken in _sorted(slow).items():
+        if taken / many >= 0.002:
+            lines.append(f"| {kind} | {times[kind] / many:.1%} | {taken / many:.1%} |")
     return lines
 
 
@@ -280,7 +321,11 @@ def main() -> None:
     wanted = [(name, False) for name in options.models.split(",") if name]
     wanted += [(name, True) for name in options.zoo.split(",") if name]
     for name, zoo in wanted:
-        found = of(name, best, options, zoo)
+        try:
+            found = of(name, best, options, zoo)
+        except stepwell.StepwellError as problem:
+            print(f"{name}: {problem}", flush=True)
+            continue
         results[name] = asdict(found)
         print(
             f"{name}: {found.whole:.2f} ms, products {found.products:.2f} "
@@ -295,6 +340,10 @@ def main() -> None:
         print(*lines, sep="\n")
         if options.table:
             between_markers(options.table, "floors", lines)
+    lines = slow_nodes(results)
+    print(*lines, sep="\n")
+    if options.table:
+        between_markers(options.table, "slow nodes", lines)
 
 
 if __name__ == "__main__":
