@@ -141,7 +141,8 @@ def _run_file(path: Path) -> ModuleType:
 
 
 _FORMS = (
-    "return (module, example_inputs), (module, example_inputs, dynamic_shapes), or "
+    "return (module, example_inputs), or as many of module, args, kwargs and dynamic_shapes as "
+    "torch.export.export is given, in this order, or "
     "{'module': …, 'args': …, 'kwargs': …, 'dynamic_shapes': …}"
 )
 _NAMES = ("module", "args", "kwargs", "dynamic_shapes")
@@ -221,13 +222,22 @@ def parts_of(name: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]
             raise StepwellError(f"{name} returned a mapping that {fact}", help=_FORMS)
         args, kwargs = held.get("args") or (), held.get("kwargs") or {}
         return held["module"], tuple(args), dict(kwargs), held.get("dynamic_shapes")
-    if not isinstance(made, tuple) or len(cast("tuple[Any, ...]", made)) not in (2, 3):
+    if not isinstance(made, tuple) or len(cast("tuple[Any, ...]", made)) not in (2, 3, 4):
         raise StepwellError(f"{name} returned {type(made).__name__}", help=_FORMS)
-    module, inputs, *shapes = cast("tuple[Any, ...]", made)
-    dynamic = shapes[0] if shapes else None
+    module, inputs, *rest = cast("tuple[Any, ...]", made)
+    kwargs: Any = rest.pop(0) if rest and (len(rest) == 2 or _holds_tensors(rest[0])) else {}
+    dynamic = rest[0] if rest else None
     if isinstance(inputs, Mapping):
         return module, (), dict(cast("Mapping[str, Any]", inputs)), dynamic
-    return module, tuple(inputs), {}, dynamic
+    return module, tuple(inputs), dict(kwargs or {}), dynamic
+
+
+def _holds_tensors(value: Any) -> bool:
+    """Whether a third thing is inputs by keyword: shapes hold none."""
+    import torch
+
+    values = cast("Mapping[str, Any]", value).values() if isinstance(value, Mapping) else ()
+    return any(isinstance(held, torch.Tensor) for held in values)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import torch
 
 import stepwell
 from stepwell.cli import main
+from stepwell.models import parts_of
 
 MODELS = """
 import torch
@@ -152,3 +153,25 @@ def test_weights_without_data_are_named_before_a_program_is_lowered(target: str)
     with pytest.raises(stepwell.StepwellError, match=r"no data \(device meta\): weight, bias"):
         stepwell.lower(program, target)
     assert "weight" in str(program)
+
+
+ROWS = torch.export.Dim("rows", min=1, max=8)
+NET, X, BY_NAME = torch.nn.Linear(3, 3), torch.ones(2, 3), {"scale": torch.ones(())}
+SHAPES = {"x": {0: ROWS}, "scale": None}
+
+
+@pytest.mark.parametrize(
+    ("made", "parts"),
+    [
+        ((NET, (X,)), ((X,), {}, None)),
+        ((NET, BY_NAME), ((), BY_NAME, None)),
+        ((NET, (X,), ({0: ROWS},)), ((X,), {}, ({0: ROWS},))),
+        ((NET, (X,), {"x": {0: ROWS}}), ((X,), {}, {"x": {0: ROWS}})),
+        ((NET, (X,), BY_NAME), ((X,), BY_NAME, None)),
+        ((NET, (X,), BY_NAME, SHAPES), ((X,), BY_NAME, SHAPES)),
+        ((NET, (X,), None, SHAPES), ((X,), {}, SHAPES)),
+        ({"module": NET, "kwargs": BY_NAME}, ((), BY_NAME, None)),
+    ],
+)
+def test_a_factory_returns_what_export_is_given(made: object, parts: tuple[object, ...]) -> None:
+    assert parts_of("model", made) == (NET, *parts)
