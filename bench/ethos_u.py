@@ -1,34 +1,105 @@
 """Vela's own estimates of what each Ethos-U takes: cycles, SRAM, flash, delegates, CPU ops.
 
     python bench/ethos_u.py [model ...] [--accelerators ethos-u55-128,ethos-u65-256,ethos-u85-256]
+    python bench/ethos_u.py --stock     ExecuTorch's own flow on the same programs beside it
 
-The programs are quantised by this project's quantizer and lowered with int8 at the border. Nothing
-runs: there is no simulator of the NPU on the package indices.
+By itself, programs are quantised by this project's quantizer and lowered with int8 at the border.
+With `--stock` they are quantised by ExecuTorch's own quantizer for the accelerator, and both flows
+lower the same program, whose border is float in both: its quantising ops are on the CPU in both and
+are not counted. Nothing runs: there is no simulator of the NPU on the package indices.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import copy
+import io
 import logging
 import sys
 import warnings
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cortex_m import MEMORY, MODELS, prepared, quantised
+from cortex_m import MEMORY, MODELS, load, prepared, quantised
 
 DEFAULT = (
     "ds_cnn", "mobilenet_v1_025", "resnet8", "mlp_autoencoder", "mobilenet_v2_035", "tcn", "unet",
     "transformer_encoder",
 )  # fmt: skip
+BORDER = ("quantize_per_tensor", "dequantize_per_tensor", "getitem", "alloc", "_clone_dim_order")
+"""What stands on the CPU between the program's floats and the NPU's integers, or is no op."""
+
+
+def stock_quantised(name: str, accelerator: str) -> Any:
+    """The model as ExecuTorch's own quantizer for the accelerator annotates it."""
+    from executorch.backends.arm.ethosu import EthosUCompileSpec
+    from executorch.backends.arm.quantizer.arm_quantizer import (
+        EthosUQuantizer,
+        get_symmetric_quantization_config,
+    )
+
+    quantizer = EthosUQuantizer(EthosUCompileSpec(accelerator))
+    quantizer.set_global(get_symmetric_quantization_config())
+    return quantised(*load(name), quantizer)
+
+
+def stock(exported: Any, accelerator: str) -> tuple[list[bytes], Counter[str]]:
+    """The TOSA of the stock flow's delegates, and what it leaves to the CPU."""
+    from executorch.backends.arm.ethosu import EthosUCompileSpec
+    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+    from executorch.exir.lowered_backend_module import get_lowered_submodules
+
+    specification = EthosUCompileSpec(accelerator).tosa_spec
+    partitioner = TOSAPartitioner(TosaCompileSpec(specification))
+    edge = to_edge_transform_and_lower(copy.deepcopy(exported), partitioner=[partitioner])
+    graph = edge.exported_program().graph_module
+    names = (
+        str(getattr(node.target, "__name__", node.target))
+        for node in graph.graph.nodes
+        if node.op == "call_function"
+    )
+    left = Counter(
+        name for name in names
+        if not any(word in name for word in (*BORDER, "executorch_call_delegate"))
+    )  # fmt: skip
+    return [module.processed_bytes for _, module, _ in get_lowered_submodules(graph)], left
+
+
+def compare(name: str, accelerator: str) -> str:
+    """Both flows on the program that the stock quantizer made."""
+    import stepwell
+    from stepwell.backends.ethos_u.vela import compile_tosa
+
+    exported = stock_quantised(name, accelerator)
+    lowered = stepwell.lower(exported, accelerator)
+    found = lowered.estimate()
+    outside = Counter(lowered.report.outside)
+    left = sum(n for op, n in outside.items() if not any(word in op for word in BORDER))
+    ours = f"{sum(e.cycles for e in found):8} cycles, {len(found)} delegates, {left} CPU ops"
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            delegates, theirs = stock(exported, accelerator)
+            estimates = [compile_tosa(data, accelerator).estimate for data in delegates]
+    except Exception as error:  # The stock flow raises bare exceptions; the bench says so.
+        return f"{ours} | stock fails: {str(error).splitlines()[0][:90]}"
+    cycles = sum(e.cycles for e in estimates)
+    said = f"{cycles:8} cycles, {len(delegates)} delegates, {theirs.total()} CPU ops"
+    ratio = sum(e.cycles for e in found) / max(cycles, 1)
+    return f"{ours} {dict(outside)} | stock {said} {dict(theirs)} | {ratio:.3f}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", default=list(DEFAULT), help=", ".join(MODELS | MEMORY))
     parser.add_argument("--accelerators", default="ethos-u55-128,ethos-u65-256,ethos-u85-256")
+    parser.add_argument("--stock", action="store_true", help="ExecuTorch's own flow beside it")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
@@ -37,6 +108,10 @@ def main() -> None:
     from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
     for name in options.models:
+        if options.stock:
+            for accelerator in options.accelerators.split(","):
+                print(f"{name:20} {accelerator:14} {compare(name, accelerator)}", flush=True)
+            continue
         exported = quantised(*prepared(name), CortexMQuantizer())
         for accelerator in options.accelerators.split(","):
             try:

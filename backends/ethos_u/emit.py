@@ -16,7 +16,7 @@ from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
 
-TOSA = "tosa-1.0+int"
+TOSA = "tosa-1.0+int+int16"
 
 
 def to_pte(program: Program) -> bytes:

@@ -61,7 +61,7 @@ from stepwell.translate.rewrites.cmsis import (
     StateTarget,
 )
 from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
-from stepwell.translate.rewrites.ethosu import LowerForNpu, PartitionEthosu
+from stepwell.translate.rewrites.ethosu import LowerForNpu, LowerSoftmaxByTable, PartitionEthosu
 from stepwell.translate.rewrites.quant import (
     TYPE_QUANTIZATION,
     CancelCasts,
@@ -80,6 +80,7 @@ from stepwell.translate.rewrites.tosa import (
 )
 from stepwell.translate.rewrites.tosa.adopt_executorch_mx import AdoptExecutorchMx
 from stepwell.translate.rewrites.tosa.choose_mx_form import ChooseMxForm
+from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
 from stepwell.translate.rewrites.tosa.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
@@ -456,11 +457,12 @@ def ethosu_pipeline(
         io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
     """
     target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
+    # A maximum stays one of bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
     to_npu = (
-        Together("lower-int8", (*INTEGERS, CancelCasts())),
+        Together("lower-int8", (LowerSoftmaxByTable(), *INTEGERS, CancelCasts())),
         Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
         Together("lower", TO_TOSA),
-        *layouts(*LAYOUT, *FEWER_INTEGERS),
+        *layouts(*LAYOUT, ComposeByteFunctions()),
     )
     return Pipeline(
         accelerator,

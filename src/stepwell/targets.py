@@ -217,10 +217,9 @@ def _vgf(program: Program, **options: Any) -> bytes:
 
 
 def _run_vgf(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
-    raise StepwellError(
-        "nothing here runs a .vgf, which needs Vulkan's ML extensions",
-        help=f"the same graph runs on the reference model: lower to {VGF_TOSA}",
-    )
+    from stepwell.backends.tosa.emulation import run_vgf
+
+    return run_vgf(artefact, inputs)
 
 
 VGF_TARGET = Target(

@@ -1,5 +1,6 @@
-"""The target vgf: the file that Arm's model converter makes, where it is installed."""
+"""The target vgf: the file that Arm's model converter makes, run on Arm's emulation of Vulkan."""
 
+import importlib
 import shutil
 import sys
 from pathlib import Path
@@ -7,9 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.export import export
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
-from stepwell.backends.tosa import vgf
+from stepwell.backends.tosa import emulation, run_reference_model, vgf
+from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
 X = torch.randn(1, 3, 8, 8)
 
@@ -28,7 +32,15 @@ def test_without_the_converter_the_error_says_what_to_install(
         lowered.to_vgf()
 
 
-def test_its_graph_is_tosa_and_nothing_here_runs_its_file(lowered: "stepwell.Lowered") -> None:
+def test_without_the_emulation_the_error_names_what_is_missing(
+    lowered: "stepwell.Lowered", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emulation, "RUNNER", "no-such-command")
+    with pytest.raises(stepwell.StepwellError, match=r"no-such-command.*not installed"):
+        emulation.run_vgf(b"", [X])
+
+
+def test_its_graph_is_tosa(lowered: "stepwell.Lowered") -> None:
     program = stepwell.read_tosa(lowered.to_tosa())
     assert torch.equal(program.run(X, method="main")[0], lowered.program.run(X)[0])
 
@@ -46,3 +58,45 @@ def test_open_shapes_are_refused_before_the_converter_sees_them() -> None:
 )
 def test_the_converter_takes_the_graph(lowered: "stepwell.Lowered") -> None:
     assert lowered.to_vgf()[:4] == b"VGF1"
+
+
+needs_emulation = pytest.mark.skipif(
+    bool(emulation.missing()), reason=f"not installed: {', '.join(emulation.missing())}"
+)
+MODELS = {
+    "ds_cnn": "tiny",
+    "mlp_autoencoder": "tiny",
+    "resnet8": "resnet",
+    "mobilenet_v1_025": "microcontrollers",
+    "mcunet_like": "microcontrollers",
+    "tcn": "microcontrollers",
+    "unet": "microcontrollers",
+    "transformer_encoder_2layers": "transformer",
+}
+
+
+@needs_emulation
+def test_inputs_that_are_not_the_files_are_refused(lowered: "stepwell.Lowered") -> None:
+    with pytest.raises(stepwell.StepwellError, match=r"0 inputs given, the file takes 1"):
+        emulation.run_vgf(lowered.to_vgf(), [])
+    with pytest.raises(stepwell.StepwellError, match=r"input 0 is torch.float64"):
+        emulation.run_vgf(lowered.to_vgf(), [X.double()])
+
+
+@pytest.mark.slow
+@needs_emulation
+@pytest.mark.parametrize("name", MODELS)
+def test_the_emulation_has_the_reference_models_bits(name: str) -> None:
+    model, inputs = getattr(importlib.import_module(MODELS[name]), name)()
+    prepared = prepare_pt2e(
+        export(model.eval(), inputs).module(check_guards=False), CortexMQuantizer()
+    )
+    for seed in range(2):
+        torch.manual_seed(seed)
+        prepared(*(torch.randn_like(x) for x in inputs))
+    lowered = stepwell.lower(export(convert_pt2e(prepared), inputs), "vgf")
+    given = [torch.randn_like(x) for x in inputs]
+    emulated = lowered.run(*given)
+    modelled = run_reference_model(lowered.to_tosa(), given)
+    assert len(emulated) == len(modelled)
+    assert all(torch.equal(a, b) for a, b in zip(emulated, modelled, strict=True))

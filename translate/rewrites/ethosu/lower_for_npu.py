@@ -1,21 +1,26 @@
 """Lowers to TOSA what the NPU runs, and leaves alone every op of which it lacks a part.
 
-What an op becomes is known only once it is lowered: a softmax is a REDUCE_MAX among others, which
-an Ethos-U55 has not. The steps are therefore tried on a copy of the program; ops of the model that
+What an op becomes is known only once it is lowered: a `where` is a SELECT among others, which an
+Ethos-U55 has not. The steps are therefore tried on a copy of the program; ops of the model that
 ended in an operator that the accelerator lacks are named, and the steps run again without them.
 Such an op keeps its casts, and the CPU's lowering finds it as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import Operation
+
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.diagnostics import node_name
+from stepwell.ir.dtypes import i8, i16
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass, Step, Together
+from stepwell.ir.types import element
 from stepwell.translate.on_npu import OnNpu
 
 U55_LACKS = frozenset(
@@ -23,20 +28,27 @@ U55_LACKS = frozenset(
     for name in (
         "reduce_max reduce_min reduce_all reduce_any reduce_product equal greater greater_equal "
         "select gather scatter conv3d bitwise_and bitwise_or bitwise_xor bitwise_not logical_and "
-        "logical_or logical_xor logical_not logical_left_shift logical_right_shift intdiv pow "
-        "cond_if while_loop negate reverse"
+        "logical_or logical_xor logical_not logical_right_shift intdiv pow cond_if while_loop reverse"
     ).split()
 )
-"""Operators that Vela refuses for an Ethos-U55 or U65."""
+"""Operators that Vela refuses for an Ethos-U55 or U65, but those of `U55_TAKES`."""
+U55_TAKES: Mapping[str, tuple[IntegerType, ...]] = {
+    "tosa.reduce_max": (i8, i16),
+    "tosa.reduce_min": (i8, i16),
+    "tosa.reverse": (i8,),
+}
+"""Element types of which Vela does take an operator (it reduces bytes, and not their int32)."""
 U85_LACKS = frozenset(
     f"tosa.{name}" for name in "conv3d pow reduce_product while_loop cond_if".split()
 )
 """Operators that Vela refuses for an Ethos-U85."""
 
 
-def lacks(accelerator: str) -> frozenset[str]:
-    """The TOSA operators that an accelerator does not run."""
-    return U85_LACKS if accelerator.startswith("ethos-u85") else U55_LACKS
+def lacks(accelerator: str, op: Operation) -> bool:
+    """Whether an accelerator does not run a TOSA operator."""
+    if accelerator.startswith("ethos-u85"):
+        return op.name in U85_LACKS
+    return op.name in U55_LACKS and element(op.operands[0].type) not in U55_TAKES.get(op.name, ())
 
 
 @dataclass(frozen=True)
@@ -55,7 +67,7 @@ class LowerForNpu(Pass):
         while True:
             trial = program.clone()
             self._run(trial, History(), left)
-            lacking = dict(reversed(list(_lacking(trial, lacks(self.accelerator)))))
+            lacking = dict(reversed(list(_lacking(trial, self.accelerator))))
             if not lacking.keys() - left.keys():
                 break
             left.update(lacking)
@@ -73,9 +85,9 @@ class LowerForNpu(Pass):
         return applied
 
 
-def _lacking(program: Program, lacked: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _lacking(program: Program, accelerator: str) -> Iterator[tuple[str, str]]:
     """The model's nodes that became an operator that the NPU lacks, each with it."""
     for op in program.module.walk():
         node = node_name(op.location)
-        if isinstance(op, TosaOp) and op.name in lacked and node is not None:
+        if isinstance(op, TosaOp) and node is not None and lacks(accelerator, op):
             yield node, op.name.removeprefix("tosa.").upper()

@@ -126,10 +126,15 @@ class LowerInt8Softmax(LowerInt8):
             return found
         count = shape_of(op.operands[0])[axis_of(op)]
         for use in found.uses:
-            if fixed_for(count, use.held.scale) is None:
+            if self.bits(count, use.held.scale) is None:
                 scale = use.held.scale
                 return Refusal(f"a row of {count} at a scale of {scale:g} needs more than 32 bits")
         return found
+
+    def bits(self, count: int, scale: float) -> int | None:
+        """Those of the largest exponential for a row's elements and the result's scale, or None."""
+        fixed = fixed_for(count, scale)
+        return None if fixed is None else fixed.bits
 
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """Thirteen operators, or three more for a third byte."""
