@@ -20,6 +20,7 @@ from typing import Any, cast
 import torch
 from torch.export import ExportedProgram
 
+from stepwell.dialects.aten.registry import LIBRARIES, overload_of
 from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, quoted
 
 _FUNCTIONS = frozenset(
@@ -36,6 +37,7 @@ _LONGEST = 4096
 _TARGET = re.compile(
     r"(?:torch\.ops\.\w+(?:\.\w+)+|_operator\.\w+|math\.\w+|torch\.(?:_sym|sym)_\w+)"
 )
+_OPERATOR = re.compile(rf"torch\.ops\.((?:{'|'.join(LIBRARIES)})\.\w+\.\w+)")
 _PICKLED = ("custom_obj_", "opaque_obj_")
 _TRUST = "load it with trust (`--trust`) if you know where it comes from"
 
@@ -208,8 +210,11 @@ def _load(place: Path, model: str) -> ExportedProgram:
         pt2_archive, "PT2ArchiveReader"
     ) else package.PT2ArchiveReader(str(place))  # fmt: skip
     with reader as archive:
+        text = archive.read_bytes(f"models/{model}.json")
+        for name in sorted(set(_OPERATOR.findall(text.decode(errors="replace")))):
+            overload_of(name)  # Imports the library that registers a quantised program's operators.
         program = serialize._bytes_to_dataclass(  # pyright: ignore[reportPrivateUsage]
-            schema.ExportedProgram, archive.read_bytes(f"models/{model}.json")
+            schema.ExportedProgram, text
         )
         state = package._load_state_dict(archive, model)  # pyright: ignore[reportPrivateUsage]
         constants = package._load_constants(archive, model)  # pyright: ignore[reportPrivateUsage]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -150,3 +152,18 @@ def test_symbolic_arithmetic_is_let_through(good: str) -> None:
 )
 def test_anything_else_is_not(bad: str) -> None:
     assert not is_arithmetic(bad)
+
+
+def test_a_quantised_program_opens_in_a_process_that_has_quantised_nothing(tmp_path: Path) -> None:
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401  # registers the operators
+
+    class Cast(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            ops = torch.ops.quantized_decomposed
+            stored = ops.quantize_per_tensor(x, 0.5, 1, -128, 127, torch.int8)
+            return ops.dequantize_per_tensor(stored, 0.5, 1, -128, 127, torch.int8)
+
+    torch.export.save(torch.export.export(Cast(), (torch.randn(3),)), tmp_path / "q.pt2")
+    code = f"from stepwell.translate.pt2 import load_pt2; load_pt2({str(tmp_path / 'q.pt2')!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

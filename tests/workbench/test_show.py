@@ -24,7 +24,8 @@ from stepwell.backends.executorch.read import read_container
 from stepwell.cli import main
 from stepwell.showing import Story, tell, to_dot, to_html, to_model_explorer
 from stepwell.showing.highlight import highlighted
-from stepwell.showing.memory import memory_plans, to_svg
+from stepwell.showing.memory import Held, MemoryPlan, memory_plans, to_svg
+from stepwell.showing.memory_text import to_text
 from stepwell.showing.summary import summarise
 
 
@@ -205,6 +206,36 @@ def test_bytes_of_a_view_are_held_since_its_tensor_was_written() -> None:
     held = {h.offset: (h.first, h.last) for h in plan.held if h.label == "read as a part"}
     assert held == {0: (0, 0), 4: (0, 1)}
     assert plan.busiest == (0, 12), "bytes of the input and of its rows count once"
+
+
+def test_a_memory_plan_in_text_says_who_is_where_when_and_what_bounds_it() -> None:
+    held = (
+        Held("first: char 8", 0, 8, 0, 1),
+        Held("second: char 4", 8, 4, 1, 2),
+        Held("third: char 2", 0, 2, 2, 3),
+    )
+    text = to_text(MemoryPlan("forward", 16, 4, held), columns=4, rows=4)
+    assert text == (
+        "forward: 16 bytes of arena, 4 steps\n\n"
+        "12 ····\n 8 ·bb·\n 4 aa··\n 0 aacc\n    ^ step 1\n\n"
+        "step 1 holds 12 bytes at once; the other 4 are gaps between tensors and alignment\n"
+        "  a          8 bytes at         0, steps 0 to 1  first: char 8\n"
+        "  b          4 bytes at         8, steps 1 to 2  second: char 4\n"
+        "elsewhere\n"
+        "  c          2 bytes at         0, steps 2 to 3  third: char 2"
+    )
+    whole = to_text(MemoryPlan("forward", 8, 4, held[:1]))
+    assert "all of the arena: no placement is smaller" in whole
+
+
+def test_explain_draws_the_memory_of_a_pte_and_of_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program().save(tmp_path / "m.mlir")
+    assert main(["explain", str(tmp_path / "m.mlir"), "-t", "xnnpack", "--memory"]) == 0
+    assert "bytes of arena" in capsys.readouterr().out
+    assert main(["explain", str(tmp_path / "m.mlir"), "-t", "tosa-1.0+fp", "--memory"]) == 1
+    assert "is no .pte" in capsys.readouterr().err
 
 
 def test_open_asks_for_a_page_and_opens_it(

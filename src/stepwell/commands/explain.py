@@ -8,7 +8,8 @@ from pathlib import Path
 
 from stepwell.commands import add_model, add_target, options_of
 from stepwell.commands.progress import waiting
-from stepwell.ir.files import write_atomically
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.files import read_bytes, write_atomically
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_target(parser)
     parser.add_argument("--outside", action="store_true", help="only what is left to kernels")
+    parser.add_argument(
+        "--memory", action="store_true", help="the plan of a .pte's arena over time instead"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row as JSON")
 
 
@@ -26,6 +30,9 @@ def run(arguments: argparse.Namespace) -> int:
     from stepwell.models import open_model
 
     held = open_artefact(arguments.model)
+    if arguments.memory and held is not None:
+        is_pte = arguments.model.endswith(".pte")
+        return _draw_memory(arguments.model, read_bytes(Path(arguments.model)) if is_pte else None)
     if held is not None:
         explanation = explain_artefact(held.program, Path(arguments.model).name)
     else:
@@ -33,9 +40,32 @@ def run(arguments: argparse.Namespace) -> int:
         with waiting(f"lowering {arguments.model}"):
             model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
             explanation = explain(model.program, arguments.target, **options)
+        if arguments.memory:
+            assert explanation.lowered is not None
+            is_pte = explanation.lowered.target.artefact == "pte"
+            return _draw_memory(
+                f"what {arguments.target} makes",
+                explanation.lowered.artefact if is_pte else None,
+            )
     if arguments.json:
         write_atomically(arguments.json, explanation.to_json().encode())
     if arguments.outside:
         explanation = replace(explanation, fates=explanation.outside)
     print(explanation)
+    return 0
+
+
+def _draw_memory(what: str, data: bytes | None) -> int:
+    """Print the plan of each arena of a `.pte`."""
+    from stepwell.backends.executorch.read import read_container
+    from stepwell.showing.memory import memory_plans
+    from stepwell.showing.memory_text import to_text
+
+    if data is None:
+        raise StepwellError(
+            f"{what} is no .pte: it has no arena",
+            help="-t cortex-m55, ethos-u55-128 or xnnpack makes one",
+        )
+    plans = memory_plans(read_container(data))
+    print("\n\n".join(map(to_text, plans)) if plans else "no method plans memory")
     return 0
