@@ -41,7 +41,10 @@ def small_vit() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     """A vision transformer of two blocks; its patches are a convolution."""
     from deit import VisionTransformer
 
-    return VisionTransformer(64, 2, 2, size=32, patch=8, classes=10), (torch.randn(1, 3, 32, 32),)
+    model = VisionTransformer(64, 2, 2, size=32, patch=8, classes=10)
+    for parameter in (model.cls_token, model.pos_embed):
+        nn.init.normal_(parameter, std=0.02)
+    return model, (torch.randn(1, 3, 32, 32),)
 
 
 def models() -> dict[str, tuple[Maker, bool]]:

@@ -61,7 +61,13 @@ from stepwell.translate.rewrites.cmsis import (
     StateTarget,
 )
 from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
-from stepwell.translate.rewrites.ethosu import LowerForNpu, LowerSoftmaxByTable, PartitionEthosu
+from stepwell.translate.rewrites.ethosu import (
+    HoistReshapeOverRescale,
+    LowerForNpu,
+    LowerSoftmaxByTable,
+    PartitionEthosu,
+    RescaleConstant,
+)
 from stepwell.translate.rewrites.quant import (
     TYPE_QUANTIZATION,
     CancelCasts,
@@ -463,6 +469,7 @@ def ethosu_pipeline(
         Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
         Together("lower", TO_TOSA),
         *layouts(*LAYOUT, ComposeByteFunctions()),
+        Together("operate-on-bytes", (HoistReshapeOverRescale(), RescaleConstant())),
     )
     return Pipeline(
         accelerator,

@@ -1,0 +1,63 @@
+"""What Vela fuses stays bytes: near misses of the two rewrites that see to it."""
+
+from typing import Any
+
+import torch
+
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.rewrites.ethosu import HoistReshapeOverRescale, RescaleConstant
+from stepwell.translate.rewrites.ethosu.rescale_constant import bytes_of
+
+FLAGS = (
+    "{input_unsigned = false, output_unsigned = false, per_channel = CHANNEL, "
+    "rounding_mode = SINGLE_ROUND, scale32 = true}"
+)
+
+
+def reshaped(channels: int) -> str:
+    flags = FLAGS.replace("CHANNEL", "true" if channels > 1 else "false")
+    return f"""func.func @main(%x: tensor<2x{channels}xi8>) -> tensor<{2 * channels}xi32> {{
+  %m = stepwell.weight <"m"> "constant" : tensor<{channels}xi32>
+  %s = stepwell.weight <"s#ones"> "constant" : tensor<{channels}xi8>
+  %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
+  %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
+  %r = tosa.rescale %x, %m, %s, %z, %o {flags} : (tensor<2x{channels}xi8>, tensor<{channels}xi32>, tensor<{channels}xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x{channels}xi32>
+  %n = tosa.const_shape {{values = dense<[{2 * channels}]> : tensor<1xindex>}} : () -> !tosa.shape<1>
+  %y = tosa.reshape %r, %n : (tensor<2x{channels}xi32>, !tosa.shape<1>) -> tensor<{2 * channels}xi32>
+  func.return %y : tensor<{2 * channels}xi32>
+}}
+"""
+
+
+def test_factors_of_the_last_axis_stay_where_they_are(apply: Any) -> None:
+    done = apply(reshaped(3), HoistReshapeOverRescale())
+    assert done.count == 0
+    assert "its last axis has a factor an element" in str(done.reasons)
+    assert apply(reshaped(1), HoistReshapeOverRescale()).count == 1
+
+
+def test_a_constant_beside_what_is_no_rescale_stays(apply: Any) -> None:
+    text = """func.func @main(%x: tensor<2x4xi32>) -> tensor<2x4xi32> {
+  %c = stepwell.weight <"c"> "constant" : tensor<1x4xi32>
+  %y = tosa.add %x, %c : (tensor<2x4xi32>, tensor<1x4xi32>) -> tensor<2x4xi32>
+  func.return %y : tensor<2x4xi32>
+}
+"""
+    assert apply(text, RescaleConstant()).count == 0
+
+
+def test_only_what_bytes_hold_or_were_is_bytes() -> None:
+    weights = WeightStore()
+    weights.add("small", torch.tensor([-128, 127], dtype=torch.int32))
+    weights.add("large", torch.tensor([128], dtype=torch.int32))
+    weights.add("stored", torch.tensor([3, -7], dtype=torch.int8))
+    assert bytes_of("large", weights) is None
+    found = bytes_of("small", weights)
+    assert found is not None and found[0] == "small" and found[1]["zero_points"] == [0, 0]
+    numbers = {"multipliers": [1 << 30], "shifts": [20], "zero_points": [2, 0], "bits": 32}
+    wide = weights.derive("tosa_rescale", ["stored"], **numbers)
+    assert int(weights.get(wide).max()) > 127
+    assert bytes_of(weights.derive("tosa_reshape", [wide], shape=[1, 2]), weights) == (
+        "stored",
+        numbers,
+    )
