@@ -29,6 +29,18 @@ def test_nothing_is_computed_from_weights_alone_at_run_time(name: str, quantised
             assert not all(isinstance(value.owner, WeightOp) for value in op.operands), op.name
 
 
+@pytest.mark.parametrize(("name", "most"), [("crnn_gru", 9_600), ("crnn_lstm", 9_728)])
+def test_recurrent_nets_need_less_than_the_stock_flow_and_run_as_interpreted(
+    name: str, most: int, quantised: Any
+):
+    """The stock flow plans 11 968 and 11 456 bytes for them (`bench/cortex_m.py --memory`)."""
+    module, inputs = model("microcontrollers", name)
+    lowered = stepwell.lower(quantised(module, inputs), "cortex-m4")
+    assert arena(lowered.to_pte()) <= most
+    x = torch.randn_like(inputs[0])
+    assert torch.equal(lowered.run(x)[0], lowered.program.run(x)[0])
+
+
 def test_an_int8_image_stands_in_the_arena_once(quantised: Any):
     module, inputs = model("microcontrollers", "mobilenet_v1_025")
     exported = quantised(module, inputs, calibrations=0)
