@@ -91,7 +91,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i8, i16, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound
-from stepwell.translate.rewrites.cmsis.quantized import Use
+from stepwell.translate.quantised.recognise import Use
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import Quantised, is_rescaled, rescale, stored
 from stepwell.translate.rewrites.tosa.lower_int8_softmax import (
