@@ -83,7 +83,7 @@ def bars(
         f'<text x="0" y="14" font-weight="600">{escape(title)}</text>',
     ]
     at = 0
-    for name, colour in zip(names, colours, strict=True):
+    for name, colour in zip(names, colours, strict=False):  # The palette may be longer.
         parts.append(f'<rect x="{at}" y="23" width="11" height="11" fill="{colour}"/>')
         parts.append(f'<text x="{at + 16}" y="33">{escape(name)}</text>')
         at += 34 + 7 * len(name)
