@@ -189,7 +189,7 @@ def _exported(name: str, module: Any, args: Any, kwargs: Any, dynamic: Any) -> A
     with asked_quietly(), kept_stderr() as said:
         try:
             return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             error.add_note(said.getvalue())
             lines = str(error).strip().splitlines()
             places = re.findall(r'File "([^"]+)", line (\d+)', str(error))
@@ -247,7 +247,7 @@ def _users_code(fact: str, path: Path | None = None) -> Generator[None]:
         yield
     except StepwellError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         own = [f for f in frames if path is not None and Path(f.filename) == path.resolve()]
         own = own or [f for f in frames if path is not None and Path(f.filename) == path]

@@ -16,6 +16,12 @@ def three(): return 3
 def boom(): raise ValueError("boom")
 def not_a_module(): return 3, (torch.ones(2),)
 number = 3
+def leaves(): raise SystemExit(0)
+
+def leaves_while_exported():
+    class Model(torch.nn.Module):
+        def forward(self, x): raise SystemExit(0)
+    return Model(), (torch.ones(3),)
 
 def branches_on_data():
     class Model(torch.nn.Module):
@@ -35,6 +41,9 @@ MODEL_ERRORS = {
     "models.py:boom": "boom() fails: ValueError: boom\n  at models.py:5",
     "models.py:not_a_module": "where a torch.nn.Module is needed",
     "models.py:branches_on_data": "torch.export.export fails on branches_on_data",
+    "models.py:leaves": "leaves() fails: SystemExit: 0",
+    "models.py:leaves_while_exported": "torch.export.export fails on leaves_while_exported",
+    "leaves.py:f": "cannot be imported: SystemExit",
     "missing.py:f": "cannot be imported: ModuleNotFoundError",
     "syntax.py:f": "cannot be imported: SyntaxError",
     "garbage.pt2": "garbage.pt2",
@@ -91,6 +100,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "models.py").write_text(MODELS)
     (made / "missing.py").write_text("import a_module_that_is_not_there\n")
     (made / "syntax.py").write_text("def f(:\n")
+    (made / "leaves.py").write_text("import sys\n\nsys.exit(0)\n")
     for suffix in ("pt2", "mlir", "pte", "tosa"):
         (made / f"garbage.{suffix}").write_text("garbage\n")
     for name in ("folder", "folder.pt2", "folder.pte"):
