@@ -43,11 +43,23 @@ class Segments:
         return len(self.table) - 1
 
 
-def with_program_header(flatbuffer: bytes, segments: Segments) -> list[Data]:
-    """The parts of a `.pte` file: the FlatBuffer with its extended header, then the segments."""
+def with_program_header(
+    flatbuffer: bytes, segments: Segments, fixed: tuple[int, int] | None = None
+) -> list[Data]:
+    """The parts of a `.pte` file: the FlatBuffer with its extended header, then the segments.
+
+    Args:
+        flatbuffer: the program.
+        segments: what stands behind it.
+        fixed: (index, place): the segment that stands in its place in the file already. Where there
+            is room, nothing is written between the FlatBuffer and the first segment.
+    """
     header = struct.Struct("<4sIQQQ")
     size = header.size + len(flatbuffer)
     base = size + -size % SEGMENT_ALIGNMENT
+    if fixed is not None and fixed[0] < len(segments.table):
+        wanted = fixed[1] - segments.table[fixed[0]]["offset"]
+        base = wanted if wanted >= base and wanted % SEGMENT_ALIGNMENT == 0 else base
     packed = header.pack(b"eh00", header.size, size, base, segments.size)
     return _parts(flatbuffer, packed, base, segments)
 

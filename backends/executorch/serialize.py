@@ -54,8 +54,13 @@ def to_bytes(container: Container) -> bytes:
     return b"".join(to_parts(container))
 
 
-def to_parts(container: Container) -> list[Data]:
-    """What `to_bytes` joins; named data are parts as they are, behind everything else."""
+def to_parts(container: Container, fixed: int | None = None) -> list[Data]:
+    """What `to_bytes` joins; named data are parts as they are, behind everything else.
+
+    Args:
+        container: what to write.
+        fixed: where in the file the named data stand already.
+    """
     check(container)
     segments = Segments()
     constants = _subsegments(segments, container.constants, ALIGNMENT)
@@ -66,6 +71,7 @@ def to_parts(container: Container) -> list[Data]:
     )
     payloads = _Payloads(segments)
     plans = [_plan(method, payloads) for method in container.methods]
+    first = len(segments.table)
     named = _named(segments, container.named_data)
     program: Record = {
         "version": _VERSION,
@@ -77,7 +83,8 @@ def to_parts(container: Container) -> list[Data]:
         "mutable_data_segments": mutable,
         "named_data": [{"key": key, "segment_index": index} for key, index in named.items()],
     }
-    return with_program_header(write_root(program_schema(), program), segments)
+    flatbuffer = write_root(program_schema(), program)
+    return with_program_header(flatbuffer, segments, None if fixed is None else (first, fixed))
 
 
 def external_to_bytes(container: Container) -> bytes | None:

@@ -2,8 +2,10 @@
 
 Most of a `.pte` is weights, and its header names each by its hash. So each is put once where it
 stays, in the bytes that become the file. When the rest is known, the end is moved up to it, within
-memory that is in use already: to take new memory costs more than to hash it. Where the bytes are a
-file's own, mapped, the program holds none of them: the system writes them out as it needs memory.
+memory that is in use already: to take new memory costs more than to hash it. Of a large file the
+end stays where it is, behind up to a megabyte of nothing: to move it would be a second copy. Where
+the bytes are a file's own, mapped, the program holds none of them: the system writes them out as it
+needs memory.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from stepwell.backends.executorch.container import Data
 from stepwell.backends.executorch.segments import SEGMENT_ALIGNMENT
 
 _HEADER = 1 << 20
+_LARGE = 1 << 28
+"""Bytes of an end that is not moved."""
 
 
 def padded(size: int) -> int:
@@ -55,7 +59,8 @@ class InMemory:
         with self._file.getbuffer() as held:
             if size > begin:
                 return b"".join((*front, held[begin:end]))
-            held[size : size + end - begin] = held[begin:end]
+            if size != begin:
+                held[size : size + end - begin] = held[begin:end]
             for place, part in _placed(front):
                 held[place] = part
         self._file.truncate(size + end - begin)
@@ -85,7 +90,8 @@ class OnFile:
         self._map.close()
         with self._path.open("rb+") as file:
             with _mapped(file, max(room, whole)) as held:
-                held.move(size, begin, end - begin)
+                if size != begin:
+                    held.move(size, begin, end - begin)
                 for place, part in _placed(front):
                     held[place] = part
             file.truncate(whole)
@@ -135,6 +141,11 @@ class Tail:
         self._segments: dict[str, memoryview] = {}
         self._open = self._bytes[:0]
         self._is_full = False
+
+    @property
+    def fixed(self) -> int | None:
+        """Where in the file the segments of a large tail begin; None where they are moved."""
+        return self._begin if self._end - self._begin >= _LARGE and not self._is_full else None
 
     def place(self, size: int) -> memoryview:
         """Where the next segment goes; to be filled and then kept, or not."""

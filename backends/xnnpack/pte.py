@@ -29,7 +29,8 @@ def to_pte(program: Program, *, embed_unpacked_constants: bool = False) -> bytes
 
     """
     tail = tail_of(program)
-    return tail.file(to_parts(_container(program, embed_unpacked_constants, tail)))
+    container = _container(program, embed_unpacked_constants, tail)
+    return tail.file(to_parts(container, tail.fixed))
 
 
 def write_pte(program: Program, path: Path, *, embed_unpacked_constants: bool = False) -> None:
@@ -40,7 +41,8 @@ def write_pte(program: Program, path: Path, *, embed_unpacked_constants: bool = 
         OSError: the file is there already, or cannot be written.
     """
     tail = tail_of(program, OnFile(path))
-    tail.file(to_parts(_container(program, embed_unpacked_constants, tail)))
+    container = _container(program, embed_unpacked_constants, tail)
+    tail.file(to_parts(container, tail.fixed))
 
 
 def to_container(program: Program, *, embed_unpacked_constants: bool = False) -> Container:
