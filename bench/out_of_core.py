@@ -29,7 +29,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from _memory import resident
+from _memory import MEGABYTE, resident
 from _report import prepare, show, write
 from torch import nn
 
@@ -117,11 +117,16 @@ def mapped(path: Path) -> dict[str, torch.Tensor]:
     return held
 
 
+def anonymous() -> float:
+    """Megabytes that this process holds beside files."""
+    return (resident("RssAnon") or 0) / MEGABYTE
+
+
 class Peak:
     """The most anonymous megabytes of this process, looked at every few milliseconds."""
 
     def __enter__(self) -> Peak:
-        self.before = self.most = resident("RssAnon")
+        self.before = self.most = anonymous()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
@@ -129,12 +134,12 @@ class Peak:
 
     def _watch(self) -> None:
         while not self._stop.wait(0.005):
-            self.most = max(self.most, resident("RssAnon"))
+            self.most = max(self.most, anonymous())
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        self.most = max(self.most, resident("RssAnon"))
+        self.most = max(self.most, anonymous())
 
     @property
     def added(self) -> float:
@@ -175,7 +180,7 @@ def measure(size: str, weights: str, folder: Path) -> dict[str, Any]:
         began = time.process_time()
         lowered.save(out)
         save_seconds = time.process_time() - began
-    kept = resident("RssAnon") - saving.before
+    kept = anonymous() - saving.before
     began = time.process_time()
     with out.open("rb") as source, (folder / "copy").open("wb") as target:
         while block := source.read(1 << 20):
