@@ -66,6 +66,7 @@ def of_timm(name: str) -> tuple[torch.nn.Module, Inputs]:
 
 def vits_flow() -> tuple[torch.nn.Module, Inputs]:
     """The flow of VITS from latent noise to what the decoder takes: couplings and flips."""
+    imported("transformers")
     from transformers import VitsConfig
     from transformers.models.vits.modeling_vits import VitsResidualCouplingBlock
 
@@ -77,6 +78,7 @@ def vits_flow() -> tuple[torch.nn.Module, Inputs]:
 
 def clap_audio() -> tuple[torch.nn.Module, Inputs]:
     """The audio tower of CLAP: Swin on spectrograms."""
+    imported("transformers")
     from transformers import ClapAudioConfig, ClapAudioModel
 
     config = ClapAudioConfig(depths=[1, 1, 2, 1], num_hidden_layers=4)
