@@ -155,6 +155,8 @@ class Rewrite(ABC, Generic[M, O]):
     bound: ClassVar[Bound] = EXACT
     takes_empty: ClassVar[bool] = True
     """Whether it is asked about ops that take or give a tensor without elements."""
+    formerly: ClassVar[tuple[str, ...]] = ()
+    """Names that it had before, by which paths and texts of pipelines still find it."""
 
     @abstractmethod
     def match(self, op: O, program: Program) -> M | Refusal | None:

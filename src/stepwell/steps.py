@@ -310,7 +310,8 @@ def all_passes() -> dict[str, PassMaker]:
 
     found: dict[str, PassMaker] = {}
     for name, cls in {**step_classes(), **registry().steps}.items():
-        found[name] = lambda c=cls, n=name: as_module_pass(c, n)
+        for known in (name, *(cls.formerly if issubclass(cls, Rewrite) else ())):
+            found.setdefault(known, lambda c=cls, n=known: as_module_pass(c, n))
     for name, pipeline in PIPELINES.items():
         target = re.sub(r"[^a-z0-9]+", "-", name)
         found[f"lower-to-{target}"] = lambda t=target, p=pipeline: _pipeline_pass(

@@ -129,7 +129,14 @@ RANGES = Option(
     "to it",
 )
 
-XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS,)
+SHARES = Option(
+    "optimise",
+    (SPEED, MEMORY),
+    SPEED,
+    "memory: make several delegates where weights are many, so that loading holds fewer twice",
+)
+
+XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS, SHARES)
 CORTEX_M_OPTIONS = (BIAS_FORM, IO, OPTIMISE, ARENA)
 ETHOSU_OPTIONS = (CPU, IO)
 TOSA_OPTIONS = (METHOD, RANGES)

@@ -214,6 +214,22 @@ def test_a_pipeline_is_edited_by_the_names_of_its_steps_and_never_in_place() -> 
         whole.without("relu-to-tan")
 
 
+@dataclass(frozen=True)
+class Renamed(ReluToTanh):
+    name: ClassVar[str] = "relu-to-curve"
+    formerly: ClassVar[tuple[str, ...]] = ("relu-to-tangent",)
+
+
+def test_a_rewrite_is_found_by_a_name_that_it_had() -> None:
+    whole = Pipeline("renamed", (RefuseRelu(), Together("group", (Renamed(), TanhToTanh()))))
+    for path in ("relu-to-tangent", "group/relu-to-tangent", "group/relu-to-curve"):
+        assert whole.find(path) == (1, 0)
+    with pytest.raises(StepwellError, match="no step 'other/relu-to-tangent'"):
+        whole.find("other/relu-to-tangent")
+    own = stepwell.PIPELINES["xnnpack"]
+    assert own.find("absorb/fold-scale-into-linear") == own.find("absorb/fold-scale-into-layer")
+
+
 GROUPS = Pipeline(
     "groups",
     (

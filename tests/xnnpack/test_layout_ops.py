@@ -18,7 +18,6 @@ from torch.export import export
 import stepwell
 from quantised import by_groups, quantise
 from stepwell.dialects import xnnpack
-from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
 
 STOCK: dict[str, dict[str, int]] = json.loads(
     (Path(__file__).parent / "data" / "stock_counts.json").read_text()
@@ -38,8 +37,6 @@ FILES = {
     "resnet18": "resnet",
     "resnet50": "resnet",
 }
-WHOLE = stepwell.PIPELINES["xnnpack"].replace("partition-xnnpack", PartitionXnnpack(spares=None))
-"""Without the delegates that are several only so that loading takes less memory."""
 LAYOUT = (xnnpack.StaticTranspose, xnnpack.StaticReshape, xnnpack.StaticSlice)
 
 
@@ -59,7 +56,7 @@ def exported(called: str) -> Any:
 @pytest.mark.parametrize("name", STOCK)
 @torch.no_grad()
 def test_a_model_has_no_more_layout_ops_than_stock_gives_it(name: str) -> None:
-    stock, made = STOCK[name], stepwell.lower(exported(name), "xnnpack", WHOLE)
+    stock, made = STOCK[name], stepwell.lower(exported(name), "xnnpack")
     inside = [op for op in made.program.module.walk() if isinstance(op, LAYOUT)]
     transposes = sum(isinstance(op, xnnpack.StaticTranspose) for op in inside)
     assert len(inside) <= stock["layout"]

@@ -102,3 +102,13 @@ def interpreted(made: stepwell.Lowered, x: torch.Tensor) -> torch.Tensor:
     """What the interpreter makes of a program."""
     found = made.program.run(x)
     return found if isinstance(found, torch.Tensor) else found[0]
+
+
+@torch.no_grad()
+def test_one_delegate_unless_memory_is_what_counts() -> None:
+    module, x = nn.Sequential(*(nn.Linear(512, 512) for _ in range(8))).eval(), torch.randn(2, 512)
+    exported = torch.export.export(module, (x,))
+    whole = stepwell.lower(exported, "xnnpack")
+    shares = stepwell.lower(exported, "xnnpack", optimise="memory")
+    assert whole.report.delegates == 1 < shares.report.delegates
+    assert torch.equal(whole.run(x)[0], shares.run(x)[0])

@@ -95,6 +95,11 @@ class FoldAffineIntoLayer(Rewrite[AffineInFront]):
     """`layer(move(x * g + b))` to `layer(move(x))` with folded weights."""
 
     name: ClassVar[str] = "fold-affine-into-layer"
+    formerly: ClassVar[tuple[str, ...]] = (
+        "fold-affine-into-linear",
+        "fold-affine-into-convolution",
+        "fold-affine-through-layout",
+    )
     LAYERS: ClassVar[Layers] = LAYERS
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(LAYERS)
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "products with the folded weight, reassociated")

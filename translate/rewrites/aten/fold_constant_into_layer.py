@@ -92,6 +92,7 @@ class FoldScaleIntoLayer(Rewrite[ConstantBehind]):
     """`layer(x) * s` to a layer with scaled weights."""
 
     name: ClassVar[str] = "fold-scale-into-layer"
+    formerly: ClassVar[tuple[str, ...]] = ("fold-scale-into-linear",)
     LAYERS: ClassVar[Layers] = LAYERS
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MulScalar, aten.MulTensor)
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "the factor is applied before the sum")
@@ -124,6 +125,7 @@ class FoldBiasIntoLayer(Rewrite[ConstantBehind]):
     """`layer(x, W, c) + b` to `layer(x, W, c + b)`."""
 
     name: ClassVar[str] = "fold-bias-into-layer"
+    formerly: ClassVar[tuple[str, ...]] = ("fold-bias-into-linear",)
     LAYERS: ClassVar[Layers] = LAYERS
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.AddTensor, aten.AddScalar)
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "two biases added first")

@@ -4,8 +4,8 @@ Every op gets a stage. An xnnpack op stands in the latest stage of the xnnpack o
 one later than any op outside it reads; an op outside stands in the latest stage it reads. All
 xnnpack ops of one stage can be one delegate: an edge never goes back a stage, and goes forward
 through an op outside only to a later one, so no cycle can form. The number of delegates is the
-longest chain of alternations, which no partition can undercut. Where weights are many, a stage is
-several delegates: their packing takes less memory (`PartitionXnnpack`).
+longest chain of alternations, which no partition can undercut. With `optimise="memory"` a stage of
+many weights is several delegates: their packing takes less memory (`PartitionXnnpack`).
 
 A quantised value is its stored integers wherever it is not in a delegate: the casts that name its
 type (`quant.scast`) stand inside the delegates that read or make it, and nowhere else.
@@ -42,6 +42,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
 from stepwell.ir.types import AnyTensor, element, with_element
 from stepwell.ir.weights import dense_size
+from stepwell.translate.memory import MEMORY
 
 _ALWAYS_FIRST = (WeightOp, StateOp)
 _ALWAYS_LAST = (UpdateOp, MutateInputOp, ReturnOp)
@@ -52,7 +53,7 @@ def _stands_last(op: Operation) -> bool:
 
 
 SPARES = 2 << 20
-"""Bytes that each further delegate must spare, unless a pipeline says otherwise."""
+"""Bytes that each further delegate must spare where memory counts."""
 BEFORE = 48
 """How many nodes a delegate may end before its weights are full, to end where little is alive."""
 
@@ -67,21 +68,25 @@ class PartitionXnnpack(Pass):
     of them, the next half of what is left and so on, n of them peak at W · 2ⁿ / (2ⁿ - 1).
 
     Attributes:
-        spares: bytes that a further delegate must take off the peak; None for one a stage.
+        spares: bytes that a further delegate must take off the peak; None for one a stage, but for
+            a lowering with `optimise="memory"`, where it is 2 MiB.
 
     """
 
     name: ClassVar[str] = "partition-xnnpack"
-    spares: int | None = SPARES
+    spares: int | None = None
 
     def apply(self, program: Program, history: History) -> int:
         """Returns the number of delegates made."""
-        made = sum(partition(func.body.block, self.spares) for func in program.methods.values())
+        spares = self.spares
+        if spares is None and program.context.option("optimise") == MEMORY:
+            spares = SPARES
+        made = sum(partition(func.body.block, spares) for func in program.methods.values())
         set_level(program.module, "xnnpack")
         return made
 
 
-def partition(block: Block, spares: int | None = SPARES) -> int:
+def partition(block: Block, spares: int | None = None) -> int:
     """Partition a block and the regions in it; returns the number of delegates."""
     inner = sum(
         partition(b, spares) for op in block.ops for region in op.regions for b in region.blocks
