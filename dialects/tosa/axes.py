@@ -34,7 +34,7 @@ ELEMENTWISE: tuple[type[TosaOp], ...] = (
 )  # fmt: skip
 """Operators that compute each element from those in its place."""
 
-_DATA: dict[type[TosaOp], int] = {t.MulOp: 2, t.NegateOp: 1, t.RescaleOp: 1, t.TableOp: 1}
+DATA: dict[type[TosaOp], int] = {t.MulOp: 2, t.NegateOp: 1, t.RescaleOp: 1, t.TableOp: 1}
 """How many of the first operands are data, where the rest are parameters."""
 
 REDUCTIONS = (
@@ -58,7 +58,7 @@ def is_block_scaled(op: TosaOp) -> bool:
 def _elementwise(op: TosaOp, result: int) -> AxisMap | None:
     if is_block_scaled(op):
         return None
-    axes = elementwise(op, _DATA.get(type(op)))
+    axes = elementwise(op, DATA.get(type(op)))
     if isinstance(op, t.RescaleOp) and op.per_channel.value.data:
         last: Links = (Along(len(axes.shape) - 1),)
         return mapped(op, axes.links[0], last, last)

@@ -55,12 +55,18 @@ Case = tuple[Callable[..., Any], tuple[int, ...], str, str, int]
 CASES: dict[str, Case] = {
     "rank 7": (far, (128,), "aten.permute.default", "rank 7 is above XNNPACK's limit of 6", 2),
     "nothing but rank 7": (doubled, (1, 2, 1, 2, 1, 2, 1), "aten.mul.Tensor", "rank 7", 0),
-    "no elements": (empty, (2, 4), "aten.cat.default", "a dimension is 0", 2),
     "nothing but no elements": (total, (0, 4), "aten.sum.dim_IntList", "is 0", 0),
     "no node": (summed, (2, 6), "aten.cumsum.default", "", 2),
     "doubles": (lambda x: x.double() * 2, (3,), "aten.mul.Tensor", "not float64", 0),
 }
 """Function, shape, what stays outside, why, and how many delegates there are at most."""
+
+
+def test_what_has_no_elements_goes_away_where_something_is_beside_it() -> None:
+    x = torch.randn(2, 4)
+    made = lowered(empty, x)
+    assert (made.report.delegates, sum(made.report.outside.values())) == (1, 0)
+    torch.testing.assert_close(made.run(x)[0], empty(x))
 
 
 @pytest.mark.parametrize("name", CASES)

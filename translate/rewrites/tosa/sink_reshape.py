@@ -30,10 +30,9 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.axes import ELEMENTWISE, is_block_scaled
+from stepwell.dialects.tosa.axes import DATA, ELEMENTWISE, is_block_scaled
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.alignment import dropped_units
-from stepwell.ir.axes import axis_map
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i32
 from stepwell.ir.program import Program
@@ -139,11 +138,7 @@ class SinkReshape(Rewrite[Sunk]):
 
 def data_operands(op: TosaOp) -> list[SSAValue]:
     """The operands whose axes are the result's: the others are parameters."""
-    axes = axis_map(op)
-    if axes is None:
-        return list(op.operands)
-    rank = len(axes.shape)
-    return [v for v, held in zip(op.operands, axes.links, strict=True) if len(held or ()) == rank]
+    return list(op.operands[: DATA.get(type(op))])
 
 
 def keeps_last(shape: Sequence[Size], result: Sequence[Size], source: Sequence[Size]) -> bool:
