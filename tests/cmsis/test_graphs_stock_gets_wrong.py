@@ -56,6 +56,21 @@ GRAPHS: dict[str, tuple[Callable[..., torch.Tensor], dict[str, Any], tuple[int, 
         {"a": conv(), "b": conv()},
         IMAGE,
     ),
+    "cat of two convolutions, flattened": (
+        lambda s, x: s.c(torch.flatten(torch.cat([F.relu(s.a(x)), s.b(x)], 1), 1)),
+        {"a": conv(), "b": conv(), "c": linear(768, 5)},
+        IMAGE,
+    ),
+    "cat of a parameter and a convolution, flattened": (
+        lambda s, x: s.c(torch.flatten(torch.cat([s.w, s.a(x)], 1), 1)),
+        {"a": conv(), "w": parameter(1, 2, 8, 8), "c": linear(512, 5)},
+        IMAGE,
+    ),
+    "slice of a convolution, flattened": (
+        lambda s, x: s.c(torch.flatten(s.a(x)[:, 1:4], 1)),
+        {"a": conv(), "c": linear(192, 5)},
+        IMAGE,
+    ),
     "cat of a fused and an unfused linear": (
         lambda s, x: torch.cat([F.relu(s.a(x)), s.b(x)], -1),
         {"a": linear(), "b": linear()},

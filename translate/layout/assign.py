@@ -72,7 +72,9 @@ def _write(
         new.name_hint = result.name_hint
         root = (op_name(op), node_name(op.location))
         history.events.append(Event(by.name, root, (root,), (root,), describe_op(op)))
-        result.replace_all_uses_with(table.back(rw, new, turning.order, result.type))
+        made = table.back(rw, new, turning.order, result.type)
+        bases[made, turning.order] = new
+        result.replace_all_uses_with(made)
         op.detach()
         op.erase()
     for op in reversed(tuple(block.ops)):

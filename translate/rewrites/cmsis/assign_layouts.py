@@ -49,6 +49,7 @@ from stepwell.translate.layout.assign import PlaceTransposes
 from stepwell.translate.layout.table import Layouts, Turning
 from stepwell.translate.rewrites.cmsis.absorb_flatten import absorbs_order
 from stepwell.translate.rewrites.cmsis.fold_kernel_sum import constant_key
+from stepwell.translate.rewrites.cmsis.lower_movement import permuted, stored_type
 from stepwell.translate.rewrites.cmsis.relabel_ports import is_relabelled
 from stepwell.translate.rewrites.cmsis.reshape import padded, transposed
 
@@ -95,10 +96,10 @@ class CmsisLayouts(Layouts):
         back, key = inverse(order), weight_key(value)
         if key is not None:
             return rw.weight(rw.weights.derive("cmsis.permute", [key], permutation=list(back)))
-        return transposed(rw, value, back)
+        return turned(rw, value, back)
 
     def back(self, rw: Rewriter, base: SSAValue, order: Order, type_: Attribute) -> SSAValue:
-        return transposed(rw, base, order)
+        return turned(rw, base, order)
 
     def rebuilt(
         self, rw: Rewriter, op: Operation, operands: list[SSAValue], order: Order
@@ -117,6 +118,12 @@ class CmsisLayouts(Layouts):
             operands=operands, result_types=[made], properties=dict(op.properties)
         )
         return rw.insert(new).results[0]
+
+
+def turned(rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:
+    """A value under permuted dimensions; for stored integers, their quantised value is."""
+    held = stored_type(value)
+    return transposed(rw, value, order) if held is None else permuted(rw, value, held, order)
 
 
 @dataclass(frozen=True)

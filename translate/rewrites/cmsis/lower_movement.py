@@ -30,6 +30,7 @@ After:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import ClassVar, cast
@@ -38,7 +39,6 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
-from stepwell.dialects.cmsis.ops import Transpose
 from stepwell.dialects.quant import StorageCast, UniformQuantizedType
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
@@ -54,7 +54,7 @@ from stepwell.translate.quantised.recognise import (
     quantized_uses,
 )
 from stepwell.translate.rewrites.cmsis.rescale import rescaled
-from stepwell.translate.rewrites.cmsis.reshape import padded
+from stepwell.translate.rewrites.cmsis.reshape import padded, transposed
 from stepwell.translate.rewrites.quant.movement import is_movement, moved, permutation
 
 PERMUTATIONS = tuple(
@@ -106,25 +106,28 @@ class LowerPermute(Rewrite[Permute]):
         if list(match.order) == sorted(match.order):
             rw.replace(match.op, [source])
             return
-        result = match.op.results[0].type
-        typed = rw.insert(StorageCast(source, with_element(source.type, match.held)))
-        made = Transpose.make(
-            typed.results[0], result=with_element(result, match.held), perm=match.order
-        )
-        raw = StorageCast(rw.insert(made).results[0], result)
-        rw.replace(match.op, rw.insert(raw).results)
+        rw.replace(match.op, [permuted(rw, source, match.held, match.order)])
+
+
+def permuted(
+    rw: Rewriter, raw: SSAValue, held: UniformQuantizedType, order: Sequence[int]
+) -> SSAValue:
+    """Stored integers under permuted dimensions: those of their quantised value, transposed."""
+    typed = rw.insert(StorageCast(raw, with_element(raw.type, held))).results[0]
+    made = transposed(rw, typed, order)
+    return rw.insert(StorageCast(made, with_element(made.type, element(raw.type)))).results[0]
 
 
 def stored_type(value: SSAValue) -> UniformQuantizedType | None:
     """The type whose stored integers a plain value holds, found through what only moves them."""
-    while True:
-        maker = value.owner
-        if isinstance(maker, StorageCast):
-            held = element(maker.input.type)
-            return held if isinstance(held, UniformQuantizedType) else None
-        if not (isinstance(maker, SchemaOp) and is_movement(maker)):
-            return None
-        value = next(source for _, source in moved(maker))
+    maker = value.owner
+    if isinstance(maker, StorageCast):
+        held = element(maker.input.type)
+        return held if isinstance(held, UniformQuantizedType) else None
+    if not (isinstance(maker, SchemaOp) and is_movement(maker)):
+        return None
+    found = (stored_type(source) for _, source in moved(maker))  # A constant does not say it.
+    return next((held for held in found if held is not None), None)
 
 
 @dataclass(frozen=True)
