@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import torch
 from xdsl.dialects.builtin import IntegerAttr, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from stepwell.backends.cortex_m.limits import limit_problems
 from stepwell.backends.cortex_m.schemas import declarations, field_of
@@ -153,8 +153,12 @@ class CortexMEmitter(MethodEmitter):
 
     def _relabelled(self, op: Relabel) -> int:
         source, perm = self.values[op.input], op.numbers("perm")
-        order = [perm.index(axis) for axis in self._order(source)]
-        return self._view(source, op.out.type, order)
+        order = tuple(perm.index(axis) for axis in self._order(source))
+        seen = self._view(source, op.out.type, order)
+        if not isinstance(op.input, BlockArgument):
+            return seen
+        # Readers take it row by row, and some inputs enter so whatever the model declares.
+        return self._to_order(seen, op.out.type, contiguous(len(order)), order)
 
     def _part(self, op: Part) -> int:
         source = self.values[op.input]

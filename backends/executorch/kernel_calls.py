@@ -68,6 +68,11 @@ _RESHAPES = frozenset(
     ).split()
 )
 
+_BY_STRIDES = frozenset(
+    f"aten.{name}.default" for name in ("as_strided", "as_strided_copy", "as_strided_scatter")
+)
+"""Ops that read memory, of which a program says nothing: what is known is a gather by then."""
+
 
 def kernel_of(cls: type[SchemaOp]) -> KernelSignature | None:
     """The kernel that computes an op class, or None if the runtime has none."""
@@ -91,6 +96,8 @@ def kernel_limit(op: SchemaOp) -> str | None:
         return "its kernel crops nothing: a negative amount needs static sizes"
     if op.name == "aten.roll.default" and not op.arg("dims"):
         return "its kernel rolls along named axes, not all elements as one"
+    if op.name in _BY_STRIDES:
+        return "its kernel reads row by row, and how its operand lies is not known: x.contiguous()"
     signature = kernel_of(type(op))
     if signature is None:
         return None

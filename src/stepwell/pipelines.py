@@ -212,7 +212,7 @@ XNNPACK = Pipeline(
     "xnnpack",
     (
         UnbindByPermute(),
-        Together("normalise", (*PLAIN_FORM, WriteByCat())),
+        Together("normalise", (*PLAIN_FORM, WriteByCat(), GatherStrides())),
         Together("widen-floats", (WidenMixedFloats(), WidenBfloat(), CancelNarrowing())),
         *QUANTISED,
         Together("fold-weights", FOLD_WEIGHTS),
@@ -295,7 +295,7 @@ XNNPACK_PUBLISHED = Pipeline(
         Together("take-apart", (DecomposeForKernels(),)),
         Together("remove-noop-expands", tuple(rule() for rule in expands.RULES)),
         Together("lift-scalars", (LiftConstantScalar(protect_attention=False),)),
-        Together("normalise", NORMAL_FORM),
+        Together("normalise", (*NORMAL_FORM, GatherStrides())),
         Together("lower-products", (LowerMatmul(),)),
         Together("lower", TO_XNNPACK),
         Together("leave-to-kernels", (DecomposeForKernels(),)),
@@ -433,6 +433,7 @@ def cortex_m_pipeline(
     return Pipeline(
         str(target),
         (
+            GatherStrides(),
             TYPE_QUANTIZATION,
             *(() if io is None else (IntegerPorts(io),)),
             Named("share-types", ShareCommonSubexpressions()),

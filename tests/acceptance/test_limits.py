@@ -145,3 +145,19 @@ def test_a_constant_that_torch_cannot_compute_is_refused_in_words() -> None:
     made = lowered(lambda x: torch.eye(60000)[:2, :4] + x, torch.ones(4))
     reasons = [refusal.reason for refusal in made.report.refusals]
     assert any("a constant cannot be computed: aten.arange" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "cortex-m55"])
+@torch.no_grad()
+def test_strides_are_followed_where_memory_is_known_and_refused_elsewhere(target: str) -> None:
+    def windows(x: torch.Tensor) -> torch.Tensor:
+        return torch.as_strided(x / 3.0, (2, 3), (3, 1), 1)
+
+    for x in (torch.randn(9, 6), torch.randn(6, 9).t()):
+        exported = torch.export.export(Function(windows), (x,))
+        if x.is_contiguous():
+            found = stepwell.lower(exported, target).run(x)
+            torch.testing.assert_close(found[0], windows(x))
+        else:
+            with pytest.raises(stepwell.StepwellError, match="how its operand lies is not known"):
+                stepwell.lower(exported, target).to_pte()

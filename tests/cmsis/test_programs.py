@@ -240,3 +240,15 @@ def test_what_actual_weights_can_overflow_is_refused_before_bytes_are_written() 
     # Row 1 reaches 100 * 132 + 100 * 123 = 25500, which 2**17 takes past int32.
     with pytest.raises(VerificationError, match=r"row 1.*overflows int32"):
         to_pte(stepwell.parse(OVERFLOWS.replace("SHIFT", "17"), weights))
+
+
+class Square(nn.Module):
+    """Every reader of the input asks for another order of its axes."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x @ x.mT, -1) @ x
+
+
+def test_an_input_that_the_model_declares_transposed_is_read_row_by_row(lower: Any) -> None:
+    x = torch.randn(3, 9).t()
+    lower.module(Square().eval(), x).check(x)
