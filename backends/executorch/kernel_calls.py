@@ -71,7 +71,10 @@ _RESHAPES = frozenset(
 _BY_STRIDES = frozenset(
     f"aten.{name}.default" for name in ("as_strided", "as_strided_copy", "as_strided_scatter")
 )
-"""Ops that read memory, of which a program says nothing: what is known is a gather by then."""
+"""Ops that read memory, of which a program says nothing: what is known is a gather by then.
+
+Of symbolic sizes they come from taking ops apart (`chunk`), and read what was just written.
+"""
 
 
 def kernel_of(cls: type[SchemaOp]) -> KernelSignature | None:
@@ -96,7 +99,7 @@ def kernel_limit(op: SchemaOp) -> str | None:
         return "its kernel crops nothing: a negative amount needs static sizes"
     if op.name == "aten.roll.default" and not op.arg("dims"):
         return "its kernel rolls along named axes, not all elements as one"
-    if op.name in _BY_STRIDES:
+    if op.name in _BY_STRIDES and is_static(op.operands[0].type):
         return "its kernel reads row by row, and how its operand lies is not known: x.contiguous()"
     signature = kernel_of(type(op))
     if signature is None:

@@ -178,8 +178,14 @@ def test_switches_that_are_held_at_once_are_put_back_in_any_order() -> None:
         assert switches() == before
 
 
-def test_one_thread_is_silent_and_the_others_are_heard(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_thread_is_silent_and_the_others_are_heard(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     logger = logging.getLogger(LOGGERS[1])
+    # Whatever other tests, or torch, did to the loggers above this one.
+    monkeypatch.setattr(logger, "handlers", [caplog.handler])
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(logger, "disabled", False)
     with caplog.at_level(logging.WARNING, logger.name), without_logs([logger]):
         logger.warning("from here")
         other = threading.Thread(target=lambda: logger.warning("from elsewhere"))
