@@ -64,6 +64,15 @@ def test_the_layer_and_what_stands_between_are_cut_with_it(
     assert "xnnpack.static_slice" not in names and "xnnpack.concatenate2" in names
 
 
+def test_a_long_chain_is_walked_once(apply: Any, method: Any) -> None:
+    chain = [SILU.replace("%s", "%s0").replace("%m", "%m0")]
+    for n in range(1, 40):  # Each reads the one before it twice: 2⁴⁰ ways lead to the layer.
+        silu = SILU.replace("%i", f"%m{n - 1}").replace("%s", f"%s{n}").replace("%m =", f"%m{n} =")
+        chain.append(silu)
+    done = apply(block(method, 400, between="\n".join(chain), image="%m39"), SplitWideDepthwise())
+    assert done.ops().count("xnnpack.sigmoid") == 80
+
+
 def test_parts_stay_at_hand_and_are_as_even_as_tiles_allow(apply: Any, method: Any) -> None:
     done = apply(block(method, 700), SplitWideDepthwise())
     parts = [op for op in done.program.module.walk() if isinstance(op, DepthwiseConvolution2d)]

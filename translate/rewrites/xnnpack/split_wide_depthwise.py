@@ -171,14 +171,20 @@ def _images(op: XnnpackOp) -> list[SSAValue]:
     return [value for value in op.operands if dims(value.type) == shape]
 
 
-def _is_sliced(value: SSAValue, makers: set[Operation]) -> bool:
-    """Whether an image that parts read is not made in parts."""
-    maker = value.owner
-    if not isinstance(maker, Operation) or maker not in makers:
-        return True
-    if _is_layer(maker):
-        return False
-    return any(_is_sliced(image, makers) for image in _images(cast(XnnpackOp, maker)))
+def _is_sliced(image: SSAValue, makers: set[Operation]) -> bool:
+    """Whether an image that parts read is, somewhere, not made in parts."""
+    seen: set[SSAValue] = set()
+    waiting = [image]
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        maker = value.owner
+        if not isinstance(maker, Operation) or maker not in makers:
+            return True
+        waiting += [] if _is_layer(maker) else _images(cast(XnnpackOp, maker))
+    return False
 
 
 def _count(value: SSAValue) -> int:
