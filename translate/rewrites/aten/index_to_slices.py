@@ -20,7 +20,6 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,7 +31,8 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
-from stepwell.translate.rewrites.aten.building import axis, cat, slice_axis, static_dims
+from stepwell.translate.rewrites.aten.building import axis, cat, static_dims
+from stepwell.translate.rewrites.aten.picking import runs_of, slices
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,7 @@ class IndexToSlices(Rewrite[Selected]):
     def build(self, match: Selected, rw: Rewriter) -> None:
         """Write a slice a run, and the cat."""
         value = match.op.operands[0]
-        parts = [slice_axis(rw, value, match.at, start, stop) for start, stop in match.runs]
-        rw.replace(match.op, [cat(rw, parts, match.at)])
+        rw.replace(match.op, [cat(rw, slices(rw, value, match.at, match.runs), match.at)])
 
 
 def indexed_axis(op: SchemaOp) -> tuple[int, SSAValue | None]:
@@ -83,14 +82,3 @@ def indexed_axis(op: SchemaOp) -> tuple[int, SSAValue | None]:
         return axis(op.arg("dim"), max(len(dims(op.operands[0].type)), 1)), op.operands[1]
     given = [(at, index) for at, index in enumerate(op.arg("indices")) if index is not None]
     return given[0] if len(given) == 1 else (0, None)
-
-
-def runs_of(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Maximal sequences of successive numbers, as half-open ranges."""
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number:
-            runs[-1] = (runs[-1][0], number + 1)
-        else:
-            runs.append((number, number + 1))
-    return runs

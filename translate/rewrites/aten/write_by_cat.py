@@ -25,14 +25,14 @@ from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
 
-from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import StateOp
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.aten.building import axis, cat, slice_axis, static_dims, view
+from stepwell.translate.rewrites.aten.building import cat, slice_axis, static_dims, view
+from stepwell.translate.rewrites.aten.written_place import WRITES, Place, place_of
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,14 @@ class WriteByCat(Rewrite[Written]):
     """Chains of `select_scatter` and `slice_scatter` of floats to slices and one `cat`."""
 
     name: ClassVar[str] = "write-by-cat"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (
-        aten.SelectScatterDefault,
-        aten.SliceScatterDefault,
-    )
+    anchors: ClassVar[tuple[type[Operation], ...]] = WRITES
 
     def match(self, op: SchemaOp, program: Program) -> Written | Refusal | None:
         """Guards: floats of known sizes at known places; no later write takes this one along."""
-        place = place_of(op)
+        place = _range_of(op)
         if isinstance(place, Refusal):
             return place
-        at = place[0]
+        at = place.axis
         if any(_goes_on(use.operation, op, at) for use in op.results[0].uses):
             return None
         if not is_float(element(op.results[0].type)):
@@ -84,10 +81,10 @@ class WriteByCat(Rewrite[Written]):
         assert shape is not None
         parts = [Part(0, shape[at], source, 0)]
         for write in reversed(writes):
-            found = place_of(write)
+            found = _range_of(write)
             assert not isinstance(found, Refusal)
-            _, start, stop = found
-            parts = [*_outside(parts, start, stop), Part(start, stop, write.operands[1], 0)]
+            new = Part(found.start, found.stop, write.operands[1], 0)
+            parts = [*_outside(parts, found.start, found.stop), new]
         return Written(op, at, tuple(sorted(_held(parts), key=lambda part: part.start)))
 
     def build(self, match: Written, rw: Rewriter) -> None:
@@ -104,34 +101,21 @@ class WriteByCat(Rewrite[Written]):
         rw.replace(match.op, [cat(rw, values, match.at)])
 
 
-def place_of(op: SchemaOp) -> tuple[int, int, int] | Refusal:
-    """(axis, start, stop) of what a write replaces."""
-    shape = static_dims(op.operands[0])
-    if shape is None or static_dims(op.operands[1]) is None:
+def _range_of(op: SchemaOp) -> Place | Refusal:
+    """What a write replaces, without gaps, by a value of known sizes."""
+    if static_dims(op.operands[1]) is None:
         return Refusal("the shape is symbolic")
-    if element(op.operands[0].type) != element(op.operands[1].type):
-        return Refusal("the operands have several dtypes")
-    at = axis(op.arg("dim"), len(shape))
-    if isinstance(op, aten.SelectScatterDefault):
-        index = op.arg("index")
-        if not isinstance(index, int):
-            return Refusal("the index is known only at run time")
-        start = index % shape[at]
-        return at, start, start + 1
-    bounds = (op.arg("start"), op.arg("end"), op.arg("step"))
-    if not all(bound is None or isinstance(bound, int) for bound in bounds):
-        return Refusal("a bound is known only at run time")
-    start, stop, step = slice(*bounds).indices(shape[at])
-    if step != 1:
+    place = place_of(op)
+    if isinstance(place, Place) and place.step != 1:
         return Refusal("every second element or the like is written")
-    return at, start, max(start, stop)
+    return place
 
 
 def _writes(op: Operation, at: int) -> bool:
-    if not isinstance(op, aten.SelectScatterDefault | aten.SliceScatterDefault):
+    if not isinstance(op, WRITES):
         return False
-    place = place_of(op)
-    return not isinstance(place, Refusal) and place[0] == at
+    place = _range_of(op)
+    return isinstance(place, Place) and place.axis == at
 
 
 def _goes_on(reader: Operation, op: SchemaOp, at: int) -> bool:
