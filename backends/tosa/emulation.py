@@ -47,7 +47,7 @@ _HELP = (
 
 def missing() -> list[str]:
     """What of the emulation is not on this machine."""
-    absent = [name for name in (RUNNER, DUMP) if _command(name) is None]
+    absent = [name for name in (RUNNER, DUMP) if command_path(name) is None]
     absent += [PACKAGE] if importlib.util.find_spec(PACKAGE) is None else []
     return absent + ([] if _driver() else ["Mesa's lavapipe"])
 
@@ -139,13 +139,14 @@ def _driver() -> Path | None:
     return next(iter(sorted(_DRIVERS.glob("lvp_icd*.json"))), None)
 
 
-def _command(name: str) -> str | None:
+def command_path(name: str) -> str | None:
+    """Where a command is: beside this Python, or else on the PATH."""
     own = Path(sys.executable).with_name(name)
     return str(own) if own.exists() else shutil.which(name)
 
 
 def _call(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
-    command = _command(arguments[0])
+    command = command_path(arguments[0])
     assert command is not None
     try:
         done = subprocess.run(

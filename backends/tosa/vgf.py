@@ -6,14 +6,13 @@ serialize constants", shape operators "explicitly marked illegal". The target `v
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from stepwell.backends.tosa.emit import to_tosa
+from stepwell.backends.tosa.emulation import command_path
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.program import Program
 
@@ -33,8 +32,7 @@ def to_vgf(program: Program, **options: Any) -> bytes:
         UnsupportedError: it refuses the graph, in its own words.
     """
     data = to_tosa(program, **options)
-    own = Path(sys.executable).with_name(CONVERTER)
-    command = str(own) if own.exists() else shutil.which(CONVERTER)
+    command = command_path(CONVERTER)
     if command is None:
         raise StepwellError(
             "Arm's model converter is not installed", help="pip install 'stepwell[vgf]'"

@@ -37,10 +37,9 @@ def _view(self: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
     return self.reshape(tuple(size))
 
 
-def _zeros(overload: str) -> Callable[..., Any]:
+def _zeroed(overload: Callable[..., Any]) -> Callable[..., Any]:
     def filled(*given: Any, **named: Any) -> torch.Tensor:
-        packet, _, kind = overload.removeprefix("aten.").partition(".")
-        return getattr(getattr(torch.ops.aten, packet), kind)(*given, **named).zero_()
+        return overload(*given, **named).zero_()
 
     return filled
 
@@ -56,7 +55,6 @@ UNINITIALISED = (
 """Operators whose elements are whatever memory holds. Zeros are as good, and the same each time."""
 BY_VALUE: dict[str, Callable[..., Any]] = {
     "aten.view.default": _view,  # which torch refuses for some strides: values here have none
-    **{name: _zeros(name) for name in UNINITIALISED},
 }
 """Operators whose meaning here is not quite torch's own call."""
 
@@ -132,6 +130,8 @@ def plan_of(cls: type[SchemaOp]) -> Plan:
         arguments = tuple((a, _CONVERTERS.get(a.type.base)) for a in cls.SCHEMA.arguments)
         copied = WRITES_UNDECLARED.get(cls.name, ()) + tuple(a.name for a in cls.SCHEMA.written)
         overload = BY_VALUE.get(cls.name) or torch_overload(cls)
+        if cls.name in UNINITIALISED:
+            overload = _zeroed(overload)
         held = _REGISTERED.get(cls.name, Meaning())
         meaning, shape = held.meaning or overload, held.shape or overload
         found = _PLANS[cls] = Plan(meaning, shape, arguments, copied)

@@ -38,8 +38,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from xdsl.dialects.builtin import IntegerAttr, i1
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
@@ -50,7 +49,7 @@ from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
-from stepwell.translate.rewrites.tosa.integers import SINGLE_ROUND, fixed_point
+from stepwell.translate.rewrites.tosa.integers import fixed_point, rescale_op
 
 
 @dataclass(frozen=True)
@@ -90,23 +89,8 @@ class RescaleConstant(Rewrite[Rescaled]):
             key = rw.weights.derive("tosa_bytes", [key])
         if tuple(dims(rw.weights.type_of(key))) != tuple(shape_of(operand)):
             key = rw.weights.derive("tosa_reshape", [key], shape=list(shape_of(operand)))
-        given, made = numbers["zero_points"]
-        operands: list[SSAValue] = [
-            b.weight(key),
-            b.constant(torch.tensor(numbers["multipliers"], dtype=torch.int32)),
-            b.constant(torch.tensor(numbers["shifts"], dtype=torch.int8)),
-            b.number(given, 1, i8),
-            b.number(made, 1, i32),
-        ]
-        flags = dict.fromkeys(("per_channel", "input_unsigned", "output_unsigned"), 0)
-        value = b.op(
-            t.RescaleOp,
-            operands,
-            shape_of(operand),
-            i32,
-            rounding_mode=SINGLE_ROUND,
-            **{name: IntegerAttr(flag, i1) for name, flag in {"scale32": 1, **flags}.items()},
-        )
+        factors = torch.tensor(numbers["multipliers"]), torch.tensor(numbers["shifts"])
+        value = rescale_op(b.weight(key), factors, i32, tuple(numbers["zero_points"]), b)
         replaced = list(op.operands)
         replaced[match.place] = value
         rw.replace(op, [b.op(type(op), replaced, shape_of(op.results[0]), i32)])

@@ -225,8 +225,7 @@ def rescale(
     b: Builder,
 ) -> SSAValue:
     """RESCALE by one factor, or one for each element of the last axis; of a constant, its result."""
-    source = element(value.type)
-    wide = source != i48
+    wide = element(value.type) != i48
     multipliers, shifts = fixed_point(scales, 31 if wide else 15)
     key = weight_key(value)
     if key is not None and wide:
@@ -238,6 +237,21 @@ def rescale(
             "bits": target.width.data,
         }
         return b.weight(b.rw.weights.derive("tosa_rescale", [key], **numbers))
+    return rescale_op(value, (multipliers, shifts), target, (input_zp, output_zp), b)
+
+
+def rescale_op(
+    value: SSAValue,
+    factors: tuple[torch.Tensor, torch.Tensor],
+    target: Attribute,
+    zero_points: tuple[int, int],
+    b: Builder,
+) -> SSAValue:
+    """The operator, with factors as `fixed_point` gives them, one or one for each channel."""
+    source = element(value.type)
+    wide = source != i48
+    multipliers, shifts = factors
+    input_zp, output_zp = zero_points
     operands = [
         value,
         b.constant(multipliers.to(torch.int32 if wide else torch.int16)),
@@ -249,7 +263,7 @@ def rescale(
     ]
     flags = {
         "scale32": wide,
-        "per_channel": len(scales) > 1,
+        "per_channel": multipliers.numel() > 1,
         "input_unsigned": False,
         "output_unsigned": False,
     }
