@@ -31,6 +31,7 @@ from stepwell.translate.rewrites.aten.fold_constant_into_layer import (
     FoldScaleIntoLayer,
 )
 from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
+from stepwell.translate.rewrites.aten.gather_strides import GatherStrides
 from stepwell.translate.rewrites.aten.guard_softmax_in_floats import GuardSoftmaxInFloats
 from stepwell.translate.rewrites.aten.hoist_scale_over_layout import HoistScaleOverLayout
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import HoistSliceOverLayout
@@ -90,7 +91,6 @@ from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteF
 from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
 from stepwell.translate.rewrites.tosa.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
-from stepwell.translate.rewrites.tosa.gather_strides import GatherStrides
 from stepwell.translate.rewrites.tosa.gather_truths import GatherTruths
 from stepwell.translate.rewrites.tosa.lower_control import BringWeightsInside, LowerControl
 from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise

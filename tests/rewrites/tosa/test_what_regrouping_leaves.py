@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.rewrites.aten.gather_strides import GatherStrides
 from stepwell.translate.rewrites.tosa.adaptive_pool_by_parts import AdaptivePoolByParts
 from stepwell.translate.rewrites.tosa.add_columns import AddColumns
 from stepwell.translate.rewrites.tosa.batch_norm_to_products import BatchNormToProducts
 from stepwell.translate.rewrites.tosa.distance_to_norms import DistanceToNorms
 from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
-from stepwell.translate.rewrites.tosa.gather_strides import GatherStrides
 from stepwell.translate.rewrites.tosa.lower_triangle import LowerTriangle
 from stepwell.translate.rewrites.tosa.move_by_pattern import MoveByPattern
 from stepwell.translate.rewrites.tosa.norm_by_groups import NormByGroups

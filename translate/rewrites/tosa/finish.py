@@ -18,6 +18,7 @@ from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, node
 from stepwell.ir.levels import COMMON, set_level
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
+from stepwell.translate.rewrites.aten.gather_strides import GatherStrides
 from stepwell.translate.rewrites.quant import TypeDequantize, TypeQuantize
 from stepwell.translate.rewrites.tosa import INTEGERS
 
@@ -26,6 +27,8 @@ TYPED = (*TypeQuantize.anchors, *TypeDequantize.anchors)
 """The ops that give or take quantised values."""
 
 INTEGER_LOWERINGS = frozenset(rewrite.name for rewrite in INTEGERS)
+LOWERINGS = INTEGER_LOWERINGS | {GatherStrides.name}
+"""The rewrites, beside those to TOSA itself, that know why an op has no form there."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
         for record in history.refusals.values()
         if record.op == name
         and record.node == node
-        and ("tosa" in record.rewrite or record.rewrite in INTEGER_LOWERINGS)
+        and ("tosa" in record.rewrite or record.rewrite in LOWERINGS)
     ]
     if isinstance(op, aten.LayerNormDefault) and "fp" not in target.profiles:
         reason = "the root of its variance is no function of one stored integer"

@@ -28,8 +28,7 @@ After:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from xdsl.ir import Operation, SSAValue
@@ -39,9 +38,10 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
+from stepwell.translate.rewrites.aten.moved_places import MOST_PLACES, longest_run, places
 from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
-from stepwell.translate.rewrites.tosa.rows import LARGEST, gathered
+from stepwell.translate.rewrites.tosa.rows import gathered
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class MoveByPattern(LowerToTosa):
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Not too many elements."""
         count = elements(shape_of(op.results[0]))
-        if count > LARGEST:
+        if count > MOST_PLACES:
             return Refusal(f"its {count} places would be a constant of {4 * count} bytes")
         return None
 
@@ -80,23 +80,3 @@ class MoveByPattern(LowerToTosa):
             values = b.op(t.PadOp, [values, *pads], (count + 1, 1), element(x.type))
             rows = torch.where(pattern < 0, count, pattern)
         return b.reshape(gathered(values, 0, rows.tolist(), b), shape_of(op.results[0]))
-
-
-def places(op: SchemaOp) -> torch.Tensor:
-    """The place of each result's element among the operand's, -1 for padding: `i64[N]`."""
-    shape = shape_of(op.operands[0])
-    numbers = torch.arange(1, elements(shape) + 1, dtype=torch.float64).reshape(shape)
-    positional, keywords = op.bind()
-    packet: Any = getattr(torch.ops.aten, op.SCHEMA.operator)
-    overload = getattr(packet, op.SCHEMA.overload or "default")
-    moved = overload(numbers, *positional[1:], **keywords)
-    return moved.reshape(-1).long() - 1
-
-
-def longest_run(pattern: torch.Tensor, count: int) -> int:
-    """The most neighbours that always go together."""
-    breaks = (pattern.diff() != 1).nonzero().reshape(-1) + 1
-    run = gcd(count, pattern.numel())
-    for place in [*breaks.tolist(), *pattern[breaks].tolist(), int(pattern[0])]:
-        run = gcd(run, place)
-    return run

@@ -10,10 +10,8 @@ from xdsl.ir import SSAValue
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i32
 from stepwell.ir.types import element
+from stepwell.translate.rewrites.aten.moved_places import MOST_PLACES
 from stepwell.translate.rewrites.tosa.building import Builder, elements, narrow, shape_of
-
-LARGEST = 1 << 22
-"""The most places of a pattern: an index is a constant of the graph, four bytes each."""
 
 
 def gathered(x: SSAValue, axis: int, indices: Sequence[int], b: Builder) -> SSAValue:
@@ -24,7 +22,7 @@ def gathered(x: SSAValue, axis: int, indices: Sequence[int], b: Builder) -> SSAV
         return narrow(x, axis, first, len(indices), b)
     batch, channels = elements(shape[:axis]), elements(shape[axis + 1 :])
     rows, tiled = torch.tensor(indices, dtype=torch.int32).reshape(1, -1), (batch, len(indices))
-    if isinstance(batch, int) and batch * len(indices) <= LARGEST:
+    if isinstance(batch, int) and batch * len(indices) <= MOST_PLACES:
         index = b.constant(rows.expand(tiled))
     else:
         index = b.op(t.TileOp, [b.constant(rows), b.sizes((batch, 1))], tiled, i32)

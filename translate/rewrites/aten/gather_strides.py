@@ -31,8 +31,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.translate.rewrites.aten.as_strided_to_view import is_row_major
 from stepwell.translate.rewrites.aten.building import element_count, emit, static_dims, view
-from stepwell.translate.rewrites.tosa.move_by_pattern import longest_run, places
-from stepwell.translate.rewrites.tosa.rows import LARGEST
+from stepwell.translate.rewrites.aten.moved_places import MOST_PLACES, longest_run, places
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,8 @@ class Strided:
 class GatherStrides(Rewrite[Strided]):
     """`as_strided` to views and an `index_select`."""
 
-    name: ClassVar[str] = "gather-strides-to-tosa"
+    name: ClassVar[str] = "gather-strides"
+    formerly: ClassVar[tuple[str, ...]] = ("gather-strides-to-tosa",)
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.AsStridedDefault,
         aten.AsStridedCopyDefault,
@@ -64,7 +64,7 @@ class GatherStrides(Rewrite[Strided]):
             return Refusal("a size, a stride or the offset is known only at run time")
         if not is_row_major(op.operands[0], program):
             return Refusal("the memory format of the operand is not known to be row-major")
-        if element_count(made) > LARGEST:
+        if element_count(made) > MOST_PLACES:
             return Refusal(f"its {element_count(made)} places would be a constant that large")
         return Strided(op, held, made)
 
