@@ -20,15 +20,17 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
 from stepwell.translate.rewrites.aten.gather_strides import GatherStrides
 from stepwell.translate.rewrites.quant import TypeDequantize, TypeQuantize
-from stepwell.translate.rewrites.tosa import INTEGERS
+from stepwell.translate.rewrites.tosa import INTEGERS, SPLIT, TO_TOSA
+from stepwell.translate.rewrites.tosa.lower_control import LowerControl
 
 TARGET = "tosa.target"
 TYPED = (*TypeQuantize.anchors, *TypeDequantize.anchors)
 """The ops that give or take quantised values."""
 
 INTEGER_LOWERINGS = frozenset(rewrite.name for rewrite in INTEGERS)
-LOWERINGS = INTEGER_LOWERINGS | {GatherStrides.name}
-"""The rewrites, beside those to TOSA itself, that know why an op has no form there."""
+FLOAT_LOWERINGS = (*SPLIT, *TO_TOSA, GatherStrides(), LowerControl())
+LOWERINGS = INTEGER_LOWERINGS | {rewrite.name for rewrite in FLOAT_LOWERINGS}
+"""The rewrites that know why an op has no form in TOSA."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,7 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
     reasons = [
         record.reason
         for record in history.refusals.values()
-        if record.op == name
-        and record.node == node
-        and ("tosa" in record.rewrite or record.rewrite in LOWERINGS)
+        if record.op == name and record.node == node and record.rewrite in LOWERINGS
     ]
     if isinstance(op, aten.LayerNormDefault) and "fp" not in target.profiles:
         reason = "the root of its variance is no function of one stored integer"
