@@ -33,12 +33,16 @@ Reals = tuple[float | None, float | None]
 
 @dataclass(frozen=True)
 class Use:
-    """A quantisation of a result, clamps in between folded into the range `low` … `high`."""
+    """A quantisation of a result, clamps in between folded into the range `low` … `high`.
+
+    `bounds` is the same range in reals, None where no clamp bounds it.
+    """
 
     cast: QuantizeCast
     held: Quantization
     low: int
     high: int
+    bounds: Reals = (None, None)
 
     @property
     def type(self) -> Attribute:
@@ -51,11 +55,13 @@ class Use:
         return self.type, self.low, self.high
 
 
-def quantized_uses(value: SSAValue, bits: int = 8) -> tuple[Use, ...] | Refusal:
+def quantized_uses(
+    value: SSAValue, bits: int = 8, unsigned: bool = False
+) -> tuple[Use, ...] | Refusal:
     """How a float result is quantised, or why it must stay a float.
 
-    Every use has to be an int8 quantisation (or one of `bits`, where a kernel has that form too),
-    directly or through clamps whose every use is.
+    Every use has to be an int8 quantisation (or one of `bits`, or an `unsigned` one too, where a
+    kernel has that form), directly or through clamps whose every use is.
     """
     found: list[Use] = []
     pending: list[tuple[SSAValue, tuple[Reals, ...]]] = [(value, ())]
@@ -68,9 +74,9 @@ def quantized_uses(value: SSAValue, bits: int = 8) -> tuple[Use, ...] | Refusal:
             if isinstance(user, QuantizeCast):
                 held = quantization(user.result.type)
                 assert held is not None
-                if reason := not_signed(held, bits):
+                if reason := not_integers(held, bits, unsigned):
                     return Refusal(f"its result is quantised {reason}")
-                found.append(Use(user, held, *narrowed(held, clamps)))
+                found.append(Use(user, held, *narrowed(held, clamps), common_bounds(clamps)))
             elif isinstance(user, SchemaOp) and (bounds := clamp_bounds(user)) is not None:
                 pending.append((user.results[0], (bounds, *clamps)))
             else:
@@ -80,22 +86,23 @@ def quantized_uses(value: SSAValue, bits: int = 8) -> tuple[Use, ...] | Refusal:
 
 def not_int8(held: Quantization) -> str | None:
     """Why the int8 kernels cannot work on these integers, or None."""
-    return not_signed(held, 8)
+    return not_integers(held, 8)
 
 
-def not_signed(held: Quantization, bits: int) -> str | None:
-    """Why a kernel over signed integers of `bits` cannot work on these, or None."""
+def not_integers(held: Quantization, bits: int, unsigned: bool = False) -> str | None:
+    """Why a kernel over signed (or `unsigned`) integers of `bits` cannot work on these, or None."""
     if not held.is_per_tensor:
         return "along an axis; activations have one scale"
-    if held.bits != bits or not held.signed:
-        return f"to {dtype_name(held.storage)}, not int{bits}"
+    if held.bits != bits or not (held.signed or unsigned):
+        kinds = f"int{bits} or uint{bits}" if unsigned else f"int{bits}"
+        return f"to {dtype_name(held.storage)}, not {kinds}"
     return None
 
 
 def clamp_bounds(op: SchemaOp) -> Reals | None:
     """The bounds of an op that only clamps (relu, relu6, hardtanh, clamp), or None.
 
-    None too where a bound is computed at run time.
+    None too where a bound is computed at run time, or is no number.
     """
     low: Any = None
     high: Any = None
@@ -116,7 +123,8 @@ def clamp_bounds(op: SchemaOp) -> Reals | None:
             return None
     if any(isinstance(bound, SSAValue) for bound in (low, high)):
         return None
-    return _real(low), _real(high)
+    bounds = _real(low), _real(high)
+    return None if any(bound != bound for bound in bounds) else bounds
 
 
 def _real(value: Any) -> float | None:
@@ -136,6 +144,17 @@ def narrowed(held: Quantization, clamps: Sequence[Reals]) -> tuple[int, int]:
     return low, high
 
 
+def common_bounds(clamps: Sequence[Reals]) -> Reals:
+    """The bounds of one clamp that does what all do, outermost first; None where it has none."""
+    low, high = -math.inf, math.inf
+    for least, most in reversed(clamps):
+        if least is not None:
+            low, high = max(low, least), max(high, least)
+        if most is not None:
+            low, high = min(low, most), min(high, most)
+    return None if low == -math.inf else low, None if high == math.inf else high
+
+
 def _stored(real: float, held: Quantization) -> int:
     if math.isinf(real):
         return held.high if real > 0 else held.low
@@ -152,8 +171,8 @@ class Activation:
     held: Quantization
 
 
-def activation(value: SSAValue, bits: int = 8) -> Activation | Refusal:
-    """The int8 (or `bits` wide) value that a float operand stands for, or why there is none."""
+def activation(value: SSAValue, bits: int = 8, unsigned: bool = False) -> Activation | Refusal:
+    """The int8 value that a float operand stands for (or one of `bits`, or an `unsigned` one)."""
     maker, source = value.owner, quantised_source(value)
     if source is None:
         if isinstance(maker, SchemaOp) and is_dynamic(maker):
@@ -164,7 +183,7 @@ def activation(value: SSAValue, bits: int = 8) -> Activation | Refusal:
         return Refusal(f"its operand comes from {what} and is not quantised")
     held = quantization(source.type)
     assert held is not None
-    if reason := not_signed(held, bits):
+    if reason := not_integers(held, bits, unsigned):
         return Refusal(f"its operand is quantised {reason}")
     return Activation(source, held)
 

@@ -89,8 +89,7 @@ def is_unread(*values: SSAValue) -> bool:
 
 def reads_once(value: SSAValue) -> bool:
     """A value that one op reads, once."""
-    first = value.first_use
-    return first is not None and len(list(value.uses)) == 1
+    return value.has_one_use()
 
 
 def same_type(one: SSAValue, other: SSAValue) -> bool:

@@ -54,9 +54,9 @@ def between(
 ADD, CLAMP = "add.Tensor(%a, %b)", "hardtanh.default(%a, -0.5, 2.0)"
 IMAGE = {"sizes": "1x2x6x6", "becomes": "1x2x3x3"}
 ELEMENTWISE: dict[str, tuple[str, dict[str, str], str]] = {
-    "a float operand": ("add.Tensor(%a, %f)", {}, "an operand is not quantised"),
+    "a float operand": ("add.Tensor(%a, %f)", {}, "its operand comes from an input and is not quantised"),
     "a sum times alpha": ("add.Tensor(%a, %b, alpha=2)", {}, "alpha is 2"),
-    "int16": (ADD, {"one": "!quant.uniform<i16:f32, 0.5>"}, "no static int8"),
+    "int16": (ADD, {"one": "!quant.uniform<i16:f32, 0.5>"}, "not int8 or uint8"),
     "a result in a part of int8": (ADD, {"made": PART}, "the whole range"),
     "signed and unsigned": (ADD, {"one": UINT8}, "int8 and uint8"),
     "constants": ("add.Tensor(%c, %c)", {}, "one that is computed"),
@@ -70,7 +70,7 @@ ELEMENTWISE: dict[str, tuple[str, dict[str, str], str]] = {
     "a clamp of int16": (
         CLAMP,
         {"one": "!quant.uniform<i16:f32, 0.5>", "made": "!quant.uniform<i16:f32, 0.5>"},
-        "no static int8",
+        "not int8 or uint8",
     ),
     "a clamp of a float": ("hardtanh.default(%f, -0.5, 2.0)", {}, ""),
     "an op without a kernel": ("erf.default(%a)", {}, ""),
@@ -81,7 +81,7 @@ ELEMENTWISE: dict[str, tuple[str, dict[str, str], str]] = {
     "pooling of int16": (
         "max_pool2d.default(%a, [2, 2])",
         {**IMAGE, "one": "!quant.uniform<i16:f32, 0.5>", "made": "!quant.uniform<i16:f32, 0.5>"},
-        "no static int8",
+        "not int8 or uint8",
     ),
     "averages of windows": ("avg_pool2d.default(%a, [2, 2])", IMAGE, "windows of floats only"),
     "pooling to another scale": (
@@ -113,7 +113,7 @@ def test_it_computes_int8(line: str, changes: dict[str, str], apply: Any, method
 MOVES: dict[str, tuple[str, dict[str, str], str]] = {
     "no movement": ("abs.default(%a)", {}, ""),
     "floats": ("permute.default(%f, [1, 0])", {"becomes": "4x2"}, ""),
-    "floats among integers": ("cat.default([%a, %f])", {"becomes": "4x4"}, ""),
+    "floats among integers": ("cat.default([%a, %f])", {"becomes": "4x4"}, "is not quantised"),
     "another scale": ("view.default(%a, [8])", {"becomes": "8", "made": OTHER}, "the scale changes"),
     "another scale of a part": (
         "cat.default([%a, %b])", {"becomes": "4x4", "other": OTHER}, "the scale changes",
@@ -152,7 +152,7 @@ def test_what_is_moved_and_read_as_floats_too_stays(refused: Any, method: Any):
     text = text.replace(
         f"return %y : tensor<8x{INT8}>", f"return %y, %l : tensor<8x{INT8}>, tensor<8xf32>"
     )
-    refused(text, LowerQuantisedMovement(), "read as floats too")
+    refused(text, LowerQuantisedMovement(), "used as a float by func.return")
 
 
 def casts(method: Any, held: str, kind: str, real: str = "f32") -> str:

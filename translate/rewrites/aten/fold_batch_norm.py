@@ -180,7 +180,7 @@ def layer_before(value: SSAValue) -> SchemaOp | None:
         return None
     if isinstance(layer, aten.LinearDefault) and len(dims(value.type)) != 2:
         return None
-    if len(list(value.uses)) != 1 or weight_key(layer.arg("weight")) is None:
+    if not value.has_one_use() or weight_key(layer.arg("weight")) is None:
         return None
     bias = layer.arg("bias")
     return layer if bias is None or weight_key(bias) is not None else None

@@ -56,7 +56,7 @@ class HoistScaleOverLayout(Rewrite[ScaledLayout]):
             return None
         if isinstance(layout.operands[0].owner, WeightOp):
             return None
-        if len(list(layout.results[0].uses)) != 1:
+        if not layout.results[0].has_one_use():
             return Refusal("the tensor is read without the factor too")
         return ScaledLayout(op, layout)
 

@@ -58,7 +58,7 @@ class SqueezePermute(Rewrite[SqueezedPermute]):
         dropped = dropped_units(dims(op.operands[0].type), dims(op.results[0].type))
         if not dropped:
             return None
-        if len(list(layout.results[0].uses)) != 1:
+        if not layout.results[0].has_one_use():
             return Refusal("the permute is read with its unit axes too")
         rank = len(dims(layout.operands[0].type))
         order = [axis(d, rank) for d in layout.arg("dims")]

@@ -51,7 +51,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, is_static
 from stepwell.translate.quantised.functions import Chain, chain_of
-from stepwell.translate.quantised.recognise import not_signed
+from stepwell.translate.quantised.recognise import not_integers
 from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
 from stepwell.translate.rewrites.tosa.integers import rescale, stored
 
@@ -109,7 +109,7 @@ class LowerInt16Function(Rewrite[Wide]):
 
 def not_wide(held: Quantization) -> Refusal | None:
     """Why integers are not those of 16 bits that TOSA's tables take, or None."""
-    reason = not_signed(held, 16)
+    reason = not_integers(held, 16)
     if reason is not None:
         return Refusal(f"a value is quantised {reason}")
     return Refusal("TOSA takes zero points for 8-bit integers only") if held.zero_point else None

@@ -45,7 +45,7 @@ from stepwell.translate.quantised.recognise import (
     activation,
     clamp_bounds,
     narrowed,
-    not_signed,
+    not_integers,
 )
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import (
@@ -178,7 +178,7 @@ class LowerInt8Requantise(Rewrite[Requantised]):
             return found
         held = quantization(op.result.type)
         assert held is not None
-        reason = not_signed(held, 16 if held.bits == 16 else 8)
+        reason = not_integers(held, 16 if held.bits == 16 else 8)
         if reason is not None:
             return Refusal(f"its result is quantised {reason}")
         return Requantised(op, found, held)

@@ -111,7 +111,7 @@ class FuseClamp(Rewrite[ClampedNode]):
             return None
         if node.output_range is not None:
             return Refusal(f"{node.name} clamps its output already")
-        if len(list(node.output.uses)) != 1:
+        if not node.output.has_one_use():
             return Refusal(f"{node.name} is read without the clamp too")
         if node.output.type != op.output.type:
             return Refusal("the clamp also changes the type")

@@ -30,14 +30,13 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.quant import QuantizeCast
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
 from stepwell.dialects.xnnpack.spatial import Convolution2d
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element
-from stepwell.translate.quantised.recognise import StoredWeight, quantised_source, stored_constant
+from stepwell.translate.quantised.recognise import StoredWeight, deliver, stored_constant
 from stepwell.translate.quantised.run_time import run_time_quantised
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.lower_convolution import (
@@ -49,18 +48,16 @@ from stepwell.translate.rewrites.xnnpack.lower_convolution import (
     not_a_known_line,
     not_an_image,
 )
-from stepwell.translate.rewrites.xnnpack.lower_quantised_linear import not_signed_alike
 from stepwell.translate.rewrites.xnnpack.lower_shape import to_nchw, to_nhwc
 from stepwell.translate.rewrites.xnnpack.quantised import (
-    limits,
-    not_a_bias,
+    BetweenCasts,
+    StoredParameters,
+    between_casts,
     not_a_filter,
-    not_computed_range,
-    not_rescalable,
-    not_static_int8,
     on_axis,
     per_channel,
     product_step,
+    stored_parameters,
     typed_bias,
     typed_constant,
 )
@@ -70,19 +67,15 @@ from stepwell.translate.rewrites.xnnpack.quantised_bounds import (
     static_layer,
     stored_layer,
 )
-from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped
 
 
 @dataclass(frozen=True)
 class StaticConvolution:
     """A convolution from int8 to int8, with a clamp before its quantisation perhaps."""
 
-    cast: QuantizeCast
     form: Convolution
-    source: SSAValue
-    weight: StoredWeight
-    low: float | None
-    high: float | None
+    between: BetweenCasts
+    stored: StoredParameters
 
 
 @dataclass(frozen=True)
@@ -90,57 +83,47 @@ class LowerQuantisedConvolution(Rewrite[StaticConvolution]):
     """q(convolution(dq(x), dq(w), b)) to XNNPACK's convolutions of int8."""
 
     name: ClassVar[str] = "lower-quantised-convolution"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
     bound: ClassVar[Bound] = STATIC_LAYER
 
-    def match(self, op: QuantizeCast, program: Program) -> StaticConvolution | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> StaticConvolution | Refusal | None:
         """Guards: int8 images, a symmetric constant filter, a bias that fits int32."""
-        found = clamped(op.input, program)
-        if isinstance(found, Refusal):
+        found = between_casts(op, op.operands[:1])
+        if not isinstance(found, BetweenCasts):
             return found
-        convolution = found.value.owner
-        if not isinstance(convolution, aten.ConvolutionDefault):
-            return None
-        source = quantised_source(convolution.operands[0])
-        weight = stored_constant(convolution.operands[1])
-        if source is None or weight is None:
-            return Refusal("the input or the filter of the convolution is not quantised")
+        source = found.sources[0]
+        stored = stored_parameters(op, found, output_axis(op), program)
+        if isinstance(stored, Refusal):
+            return stored
         for refusal in (
-            not_static_int8(source),
-            not_static_int8(op.result),
-            not_computed_range(op.result),
-            not_signed_alike(source, op.result),
             not_an_image(len(dims(source.type))),
-            not_a_known_line(source, op.result),
-            not_a_filter(weight, output_axis(convolution)),
-            not_one_group(convolution, weight),
-            not_a_bias(convolution.operand("bias"), source, weight, program),
-            not_rescalable(source, weight, op.result),
+            not_a_known_line(source, found.made),
+            not_one_group(op, stored.weight),
         ):
             if refusal is not None:
                 return refusal
-        form = form_of(convolution, weight.key)
+        form = form_of(op, stored.weight.key)
         if isinstance(form, Refusal):
             return form
-        return StaticConvolution(op, form, source, weight, found.low, found.high)
+        return StaticConvolution(form, found, stored)
 
     def bound_at(self, match: StaticConvolution, value: Value) -> Bound:
         """`quantised_bounds.static_layer`."""
-        products = product_step(match.source, match.weight)
-        return static_layer(match.form.op, products, match.cast.result, value)
+        products = product_step(match.between.sources[0], match.stored.weight)
+        return static_layer(match.form.op, products, match.between.made, value)
 
     def build(self, match: StaticConvolution, rw: Rewriter) -> None:
         """Channels last, the node, channels second."""
-        made = match.cast.result.type
+        (source,), made = match.between.sources, match.between.made.type
         node = match.form.node.make(
-            to_nhwc(rw, match.source),
-            filter_of(rw, match.form, match.weight),
-            *typed_bias(rw, match.form.op.operand("bias"), match.source, match.weight),
+            to_nhwc(rw, source),
+            filter_of(rw, match.form, match.stored.weight),
+            *typed_bias(rw, match.stored, source),
             result=channels_last(made),
             **fields_of(match.form),
-            **limits(match.low, match.high),
+            **match.between.limits,
         )
-        rw.replace(match.cast, [to_nchw(rw, rw.insert(node).results[0], made)])
+        deliver(rw, match.between.uses, to_nchw(rw, rw.insert(node).results[0], made))
 
 
 @dataclass(frozen=True)

@@ -17,33 +17,26 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.quant import QuantizeCast, quantization
+from stepwell.dialects.quant import quantization
 from stepwell.dialects.xnnpack import XnnpackOp
-from stepwell.dialects.xnnpack.datatypes import datatype
-from stepwell.dialects.xnnpack.weights import constant_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.quantised.recognise import quantised_source
+from stepwell.translate.quantised.recognise import clamp_bounds, deliver
+from stepwell.translate.rewrites.xnnpack.lower_clamp import LowerClamp
 from stepwell.translate.rewrites.xnnpack.lower_convolution import channels_last
 from stepwell.translate.rewrites.xnnpack.lower_elementwise import BINARY
 from stepwell.translate.rewrites.xnnpack.lower_pooling import LowerPooling, Pooling
 from stepwell.translate.rewrites.xnnpack.lower_shape import to_nchw, to_nhwc
-from stepwell.translate.rewrites.xnnpack.quantised import (
-    limits,
-    not_computed_range,
-    not_static_int8,
-)
+from stepwell.translate.rewrites.xnnpack.quantised import BetweenCasts, between_casts, within
 from stepwell.translate.rewrites.xnnpack.quantised_bounds import ROUNDED_ONCE
-from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped
 
 KERNELS = (aten.AddTensor, aten.SubTensor, aten.MulTensor)
 """Binary ops whose int8 kernels compute with both scales."""
@@ -53,9 +46,8 @@ KERNELS = (aten.AddTensor, aten.SubTensor, aten.MulTensor)
 class OnIntegers:
     """A node from int8 operands to the int8 that its result is quantised to."""
 
-    cast: QuantizeCast
+    between: BetweenCasts
     node: type[XnnpackOp]
-    sources: tuple[SSAValue, ...]
     fields: tuple[tuple[str, Any], ...] = ()
     is_image: bool = False
 
@@ -65,97 +57,73 @@ class LowerQuantisedElementwise(Rewrite[OnIntegers]):
     """q(op(dq(a), dq(b))) to the node of int8."""
 
     name: ClassVar[str] = "lower-quantised-elementwise"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        *KERNELS,
+        *LowerClamp.anchors,
+        *LowerPooling.anchors,
+    )
     bound: ClassVar[Bound] = ROUNDED_ONCE
 
-    def match(self, op: QuantizeCast, program: Program) -> OnIntegers | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> OnIntegers | Refusal | None:
         """Guards: every operand int8 computed in the program, all of int8 in the result."""
-        found = clamped(op.input, program)
-        if isinstance(found, Refusal):
+        is_binary = isinstance(op, KERNELS)
+        found = between_casts(op, op.operands[: 2 if is_binary else 1])
+        if not isinstance(found, BetweenCasts):
             return found
-        maker = found.value.owner
-        if isinstance(maker, KERNELS):
-            return self._binary(op, maker, found.low, found.high)
-        if found.low is not None or found.high is not None:
-            source = quantised_source(found.value)
-            if source is None:
-                return None
-            fields = tuple(limits(found.low, found.high).items())
-            refusal = not_from_integers(op, (source,))
-            if refusal is None and source_differs(op, source):
-                refusal = Refusal("XNNPACK merges a clamp into the node before it, with its scale")
-            return refusal or OnIntegers(op, xnnpack.Clamp, (source,), fields)
-        if isinstance(maker, LowerPooling.anchors):
-            assert isinstance(maker, SchemaOp)
-            return self._pooling(op, maker, program)
-        return None
+        if is_binary:
+            return self._binary(op, found)
+        if isinstance(op, LowerClamp.anchors):
+            return self._clamp(op, found)
+        return self._pooling(op, found, program)
 
     def build(self, match: OnIntegers, rw: Rewriter) -> None:
         """The node; images lie channels last."""
-        made = match.cast.result.type
+        sources, made = match.between.sources, match.between.made.type
         fields = dict(match.fields)
         if match.is_image:
-            image = to_nhwc(rw, match.sources[0])
-            node = match.node.make(image, result=channels_last(made), **fields)
-            rw.replace(match.cast, [to_nchw(rw, rw.insert(node).results[0], made)])
-            return
-        node = match.node.make(*match.sources, result=made, **fields)
-        rw.replace(match.cast, [rw.insert(node).results[0]])
+            node = match.node.make(to_nhwc(rw, sources[0]), result=channels_last(made), **fields)
+            value = to_nchw(rw, rw.insert(node).results[0], made)
+        else:
+            value = rw.insert(match.node.make(*sources, result=made, **fields)).results[0]
+        deliver(rw, match.between.uses, value)
 
-    def _binary(
-        self, op: QuantizeCast, maker: SchemaOp, low: float | None, high: float | None
-    ) -> OnIntegers | Refusal:
-        if "alpha" in maker.SCHEMA.by_name and maker.arg("alpha") != 1:
-            return Refusal(f"alpha is {maker.arg('alpha')}, not 1")
-        sources = [quantised_source(operand) for operand in maker.operands[:2]]
-        known = tuple(source for source in sources if source is not None)
-        if len(known) != 2:
-            return Refusal("an operand is not quantised")
-        refusal = not_from_integers(op, known) or not_in_kernel_range(op, known)
-        if refusal is not None:
-            return refusal
-        return OnIntegers(op, BINARY[type(maker)], known, tuple(limits(low, high).items()))
+    def _binary(self, op: SchemaOp, found: BetweenCasts) -> OnIntegers | Refusal:
+        if "alpha" in op.SCHEMA.by_name and op.arg("alpha") != 1:
+            return Refusal(f"alpha is {op.arg('alpha')}, not 1")
+        refusal = not_in_kernel_range(found)
+        return refusal or OnIntegers(found, BINARY[type(op)], tuple(found.limits.items()))
+
+    def _clamp(self, op: SchemaOp, found: BetweenCasts) -> OnIntegers | Refusal | None:
+        bounds = clamp_bounds(op)
+        if bounds is None:
+            return None
+        if changes_scale(found):
+            return Refusal("XNNPACK merges a clamp into the node before it, with its scale")
+        both = within(found, bounds)
+        if isinstance(both, Refusal):
+            return both
+        return OnIntegers(both, xnnpack.Clamp, tuple(both.limits.items()))
 
     def _pooling(
-        self, op: QuantizeCast, maker: SchemaOp, program: Program
+        self, op: SchemaOp, found: BetweenCasts, program: Program
     ) -> OnIntegers | Refusal | None:
-        source = quantised_source(maker.operands[0])
-        if source is None:
-            return None
-        form = LowerPooling().match(maker, program)
+        form = LowerPooling().match(op, program)
         if not isinstance(form, Pooling):
             return form
-        refusal = not_from_integers(op, (source,))
-        if refusal is not None:
-            return refusal
+        if found.limits:
+            return Refusal("a clamp stands between it and its quantisation")
         if form.node is xnnpack.AveragePooling2d:
             return Refusal("XNNPACK averages windows of floats only")
-        if form.node is not xnnpack.GlobalAveragePooling2d and source_differs(op, source):
+        if form.node is not xnnpack.GlobalAveragePooling2d and changes_scale(found):
             return Refusal("XNNPACK pools and resizes int8 without changing the scale")
-        return OnIntegers(op, form.node, (source,), form.fields, is_image=True)
+        return OnIntegers(found, form.node, form.fields, is_image=True)
 
 
-def not_from_integers(op: QuantizeCast, sources: Sequence[SSAValue]) -> Refusal | None:
-    """Operands and result are of the same int8 kind; a constant XNNPACK would not copy stays out."""
-    for refusal in (
-        not_static_int8(op.result),
-        not_computed_range(op.result),
-        *(not_static_int8(source) for source in sources),
-    ):
-        if refusal is not None:
-            return refusal
-    if len({datatype(value.type) for value in (op.result, *sources)}) > 1:
-        return Refusal("operands and result are int8 and uint8; XNNPACK wants one of them")
-    if all(constant_of(source) is not None for source in sources):
-        return Refusal("all operands are constants; XNNPACK needs one that is computed")
-    return None
-
-
-def not_in_kernel_range(op: QuantizeCast, sources: Sequence[SSAValue]) -> Refusal | None:
+def not_in_kernel_range(found: BetweenCasts) -> Refusal | None:
     """Scales of operands are at most 2⁸ and at least 2⁻¹⁰ of the result's (xnnpack's subgraph)."""
-    made = quantization(op.result.type)
+    made = quantization(found.made.type)
     assert made is not None
-    for source in sources:
+    for source in found.sources:
         held = quantization(source.type)
         assert held is not None
         ratio = held.scale / made.scale
@@ -164,6 +132,6 @@ def not_in_kernel_range(op: QuantizeCast, sources: Sequence[SSAValue]) -> Refusa
     return None
 
 
-def source_differs(op: QuantizeCast, source: SSAValue) -> bool:
-    """Whether operand and result are quantised differently."""
-    return element(source.type) != element(op.result.type)
+def changes_scale(found: BetweenCasts) -> bool:
+    """Whether an operand and the result are quantised differently."""
+    return any(element(source.type) != element(found.made.type) for source in found.sources)

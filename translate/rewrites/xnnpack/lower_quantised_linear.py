@@ -33,7 +33,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.quant import Quantization, QuantizeCast
+from stepwell.dialects.quant import Quantization
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, group_size, quantization_problem
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
@@ -41,18 +41,21 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
-from stepwell.translate.quantised.recognise import StoredWeight, quantised_source, stored_constant
+from stepwell.translate.quantised.recognise import (
+    StoredWeight,
+    deliver,
+    quantised_source,
+    stored_constant,
+)
 from stepwell.translate.quantised.run_time import run_time_quantised
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.quantised import (
-    limits,
-    not_a_bias,
-    not_a_filter,
-    not_computed_range,
-    not_rescalable,
-    not_static_int8,
+    BetweenCasts,
+    StoredParameters,
+    between_casts,
     per_channel,
     product_step,
+    stored_parameters,
     typed_bias,
     typed_constant,
 )
@@ -62,19 +65,15 @@ from stepwell.translate.rewrites.xnnpack.quantised_bounds import (
     static_layer,
     stored_layer,
 )
-from stepwell.translate.rewrites.xnnpack.quantised_patterns import clamped
 
 
 @dataclass(frozen=True)
 class StaticLinear:
     """A linear layer from int8 to int8, with a clamp before its quantisation perhaps."""
 
-    cast: QuantizeCast
     op: SchemaOp
-    source: SSAValue
-    weight: StoredWeight
-    low: float | None
-    high: float | None
+    between: BetweenCasts
+    stored: StoredParameters
 
 
 @dataclass(frozen=True)
@@ -82,52 +81,37 @@ class LowerQuantisedLinear(Rewrite[StaticLinear]):
     """q(linear(dq(x), dq(w), b)) to `xnnpack.fully_connected` of int8."""
 
     name: ClassVar[str] = "lower-quantised-linear"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
     bound: ClassVar[Bound] = STATIC_LAYER
 
-    def match(self, op: QuantizeCast, program: Program) -> StaticLinear | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> StaticLinear | Refusal | None:
         """Guards: int8 on both sides, a symmetric constant weight, a bias that fits int32."""
-        found = clamped(op.input, program)
-        if isinstance(found, Refusal):
+        found = between_casts(op, op.operands[:1])
+        if not isinstance(found, BetweenCasts):
             return found
-        linear = found.value.owner
-        if not isinstance(linear, aten.LinearDefault):
-            return None
-        source = quantised_source(linear.operands[0])
-        weight = stored_constant(linear.operands[1])
-        if source is None or weight is None:
-            return Refusal("the input or the weight of the layer is not quantised")
-        if len(dims(linear.operands[0].type)) < 2 or len(dims(linear.operands[1].type)) != 2:
+        if len(dims(op.operands[0].type)) < 2 or len(dims(op.operands[1].type)) != 2:
             return Refusal("the input or the weight is a vector")
-        for refusal in (
-            not_static_int8(source),
-            not_static_int8(op.result),
-            not_computed_range(op.result),
-            not_signed_alike(source, op.result),
-            not_a_filter(weight, 0),
-            not_a_bias(linear.operand("bias"), source, weight, program),
-            not_rescalable(source, weight, op.result),
-        ):
-            if refusal is not None:
-                return refusal
-        return StaticLinear(op, linear, source, weight, found.low, found.high)
+        stored = stored_parameters(op, found, 0, program)
+        if isinstance(stored, Refusal):
+            return stored
+        return StaticLinear(op, found, stored)
 
     def bound_at(self, match: StaticLinear, value: Value) -> Bound:
         """`quantised_bounds.static_layer`."""
-        return static_layer(
-            match.op, product_step(match.source, match.weight), match.cast.result, value
-        )
+        products = product_step(match.between.sources[0], match.stored.weight)
+        return static_layer(match.op, products, match.between.made, value)
 
     def build(self, match: StaticLinear, rw: Rewriter) -> None:
         """The node from int8 to int8."""
+        (source,), weight = match.between.sources, match.stored.weight
         node = xnnpack.FullyConnected.make(
-            match.source,
-            typed_constant(rw, match.weight.key, match.weight.held),
-            *typed_bias(rw, match.op.operand("bias"), match.source, match.weight),
-            result=match.cast.result.type,
-            **limits(match.low, match.high),
+            source,
+            typed_constant(rw, weight.key, weight.held),
+            *typed_bias(rw, match.stored, source),
+            result=match.between.made.type,
+            **match.between.limits,
         )
-        rw.replace(match.cast, [rw.insert(node).results[0]])
+        deliver(rw, match.between.uses, rw.insert(node).results[0])
 
 
 @dataclass(frozen=True)
@@ -237,13 +221,3 @@ def packable(held: Quantization, shape: tuple[object, ...]) -> Quantization | Re
     if held.low >= -8 and held.high <= 7 and inputs % 2 == 0:
         held = replace(held, bits=4)
     return per_channel(held, 0, outputs)
-
-
-def not_signed_alike(source: SSAValue, made: SSAValue) -> Refusal | None:
-    """Input and result are both qint8: with quint8 the weight would be unsigned too."""
-    kinds = {xnnpack.datatype(source.type), xnnpack.datatype(made.type)}
-    if kinds == {"qint8"}:
-        return None
-    return Refusal(
-        f"input and result are {' and '.join(sorted(map(str, kinds)))}; signed weights need qint8"
-    )

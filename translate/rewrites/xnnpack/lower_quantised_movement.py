@@ -26,21 +26,20 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.quant import QuantizeCast
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element
-from stepwell.translate.quantised.recognise import quantised_source
+from stepwell.ir.types import dims
+from stepwell.translate.quantised.recognise import deliver
 from stepwell.translate.rewrites.aten.building import axis
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import static_bounds
-from stepwell.translate.rewrites.xnnpack.lower_quantised_elementwise import not_from_integers
+from stepwell.translate.rewrites.xnnpack.lower_quantised_elementwise import changes_scale
 from stepwell.translate.rewrites.xnnpack.lower_shape import (
     reshape,
     slice_sizes,
     transpose,
     unknown_sizes,
 )
-from stepwell.translate.rewrites.xnnpack.quantised import is_read_once
+from stepwell.translate.rewrites.xnnpack.quantised import BetweenCasts, between_casts
 
 MOVES = (aten.ViewDefault, aten.PermuteDefault, aten.SliceTensor, aten.CatDefault)
 
@@ -49,9 +48,8 @@ MOVES = (aten.ViewDefault, aten.PermuteDefault, aten.SliceTensor, aten.CatDefaul
 class MovedIntegers:
     """A movement whose operands and result are quantised alike."""
 
-    cast: QuantizeCast
     op: SchemaOp
-    sources: tuple[SSAValue, ...]
+    between: BetweenCasts
 
 
 @dataclass(frozen=True)
@@ -59,55 +57,49 @@ class LowerQuantisedMovement(Rewrite[MovedIntegers]):
     """q(move(dq(x))) to XNNPACK's static nodes of int8, exactly."""
 
     name: ClassVar[str] = "lower-quantised-movement"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
+    anchors: ClassVar[tuple[type[Operation], ...]] = MOVES
 
-    def match(self, op: QuantizeCast, program: Program) -> MovedIntegers | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> MovedIntegers | Refusal | None:
         """Guards: one quantisation throughout, shapes that the nodes take."""
-        move = op.input.owner
-        if not isinstance(move, MOVES):
-            return None
-        count = len(move.operands) if isinstance(move, aten.CatDefault) else 1
-        found = [quantised_source(operand) for operand in move.operands[:count]]
-        sources = tuple(source for source in found if source is not None)
-        if len(sources) != count:
-            return None
-        if not is_read_once(op.input):
-            return Refusal("the moved value is read as floats too")
-        if any(element(source.type) != element(op.result.type) for source in sources):
+        count = len(op.operands) if isinstance(op, aten.CatDefault) else 1
+        found = between_casts(op, op.operands[:count])
+        if not isinstance(found, BetweenCasts):
+            return found
+        if found.limits:
+            return Refusal("its result is clamped; XNNPACK's movements clamp nothing")
+        if changes_scale(found):
             return Refusal(
                 "the scale changes on the way, which takes a float movement between two casts"
             )
-        refusal = not_from_integers(op, sources) or unknown_sizes(move)
+        refusal = unknown_sizes(op)
         if refusal is not None:
             return refusal
-        if isinstance(move, aten.SliceTensor) and static_bounds(move) is None:
+        if isinstance(op, aten.SliceTensor) and static_bounds(op) is None:
             return Refusal("XNNPACK slices with step 1 and constant bounds")
-        if isinstance(move, aten.CatDefault) and count not in xnnpack.CONCATENATES:
+        if isinstance(op, aten.CatDefault) and count not in xnnpack.CONCATENATES:
             return Refusal("XNNPACK concatenates two to five tensors")
-        return MovedIntegers(op, move, sources)
+        return MovedIntegers(op, found)
 
     def build(self, match: MovedIntegers, rw: Rewriter) -> None:
         """The node of the movement's kind."""
-        rw.replace(match.cast, [_moved(match, rw)])
+        deliver(rw, match.between.uses, _moved(match, rw))
 
 
 def _moved(match: MovedIntegers, rw: Rewriter) -> SSAValue:
-    op, made = match.op, match.cast.result.type
+    op, sources, made = match.op, match.between.sources, match.between.made.type
     rank = len(dims(made))
     if isinstance(op, aten.ViewDefault):
-        return reshape(rw, match.sources[0], dims(made))
+        return reshape(rw, sources[0], dims(made))
     if isinstance(op, aten.PermuteDefault):
-        return transpose(rw, match.sources[0], [axis(d, rank) for d in op.arg("dims")])
+        return transpose(rw, sources[0], [axis(d, rank) for d in op.arg("dims")])
     if isinstance(op, aten.CatDefault):
-        node = xnnpack.CONCATENATES[len(match.sources)].make(
-            *match.sources, axis=axis(op.arg("dim"), rank)
-        )
+        node = xnnpack.CONCATENATES[len(sources)].make(*sources, axis=axis(op.arg("dim"), rank))
         return rw.insert(node).results[0]
     bounds = static_bounds(op)
     assert bounds is not None
     at, start, _ = bounds
     offsets = [start if index == at else 0 for index in range(rank)]
     node = xnnpack.StaticSlice.make(
-        match.sources[0], result=made, offsets=offsets, sizes=slice_sizes(dims(made))
+        sources[0], result=made, offsets=offsets, sizes=slice_sizes(dims(made))
     )
     return rw.insert(node).results[0]

@@ -43,7 +43,7 @@ from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter, Valu
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.lower_shape import reshape, transpose
-from stepwell.translate.rewrites.xnnpack.quantised import is_read_once, typed_constant
+from stepwell.translate.rewrites.xnnpack.quantised import typed_constant
 from stepwell.translate.rewrites.xnnpack.quantised_bounds import finer_tokens
 
 TO_NHWC = (0, 2, 3, 1)
@@ -95,7 +95,7 @@ class PatchesToLinear(Rewrite[Patches]):
             return Refusal("the int8 convolution is as fast from eight channels on")
         image, is_dynamic = op.input, datatype(op.input.type) == "qdint8"
         if is_dynamic:
-            if not is_read_once(image):
+            if not image.has_one_use():
                 return Refusal("the image's integers are read by others too")
             assert isinstance(image.owner, xnnpack.Convert), "nothing else makes such values"
             image = image.owner.input
