@@ -87,6 +87,7 @@ class Interpreter:
         """Run a method on its run-time inputs, given in order."""
         block = func.body.block
         environment: dict[SSAValue, Value] = dict(zip(block.args, inputs, strict=True))
+        done = _last_reads(block)
         updates: dict[str, torch.Tensor] = {}
         mutated: dict[int, torch.Tensor] = {}
         with torch.no_grad():
@@ -103,6 +104,8 @@ class Interpreter:
                     mutated[op.index.value.data] = environment[op.value].clone()
                 else:
                     self.step(op, environment)
+                for value in done[op]:
+                    del environment[value]
         raise StepwellError(
             "the method does not end in func.return", help="verify() the program first"
         )
@@ -142,11 +145,13 @@ class Interpreter:
         block: Block = region.block
         environment = dict(outer or {})
         environment.update(zip(block.args, arguments, strict=True))
-        last = block.last_op
+        last, done = block.last_op, _last_reads(block)
         for op in block.ops:
             if op is last:
                 return tuple(environment[value] for value in op.operands)
             self.step(op, environment)
+            for value in done[op]:
+                del environment[value]
         raise StepwellError("a region has no terminator", help="verify() the program first")
 
     def _stored(self, func: FuncOp) -> list[torch.Tensor]:
@@ -166,6 +171,19 @@ def _weight(op: WeightOp, args: Sequence[Value], ctx: Interpreter) -> Sequence[V
 def _state(op: StateOp, args: Sequence[Value], ctx: Interpreter) -> Sequence[Value]:
     key = op.key.data
     return (ctx.state[key] if key in ctx.state else ctx.weights.get(key),)
+
+
+def _last_reads(block: Block) -> dict[Operation, list[SSAValue]]:
+    """For each op of a block the values of the block that nothing behind it reads."""
+    found: dict[Operation, list[SSAValue]] = {}
+    behind: set[SSAValue] = set()
+    inside = {value for op in block.ops for value in op.results} | set(block.args)
+    for op in reversed(block.ops):
+        read = (value for part in op.walk() for value in part.operands)
+        held = {value: None for value in (*op.results, *read) if value in inside}
+        found[op] = [value for value in held if value not in behind]
+        behind.update(held)
+    return found
 
 
 def _storages(values: Sequence[Value]) -> set[int]:

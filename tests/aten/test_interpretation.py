@@ -1,10 +1,12 @@
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 import stepwell.dialects  # noqa: F401  (makes the dialects known)
 from stepwell.dialects.aten.registry import op_class, torch_overload
@@ -162,3 +164,33 @@ def test_torchs_refusal_names_the_op() -> None:
 def test_a_memory_format_is_kept() -> None:
     (image,) = run("aten.clone.default", IMAGE, memory_format=torch.channels_last)
     assert image.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_value_is_freed_after_its_last_use():
+    """Of a chain, what one op reads and what it gives are all that is held."""
+    held: list[weakref.ref[torch.Tensor]] = []
+    alive: list[int] = []
+
+    def observe(op: Operation, results: Sequence[Any]) -> None:
+        alive.append(sum(ref() is not None for ref in held))
+        held.extend(weakref.ref(value) for value in results)
+
+    lines = [
+        f"%{i + 1} = aten.neg.default(%{i}) : (tensor<4xf32>) -> tensor<4xf32>" for i in range(8)
+    ]
+    first = "%0 = aten.abs.default(%x) : (tensor<4xf32>) -> tensor<4xf32>"
+    last = "%y = aten.add.Tensor(%8, %0) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>"
+    text = "\n".join(
+        (
+            "func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {",
+            *(first, *lines, last),
+            "func.return %y : tensor<4xf32>",
+            "}",
+        )
+    )
+    (func,) = parse_module(text).ops
+    assert isinstance(func, FuncOp)
+    x = torch.randn(4)
+    (y,) = Interpreter(WeightStore(), observe=observe).call(func, [x]).outputs
+    assert torch.equal(y, x.abs() + x.abs())
+    assert max(alive) <= 2  # the first value, which the last op reads, and one operand
