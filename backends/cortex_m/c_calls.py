@@ -174,17 +174,20 @@ def _softmax(w: Writer, a: dict[str, Any]) -> None:
 def _permuted(w: Writer, source: int, order: Sequence[int], result: int) -> None:
     """Elements of `source` in row-major order of its dimensions permuted."""
     value = w.tensor(source)
-    if len(order) > 6:
-        raise UnsupportedError("a transposition of more than 6 dimensions", w.method.name)
     steps = strides(value.sizes, value.dim_order)
-    rest = 6 - len(order)
-    values = {
-        "bytes": value.scalar_type.itemsize,
-        "size": [1] * rest + [value.sizes[axis] for axis in order],
-        "stride": [0] * rest + [steps[axis] for axis in order],
-    }
+    _gathered(w, source, [(value.sizes[axis], steps[axis]) for axis in order], result)
+
+
+def _gathered(w: Writer, source: int, loops: Sequence[tuple[int, int]], result: int) -> None:
+    """Elements of `source` as loops of (trips, elements apart) meet them."""
+    if len(loops) > 6:
+        raise UnsupportedError("a transposition of more than 6 dimensions", w.method.name)
+    padded = [(1, 0)] * (6 - len(loops)) + list(loops)
+    sizes, steps = map(list, zip(*padded, strict=True))
+    size = w.tensor(source).scalar_type.itemsize
     given, made = (w.pointer(i, "uint8_t") for i in (source, result))
-    w.call("permute", [w.params("permute", values), given, made])
+    params = w.params("permute", {"bytes": size, "size": sizes, "stride": steps})
+    w.call("permute", [params, given, made])
 
 
 def _transpose(w: Writer, a: dict[str, Any]) -> None:
@@ -243,6 +246,19 @@ def _transpose_copy(w: Writer, a: dict[str, Any]) -> None:
     first, second = (cast(int, w.method.values[i]) % len(axes) for i in args[1:3])
     axes[first], axes[second] = axes[second], axes[first]
     _permuted(w, args[0], axes, args[-1])
+
+
+def _expand_copy(w: Writer, a: dict[str, Any]) -> None:
+    args = cast(KernelCall, a["call"]).args
+    value, made = w.tensor(args[0]), w.tensor(args[-1])
+    steps = strides(value.sizes, value.dim_order)
+    new = len(made.sizes) - len(value.sizes)
+    repeated = [
+        steps[axis - new] if axis >= new and value.sizes[axis - new] != 1 else 0
+        for axis in range(len(made.sizes))
+    ]
+    loops = [(made.sizes[axis], repeated[axis]) for axis in made.dim_order]
+    _gathered(w, args[0], loops, args[-1])
 
 
 def _cat(w: Writer, a: dict[str, Any]) -> None:
@@ -310,6 +326,7 @@ HANDLERS: dict[str, Handler] = {
     "aten::view_copy.out": _copy,
     "dim_order_ops::_to_dim_order_copy.out": _copy,
     "dim_order_ops::_clone_dim_order.out": _copy,
+    "aten::expand_copy.out": _expand_copy,
     "aten::permute_copy.out": _permute_copy,
     "aten::transpose_copy.int_out": _transpose_copy,
     "aten::cat.out": _cat,

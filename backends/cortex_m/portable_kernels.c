@@ -4,7 +4,14 @@
  * Nothing here allocates, recurses, or depends on how a compiler shifts or narrows a negative number.
  */
 
-/* section fixed_point: */
+/* section clamp: */
+static int8_t sw_clamp8(int32_t value, int32_t low, int32_t high)
+{
+    const int32_t floor_ = (value < low) ? low : value;
+    return (int8_t)((floor_ > high) ? high : floor_);
+}
+
+/* section fixed_point: clamp */
 static int32_t sw_low32(uint32_t value)
 {
     return (value <= (uint32_t)INT32_MAX) ? (int32_t)value : (-(int32_t)(UINT32_MAX - value) - 1);
@@ -41,12 +48,6 @@ static int32_t sw_requantize(int32_t value, int32_t multiplier, int32_t shift)
     const int32_t left = (shift > 0) ? shift : 0;
     const int32_t right = (shift < 0) ? -shift : 0;
     return sw_divide_pow2(sw_high_mult(sw_shift_left(value, left), multiplier), right);
-}
-
-static int8_t sw_clamp8(int32_t value, int32_t low, int32_t high)
-{
-    const int32_t floor_ = (value < low) ? low : value;
-    return (int8_t)((floor_ > high) ? high : floor_);
 }
 
 /* section conv_params: */
@@ -266,7 +267,7 @@ typedef struct {
     int32_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, low, high;
 } sw_pool_params;
 
-/* section avg_pool2d: fixed_point pool_params */
+/* section avg_pool2d: clamp pool_params */
 static void sw_avg_pool2d(const sw_pool_params *p, const int8_t *in, int8_t *out)
 {
     for (int32_t at = 0; at < (p->batch * p->out_h * p->out_w); at++) {
@@ -294,7 +295,7 @@ static void sw_avg_pool2d(const sw_pool_params *p, const int8_t *in, int8_t *out
     }
 }
 
-/* section max_pool2d: fixed_point pool_params */
+/* section max_pool2d: clamp pool_params */
 static void sw_max_pool2d(const sw_pool_params *p, const int8_t *in, int8_t *out)
 {
     for (int32_t at = 0; at < (p->batch * p->out_h * p->out_w); at++) {
@@ -497,7 +498,7 @@ static void sw_dequantize(int32_t count, float scale, int32_t zero, const int8_t
     }
 }
 
-/* section div: fixed_point */
+/* section div: clamp */
 typedef struct {
     int32_t count, a_zero, b_zero, out_zero;
     float scale;

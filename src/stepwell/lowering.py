@@ -113,7 +113,14 @@ class Lowered:
     ) -> str: ...
 
     @overload
-    def to_c(self, name: str = ..., *, runtime: None, method: str = ...) -> Sources: ...
+    def to_c(
+        self,
+        name: str = ...,
+        *,
+        runtime: None,
+        kernels: Literal["portable", "cmsis-nn"] = ...,
+        method: str = ...,
+    ) -> Sources: ...
 
     def to_c(
         self,
@@ -121,6 +128,7 @@ class Lowered:
         *,
         header: bool = True,
         runtime: str | None = "executorch",
+        kernels: str = "portable",
         method: str = "forward",
     ) -> str | Sources:
         """C for firmware (cortex-m targets).
@@ -131,19 +139,23 @@ class Lowered:
             header: of an array, a header with static constants, else a source file with external
                 ones; its length is `<name>_length`.
             runtime: `"executorch"`: the `.pte` as an aligned array, for ExecuTorch's runtime.
-                None: the program itself as C99 that needs nothing but the C library: constants,
-                one static arena, our own kernels, a function; and a CMake project around them.
+                None: the program itself as C99: constants, one static arena, a function; and a
+                CMake project around them.
+            kernels: without a runtime, whose kernels: `"portable"`: our own, which need nothing
+                but the C library; `"cmsis-nn"`: calls of CMSIS-NN's public API, which the program
+                is then linked with, as the `.pte` makes them.
             method: which method, without a runtime.
 
         Returns:
             Text, or the files by name (`Sources.save(folder)`).
 
         Raises:
-            StepwellError: the name cannot be one, or there is no such runtime or method.
+            StepwellError: the name cannot be one, or there is no such runtime, method or kernels.
             UnsupportedError: without a runtime, naming every call that has no kernel in C.
         """
         if runtime is None:
-            return self._emit("sources", {}, name=name or "model", method=method)
+            told = {"name": name or "model", "method": method, "kernels": kernels}
+            return self._emit("sources", {}, **told)
         if runtime != "executorch":
             raise StepwellError(
                 f"there is no runtime {runtime!r}", help="it is 'executorch' or None"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from stepwell.backends import cortex_m
 from stepwell.backends.cortex_m.standalone import Sources
 
 STRICT = (
@@ -70,15 +72,35 @@ _PLACES = {
 }
 
 
-def run_on_host(sources: Sources, folder: Path, inputs: Sequence[Tensor]) -> bytes:
+def run_on_host(
+    sources: Sources, folder: Path, inputs: Sequence[Tensor], library: Sequence[str | Path] = ()
+) -> bytes:
     """What the program writes for inputs as they lie in memory, built strictly and sanitized."""
     sources.save(folder)
     names = [name for name in sources.files if name.endswith(".c")]
-    command = ["gcc", *STRICT, *SANITIZED, *names, "-o", "program", "-lm"]
+    command = ["gcc", *STRICT, *SANITIZED, *names, *library, "-o", "program", "-lm"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     given = b"".join(in_memory(x).numpy().tobytes() for x in inputs)
     done = subprocess.run([folder / "program"], input=given, capture_output=True, check=True)
     return done.stdout
+
+
+def own_cmsis_nn(folder: Path) -> list[str | Path]:
+    """What links a program with CMSIS-NN's functions over the portable kernels."""
+    folder.mkdir(exist_ok=True)
+    beside, made = Path(__file__).with_name("cmsis_nn"), folder / "cmsis_nn.o"
+    sources = Path(cortex_m.__file__).parent
+    includes = ["-I", beside, "-I", sources]
+    command = ["gcc", "-std=c99", *SANITIZED, *includes, "-c", beside / "over_portable_kernels.c"]
+    done = subprocess.run([*command, "-o", made], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return ["-isystem", beside, made]
+
+
+def built_cmsis_nn() -> list[str | Path]:
+    """What links a program with the CMSIS-NN that the environment names, built for this machine."""
+    where = Path(os.environ["CMSIS_NN"])
+    return ["-isystem", where / "Include", where / "libcmsis-nn.a"]
 
 
 def in_memory(value: Tensor) -> Tensor:

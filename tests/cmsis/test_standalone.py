@@ -2,6 +2,8 @@
 
 import importlib
 import importlib.util
+import os
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
+from stepwell.dialects.cmsis.ops import CmsisOp
 
 
 def _beside(name: str) -> ModuleType:
@@ -104,6 +107,77 @@ def test_the_program_in_c_computes_what_the_interpreter_does(
     assert "malloc" not in sources.files["model.c"]
 
 
+@pytest.fixture(scope="module")
+def cmsis_nn(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What links a program with CMSIS-NN's functions over the portable kernels."""
+    return builds.own_cmsis_nn(tmp_path_factory.mktemp("cmsis_nn"))
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    ("module", "shape", "cpu"),
+    [
+        (Images(), (1, 3, 13, 12), "cortex-m55"),
+        (Rows(), (2, 5, 8), "cortex-m4"),
+        (Rows(), (2, 5, 8), "cortex-m55"),
+        (Padded(), (2, 3, 4), "cortex-m4"),
+    ],
+    ids=["images", "attention", "attention with kernel sums", "pad"],
+)
+def test_calls_of_cmsis_nn_give_it_the_interpreters_arguments(
+    quantised: Any,
+    cmsis_nn: Any,
+    tmp_path: Path,
+    module: nn.Module,
+    shape: tuple[int, ...],
+    cpu: str,
+) -> None:
+    x = torch.randint(-128, 128, shape, dtype=torch.int8)
+    module, x = (channels_last(module), channels_last(x)) if len(shape) == 4 else (module, x)
+    lowered = stepwell.lower(quantised(module, (torch.randn_like(x.float()),)), cpu, io="int8")
+    sources = lowered.to_c("model", runtime=None, kernels="cmsis-nn")
+    data = builds.run_on_host(sources, tmp_path, [x], cmsis_nn)
+    assert builds.equals(lowered.program.run(x)[0], data)
+    text = sources.files["model.c"]
+    own = {"quantized_activation", "quantized_div"}
+    library = [op for op in lowered.program.module.walk() if isinstance(op, CmsisOp)]
+    called = [op for op in library if op.OPERATOR and op.OPERATOR not in own]
+    assert len(re.findall(r"\barm_\w+_s8\(", text)) == len(called)
+
+
+MLPERF_TINY = {
+    "keyword spotting": ("tiny", "ds_cnn"),
+    "visual wake words": ("microcontrollers", "mobilenet_v1_025"),
+    "image classification": ("resnet", "resnet8"),
+    "anomaly detection": ("tiny", "mlp_autoencoder"),
+}
+
+
+def lowered_tiny(quantised: Any, name: str, cpu: str, optimise: str) -> tuple[Any, Tensor]:
+    """One of the four models lowered with int8 at the border, and an input."""
+    file, function = MLPERF_TINY[name]
+    module, inputs = getattr(importlib.import_module(file), function)()
+    if inputs[0].dim() == 4:
+        module, inputs = channels_last(module), tuple(map(channels_last, inputs))
+    exported = quantised(module, inputs)
+    lowered = stepwell.lower(exported, cpu, io="int8", optimise=optimise)
+    x = torch.randint(-128, 128, inputs[0].shape, dtype=torch.int8)
+    return lowered, x if inputs[0].is_contiguous() else channels_last(x)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("CMSIS_NN" not in os.environ, reason="CMSIS_NN names no built library")
+@pytest.mark.parametrize("optimise", ["speed", "memory"])
+@pytest.mark.parametrize("name", MLPERF_TINY)
+def test_mlperf_tiny_on_a_built_cmsis_nn_computes_what_the_interpreter_does(
+    quantised: Any, tmp_path: Path, name: str, optimise: str
+) -> None:
+    lowered, x = lowered_tiny(quantised, name, "cortex-m4", optimise)
+    sources = lowered.to_c("model", runtime=None, kernels="cmsis-nn")
+    data = builds.run_on_host(sources, tmp_path, [x], builds.built_cmsis_nn())
+    assert builds.equals(lowered.program.run(x)[0], data)
+
+
 def test_what_has_no_kernel_in_c_is_named(quantised: Any) -> None:
     class Floats(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -120,16 +194,10 @@ def test_a_name_and_a_runtime_that_cannot_be_are_refused(quantised: Any) -> None
         lowered.to_c("my model", runtime=None)
     with pytest.raises(stepwell.StepwellError, match="no runtime 'tflm'"):
         lowered.to_c(runtime="tflm")  # pyright: ignore
+    with pytest.raises(stepwell.StepwellError, match="no kernels 'neon' in C"):
+        lowered.to_c(runtime=None, kernels="neon")  # pyright: ignore
     with pytest.raises(stepwell.StepwellError, match="there is no method 'decode'"):
         lowered.to_c(runtime=None, method="decode")
-
-
-MLPERF_TINY = {
-    "keyword spotting": ("tiny", "ds_cnn"),
-    "visual wake words": ("microcontrollers", "mobilenet_v1_025"),
-    "image classification": ("resnet", "resnet8"),
-    "anomaly detection": ("tiny", "mlp_autoencoder"),
-}
 
 
 @pytest.mark.slow
@@ -140,14 +208,7 @@ MLPERF_TINY = {
 def test_mlperf_tiny_runs_on_emulated_boards(
     quantised: Any, tmp_path: Path, name: str, cpu: str, optimise: str
 ) -> None:
-    file, function = MLPERF_TINY[name]
-    module, inputs = getattr(importlib.import_module(file), function)()
-    if inputs[0].dim() == 4:
-        module, inputs = channels_last(module), tuple(map(channels_last, inputs))
-    exported = quantised(module, inputs)
-    lowered = stepwell.lower(exported, cpu, io="int8", optimise=optimise)
-    x = torch.randint(-128, 128, inputs[0].shape, dtype=torch.int8)
-    x = x.to(memory_format=torch.channels_last) if not inputs[0].is_contiguous() else x
+    lowered, x = lowered_tiny(quantised, name, cpu, optimise)
     sources = lowered.to_c("model", runtime=None)
     (wanted,) = lowered.program.run(x)
     assert builds.equals(wanted, builds.run_on_host(sources, tmp_path, [x]))
