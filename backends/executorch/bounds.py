@@ -20,6 +20,8 @@ Range = tuple[int, int | None]
 Number = Fraction | float
 """Exact, or an infinity."""
 _Interval = tuple[Number, Number]
+LARGEST = (1 << 31) - 1
+"""What a `.pte` can hold as a size; torch writes what is larger where it knows no bound."""
 _ABOVE = "export with an upper bound: torch.export.Dim(name, max=...)"
 
 
@@ -27,14 +29,15 @@ def upper_bound(expression: str, ranges: Mapping[str, Range]) -> int:
     """The largest value an expression can have, given inclusive ranges of its symbols.
 
     Raises:
-        UnsupportedError: a symbol has no upper bound, or the expression is not understood.
+        UnsupportedError: a symbol has no upper bound that a size can have, or the expression is
+            not understood.
     """
     try:
         tree = ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise UnsupportedError(f"dimension {expression!r} is not an expression") from None
     _, high = _interval(tree, ranges, expression)
-    if isinstance(high, float):
+    if isinstance(high, float) or high > LARGEST:
         raise UnsupportedError(
             f"dimension {expression} has no upper bound, and memory is planned ahead", help=_ABOVE
         )

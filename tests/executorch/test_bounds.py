@@ -7,7 +7,8 @@ import pytest
 from stepwell.backends.executorch.bounds import upper_bound
 from stepwell.ir.diagnostics import UnsupportedError
 
-_RANGES = {"s0": (1, 12), "s1": (0, 7)}
+_RANGES = {"s0": (1, 12), "s1": (0, 7), "u0": (0, (1 << 63) - 2)}
+"""The last one is as torch writes what no bound is known of."""
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_a_bound_that_is_monotone_in_each_symbol_is_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    "expression", ["s9", "s0 + s9", "s0//s1", "s0//(s1 - 3)", "100 - (s1 - 4)**2"]
+    "expression", ["s9", "s0 + s9", "s0//s1", "s0//(s1 - 3)", "100 - (s1 - 4)**2", "u0"]
 )
 def test_what_has_no_bound_is_refused(expression: str) -> None:
     with pytest.raises(UnsupportedError):

@@ -37,6 +37,12 @@ def good():
 def other():
     return nn.Sequential(nn.Linear(4, 4), nn.Tanh()).eval(), (torch.randn(2, 4),)
 
+def places():
+    class Largest(nn.Module):
+        def forward(self, x):
+            return x.argmax(1), x
+    return Largest(), (torch.randn(4, 8),)
+
 def draws():
     class Noise(nn.Module):
         def forward(self, x):
@@ -104,6 +110,11 @@ def test_a_good_model_is_lowered_run_and_compared(warm: Warm, toys: Path) -> Non
     assert rows[0].delegates == 1 and not rows[0].outside
     assert rows[0].size and rows[0].arena and rows[0].lower_seconds
     assert all(row.error is not None and row.bound and row.error <= row.bound for row in rows)
+
+
+def test_integers_are_compared_as_wide_as_the_model_gives_them(warm: Warm, toys: Path) -> None:
+    (row,) = outcome(warm, toys, "places", "tosa-1.0+fp+int")
+    assert (row.outcome, row.note) == ("right", "")
 
 
 @pytest.mark.parametrize(

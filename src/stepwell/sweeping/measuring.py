@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
-from xdsl.dialects.builtin import AnyFloat, TensorType
+from xdsl.dialects.builtin import AnyFloat, ArrayAttr, TensorType
 
 from stepwell.costs import operations
 from stepwell.explaining import fates
@@ -32,6 +32,7 @@ from stepwell.sweeping.accuracy import distance
 from stepwell.sweeping.memory import peak
 from stepwell.sweeping.rows import Outcome, Row
 from stepwell.targets import find_target
+from stepwell.translate.rewrites.tosa.narrow_indices import NARROWED_OUTPUTS
 
 if TYPE_CHECKING:
     from stepwell.sweeping.jobs import Job, Task, Variant
@@ -327,7 +328,7 @@ def compared(prepared: Prepared, lowered: Lowered, row: Row) -> Row:
     except Exception as error:
         raise_if_full(error)
         return faulty(row, "running", error)
-    given = [value for value in outputs if isinstance(value, torch.Tensor)]
+    given = widened(lowered, [value for value in outputs if isinstance(value, torch.Tensor)])
     if prepared.expected is None:
         return replace(row, outcome="not compared", note=prepared.why_not)
     leaves = [v for v in pytree.tree_leaves(prepared.inputs) if v is not None]
@@ -339,6 +340,19 @@ def compared(prepared: Prepared, lowered: Lowered, row: Row) -> Row:
         bound=found.bound,
         note=found.what,
     )
+
+
+def widened(lowered: Lowered, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Integers that TOSA gives in 32 bits, as wide as the model gives them."""
+    held = lowered.program.method().attributes.get(NARROWED_OUTPUTS)
+    if held is None:
+        return list(outputs)
+    assert isinstance(held, ArrayAttr)
+    names: list[str] = [name.data for name in held]
+    return [
+        value.to(getattr(torch, name)) if name else value
+        for value, name in zip(outputs, names, strict=True)
+    ]
 
 
 def engine_of(lowered: Lowered, source: Program) -> tuple[str, Callable[..., Sequence[Any]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -94,7 +95,15 @@ MISSING = (
     "num_experts_per_tok moe_topk n_group topk_group max_position_embeddings"
 ).split()
 CHOSEN = ("out_features", "out_indices", "stage_names")
-"""Settings that name layers which may be gone."""
+"""Settings that name layers, or stages of them."""
+WIDTHS = re.compile(r"(size|dim|dims|width|channels?|rank|embd|d_model|d_ff|inner|planes|sizes)$")
+"""What settings end in that say how wide something is."""
+NOT_WIDTHS = re.compile(
+    r"vocab|image|patch|kernel|window|crop|input_size|chunk|max|stride|codebook"
+)
+"""Parts of such names that say something else."""
+SHARES = (16, 8)
+"""What all widths are divided by where shrinking each by itself breaks what they have in common."""
 SHALLOW = {
     name: SMALL[name]
     for name in "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers depth "
@@ -174,27 +183,30 @@ def entry(type_: str, name: str, kind: str, *, cached: bool) -> Entry:
 def make(type_: str, name: str, cached: bool) -> Made:
     """A model of a shrunk configuration, with the first inputs of `candidates` that it takes.
 
-    Where widths depend on each other in ways that shrinking breaks, depth alone is shrunk.
+    Where widths depend on each other in ways that shrinking breaks, all are divided by the same
+    number; where that breaks too, depth alone is shrunk.
     """
     failures: list[str] = []
-    for settings in (SMALL, COMPLETE, SHALLOW):
+    for settings, share in (
+        (SMALL, 1), (COMPLETE, 1), *((SHALLOW, share) for share in SHARES), (SHALLOW, 1)
+    ):  # fmt: skip
         torch.manual_seed(0)
         try:
-            model, config = model_of(type_, name, settings)
+            model, config = model_of(type_, name, settings, share)
             return with_cache(model) if cached else with_inputs(model, config)
         except Exception as error:  # The next settings, or told below.
             failures.append(f"{type(error).__name__}: {str(error).strip()[-300:]}")
     raise ValueError("; ".join(failures))
 
 
-def model_of(type_: str, name: str, settings: Mapping[str, int]) -> tuple[Any, Any]:
-    """A model and its configuration, with sizes as some settings say."""
+def model_of(type_: str, name: str, settings: Mapping[str, int], share: int) -> tuple[Any, Any]:
+    """A model and its configuration, with sizes as some settings say and widths divided."""
     transformers = imported("transformers")
     from transformers import CONFIG_MAPPING
 
-    config = shrunk(CONFIG_MAPPING[type_], settings)
-    config._experts_implementation = "batched_mm"  # The one that is torch's operators alone.
     kind = getattr(transformers, name)
+    config = shrunk(kind.config_class or CONFIG_MAPPING[type_], settings, share)
+    config._experts_implementation = "batched_mm"  # The one that is torch's operators alone.
     config._attn_implementation = "sdpa"
     try:
         held = parameters_of(kind, config)
@@ -248,9 +260,9 @@ def with_cache(model: Any) -> Made:
     return Made(scaled(module.model, inputs), inputs, ranges=ranges)
 
 
-def shrunk(kind: Any, settings: Mapping[str, int]) -> Any:
-    """A configuration of a class with its sizes as some settings say."""
-    given = smaller(kind().to_dict(), settings)
+def shrunk(kind: Any, settings: Mapping[str, int], share: int = 1) -> Any:
+    """A configuration of a class with its sizes as some settings say, widths divided by a share."""
+    given = smaller(divided(kind().to_dict(), share), settings)
     parameters = inspect.signature(kind.__init__).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     kept = {name: value for name, value in given.items() if takes_any or name in parameters}
@@ -259,16 +271,44 @@ def shrunk(kind: Any, settings: Mapping[str, int]) -> Any:
     return kind(**kept)
 
 
-def smaller(config: dict[str, Any], settings: Mapping[str, int]) -> dict[str, Any]:
+def divided(config: dict[str, Any], share: int) -> dict[str, Any]:
+    """The same configuration with every width that a number divides divided by it."""
+
+    def part(name: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: part(str(key), one) for key, one in value.items()}
+        if isinstance(value, list):
+            items: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
+            whole = all(isinstance(one, int) for one in items)
+            return [part(name, one) for one in items] if whole else items
+        if isinstance(value, bool) or not isinstance(value, int):
+            return value
+        if name == "mrope_section":
+            return max(1, value // share)
+        is_width = WIDTHS.search(name) and not NOT_WIDTHS.search(name)
+        return value // share if is_width and value % share == 0 else value
+
+    return part("", config) if share > 1 else config
+
+
+def smaller(
+    config: dict[str, Any], settings: Mapping[str, int], *, is_multimodal: bool = False
+) -> dict[str, Any]:
     """The same configuration, with those sizes that settings name; lists follow the layers."""
     found = {name: value for name, value in config.items() if name not in CHOSEN}
     narrow = settings is not SHALLOW
+    is_staged = isinstance(config.get("depths"), list)
+    if is_staged and config.get("out_features"):
+        found["out_features"] = config["out_features"]
+    if is_staged and "window_size" in config and narrow:
+        found["window_size"] = 2
     for name, value in config.items():
         if name in CHOSEN:
             continue
         if isinstance(value, dict):
             is_model = "model_type" in value or "hidden_size" in value
-            found[name] = smaller(value, settings) if is_model else value
+            beside = "vision_config" in config
+            found[name] = smaller(value, settings, is_multimodal=beside) if is_model else value
         elif value is None and settings is COMPLETE and name in MISSING:
             found[name] = settings[name]
         elif isinstance(value, bool) or value is None:
@@ -276,18 +316,22 @@ def smaller(config: dict[str, Any], settings: Mapping[str, int]) -> dict[str, An
         elif name in PROGRESSIONS and isinstance(value, list | tuple) and narrow:
             start = PROGRESSIONS[name]
             found[name] = [start * (1 << min(i, 2)) if start else 1 for i in range(len(value))]
+        elif name in ("num_heads", "num_attention_heads") and isinstance(value, list) and narrow:
+            found[name] = [min(HEADS, 1 << i) for i in range(len(value))]
         elif name in settings and isinstance(value, int):
             found[name] = min(value, settings[name])
         elif name.endswith(IDS) and isinstance(value, int) and value >= VOCABULARY:
             found[name] = sum(map(ord, name)) % (VOCABULARY // 2) + VOCABULARY // 2 - 1
     fit_layers(config, found)
+    if not is_staged:
+        fit_outputs(config, found)
     heads = config.get("num_key_value_heads")
     if heads is not None and heads == config.get("num_attention_heads"):
         found["num_key_value_heads"] = found["num_attention_heads"]
-    rope = config.get("rope_parameters") or config.get("rope_scaling")
-    if isinstance(rope, dict) and isinstance(rope.get("mrope_section"), list) and narrow:
-        rope = {**rope, "mrope_section": [2, 1, 1]}
-        found["rope_parameters" if "rope_parameters" in config else "rope_scaling"] = rope
+    for name, rope in config.items():
+        is_of_images = is_multimodal or (isinstance(rope, dict) and "mrope_section" in rope)
+        if name in ("rope_parameters", "rope_scaling") and rope and is_of_images and narrow:
+            found[name] = {**rope, "mrope_section": [2, 1, 1]}
     return found
 
 
@@ -307,6 +351,15 @@ def fit_layers(config: dict[str, Any], found: dict[str, Any]) -> None:
         chosen = [kinds[index % len(kinds)] for index in range(count)]
         found[name] = [by_name[kind] for kind in sorted(chosen, key=kinds.index)]
     found["num_hidden_layers"] = count
+
+
+def fit_outputs(config: dict[str, Any], found: dict[str, Any]) -> None:
+    """Layers whose outputs are read: the last ones of those that are left, as many as before."""
+    chosen, layers = config.get("out_features"), found.get("num_hidden_layers")
+    if not chosen or not isinstance(layers, int):
+        return
+    found["num_hidden_layers"] = count = max(layers, len(chosen))
+    found["out_features"] = [f"stage{count - i}" for i in reversed(range(len(chosen)))]
 
 
 def candidates(model: Any, config: Any) -> Iterator[dict[str, torch.Tensor]]:
