@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -36,17 +35,6 @@ WINDOWS = ((3, 1), (2, 2), (3, 3), (5, 5))
 """A window for each of XNNPACK's depthwise kernels."""
 PRODUCTS = ((197, 768, 768), (3136, 64, 256), (784, 128, 512), (196, 256, 1024))
 """Rows, inputs, outputs."""
-
-
-def kind() -> str:
-    """The kind of this CPU."""
-    machine = platform.machine().lower()
-    if machine in ("aarch64", "arm64"):
-        return "arm-neon"
-    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    if "avx512f" in flags:
-        return "x86-avx512-vnni" if "avx512_vnni" in flags else "x86-avx512"
-    return "x86-avx2" if "avx2" in flags else "x86-sse2"
 
 
 def image(channels: int, size: int) -> torch.Tensor:
@@ -184,7 +172,7 @@ def main() -> None:
     prepare()
     set_threads(1)
     found = rounded(fitted(options.rounds))
-    known = kind()
+    known = costs.cpu_kind()
     before = rounded(costs.load(known)) if known in costs.kinds() else {}
     rows = [[name, str(before.get(name, "–")), str(value)] for name, value in found.items()]
     show(f"Costs of {known}, nanoseconds", ("", "kept", "measured now"), rows)

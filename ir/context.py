@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from stepwell.ir.choices import Choice
+from stepwell.ir.diagnostics import StepwellError
+
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -22,7 +25,34 @@ class Context:
     """The target's name; empty outside a lowering."""
     options: Mapping[str, Any] = field(default_factory=lambda: NO_OPTIONS)
     """The value of every option of the target, defaults too."""
+    choices: dict[str, Choice] = field(default_factory=dict[str, Choice])
+    """What costs or a table decided, by key."""
 
     def option(self, name: str, default: Any = None) -> Any:
         """The value of an option, or `default` outside a lowering to a target that has it."""
         return self.options.get(name, default)
+
+    def choose(
+        self, step: str, shape: str, costs: Mapping[str, float], default: str | None = None
+    ) -> str:
+        """One of several things to do: what a table of this lowering says, else what costs say.
+
+        Args:
+            step: who asks.
+            shape: what the choice hangs on (`choices.shape_of`).
+            costs: things to do, each with an estimate of its time in any unit; of equals the first.
+            default: what costs say, where that is not just the least.
+
+        Raises:
+            StepwellError: a table names something else.
+        """
+        table: Mapping[str, str] = self.option("tuned") or {}
+        by_cost = default or min(costs, key=costs.__getitem__)
+        choice = Choice(step, shape, dict(costs), table.get(f"{step} {shape}", by_cost))
+        if (chosen := choice.chosen) not in costs:
+            raise StepwellError(
+                f"the table of choices says {chosen!r} for {choice.key}",
+                help=f"it can be {', '.join(costs)}; measure anew: stepwell sweep --tune",
+            )
+        self.choices[choice.key] = choice
+        return chosen

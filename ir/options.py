@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
+from stepwell.ir.choices import Choices
 from stepwell.ir.diagnostics import Problem, StepwellError
 
 OptionValue = bool | int | float | str | PathLike[str] | Mapping[str, str] | None
@@ -65,6 +66,7 @@ Kind = (
     tuple[str, ...]
     | ByName
     | Ranges
+    | Choices
     | range
     | type[bool]
     | type[int]
@@ -80,8 +82,8 @@ class Option:
 
     Attributes:
         name: as it is written in Python; on the command line `-O name=value`.
-        kind: the words it may be, such words by name, integers by name, a range of
-            integers, or `bool`, `int`, `float`, `str`, `Path`.
+        kind: the words it may be, such words by name, integers by name, a table of
+            choices, a range of integers, or `bool`, `int`, `float`, `str`, `Path`.
         default: what holds without it; None means that something else decides (see `meaning`).
         meaning: a phrase for the reader, without a full stop.
         at: who reads it: `PIPELINE`, `STEPS`, or kinds of artefact (`"pte"`) whose emitter it is
@@ -104,6 +106,8 @@ class Option:
             return f"{', '.join(map(repr, kind.words))} for all, or a mapping from names to these"
         if isinstance(kind, Ranges):
             return "a mapping from names to (least, largest)"
+        if isinstance(kind, Choices):
+            return "a table of choices, or its file"
         if isinstance(kind, range):
             return f"an integer from {kind.start} to {kind.stop - 1}"
         return {
@@ -133,9 +137,9 @@ class Option:
                 named = cast("Mapping[Any, Any]", value)
                 if all(isinstance(n, str) and w in kind.words for n, w in named.items()):
                     return MappingProxyType(dict(named))
-        elif isinstance(kind, Ranges):
-            if (ranges := kind.take(value)) is not None:
-                return MappingProxyType(ranges)
+        elif isinstance(kind, Ranges | Choices):
+            if (taken := kind.take(value)) is not None:
+                return MappingProxyType(taken)
         elif isinstance(kind, range):
             if isinstance(value, int) and not isinstance(value, bool) and value in kind:
                 return value

@@ -56,6 +56,7 @@ _HOME = {
     "to_mxfp": "translate.mxfp",
     "sweep": "sweeping",
     "transform_pass": "transform_pass",
+    "tune": "tuning",
 }
 """Public names and the module of each, imported on first use: `import stepwell` stays cheap."""
 
@@ -117,4 +118,5 @@ if TYPE_CHECKING:
     from stepwell.transform_pass import transform_pass as transform_pass
     from stepwell.translate.mxfp import to_mxfp as to_mxfp
     from stepwell.translate.mxfp_accuracy import mx_accuracy as mx_accuracy
+    from stepwell.tuning import tune as tune
     from stepwell.xdsl_interpreter import xdsl_interpreter as xdsl_interpreter

@@ -8,6 +8,7 @@ from typing import Any
 
 from stepwell.backends.ethos_u.accelerators import ACCELERATORS
 from stepwell.dialects.cmsis.target import CPUS
+from stepwell.ir.choices import Choices
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import PIPELINE, ByName, Option, Ranges
 from stepwell.ir.pipeline import Pipeline
@@ -129,6 +130,12 @@ RANGES = Option(
     "to it",
 )
 
+TUNED = Option(
+    "tuned",
+    Choices(),
+    None,
+    "what was measured on a kind of CPU (`stepwell.tune`): decides where costs are close",
+)
 SHARES = Option(
     "optimise",
     (SPEED, MEMORY),
@@ -136,7 +143,7 @@ SHARES = Option(
     "memory: make several delegates where weights are many, so that loading holds fewer twice",
 )
 
-XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS, SHARES)
+XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS, SHARES, TUNED)
 CORTEX_M_OPTIONS = (BIAS_FORM, IO, OPTIMISE, ARENA)
 ETHOSU_OPTIONS = (CPU, IO)
 TOSA_OPTIONS = (METHOD, RANGES)

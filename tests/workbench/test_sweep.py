@@ -43,6 +43,16 @@ def places():
             return x.argmax(1), x
     return Largest(), (torch.randn(4, 8),)
 
+def heads():
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fused = nn.Linear(16, 32)
+        def forward(self, x):
+            first, second = self.fused(x).chunk(2, -1)
+            return first.tanh() * second
+    return Heads(), (torch.randn(2, 16),)
+
 def draws():
     class Noise(nn.Module):
         def forward(self, x):
@@ -110,6 +120,15 @@ def test_a_good_model_is_lowered_run_and_compared(warm: Warm, toys: Path) -> Non
     assert rows[0].delegates == 1 and not rows[0].outside
     assert rows[0].size and rows[0].arena and rows[0].lower_seconds
     assert all(row.error is not None and row.bound and row.error <= row.bound for row in rows)
+
+
+def test_close_choices_are_measured_on_quiet_workers(warm: Warm, toys: Path) -> None:
+    entry = find(f"{toys}:heads")
+    (task,) = tasks_of([Job(entry.name, "xnnpack", tune=True)], {entry.name: entry})
+    assert task.quiet
+    (row,) = [Row.from_json(row) for row in run(plain(task, LIMITS), warm)]
+    assert row.outcome == "right" and row.latency_ms
+    assert row.tuned is not None and len(row.tuned["measured"]) == 1
 
 
 def test_integers_are_compared_as_wide_as_the_model_gives_them(warm: Warm, toys: Path) -> None:

@@ -8,6 +8,7 @@ machine that lowers.
 from __future__ import annotations
 
 import json
+import platform
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,17 @@ class Costs:
 def kinds() -> tuple[str, ...]:
     """The kinds of CPU whose costs are known."""
     return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.json")))
+
+
+def cpu_kind() -> str:
+    """The kind of this CPU, by what XNNPACK's kernels ask for."""
+    machine = platform.machine().lower()
+    if machine in ("aarch64", "arm64"):
+        return "arm-neon"
+    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    if "avx512f" in flags:
+        return "x86-avx512-vnni" if "avx512_vnni" in flags else "x86-avx512"
+    return "x86-avx2" if "avx2" in flags else "x86-sse2"
 
 
 def load(kind: str = DEFAULT) -> Costs:

@@ -33,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--latency", action="store_true", help="time the artefacts (xnnpack)")
     parser.add_argument("--stock", action="store_true", help="the stock flow beside ours (xnnpack)")
     parser.add_argument(
+        "--tune", type=Path, metavar="FILE", help="measure close choices into a table (xnnpack)"
+    )
+    parser.add_argument(
         "--store", type=Path, default=Path("sweep.sqlite"), metavar="FILE", help="(sweep.sqlite)"
     )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="on this machine")
@@ -103,6 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
                 payload=arguments.payload,
                 latency=arguments.latency,
                 stock=arguments.stock,
+                tune=arguments.tune,
                 store=arguments.store,
                 workers=arguments.workers,
                 scheduler=arguments.scheduler,

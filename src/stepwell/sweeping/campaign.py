@@ -65,6 +65,7 @@ def sweep(
     payload: str | None = None,
     latency: bool = False,
     stock: bool = False,
+    tune: str | PathLike[str] | None = None,
     store: str | PathLike[str] = STORE,
     workers: int = 1,
     scheduler: str | None = None,
@@ -85,6 +86,8 @@ def sweep(
         payload: linear layers in this MX payload.
         latency: time the artefacts (xnnpack), on quiet workers, one at a time.
         stock: ExecuTorch's own flow beside ours (xnnpack).
+        tune: measure what costs call close (xnnpack) on quiet workers, and write what wins into
+            this table, which `lower(..., tuned=…)` takes.
         store: an SQLite file; rows that it has are not computed again.
         workers: of the cluster on this machine.
         scheduler: the address of a running one instead.
@@ -100,14 +103,20 @@ def sweep(
     variant = Variant(quantise, dtype, symbolic, payload)
     entries = {entry.name: entry for entry in select(named)}
     jobs = [
-        job_of(name, target, variant, options or {}, latency=latency, stock=stock)
+        job_of(name, target, variant, options or {}, latency, stock, tune is not None)
         for name in entries
         for target in wanted
     ]
     with Store(Path(store)) as base:
-        return run_jobs(
+        found = run_jobs(
             base, jobs, entries, workers, scheduler, limits or Limits(), again, progress
         )
+    if tune is not None:
+        from stepwell.tuning import table_of, write_table
+
+        measured = [row.tuned["measured"] for row in found.rows if row.tuned is not None]
+        write_table(Path(tune), table_of(measured))
+    return found
 
 
 def job_of(
@@ -115,9 +124,9 @@ def job_of(
     target: str,
     variant: Variant,
     options: Mapping[str, Any],
-    *,
-    latency: bool,
-    stock: bool,
+    latency: bool = False,
+    stock: bool = False,
+    tune: bool = False,
 ) -> Job:
     """One job, what it is asked for found to be something.
 
@@ -125,15 +134,15 @@ def job_of(
         StepwellError: it is not.
     """
     found = find_target(target)
-    if (latency or stock) and target != "xnnpack":
+    if (latency or stock or tune) and target != "xnnpack":
         raise StepwellError(
             f"time and the stock flow are measured on xnnpack, not on {target!r}",
-            help="leave out latency and stock, or sweep xnnpack by itself",
+            help="leave out latency, stock and tune, or sweep xnnpack by itself",
         )
     chosen = found.chosen(options)
     recipe = quantiser_for(variant.quantise, target) if variant.quantise else None
     own = Variant(recipe, variant.dtype, variant.symbolic, variant.payload)
-    return Job(model, target, tuple(sorted(chosen.items())), own, latency, stock)
+    return Job(model, target, tuple(sorted(chosen.items())), own, latency, stock, tune)
 
 
 def run_jobs(

@@ -69,6 +69,7 @@ class Job:
         variant: what is done to the model first.
         latency: measure the artefact's time, on a quiet worker.
         stock: lower and run with ExecuTorch's own flow too.
+        tune: measure what costs call close (`stepwell.tune`), on a quiet worker.
     """
 
     model: str
@@ -77,6 +78,7 @@ class Job:
     variant: Variant = Variant()
     latency: bool = False
     stock: bool = False
+    tune: bool = False
 
     def key(self, source: str) -> str:
         """The name of the row.
@@ -109,7 +111,7 @@ class Task:
     @property
     def quiet(self) -> bool:
         """Whether time is measured."""
-        return any(job.latency for job in self.jobs)
+        return any(job.latency or job.tune for job in self.jobs)
 
 
 def digest(*parts: str | bytes) -> str:
@@ -170,7 +172,8 @@ def tasks_of(jobs: Sequence[Job], entries: dict[str, Entry]) -> list[Task]:
     """Jobs by model and variant, small models first; time is measured in tasks of its own, last."""
     grouped: dict[tuple[str, Variant, bool], list[Job]] = {}
     for job in jobs:
-        grouped.setdefault((job.model, job.variant, job.latency), []).append(job)
+        timed = job.latency or job.tune
+        grouped.setdefault((job.model, job.variant, timed), []).append(job)
     tasks = [
         Task(tuple(held), tuple(job.key(source_of(entries[model])) for job in held), entries[model])
         for (model, _, _), held in grouped.items()

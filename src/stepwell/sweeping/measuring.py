@@ -13,7 +13,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,6 +33,7 @@ from stepwell.sweeping.memory import peak
 from stepwell.sweeping.rows import Outcome, Row
 from stepwell.targets import find_target
 from stepwell.translate.rewrites.tosa.narrow_indices import NARROWED_OUTPUTS
+from stepwell.tuning import tune
 
 if TYPE_CHECKING:
     from stepwell.sweeping.jobs import Job, Task, Variant
@@ -253,6 +254,11 @@ def lowered_row(job: Job, prepared: Prepared, row: Row, tell: Tell) -> Row:
     if job.latency and row.outcome in ("right", "wrong"):
         tell("stage", f"timing on {job.target}")
         row = replace(row, latency_ms=latency(lowered.artefact, prepared.inputs))
+    if job.tune and row.outcome in ("right", "not compared"):
+        tell("stage", f"timing on {job.target}")
+        given = pytree.tree_leaves(prepared.inputs)
+        found = tune(prepared.source, given, **dict(job.options))
+        row = replace(row, latency_ms=found.untuned_ms, tuned=asdict(found))
     if job.stock:
         tell("stage", "ExecuTorch's own flow")
         row = replace(row, stock=stock(prepared, job.latency))

@@ -64,6 +64,7 @@ class Row:
             allowed.
         engine: what ran the artefact.
         latency_ms: p10 of its run time on one thread.
+        tuned: what was measured of choices that costs call close, and what they save together.
         stock: the same figures of ExecuTorch's own flow, or `{"fails": …}`.
         note: whatever else is to be said; a fault's last lines.
         versions: of stepwell's source and of the libraries.
@@ -94,6 +95,7 @@ class Row:
     bound: float | None = None
     engine: str = ""
     latency_ms: float | None = None
+    tuned: dict[str, Any] | None = None
     stock: dict[str, Any] | None = None
     note: str = ""
     versions: str = ""

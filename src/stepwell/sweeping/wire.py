@@ -27,6 +27,7 @@ def jobs_of(given: Sequence[dict[str, Any]]) -> tuple[Job, ...]:
     for one in given:
         options = tuple((name, value) for name, value in one["options"])
         variant = Variant(**one["variant"])
-        job = Job(one["model"], one["target"], options, variant, one["latency"], one["stock"])
+        asked = {name: one[name] for name in ("latency", "stock", "tune")}
+        job = Job(one["model"], one["target"], options, variant, **asked)
         found.append(job)
     return tuple(found)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import ClassVar
 
 import torch
@@ -31,6 +32,8 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack.costs import COSTS, UNKNOWN_SIZE
+from stepwell.ir.choices import shape_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -87,6 +90,9 @@ class SplitLinear(Rewrite[SlicedLinear]):
         bias = linear.operand("bias")
         if weight_key(linear.operands[1]) is None or (bias is not None and not weight_key(bias)):
             return Refusal("the linear's weights are computed at run time")
+        costs = costs_of(linear, len(ranges))
+        if program.context.choose(self.name, shape_of(linear), costs) == "fused":
+            return Refusal("a table says that slices of the fused output cost less")
         return SlicedLinear(op, linear, *mine)
 
     def build(self, match: SlicedLinear, rw: Rewriter) -> None:
@@ -104,3 +110,14 @@ class SplitLinear(Rewrite[SlicedLinear]):
             result_types=[result.type],
         )
         rw.replace(match.op, [emit_as(rw, new, result)])
+
+
+def costs_of(linear: SchemaOp, parts: int) -> dict[str, float]:
+    """Nanoseconds of a linear layer in parts, and of a fused one whose output is sliced."""
+    *rows, width = (size if isinstance(size, int) else UNKNOWN_SIZE for size in
+                    dims(linear.results[0].type))  # fmt: skip
+    count, given = prod(rows), dims(linear.operands[1].type)[-1]
+    assert isinstance(given, int)
+    products = (count * COSTS.product + COSTS.weight) * width * given
+    slices = count * width * COSTS.slice + parts * COSTS.node
+    return {"in parts": products + parts * COSTS.node, "fused": products + COSTS.node + slices}

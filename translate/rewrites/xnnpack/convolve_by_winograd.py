@@ -123,6 +123,7 @@ from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.costs import COSTS, Costs
 from stepwell.dialects.xnnpack.spatial import Convolution2d
+from stepwell.ir.choices import shape_of
 from stepwell.ir.dtypes import f32
 from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
@@ -206,7 +207,9 @@ class ConvolveByWinograd(Rewrite[Tiled]):
             return Refusal("tiles begin in the padding, and there is none above or at the left")
         _, height, width, _ = cast(tuple[int, ...], dims(op.result.type))
         match = Tiled(op, (-(-height // TILE), -(-width // TILE)), weight.key.data)
-        if self.by_tiles(match) >= (1 - 2 * self.costs.worth) * self.directly(op):
+        least = (1 - 2 * self.costs.worth) * self.directly(op)
+        costs = {"directly": least, "by tiles": self.by_tiles(match)}
+        if program.context.choose(self.name, shape_of(op), costs) == "directly":
             return Refusal("its sums cost more than the products that they save")
         if not bool((program.weights.get(match.filter).abs() <= LARGEST_WEIGHT).all()):
             return Refusal("a weight is not finite, or sums of weights would not be")

@@ -31,8 +31,9 @@ After:
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import prod
@@ -44,6 +45,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.costs import COSTS
+from stepwell.ir.choices import shape_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -58,6 +60,8 @@ SCORE = 5 * COPY
 BLOCK = COSTS.block / COSTS.product
 """What one more block costs whatever its size, in multiplications."""
 MOST_BLOCKS = 16
+WHOLE = "whole"
+"""An attention as it is, among the ways to cut it."""
 WORTH = COSTS.worth
 """The part of an attention that each further block must save: under a causal mask the second saves
 25 %, the third 8 %, the fourth 4 %. Twice that where heads share keys: queries and results of such
@@ -128,10 +132,15 @@ class SkipMaskedAttention(Rewrite[MaskedAttention]):
             found = scores if isinstance(scores, Refusal) else blocks_under(scores.of(sizes), sizes)
         if found is None or isinstance(found, Refusal):
             return found
+        shape = f"{shape_of(op)} keeping {found.digest}"
+        costs = {name: cost(blocks, sizes) for name, blocks in found.blocks.items()}
+        chosen = program.context.choose(self.name, shape, costs, found.best)
+        if chosen == WHOLE:
+            return Refusal("what the mask closes costs less than the slices without it would")
         scale = scale_of(op)
         if isinstance(scale, Refusal):
             return scale
-        return MaskedAttention(op, key, scale, *found)
+        return MaskedAttention(op, key, scale, found.blocks[chosen], found.free[chosen])
 
     def build(self, match: MaskedAttention, rw: Rewriter) -> None:
         """Slices of q, k and v; an attention for each block; their results in order."""
@@ -240,39 +249,75 @@ def kept_scores(mask: torch.Tensor) -> Scores | Refusal:
     return Scores(kept.reshape(matrix).any(dim=0), free.reshape(matrix).all(dim=0))
 
 
-Found = tuple[tuple[Block, ...], frozenset[Block]]
+@dataclass(frozen=True)
+class Ways:
+    """Partitions of an attention into blocks, by how many there are.
+
+    Attributes:
+        blocks: each partition; `WHOLE` is the attention as it is.
+        free: of each, the blocks that need no mask.
+        best: which of them costs say.
+    """
+
+    blocks: Mapping[str, tuple[Block, ...]]
+    free: Mapping[str, frozenset[Block]]
+    best: str
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells a mask from another, as far as blocks go."""
+        return hashlib.sha256(repr(sorted(self.blocks.items())).encode()).hexdigest()[:8]
 
 
 @cache
-def blocks_under_causal(sizes: Sizes) -> Found | Refusal | None:
+def blocks_under_causal(sizes: Sizes) -> Ways | Refusal | None:
     """What to make of a causal attention; every layer of a model asks the same."""
     scores = kept_scores(causal(sizes))
     assert isinstance(scores, Scores), "a query sees the first key at least"
     return blocks_under(scores, sizes)
 
 
-def blocks_under(scores: Scores, sizes: Sizes) -> Found | Refusal | None:
-    """The blocks to make, and which of them need no mask; None where nothing is closed."""
+def blocks_under(scores: Scores, sizes: Sizes) -> Ways | None:
+    """The blocks that can be made; None where nothing is closed."""
     if bool(scores.kept.all()):
         return None
-    blocks = best_blocks(scores, sizes)
-    if blocks is None:
-        return Refusal("what the mask closes costs less than the slices without it would")
-    return blocks, frozenset(block for block in blocks if scores.are_free(block))
+    made = partitions(scores, sizes)
+    free = {
+        name: frozenset(block for block in blocks if scores.are_free(block))
+        for name, blocks in made.items()
+    }
+    return Ways(made, free, best_of(made, sizes))
 
 
 def best_blocks(scores: Scores, sizes: Sizes) -> tuple[Block, ...] | None:
     """A partition into blocks of equal height, each worth its nodes; None if one whole block is best."""
+    made = partitions(scores, sizes)
+    best = best_of(made, sizes)
+    return None if best == WHOLE else made[best]
+
+
+def partitions(scores: Scores, sizes: Sizes) -> dict[str, tuple[Block, ...]]:
+    """The attention as it is, then in ever more blocks of equal height."""
     counts = range(1, MOST_BLOCKS + 1)
     steps = {LANES * -(-sizes.queries // (LANES * count)) for count in counts}
-    worth = WORTH if sizes.heads == sizes.key_heads else 2 * WORTH
-    best: tuple[Block, ...] | None = None
-    least = whole = cost((Block((0, sizes.queries), (0, sizes.keys)),), sizes)
+    whole = Block((0, sizes.queries), (0, sizes.keys))
+    found: dict[str, tuple[Block, ...]] = {WHOLE: (whole,)}
     for step in sorted(steps, reverse=True):
         blocks = blocks_of(scores, step)
-        more = len(blocks) - len(best) if best else 1
+        if blocks != found[WHOLE]:
+            found[str(len(blocks))] = blocks
+    return found
+
+
+def best_of(made: Mapping[str, tuple[Block, ...]], sizes: Sizes) -> str:
+    """The partition that costs least, each further block worth a part of the whole."""
+    worth = WORTH if sizes.heads == sizes.key_heads else 2 * WORTH
+    best, least = WHOLE, cost(made[WHOLE], sizes)
+    whole = least
+    for name, blocks in made.items():
+        more = len(blocks) - len(made[best]) if best != WHOLE else 1
         if (costs := cost(blocks, sizes)) <= least - more * worth * whole:
-            best, least = blocks, costs
+            best, least = name, costs
     return best
 
 

@@ -45,6 +45,7 @@ from stepwell.dialects.quant.recipes import store_parameters
 from stepwell.dialects.xnnpack import DepthwiseConvolution2d
 from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.costs import COSTS, TAPS, UNKNOWN_SIZE, Costs
+from stepwell.ir.choices import shape_of
 from stepwell.ir.dtypes import f16, f32
 from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
@@ -106,7 +107,8 @@ class SplitDepthwise(Rewrite[Window]):
         cost, parts = found
         if element(op.input.type) != f32:
             cost += self.costs.convert * (prices.image + prices.elements) + 2 * self.costs.node
-        if cost >= prices.whole(height * width):
+        costs = {"whole": prices.whole(height * width), "in parts": cost}
+        if program.context.choose(self.name, shape_of(op), costs) == "whole":
             return Refusal("so few elements cost less than the nodes of the parts")
         return Window(op, filter.key.data, rows, columns, parts)
 

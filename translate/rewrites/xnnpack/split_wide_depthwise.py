@@ -41,6 +41,7 @@ from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import DepthwiseConvolution2d, XnnpackOp
 from stepwell.dialects.xnnpack.costs import COSTS, TAPS, Costs
 from stepwell.dialects.xnnpack.elementwise import Binary, PReLU, Unary
+from stepwell.ir.choices import shape_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
@@ -91,8 +92,9 @@ class SplitWideDepthwise(Rewrite[Wide]):
         count = -(-channels // max(most, WIDTH))
         each = -(-channels // (count * WIDTH)) * WIDTH
         parts = tuple((at, min(at + each, channels)) for at in range(0, channels, each))
-        whole = self._cost(op, 1, makers)
-        if self._cost(op, len(parts), makers) >= (1 - self.costs.worth) * whole:
+        whole = (1 - self.costs.worth) * self._cost(op, 1, makers)
+        costs = {"whole": whole, "in parts": self._cost(op, len(parts), makers)}
+        if program.context.choose(self.name, shape_of(op), costs) == "whole":
             return Refusal("joining the parts costs what a filter at hand saves, or little less")
         return Wide(op, parts)
 
