@@ -6,7 +6,9 @@
 By itself, programs are quantised by this project's quantizer and lowered with int8 at the border.
 With `--stock` they are quantised by ExecuTorch's own quantizer for the accelerator, and both flows
 lower the same program, whose border is float in both: its quantising ops are on the CPU in both and
-are not counted. Nothing runs: there is no simulator of the NPU on the package indices.
+are not counted. The stock flow's nodes forget whence they came, which nothing in it asks for: their
+ever longer histories, copied at every pass, were most of its minutes. Nothing runs: there is no
+simulator of the NPU on the package indices.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ import logging
 import sys
 import warnings
 from collections import Counter
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.fx.traceback
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cortex_m import MEMORY, MODELS, load, prepared, quantised
@@ -73,10 +77,27 @@ def stock(exported: Any, accelerator: str) -> tuple[list[bytes], Counter[str]]:
     return [module.processed_bytes for _, module, _ in get_lowered_submodules(graph)], left
 
 
+@contextlib.contextmanager
+def without_histories() -> Generator[None]:
+    """FX nodes made meanwhile do not copy the histories of those they come from."""
+    source = torch.fx.traceback.NodeSource
+    made = source.__init__
+
+    def forgetful(self: Any, node: Any, pass_name: str = "", action: Any = None) -> None:
+        made(self, None, pass_name, action)
+
+    source.__init__ = forgetful
+    try:
+        yield
+    finally:
+        source.__init__ = made
+
+
 @cache
 def lowered_by_stock(name: str, specification: str, accelerator: str) -> tuple[Any, Any]:
     """What `stock` gives; U55 and U65 have one specification, and the stock flow takes minutes."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+    with quiet[0], quiet[1], without_histories():
         return stock(stock_quantised(name, accelerator), accelerator)
 
 

@@ -68,6 +68,7 @@ from stepwell.translate.rewrites.ethosu import (
     LowerSoftmaxByTable,
     PartitionEthosu,
     RescaleConstant,
+    RescaleForEachReader,
 )
 from stepwell.translate.rewrites.quant import (
     TYPE_QUANTIZATION,
@@ -490,6 +491,7 @@ def ethosu_pipeline(
             Named("share-kernels", ShareCommonSubexpressions()),
             FoldKernelSum(BiasForm.of(target)),
             Named("sweep", RemoveDeadCode()),
+            Together("keep-bytes", (RescaleForEachReader(),)),
             PartitionEthosu(accelerator),
             StateTarget(target, ETHOSU_LEVEL.name),
             Named("sweep-again", RemoveDeadCode()),

@@ -5,7 +5,11 @@ from typing import Any
 import torch
 
 from stepwell.ir.weights import WeightStore
-from stepwell.translate.rewrites.ethosu import HoistReshapeOverRescale, RescaleConstant
+from stepwell.translate.rewrites.ethosu import (
+    HoistReshapeOverRescale,
+    RescaleConstant,
+    RescaleForEachReader,
+)
 from stepwell.translate.rewrites.ethosu.rescale_constant import bytes_of
 
 FLAGS = (
@@ -61,3 +65,25 @@ def test_only_what_bytes_hold_or_were_is_bytes() -> None:
         "stored",
         numbers,
     )
+
+
+def read(*lines: str) -> str:
+    flags = FLAGS.replace("CHANNEL", "false")
+    body = "\n  ".join(lines)
+    return f"""func.func @main(%x: tensor<2x4xi8>) -> tensor<2x4xi32> {{
+  %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
+  %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
+  %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
+  %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
+  %r = tosa.rescale %x, %m, %s, %z, %o {flags} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
+  {body}
+  func.return %y : tensor<2x4xi32>
+}}
+"""
+
+
+def test_an_operator_that_reads_a_rescale_twice_is_one_reader(apply: Any) -> None:
+    pair = "(tensor<2x4xi32>, tensor<2x4xi32>) -> tensor<2x4xi32>"
+    assert apply(read(f"%y = tosa.add %r, %r : {pair}"), RescaleForEachReader()).count == 0
+    two = read(f"%a = tosa.add %r, %r : {pair}", f"%y = tosa.sub %a, %r : {pair}")
+    assert apply(two, RescaleForEachReader()).count == 1

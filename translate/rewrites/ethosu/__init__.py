@@ -5,6 +5,7 @@ from stepwell.translate.rewrites.ethosu.lower_for_npu import LowerForNpu
 from stepwell.translate.rewrites.ethosu.lower_softmax_by_table import LowerSoftmaxByTable
 from stepwell.translate.rewrites.ethosu.partition_ethosu import PartitionEthosu
 from stepwell.translate.rewrites.ethosu.rescale_constant import RescaleConstant
+from stepwell.translate.rewrites.ethosu.rescale_for_each_reader import RescaleForEachReader
 
 __all__ = [
     "HoistReshapeOverRescale",
@@ -12,4 +13,5 @@ __all__ = [
     "LowerSoftmaxByTable",
     "PartitionEthosu",
     "RescaleConstant",
+    "RescaleForEachReader",
 ]
