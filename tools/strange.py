@@ -98,6 +98,8 @@ def run(judge: Judge, lane: str, given: argparse.Namespace) -> str:
                 with given.findings.open("a") as file:
                     file.write(json.dumps(found) + "\n")
         seed += 1
+        if seed % 100 == 0:
+            print(f"{lane}: {seed} seeds, {time.monotonic() - started:.0f} s", file=sys.stderr)
     taken = sum(kinds[k] for k in TAKEN)
     print(f"\n{lane}: seeds {given.first} to {seed - 1}, {dict(kinds)}")
     for reason, count in reasons.most_common(given.reasons):

@@ -195,7 +195,15 @@ def interpolated(d: Draw) -> str:
         corners += d.choose("", "", ", antialias=True") if rank == 2 else ""
     if not sized and mode != "area":
         corners += d.choose("", "", ", recompute_scale_factor=True")
+    if "antialias" in corners and _width(d.space[x].shape[-1], how) == 1:
+        raise UnsuitableError("torch's own result depends on how the operand lies in memory")
     return f"F.interpolate({x}, {how}, mode={mode!r}{corners})"
+
+
+def _width(given: int, how: str) -> int:
+    """The size that a resize gives the last axis."""
+    number = how.rstrip(")").replace("=", ",").split(",")[-1]
+    return int(number) if how.startswith("size") else int(given * float(number))
 
 
 @form("interpolation")

@@ -1,10 +1,10 @@
 """How far a right result may be: measured by trying, not chosen.
 
 A program runs eagerly at its dtypes, in float64, and some times more at its dtypes with every
-number that is computed moved by a few units in its last place (a quantised program: every stored
-integer by up to one). What these runs have in common a right result has too; where they part is
-how far it may be off. Where they part in class (a NaN, an infinity, a sign of one), in an integer
-or in a truth value, nothing is known of the element, and nothing is asked.
+number that is computed moved by a few units in its last place. What these runs have in common a
+right result has too; where they part is how far it may be off. Where they part in class (a NaN, an
+infinity, a sign of one), in an integer or in a truth value, nothing is known of the element, and
+nothing is asked. How quantised programs run is in `stepping.py`.
 """
 
 from __future__ import annotations
@@ -67,12 +67,9 @@ CONTROL = re.compile(r"\b(cond|while_loop|scan|map_rows)\(")
 class Shaken(TorchDispatchMode):
     """Every computed number a little off."""
 
-    def __init__(
-        self, seed: int, units: bool = False, coarse: Mapping[str, float] | None = None
-    ) -> None:
+    def __init__(self, seed: int, coarse: Mapping[str, float] | None = None) -> None:
         super().__init__()
         self.generator = torch.Generator().manual_seed(seed)
-        self.units = units
         self.coarse = coarse or {}
 
     def __torch_dispatch__(
@@ -87,10 +84,6 @@ class Shaken(TorchDispatchMode):
         if name.startswith(PLACED):  # Where they read is computed too, to a part of an element.
             reach = args[0].abs().nan_to_num(0, 0, 0).amax() if args[0].numel() else 0
             return out + self._noise(out, ULPS * float(reach) * max(out.shape[2:]))
-        if self.units and name.startswith("quantize_per_") and isinstance(out, Tensor):
-            low, high = [a for a in args if isinstance(a, int)][-2:]
-            step = torch.randint(-1, 2, out.shape, generator=self.generator)
-            return (out.long() + step).clamp(low, high).to(out.dtype)
         if name in MOVES or any(
             r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns
         ):
@@ -159,6 +152,8 @@ class Expected:
     Where it alone is finite, the program's own dtype overflows on the way: a result is asked for
     its class alone.
     """
+    grids: Sequence[bool] = ()
+    """Which outputs are steps of a quantised type, of which the runs give every one that may be."""
 
     @classmethod
     def of(
@@ -179,8 +174,8 @@ class Expected:
             narrow: whether a target holds 64-bit integers in 32 bits.
         """
         exported = ep.module(check_guards=False)
-        runs = [eager(program, given), pytree.tree_leaves(copy.deepcopy(exported)(*_copied(given)))]
-        with _denormals_as_zero():  # As delegates read them, whatever their op (semantics.md).
+        runs = [eager(program, given), pytree.tree_leaves(copy.deepcopy(exported)(*copied(given)))]
+        with denormals_as_zero():  # As delegates read them, whatever their op (semantics.md).
             runs.append(eager(program, given))
         wide = None
         with suppress(RuntimeError):  # What mixes dtypes by hand may not run widened.
@@ -197,32 +192,16 @@ class Expected:
             return _shaken(lambda _: copy.deepcopy(apart), given, coarse)
 
         runs += _shaken(made, given, coarse)
-        return cls(_tensors(runs, narrow), further, narrow, wide)
+        return cls(tensors(runs, narrow), further, narrow, wide)
 
     @classmethod
     def of_module(
         cls, module: torch.nn.Module, given: Any, coarse: Mapping[str, float] | None = None
     ) -> Expected:
         """What a right result of a module may be."""
-        runs = [pytree.tree_leaves(copy.deepcopy(module)(*_copied(given)))]
+        runs = [pytree.tree_leaves(copy.deepcopy(module)(*copied(given)))]
         runs += _shaken(lambda _: copy.deepcopy(module), given, coarse)
-        return cls(_tensors(runs))
-
-    @classmethod
-    def of_quantised(cls, given: Any, ep: ExportedProgram) -> Expected:
-        """What a right result of a quantised graph may be: each stored integer one unit off.
-
-        What it leaves in floats is moved as in a float program.
-        """
-        graph = ep.module(check_guards=False)
-        with torch.no_grad():
-            runs = [pytree.tree_leaves(graph(*_copied(given)))]
-        runs += _units_off(graph, given)
-
-        def further() -> list[list[Tensor]]:
-            return _units_off(ep.run_decompositions().module(check_guards=False), given)
-
-        return cls(_tensors(runs), further)
+        return cls(tensors(runs))
 
     def complaint(
         self,
@@ -242,7 +221,7 @@ class Expected:
         if said and self.further is not None:
             more, self.further = self.further, None
             with suppress(Exception):  # What torch cannot take apart has no more runs.
-                self.runs += _tensors(more(), self.narrow)
+                self.runs += tensors(more(), self.narrow)
             said = self._complaint(outputs, unit, forgiven)
         return said
 
@@ -256,7 +235,8 @@ class Expected:
             return f"{len(outputs)} outputs instead of {len(self.runs[0])}"
         for index, output in enumerate(outputs):
             mine, runs = _tensor(output), [run[index] for run in self.runs]
-            wrong = _wrong(mine, runs, unit[index] if unit else 0.0, self.wide)
+            exact = bool(self.grids) and self.grids[index]
+            wrong = _wrong(mine, runs, unit[index] if unit else 0.0, self.wide, exact)
             if isinstance(wrong, Tensor):
                 if forgiven is not None and mine.is_floating_point():
                     wrong = wrong & ~(
@@ -280,25 +260,12 @@ def _shaken(
                 shaken.moved(held, 1.0) if held.is_floating_point() else None
             with shaken:
                 moved = floats(given, partial(_nudged, shaken)) if seed else given
-                runs.append(pytree.tree_leaves(module(*_copied(moved))))
-    return runs
-
-
-def _units_off(graph: torch.nn.Module, given: Any) -> list[list[Any]]:
-    """The perturbed runs of a quantised graph, whose floats are moved too."""
-    runs: list[list[Any]] = []
-    for seed in range(RUNS):
-        module, shaken = copy.deepcopy(graph), Shaken(seed, units=True)
-        with torch.no_grad():
-            for held in module.parameters():
-                shaken.moved(held, 1.0) if held.is_floating_point() else None
-            with shaken:
-                runs.append(pytree.tree_leaves(module(*_copied(given))))
+                runs.append(pytree.tree_leaves(module(*copied(moved))))
     return runs
 
 
 @contextmanager
-def _denormals_as_zero() -> Iterator[None]:
+def denormals_as_zero() -> Iterator[None]:
     torch.set_flush_denormal(True)
     try:
         yield
@@ -310,11 +277,11 @@ def _nudged(shaken: Shaken, value: Tensor) -> Tensor:
     return shaken.moved(value.clone(), 1.0)
 
 
-def _copied(given: Any) -> Any:
+def copied(given: Any) -> Any:
     return pytree.tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, given)
 
 
-def _tensors(runs: list[list[Any]], narrow: bool = False) -> list[list[Tensor]]:
+def tensors(runs: list[list[Any]], narrow: bool = False) -> list[list[Tensor]]:
     return [[_narrow(_tensor(v)) if narrow else _tensor(v) for v in run] for run in runs]
 
 
@@ -339,7 +306,7 @@ def _strays(output: Tensor, runs: list[Tensor]) -> Tensor:
 
 
 def _wrong(
-    output: Tensor, runs: list[Tensor], unit: float, wide: int | None = None
+    output: Tensor, runs: list[Tensor], unit: float, wide: int | None = None, exact: bool = False
 ) -> Tensor | str | None:
     """Where a result is not what it may be, or what is wrong with the whole."""
     wanted = runs[0]
@@ -364,7 +331,7 @@ def _wrong(
     info = torch.finfo(wanted.dtype)
     size = torch.where(finite.any(0), torch.maximum(high.abs(), low.abs()), 0.0)
     away = (
-        FACTOR * (high - low)
+        (0.0 if exact else FACTOR) * (high - low)
         + 4 * info.eps * size
         + 4 * max(info.smallest_normal, 2**-24 * (info.eps > 1e-5))
         + unit

@@ -29,6 +29,7 @@ from .drawing import Profile, draw
 from .oracle import TOSA_COARSE, Expected
 from .quantising import quantised
 from .source import FILE, Program
+from .stepping import expected as expected_of_steps
 
 REPAIRS = 4
 """How often what a target refuses is taken out, so that the rest of a program is tried."""
@@ -420,7 +421,7 @@ def _compare_quantised(
 ) -> None:
     given = program.given()
     try:
-        expected = Expected.of_quantised(given, ep)
+        expected = expected_of_steps(given, ep)
     except Exception as error:
         raise WrongError("no program", f"the quantised graph fails: {error}"[:300]) from error
     flat = pytree.tree_leaves(given)
@@ -446,8 +447,7 @@ def _compare_quantised(
         v if v.is_floating_point() or zero is None else (v.float() - zero) * scale
         for v, (scale, zero) in zip(outside, steps, strict=True)
     ]
-    units = [scale if zero is not None else 0.0 for scale, zero in steps]
-    if said := expected.complaint(real, units):
+    if said := expected.complaint(real):
         raise WrongError("mismatch", f"{way.target}: {said}")
 
 

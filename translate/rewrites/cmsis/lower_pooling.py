@@ -34,6 +34,7 @@ After:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar, cast
 
 import torch
@@ -41,7 +42,11 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
-from stepwell.dialects.cmsis.arithmetic import quantize_multiplier
+from stepwell.dialects.cmsis.arithmetic import (
+    Multiplier,
+    quantize_multiplier,
+    requantize_overflows,
+)
 from stepwell.dialects.cmsis.ops import (
     QuantizedAvgPool2dNhwc,
     QuantizedDepthwiseConv2dNhwc,
@@ -61,7 +66,7 @@ from stepwell.translate.quantised.recognise import (
     typed_weight,
 )
 from stepwell.translate.rewrites.aten.maxima import reads_their_indices
-from stepwell.translate.rewrites.cmsis.quantized import not_fixed, pair
+from stepwell.translate.rewrites.cmsis.quantized import not_fixed, pair, shift_refusal
 from stepwell.translate.rewrites.cmsis.rescale import rescaled
 from stepwell.translate.rewrites.cmsis.reshape import padded, reshaped, to_nchw, to_nhwc
 
@@ -126,6 +131,14 @@ class LowerPooling(Rewrite[Pool]):
                 f"its result has scale {finer[0].held.scale:g}, finer than its input's "
                 f"{x.held.scale:g}, which the kernel passes through"
             )
+        if not isinstance(op, MAXIMUM):
+            reach = 255 * prod(window.kernel)
+            for use in finer:
+                factor = _factor(window, x, use)
+                if found := shift_refusal([factor]):
+                    return found
+                if requantize_overflows(-reach, reach, factor):
+                    return Refusal(f"a factor of {factor.real:g} takes the sum past int32")
         return Pool(op, x, window, uses)
 
     def build(self, match: Pool, rw: Rewriter) -> None:
@@ -150,6 +163,11 @@ class LowerPooling(Rewrite[Pool]):
 def is_finer(use: Use, given: Activation) -> bool:
     """Whether a use resolves more than the pooled value does."""
     return use.held.scale < given.held.scale * (1 - 1e-6)
+
+
+def _factor(window: Window, given: Activation, use: Use) -> Multiplier:
+    """From the sum over a window to a use's integers."""
+    return quantize_multiplier(given.held.scale / prod(window.kernel) / use.held.scale)
 
 
 def can_be_summed(window: Window, given: SSAValue) -> bool:
@@ -203,7 +221,7 @@ def _weighted(
     window, channels = match.window, shape[3]
     height, width = window.kernel
     share = 1.0 / (height * width)
-    factor = quantize_multiplier(match.input.held.scale * share / use.held.scale)
+    factor = _factor(window, match.input, use)
     ones = torch.ones((1, height, width, channels), dtype=torch.int8)
     key = rw.weights.constant(ones, "ones")
     made = QuantizedDepthwiseConv2dNhwc.make(

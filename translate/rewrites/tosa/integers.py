@@ -108,7 +108,7 @@ class LowerInt8(Rewrite[Quantised]):
         if refusal is not None:
             return refusal
         if not self.has_weight:
-            return Quantised(op, tuple(inputs), uses)
+            return self._in_reach(Quantised(op, tuple(inputs), uses))
         weight = stored_weight(op.operands[1])
         if isinstance(weight, Refusal):
             return weight
@@ -119,7 +119,20 @@ class LowerInt8(Rewrite[Quantised]):
         bias = bias_operand(op.operand("bias"))
         if isinstance(bias, Refusal):
             return bias
-        return Quantised(op, tuple(inputs), uses, weight, bias)
+        return self._in_reach(Quantised(op, tuple(inputs), uses, weight, bias))
+
+    def _in_reach(self, match: Quantised) -> Quantised | Refusal:
+        """The layer, where RESCALE takes whatever its integers are to every result."""
+        bits = 31 if match.sums == i32 else 15
+        for use in match.uses:
+            for factor, reach in self.factors(match, use):
+                if not is_rescaled(factor, reach, bits):
+                    return Refusal(f"a factor of {factor:g} is beyond what RESCALE reaches")
+        return match
+
+    def factors(self, match: Quantised, use: Use) -> list[tuple[float, float]]:
+        """What each RESCALE to a result multiplies by, and how far the integers before it reach."""
+        return [(x.held.scale / use.held.scale, 1 << x.held.bits) for x in match.inputs]
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Why this layer has no integer form, or None."""
@@ -180,9 +193,16 @@ def fixed_point(scales: Sequence[float], bits: int = 31) -> tuple[torch.Tensor, 
     return multiplier >> excess, shift.clamp(max=62)
 
 
-def is_rescaled(factor: float, reach: float) -> bool:
-    """Whether RESCALE takes values up to `reach` by a factor, as apply_scale_32 requires."""
-    shift = int(fixed_point([factor])[1])
+def is_rescaled(factor: float, reach: float, bits: int = 31) -> bool:
+    """Whether RESCALE takes values up to `reach` by a factor, with a multiplier of `bits` bits.
+
+    Source: TOSA 1.0, apply_scale_32 and apply_scale_16.
+    """
+    if not factor < 2.0**32:
+        return False
+    shift = int(fixed_point([factor], bits)[1])
+    if bits == 15:
+        return shift >= 2 and reach < 2.0**47 and reach * factor < 2.0**31
     return shift >= 2 and reach < 2.0 ** min(shift - 1, 31)
 
 

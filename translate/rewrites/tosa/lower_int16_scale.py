@@ -74,6 +74,10 @@ class LowerInt16Scale(LowerInt8):
             return Refusal("the number is not positive, or beyond what RESCALE reaches")
         return found
 
+    def factors(self, match: Quantised, use: Use) -> list[tuple[float, float]]:
+        """None but the number's own, which `match` weighs."""
+        return []
+
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """One RESCALE."""
         parts = scaled(match)

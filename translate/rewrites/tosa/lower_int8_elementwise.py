@@ -53,6 +53,7 @@ from stepwell.translate.rewrites.tosa.integers import (
     LEFT_SHIFT,
     LowerInt8,
     Quantised,
+    is_rescaled,
     requantised,
     rescale,
     stored,
@@ -75,10 +76,15 @@ class LowerInt8Add(LowerInt8):
             return Refusal(f"alpha is {op.arg('alpha')}, not 1")
         return of_one_value(op)
 
+    def factors(self, match: Quantised, use: Use) -> list[tuple[float, float]]:
+        """From the common scale; to it, the larger operand takes half of what was gained."""
+        common, gain = common_scale(match)
+        reach = gain * (1 << match.inputs[0].held.bits)
+        return [(common / (gain * use.held.scale), reach)]
+
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """Twice the larger scale leaves room for the sum."""
-        common = 2 * max(x.held.scale for x in match.inputs)
-        gain = float(1 << LEFT_SHIFT[match.inputs[0].held.bits])
+        common, gain = common_scale(match)
         first, second = (
             rescale(
                 stored(x.value, b), [gain * x.held.scale / common], i32, x.held.zero_point, 0, b
@@ -89,6 +95,12 @@ class LowerInt8Add(LowerInt8):
         total = b.binary(cls, first, second)
         back = common / (gain * use.held.scale)
         return rescale(total, [back], match.held, 0, use.held.zero_point, b)
+
+
+def common_scale(match: Quantised) -> tuple[float, float]:
+    """The scale that both operands of a sum are taken to, and what its integers are multiplied by."""
+    common = 2 * max(x.held.scale for x in match.inputs)
+    return common, float(1 << LEFT_SHIFT[match.inputs[0].held.bits])
 
 
 @dataclass(frozen=True)
@@ -106,6 +118,12 @@ class LowerInt8Mul(LowerInt8):
         """A product of two values."""
         return of_one_value(op)
 
+    def factors(self, match: Quantised, use: Use) -> list[tuple[float, float]]:
+        """From the product of both scales."""
+        first, second = (x.held for x in match.inputs)
+        reach = 1 << 16 if first.bits == 8 else 1 << 30
+        return [(first.scale * second.scale / use.held.scale, reach)]
+
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """At most 2^30 for 16-bit operands."""
         first, second = (stored(x.value, b) for x in match.inputs)
@@ -115,7 +133,7 @@ class LowerInt8Mul(LowerInt8):
                 rescale(value, [1.0], i32, zero, 0, b)
                 for value, zero in zip((first, second), zeros, strict=True)
             )
-        factor = match.inputs[0].held.scale * match.inputs[1].held.scale / use.held.scale
+        ((factor, _),) = self.factors(match, use)
         product = b.binary(t.MulOp, first, second, i32)
         return rescale(product, [factor], match.held, 0, use.held.zero_point, b)
 
@@ -181,6 +199,9 @@ class LowerInt8Requantise(Rewrite[Requantised]):
         reason = not_integers(held, 16 if held.bits == 16 else 8)
         if reason is not None:
             return Refusal(f"its result is quantised {reason}")
+        factor = found.held.scale / held.scale
+        if not is_rescaled(factor, 1 << found.held.bits):
+            return Refusal(f"a factor of {factor:g} is beyond what RESCALE reaches")
         return Requantised(op, found, held)
 
     def build(self, match: Requantised, rw: Rewriter) -> None:

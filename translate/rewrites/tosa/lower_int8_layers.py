@@ -78,6 +78,16 @@ def _accumulator_scales(match: Quantised) -> list[float]:
     return [given * scale for scale in match.weight.held.scales]
 
 
+def _factors(match: Quantised, use: Use, depth: int) -> list[tuple[float, float]]:
+    """From accumulators of `depth` products, which a bias may take to the ends of 32 bits."""
+    held = match.inputs[0].held
+    products = depth * float(1 << (2 * held.bits - 1))
+    reach = products if match.sums == i48 else min(products, 2.0**31 - 1)
+    if match.bias is not None and match.sums != i48:
+        reach = 2.0**31 - 1
+    return [(max(_accumulator_scales(match)) / use.held.scale, reach)]
+
+
 def _bias(
     bias: Bias | None, scales: Sequence[float], channels: int, match: Quantised, b: Builder
 ) -> SSAValue:
@@ -167,6 +177,12 @@ class LowerInt8Convolution(LowerInt8):
             return Refusal("dilation is not 1; TRANSPOSE_CONV2D has none")
         return None
 
+    def factors(self, match: Quantised, use: Use) -> list[tuple[float, float]]:
+        """Of the sums over a window."""
+        kernel = shape_of(match.op.operands[1])
+        depth = elements(kernel) // max(kernel[self.output_axis(match.op)], 1)
+        return _factors(match, use, depth)
+
     def output_axis(self, op: SchemaOp) -> int:
         """A transposed convolution has its weight as `[in, out / groups, …]`."""
         return int(op.arg("transposed"))
@@ -203,6 +219,10 @@ class LowerInt8Linear(LowerInt8):
             return Refusal("its weight is one row, so that there is no axis of outputs")
         return None
 
+    def factors(self, match: Quantised, use: Use) -> list[tuple[float, float]]:
+        """Of the sums over a row."""
+        return _factors(match, use, shape_of(match.op.operands[1])[1])
+
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """Rows as pixels of an image."""
         assert match.weight is not None
@@ -226,11 +246,18 @@ class LowerInt8Bmm(LowerInt8):
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BmmDefault,)
     activations: ClassVar[int] = 2
 
+    def factors(self, match: Quantised, use: Use) -> list[tuple[float, float]]:
+        """Of the sums over the axis that both share."""
+        left, right = (x.held for x in match.inputs)
+        depth = shape_of(match.op.operands[0])[-1]
+        reach = min(depth * float(1 << (2 * left.bits)), 2.0**31 - 1 if left.bits == 8 else 2.0**47)
+        return [(left.scale * right.scale / use.held.scale, reach)]
+
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """One MATMUL."""
         left, right = match.inputs
         zeros = [b.number(x.held.zero_point, 1, match.held) for x in match.inputs]
         operands = [stored(left.value, b), stored(right.value, b), *zeros]
         y = b.op(t.MatMulOp, operands, shape_of(match.op.results[0]), match.sums)
-        factor = left.held.scale * right.held.scale / use.held.scale
+        ((factor, _),) = self.factors(match, use)
         return rescale(y, [factor], match.held, 0, use.held.zero_point, b)

@@ -76,6 +76,10 @@ class LowerInt8Resize(LowerInt8):
             return Refusal("its sums would have 48 bits with a zero point")
         return None
 
+    def factors(self, match: Quantised, use: Use) -> list[tuple[float, float]]:
+        """What is interpolated reaches as many times as far as its factor is smaller."""
+        return [(factor, 4 * reach) for factor, reach in super().factors(match, use)]
+
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """Channels last, RESIZE, RESCALE, and back."""
         x, axes = match.inputs[0], axes_of(match.op)

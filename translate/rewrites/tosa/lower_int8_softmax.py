@@ -131,6 +131,10 @@ class LowerInt8Softmax(LowerInt8):
                 return Refusal(f"a row of {count} at a scale of {scale:g} needs more than 32 bits")
         return found
 
+    def factors(self, match: Quantised, use: Use) -> list[tuple[float, float]]:
+        """None from the operand's scale; `fixed_for` weighs those of the exponentials."""
+        return []
+
     def bits(self, count: int, scale: float) -> int | None:
         """Those of the largest exponential for a row's elements and the result's scale, or None."""
         fixed = fixed_for(count, scale)

@@ -1,0 +1,222 @@
+"""How far a right result of a quantised graph may be: where each rounding to a step may fall.
+
+A target rounds a number to the same step as eager, unless it lies near the middle between two. How
+near is `SLACK` of a step, which the arithmetic of targets says, and eight times what the graph's
+runs disagree by there: runs whose floats are moved by a few units in the last place, and in which
+the roundings before fell to one side or the other. An element that no rounding leaves in doubt is
+asked for exactly, and one that is in doubt may be either neighbour, with all that follows from it.
+
+Layers of integers hold their bias as an integer too, at the product of the scales of what they
+multiply. Where that is coarse, results differ from those of a float bias by whole steps.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from .oracle import FACTOR, MOVES, RUNS, Expected, Shaken, copied, denormals_as_zero, tensors
+from .source import floats
+
+SLACK = 1 / 128
+"""How near to the middle between two steps a target may round to either, as a part of a step.
+
+Two operands of up to 256 steps, by factors in fixed point that are right to 2⁻¹⁶.
+"""
+
+
+class Stepping(Shaken):
+    """Floats a little off, and every number that is quantised up to its radius of steps off.
+
+    Args:
+        seed: of what is drawn.
+        radii: for each rounding in order how far its number may be off, in steps.
+        side: -1 or 1, to move each number as far as it may be; drawn for each when None.
+        forced: numbers to round in place of those that a run brings to each rounding, in steps.
+        biases: whether a bias is rounded to the product of its layer's scales, as integers have it.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        radii: Sequence[Tensor] | None = None,
+        side: int | None = None,
+        forced: Sequence[Tensor] | None = None,
+        biases: bool = True,
+    ) -> None:
+        super().__init__(seed)
+        self.radii, self.side, self.forced, self.biases = radii, side, forced, biases
+        self.brought: list[Tensor] = []
+        """The numbers that came to each rounding, in steps."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        name = func._schema.name.split("::")[1]
+        if name != "quantize_per_tensor" or not isinstance(args[1], float):
+            if self.biases:
+                args = _with_rounded_bias(name, args)
+            out = super().__torch_dispatch__(func, types, args, kwargs)
+            _note_step(name, args, out, is_view=any(r.alias_info for r in func._schema.returns))
+            return out
+        value, scale, zero, low, high, dtype = args
+        steps = value.double() / scale
+        at = len(self.brought)
+        self.brought.append(steps)
+        if self.forced is not None:
+            steps = self.forced[at]
+        by: Any = self.side
+        if by is None:
+            by = torch.rand(steps.shape, generator=self.generator, dtype=torch.float64) * 2 - 1
+        radius: Any = SLACK if self.radii is None else self.radii[at]
+        moved = (steps + by * radius).nan_to_num(0.0)
+        return (moved.round() + zero).clamp(low, high).to(dtype)
+
+
+BIASED = {"convolution": (0, 1, 2), "addmm": (1, 2, 0), "linear": (0, 1, 2)}
+"""Where the input, the weight and the bias of a layer stand."""
+
+
+def _with_rounded_bias(name: str, args: Sequence[Any]) -> Sequence[Any]:
+    """The operands of a layer of quantised values, whose bias is of 32-bit integers."""
+    if name not in BIASED:
+        return args
+    x, weight, bias = (args[at] if at < len(args) else None for at in BIASED[name])
+    steps: list[Any] = [getattr(value, "step", None) for value in (x, weight)]
+    if bias is None or None in steps:
+        return args
+    product = steps[0] * steps[1]
+    if isinstance(product, Tensor) and product.shape != bias.shape:
+        return args
+    rounded = ((bias.double() / product).round() * product).to(bias.dtype)
+    return [rounded if at == BIASED[name][2] else value for at, value in enumerate(args)]
+
+
+def _note_step(name: str, args: Sequence[Any], out: Any, is_view: bool) -> None:
+    """Keep the scale of what was dequantised on what holds nothing else."""
+    if not isinstance(out, Tensor):
+        return
+    if name.startswith("dequantize_per_"):
+        scale = args[1]
+        out.step = scale.double() if isinstance(scale, Tensor) else scale  # type: ignore[attr-defined]
+    elif name in MOVES or is_view:
+        steps = {id(v): v.step for v in pytree.tree_leaves(args) if hasattr(v, "step")}
+        if len(steps) == 1:
+            out.step = next(iter(steps.values()))  # type: ignore[attr-defined]
+
+
+class Exact(Shaken):
+    """Every float computed in float64 from its operands and rounded once."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func._schema.name.split("::")[1]
+        writes = any(r.alias_info is not None for r in func._schema.returns)
+        if name in MOVES or writes or name.startswith(("quantize", "dequantize", "_to_copy")):
+            return out
+        with suppress(RuntimeError):
+            wide = func(*floats(args, Tensor.double), **(kwargs or {}))
+            return pytree.tree_map(_as, out, wide)
+        return out
+
+
+def _as(out: Any, wide: Any) -> Any:
+    if isinstance(out, Tensor) and out.is_floating_point() and out.shape == wide.shape:
+        return wide.to(out.dtype)
+    return out
+
+
+def expected(given: Any, ep: ExportedProgram) -> Expected:
+    """What a right result of a quantised graph may be.
+
+    Args:
+        given: its inputs, nested.
+        ep: the graph, with quantise and dequantise ops.
+    """
+    graph = ep.module(check_guards=False)
+
+    def further() -> list[list[Tensor]]:
+        return _runs(ep.run_decompositions().module(check_guards=False), given)
+
+    return Expected(tensors(_runs(graph, given)), further, grids=grids(ep))
+
+
+def _runs(graph: torch.nn.Module, given: Any) -> list[list[Any]]:
+    """The runs of a graph: plain, with exact floats, moved, and rounded either way."""
+    first = _Keeping(0)
+    runs = [_run(graph, given, first), _run(graph, given, Exact(0))]
+    with denormals_as_zero():
+        runs.append(_run(graph, given))
+    ways = [Stepping(seed) for seed in range(RUNS)]
+    ways += [Stepping(0, side=side) for side in (-1, 1)]
+    runs += [_run(graph, given, Stepping(0, side=side, biases=False)) for side in (-1, 1)]
+    runs += [_run(graph, given, way) for way in ways]
+    if all(len(way.brought) == len(first.brought) for way in ways):
+        every = [torch.stack(each) for each in zip(*(way.brought for way in ways), strict=True)]
+        radii = [SLACK + FACTOR * (each.amax(0) - each.amin(0)) for each in every]
+        runs += [_run(graph, given, Stepping(0, radii, side, first.brought)) for side in (-1, 1)]
+    return runs
+
+
+class _Keeping(Stepping):
+    """The plain run, whose numbers are kept as they come to each rounding."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, side=0)
+
+    def _shaken(self, least: float, value: Any) -> Any:
+        return value
+
+    def moved(self, value: Tensor, ulps: float, least: float = 0.0) -> Tensor:
+        return value
+
+
+def _run(graph: torch.nn.Module, given: Any, way: Shaken | None = None) -> list[Any]:
+    graph = copy.deepcopy(graph)
+    with torch.no_grad():
+        if way is None or isinstance(way, (Exact, _Keeping)):
+            moved = given
+        else:
+            for held in graph.parameters():
+                way.moved(held, 1.0) if held.is_floating_point() else None
+            moved = floats(given, lambda value: way.moved(value.clone(), 1.0))
+        if way is None:
+            return pytree.tree_leaves(graph(*copied(moved)))
+        with way:
+            return pytree.tree_leaves(graph(*copied(moved)))
+
+
+def grids(ep: ExportedProgram) -> list[bool]:
+    """Which outputs hold steps of a rounding and no float computed from them."""
+    known: dict[Node, bool] = {}
+
+    def stepped(node: Node) -> bool:
+        if node not in known:
+            known[node] = False  # What a loop would come back to.
+            known[node] = _is_stepped(node, stepped)
+        return known[node]
+
+    (returned,) = next(n for n in ep.graph.nodes if n.op == "output").args
+    count = len(ep.graph_signature.user_outputs)
+    return [isinstance(n, Node) and stepped(n) for n in returned[-count:]]
+
+
+def _is_stepped(node: Node, stepped: Callable[[Node], bool]) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    if node.op != "call_function" or schema is None:
+        return False
+    name = schema.name.split("::")[1]
+    if name.startswith(("dequantize_per", "quantize_per")):
+        return True
+    is_view = any(r.alias_info is not None for r in schema.returns)
+    return (name in MOVES or is_view) and all(stepped(n) for n in node.all_input_nodes)

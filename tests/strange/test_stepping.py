@@ -1,0 +1,121 @@
+"""The judge of quantised programs: what rounding decides is not asked, a defect is found."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.export import ExportedProgram
+
+import stepwell
+
+from .quantising import quantised
+from .source import Program
+from .stepping import SLACK, expected, grids
+from .verdicts import exported
+
+TOWER = (
+    "v0 = F.conv2d(x0, self.c0, self.c1, 1, 1)",
+    "v1 = F.relu(v0)",
+    "v2 = F.avg_pool2d(v1, 2)",
+    "v3 = F.conv2d(v2, self.c2, None)",
+    "v4 = v3 + v2",
+)
+WEIGHTS = (
+    ("self.c0", "parameter(normal(5, (4, 3, 3, 3), f32, scale=0.3))"),
+    ("self.c1", "parameter(normal(6, (4,), f32))"),
+    ("self.c2", "parameter(normal(7, (4, 4, 1, 1), f32, scale=0.3))"),
+)
+
+
+def tower(by: str) -> tuple[Program, ExportedProgram]:
+    program = Program(
+        (("x0", "normal(1, (2, 3, 6, 6), f32)"),),
+        held=WEIGHTS,
+        statements=TOWER,
+        outputs=("v4",),
+    )
+    return program, quantised(program, exported(program), by)
+
+
+def activations(ep: ExportedProgram) -> Iterator[Any]:
+    """The dequantised activations."""
+    for node in ep.graph.nodes:
+        if "dequantize_per_tensor" in str(node.target) and node.args[0].op == "call_function":
+            yield node
+
+
+def changed(ep: ExportedProgram, at: int, place: int, value: object) -> ExportedProgram:
+    """The program with one argument of one dequantised activation replaced."""
+    other = copy.deepcopy(ep)
+    node = list(activations(other))[at]
+    node.args = (*node.args[:place], value, *node.args[place + 1 :])
+    other.graph_module.recompile()
+    return other
+
+
+@pytest.mark.parametrize(("by", "target"), [("xnnpack", "xnnpack"), ("cortex-m", "cortex-m55")])
+def test_a_wrong_zero_point_or_scale_is_found_wherever_it_is(by: str, target: str) -> None:
+    program, ep = tower(by)
+    given = program.given()
+    right = expected(given, ep)
+    assert right.complaint(stepwell.lower(ep, target).run(*given)) is None
+    nodes = list(activations(ep))
+    assert len(nodes) >= 4
+    for at, node in enumerate(nodes):
+        scale, zero = node.args[1:3]
+        for place, value in ((2, zero + 1), (2, zero - 1), (1, scale * 1.03)):
+            wrong = stepwell.lower(changed(ep, at, place, value), target).run(*given)
+            assert right.complaint(wrong) is not None, f"{node}: argument {place} is {value}"
+
+
+def test_a_wrong_weight_is_found() -> None:
+    program, ep = tower("xnnpack")
+    given = program.given()
+    other = copy.deepcopy(ep)
+    tensors: dict[str, Any] = {**other.constants, **other.state_dict}
+    (held,) = [v for v in tensors.values() if v.dtype == torch.int8 and v.numel() == 16]
+    held.view(-1)[held.view(-1).abs().argmax()] *= -1
+    assert expected(given, ep).complaint(stepwell.lower(other, "xnnpack").run(*given)) is not None
+
+
+def test_a_number_between_two_steps_may_be_either_and_no_other_may() -> None:
+    class Step(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            ops = torch.ops.quantized_decomposed
+            steps = ops.quantize_per_tensor(x, 1.0, 0, -128, 127, torch.int8)
+            return ops.dequantize_per_tensor(steps, 1.0, 0, -128, 127, torch.int8)
+
+    x = torch.tensor([0.5 + SLACK / 2, 0.5 - SLACK / 2, 0.5 + 2 * SLACK, 3.2])
+    ep = torch.export.export(Step(), (x,))
+    assert grids(ep) == [True]
+    right = expected((x,), ep)
+    assert right.complaint([torch.tensor([0.0, 1.0, 1.0, 3.0])]) is None
+    assert right.complaint([torch.tensor([1.0, 0.0, 1.0, 3.0])]) is None
+    for wrong in ([1.0, 0.0, 0.0, 3.0], [1.0, 0.0, 1.0, 4.0], [2.0, 0.0, 1.0, 3.0]):
+        assert right.complaint([torch.tensor(wrong)]) is not None
+
+
+def test_a_bias_may_be_an_integer_of_its_layer() -> None:
+    """At a scale of 1 for the input and for the weight, a bias of 0.4 is none."""
+
+    class Layer(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            ops = torch.ops.quantized_decomposed
+            steps = ops.quantize_per_tensor(x, 1.0, 0, -128, 127, torch.int8)
+            real = ops.dequantize_per_tensor(steps, 1.0, 0, -128, 127, torch.int8)
+            held = torch.ones(1, 2, dtype=torch.int8)
+            weight = ops.dequantize_per_tensor(held, 1.0, 0, -127, 127, torch.int8)
+            y = torch.nn.functional.linear(real, weight, torch.full((1,), 0.4))
+            out = ops.quantize_per_tensor(y, 0.25, 0, -128, 127, torch.int8)
+            return ops.dequantize_per_tensor(out, 0.25, 0, -128, 127, torch.int8)
+
+    x = torch.tensor([[1.0, 2.0]])
+    right = expected((x,), torch.export.export(Layer(), (x,)))
+    assert right.complaint([torch.tensor([[3.5]])]) is None
+    assert right.complaint([torch.tensor([[3.0]])]) is None
+    assert right.complaint([torch.tensor([[2.5]])]) is not None
+    assert right.complaint([torch.tensor([[4.0]])]) is not None
