@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stepwell.backends.inventory import outside_and_delegates
@@ -84,22 +84,23 @@ class Advice:
 
 
 def left_to_kernels(
-    program: Program, own: Sequence[str], refusals: Iterable[RefusalRecord]
+    program: Program, outside: Container[str], refusals: Iterable[RefusalRecord]
 ) -> tuple[tuple[Left, ...], int]:
     """(what the kernels of the runtime run in a lowered program, the work of all of it).
 
     Args:
         program: the lowered one.
-        own: dialects whose ops the target's engine runs.
+        outside: the names of the ops that the target's engine does not run.
         refusals: what was said on the way.
     """
     said: dict[str | None, list[RefusalRecord]] = {}
     for record in refusals:
         said.setdefault(record.node, []).append(record)
-    begun = tuple(f"{name}." for name in own)
+    if not outside:
+        return (), 0
     found: dict[str, Left] = {}
     for number, op in enumerate(outside_and_delegates(program)):
-        if isinstance(op, DelegateOp) or op.name.startswith(begun):
+        if isinstance(op, DelegateOp) or op_name(op) not in outside:
             continue
         node = node_name(op.location)
         about = said.get(node, []) if node else []
@@ -110,8 +111,6 @@ def left_to_kernels(
             operations(op) + (before.work if before else 0),
             tuple(f"{record.rewrite}: {record.reason}" for record in about),
         )
-    if not found:
-        return (), 0
     blocks = (block for func in program.methods.values() for block in func.body.blocks)
     total = sum(operations(op) for block in blocks for op in block.ops)
     return tuple(found.values()), total

@@ -317,7 +317,7 @@ def lower(
             raise _explained(program, found, chosen, given, error) from error
     seconds = time.perf_counter() - started
     delegates, outside = found.inventory(work)
-    left, whole = left_to_kernels(work, found.dialects, run.history.refusals.values())
+    left, whole = left_to_kernels(work, outside, run.history.refusals.values())
     report = Report(
         target=target,
         delegates=delegates,

@@ -147,6 +147,7 @@ XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS, SHARES, TUNED)
 CORTEX_M_OPTIONS = (BIAS_FORM, IO, OPTIMISE, ARENA)
 ETHOSU_OPTIONS = (CPU, IO)
 TOSA_OPTIONS = (METHOD, RANGES)
+TOSA_DIALECTS = ("tosa",)
 
 
 def _xnnpack_pte(program: Program, **options: Any) -> bytes:
@@ -221,6 +222,7 @@ def _tosa_target(name: str) -> Target:
         _run_tosa,
         TOSA_OPTIONS,
         per_method=True,
+        dialects=TOSA_DIALECTS,
     )
 
 
@@ -244,6 +246,7 @@ VGF_TARGET = Target(
     _run_vgf,
     TOSA_OPTIONS,
     per_method=True,
+    dialects=TOSA_DIALECTS,
 )
 
 

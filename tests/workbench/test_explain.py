@@ -128,3 +128,10 @@ def test_nothing_is_advised_where_nothing_is_left() -> None:
     exported = torch.export.export(torch.nn.Linear(8, 8).eval(), (torch.randn(3, 8),))
     report = stepwell.lower(exported, "xnnpack").report
     assert report.advice == [] and "to change" not in str(report)
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+fp", "vgf"])
+def test_operators_of_the_target_itself_are_not_left_to_kernels(target: str) -> None:
+    exported = torch.export.export(torch.nn.Linear(8, 8).eval(), (torch.randn(3, 8),))
+    report = stepwell.lower(exported, target).report
+    assert (report.outside.total(), report.left, report.work) == (0, (), 0)

@@ -28,7 +28,11 @@ class PlaceTransposes(Pass):
         for func in program.methods.values():
             for block in _blocks(func):
                 found = candidates(block, self.TABLE)
-                turned = {op for part in parts(found) for op in least_cost(part, found, self.TABLE)}
+                turned = {
+                    op
+                    for part in parts(found, self.TABLE)
+                    for op in least_cost(part, found, self.TABLE)
+                }
                 if turned:
                     _write(block, {op: found[op] for op in turned}, self, program, history)
                 count += len(turned)

@@ -61,16 +61,20 @@ def _is_transpose(op: Operation, table: Layouts) -> bool:
     return len(op.results) == 1 and table.transposed(op.results[0]) is not None
 
 
-def parts(found: Turnings) -> Iterator[list[Operation]]:
-    """Sets of ops that hang together; what lies between them is fixed, so each is cut alone."""
-    return connected(found, _sharing)
+def parts(found: Turnings, table: Layouts) -> Iterator[list[Operation]]:
+    """Sets of ops that hang together; what lies between them is fixed, so each is cut alone.
 
+    A value that has any order ties nobody to another.
+    """
 
-def _sharing(op: Operation) -> Iterator[object]:
-    """What makes or reads a value that an op makes or reads."""
-    for value in (*op.operands, op.results[0]):
-        yield value.owner
-        yield from (use.operation for use in value.uses)
+    def sharing(op: Operation) -> Iterator[object]:
+        """What makes or reads a value that an op makes or reads turned."""
+        for value in (*(op.operands[index] for index in found[op].operands), op.results[0]):
+            if not table.is_free(value):
+                yield value.owner
+                yield from (use.operation for use in value.uses)
+
+    return connected(found, sharing)
 
 
 def least_cost(part: list[Operation], found: Turnings, table: Layouts) -> set[Operation]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -77,7 +78,8 @@ class Layouts(ABC):
 
     def turning(self, op: Operation, value: SSAValue, order: Order) -> Turning | None:
         """An op turned so that `value`, its result or an operand, has this order; None if none."""
-        axes = axis_map(op) if isinstance(op, self.KINDS) and len(op.results) == 1 else None
+        is_kind = len(op.results) == 1 and _is_one_of(type(op), self.KINDS)
+        axes = axis_map(op) if is_kind else None
         if axes is None:
             return None
         data = self.data(op, axes)
@@ -112,6 +114,11 @@ class Layouts(ABC):
         if found is None or standing is None:
             return found
         return standing[1] if are_alike(dims(value.type), standing[1], found) else found
+
+
+@cache
+def _is_one_of(cls: type[Operation], kinds: tuple[type[Operation], ...]) -> bool:
+    return issubclass(cls, kinds)
 
 
 def is_one(value: SSAValue) -> bool:
