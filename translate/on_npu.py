@@ -22,7 +22,7 @@ class OnNpu(Rewrite[Any]):
 
     inner: Rewrite[Any]
     left: dict[str, str] = field(default_factory=dict[str, str], hash=False)
-    """Node of the model → the operator that the NPU lacks for it."""
+    """Node of the model → why it is the CPU's."""
     integers: bool = False
     """Whether only ops over integers are its business."""
 
@@ -40,7 +40,7 @@ class OnNpu(Rewrite[Any]):
         """What the inner rewrite finds, unless the NPU lacks a part of it."""
         node = node_name(op.location)
         if node is not None and node in self.left:
-            return Refusal(f"the NPU has no {self.left[node]}")
+            return Refusal(self.left[node])
         if self.integers and not all(_is_stored(value) for value in (*op.operands, *op.results)):
             return None
         return self.inner.match(op, program)

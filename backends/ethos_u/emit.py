@@ -1,4 +1,8 @@
-"""A program at level `ethosu` to a `.pte`: Vela's delegates, and the CPU's kernel calls."""
+"""A program at level `ethosu` to a `.pte`: delegates, and the CPU's kernel calls.
+
+A delegate for an Ethos-U holds what Vela made of its TOSA; one for a TOSA target holds the TOSA, as
+ExecuTorch's `TOSABackend` does.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
 
 TOSA = "tosa-1.0+int+int16"
+"""What Vela takes."""
+TOSA_BACKEND = "TOSABackend"
 
 
 def to_pte(program: Program) -> bytes:
@@ -38,6 +44,16 @@ def estimates(program: Program) -> list[Estimate]:
     ]
 
 
+def delegates(program: Program) -> list[bytes]:
+    """The TOSA flatbuffer of each delegate, in order."""
+    return [
+        tosa_of(op, program.weights)
+        for func in program.methods.values()
+        for op in func.walk()
+        if isinstance(op, DelegateOp)
+    ]
+
+
 def tosa_of(op: DelegateOp, weights: WeightStore) -> bytes:
     """The TOSA flatbuffer of a delegate's sub-graph."""
     copy = op.clone()
@@ -52,12 +68,18 @@ def tosa_of(op: DelegateOp, weights: WeightStore) -> bytes:
     types = FunctionType.from_lists([a.type for a in block.args], [v.type for v in returned])
     module = ModuleOp([FuncOp("forward", types, Region(block))])
     set_level(module, "tosa")
-    module.attributes[TARGET] = StringAttr(TOSA)
+    held = op.accelerator.data
+    module.attributes[TARGET] = StringAttr(held if held.startswith("tosa-") else TOSA)
     return to_tosa(Program(module, weights))
 
 
 def _payload(op: DelegateOp, weights: WeightStore) -> DelegatePayload:
     accelerator = op.accelerator.data
+    if accelerator.startswith("tosa-"):
+        head, *parts = accelerator.split("+")
+        stated = "+".join([f"TOSA-{head.removeprefix('tosa-')}", *map(str.upper, parts)])
+        options = (("tosa_spec", stated.encode()), ("output_format", b"tosa"))
+        return DelegatePayload(TOSA_BACKEND, tosa_of(op, weights), options=options)
     compiled = compile_tosa(tosa_of(op, weights), accelerator)
     options = (("target", accelerator.encode()),)
     return DelegatePayload(BACKEND, compiled.payload, options=options)

@@ -6,7 +6,6 @@ from stepwell.backends.cortex_m.plan_memory import PlanMemory
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.cmsis.target import target as find_cpu
-from stepwell.dialects.ethosu import ETHOSU_LEVEL
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
@@ -62,14 +61,6 @@ from stepwell.translate.rewrites.cmsis import (
     StateTarget,
 )
 from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
-from stepwell.translate.rewrites.ethosu import (
-    HoistReshapeOverRescale,
-    LowerForNpu,
-    LowerSoftmaxByTable,
-    PartitionEthosu,
-    RescaleConstant,
-    RescaleForEachReader,
-)
 from stepwell.translate.rewrites.quant import (
     TYPE_QUANTIZATION,
     CancelCasts,
@@ -88,7 +79,6 @@ from stepwell.translate.rewrites.tosa import (
 )
 from stepwell.translate.rewrites.tosa.adopt_executorch_mx import AdoptExecutorchMx
 from stepwell.translate.rewrites.tosa.choose_mx_form import ChooseMxForm
-from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
 from stepwell.translate.rewrites.tosa.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
@@ -450,50 +440,5 @@ def cortex_m_pipeline(
             StateTarget(target),
             RemoveDeadCode(),
             *((PlanMemory(arena),) if optimise == MEMORY or arena is not None else ()),
-        ),
-    )
-
-
-def ethosu_pipeline(
-    accelerator: str, cpu: Target | str = "cortex-m55", io: Io | None = None
-) -> Pipeline:
-    """Every step for an NPU and the CPU beside it.
-
-    Args:
-        accelerator: `ethos-u55-128`, `ethos-u85-256`, …
-        cpu: what runs the rest: CMSIS-NN's operators, and floats that stay floats.
-        io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
-    """
-    target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
-    # A maximum stays one of bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
-    to_npu = (
-        Together("lower-int8", (LowerSoftmaxByTable(), *INTEGERS, CancelCasts())),
-        Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
-        Together("lower", TO_TOSA),
-        *layouts(*LAYOUT, ComposeByteFunctions()),
-        Together("operate-on-bytes", (HoistReshapeOverRescale(), RescaleConstant())),
-    )
-    return Pipeline(
-        accelerator,
-        (
-            Together("normalise", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
-            TYPE_QUANTIZATION,
-            *(() if io is None else (IntegerPorts(io),)),
-            Named("share-types", ShareCommonSubexpressions()),
-            LowerForNpu(accelerator, to_npu, ("arrange", "lower")),
-            Named("share-operators", ShareCommonSubexpressions()),
-            Together("lower-to-cmsis", TO_CMSIS),
-            ExplainFloats(),
-            LowerBoundary(),
-            DecomposeForKernels(),
-            Together("fold-constants-of-kernels", (FoldConstants(),)),
-            *PLACE_LAYOUTS,
-            Named("share-kernels", ShareCommonSubexpressions()),
-            FoldKernelSum(BiasForm.of(target)),
-            Named("sweep", RemoveDeadCode()),
-            Together("keep-bytes", (RescaleForEachReader(),)),
-            PartitionEthosu(accelerator),
-            StateTarget(target, ETHOSU_LEVEL.name),
-            Named("sweep-again", RemoveDeadCode()),
         ),
     )

@@ -13,13 +13,8 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import PIPELINE, ByName, Option, Ranges
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.pipelines import (
-    XNNPACK,
-    XNNPACK_PUBLISHED,
-    cortex_m_pipeline,
-    ethosu_pipeline,
-    tosa_pipeline,
-)
+from stepwell.npu_pipelines import BESIDE_CPU, ethosu_pipeline, tosa_beside_cpu_pipeline
+from stepwell.pipelines import XNNPACK, XNNPACK_PUBLISHED, cortex_m_pipeline, tosa_pipeline
 from stepwell.plugins import registry
 from stepwell.registry import unknown
 from stepwell.target import OPTIONS, Target
@@ -305,12 +300,13 @@ def _cortex_m_target(name: str) -> Target:
 
 @dataclass(frozen=True)
 class EthosuTarget(Target):
-    """An Ethos-U with a Cortex-M beside it."""
+    """An Ethos-U, or what takes TOSA, with a CPU beside it."""
 
     def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
-        """The NPU's pipeline with the CPU and the border that are asked for."""
+        """The pipeline with the CPU and the border that are asked for."""
         given = {o.name: options[o.name] for o in ETHOSU_OPTIONS if o.name in options}
-        return ethosu_pipeline(self.name, **given)
+        makes = tosa_beside_cpu_pipeline if self.name.endswith(BESIDE_CPU) else ethosu_pipeline
+        return makes(self.name, **given)
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
         """Delegates; the ops beside them, the CPU library's too."""
@@ -350,6 +346,31 @@ def _ethosu_target(name: str) -> Target:
     )
 
 
+def _tosa_delegates(program: Program) -> Any:
+    from stepwell.backends.ethos_u.emit import delegates
+
+    return delegates(program)
+
+
+def _run_beside_cpu(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+    raise StepwellError(
+        "ExecuTorch's runtime has no backend for TOSA",
+        help="lowered.program.run computes what the program means; lowered.emit('delegates') gives "
+        "the flatbuffers, which the reference model runs",
+    )
+
+
+def _tosa_beside_cpu_target(name: str) -> Target:
+    return EthosuTarget(
+        name,
+        tosa_beside_cpu_pipeline(name),
+        "pte",
+        {"pte": _ethosu_pte, "delegates": _tosa_delegates},
+        _run_beside_cpu,
+        ETHOSU_OPTIONS,
+    )
+
+
 def find_target(name: str) -> Target:
     """The target of a name.
 
@@ -362,7 +383,8 @@ def find_target(name: str) -> Target:
             help="targets are " + ", ".join(known_targets()),
         )
     if name.startswith("tosa-"):
-        return _tosa_target(name)
+        beside = name.endswith(BESIDE_CPU)
+        return _tosa_beside_cpu_target(name) if beside else _tosa_target(name)
     if name.startswith("cortex-m"):
         return _cortex_m_target(name)
     if name == VGF:

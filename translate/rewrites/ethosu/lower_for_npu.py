@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Operation
 
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.diagnostics import node_name
 from stepwell.ir.dtypes import i8, i16
 from stepwell.ir.program import Program
@@ -44,11 +45,18 @@ U85_LACKS = frozenset(
 """Operators that Vela refuses for an Ethos-U85."""
 
 
-def lacks(accelerator: str, op: Operation) -> bool:
-    """Whether an accelerator does not run a TOSA operator."""
+def refuses(accelerator: str, op: Operation) -> str | None:
+    """Why an accelerator, or what takes a TOSA target, does not run an operator, or None."""
+    name = op.name.removeprefix("tosa.").upper()
+    if accelerator.startswith("tosa-"):
+        reason = parse_target(accelerator).refuses(op)
+        return None if reason is None else f"{name}: {reason}"
     if accelerator.startswith("ethos-u85"):
-        return op.name in U85_LACKS
-    return op.name in U55_LACKS and element(op.operands[0].type) not in U55_TAKES.get(op.name, ())
+        lacking = op.name in U85_LACKS
+    else:
+        held = element(op.operands[0].type) if op.operands else None
+        lacking = op.name in U55_LACKS and held not in U55_TAKES.get(op.name, ())
+    return f"the NPU has no {name}" if lacking else None
 
 
 @dataclass(frozen=True)
@@ -86,8 +94,9 @@ class LowerForNpu(Pass):
 
 
 def _lacking(program: Program, accelerator: str) -> Iterator[tuple[str, str]]:
-    """The model's nodes that became an operator that the NPU lacks, each with it."""
+    """The model's nodes that became an operator that the NPU lacks, each with the reason."""
     for op in program.module.walk():
         node = node_name(op.location)
-        if isinstance(op, TosaOp) and node is not None and lacks(accelerator, op):
-            yield node, op.name.removeprefix("tosa.").upper()
+        reason = refuses(accelerator, op) if isinstance(op, TosaOp) else None
+        if node is not None and reason is not None:
+            yield node, reason

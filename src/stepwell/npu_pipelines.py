@@ -1,0 +1,120 @@
+"""The steps of targets with a CPU beside an accelerator: an Ethos-U, or whatever takes TOSA."""
+
+from __future__ import annotations
+
+from stepwell.backends.executorch.decompose import DecomposeForKernels
+from stepwell.dialects.cmsis.target import Target
+from stepwell.dialects.cmsis.target import target as find_cpu
+from stepwell.dialects.ethosu import ETHOSU_LEVEL
+from stepwell.dialects.tosa.targets import parse_target
+from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
+from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.rewriting import Named, Step, Together
+from stepwell.pipelines import BY_PROFILES, PLACE_LAYOUTS, SPELL_MOVES
+from stepwell.translate.rewrites.aten import NOOPS, NORMAL_FORM, SHAPES
+from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
+from stepwell.translate.rewrites.cmsis import (
+    TO_CMSIS,
+    BiasForm,
+    ExplainFloats,
+    FoldKernelSum,
+    IntegerPorts,
+    Io,
+    LowerBoundary,
+    StateTarget,
+)
+from stepwell.translate.rewrites.ethosu import (
+    HoistReshapeOverRescale,
+    LowerForNpu,
+    LowerSoftmaxByTable,
+    PartitionEthosu,
+    RescaleConstant,
+    RescaleForEachReader,
+)
+from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION, CancelCasts
+from stepwell.translate.rewrites.tosa import FEWER_INTEGERS, INTEGERS, LAYOUT, TO_TOSA, layouts
+from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
+from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
+
+BESIDE_CPU = "+cpu"
+"""What the name of a TOSA target ends in whose programs need not be TOSA as a whole."""
+CPU = "cortex-m55"
+"""The CPU beside an accelerator unless another is named."""
+OVER_INTEGERS = ("arrange", "lower")
+"""Steps whose rewrites are for any element type, and here for the integers between casts."""
+
+
+def ethosu_pipeline(accelerator: str, cpu: Target | str = CPU, io: Io | None = None) -> Pipeline:
+    """Every step for an NPU and the CPU beside it.
+
+    Args:
+        accelerator: `ethos-u55-128`, `ethos-u85-256`, …
+        cpu: what runs the rest: CMSIS-NN's operators, and floats that stay floats.
+        io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
+    """
+    # A maximum stays one of bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
+    to_npu = (
+        Together("lower-int8", (LowerSoftmaxByTable(), *INTEGERS, CancelCasts())),
+        Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
+        Together("lower", TO_TOSA),
+        *layouts(*LAYOUT, ComposeByteFunctions()),
+        Together("operate-on-bytes", (HoistReshapeOverRescale(), RescaleConstant())),
+    )
+    lower = LowerForNpu(accelerator, to_npu, OVER_INTEGERS)
+    fuse = (Together("keep-bytes", (RescaleForEachReader(),)),)
+    return Pipeline(accelerator, (*_quantised(io), lower, *_on_cpu(accelerator, cpu, fuse)))
+
+
+def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None = None) -> Pipeline:
+    """Every step for maximal sub-graphs of TOSA, and a CPU that runs the rest.
+
+    Args:
+        name: `tosa-1.0+fp+cpu`, `tosa-1.0+int+cpu`, …
+        cpu: what runs quantised layers that TOSA lacks; floats are ExecuTorch's portable kernels.
+        io: the element type of float inputs and outputs, of all or by name.
+    """
+    target = parse_target(name.removesuffix(BESIDE_CPU))
+    if target.profiles == frozenset(("int",)):
+        to_tosa = (
+            Together("lower-int8", (*INTEGERS, CancelCasts())),
+            Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
+            Together("lower", TO_TOSA),
+            Named("share-operators", ShareCommonSubexpressions()),
+            *layouts(*LAYOUT, *FEWER_INTEGERS),
+        )
+        lower = LowerForNpu(target.name, to_tosa, OVER_INTEGERS)
+        return Pipeline(name, (*_quantised(io), lower, *_on_cpu(target.name, cpu)))
+    border = () if io is None else (IntegerPorts(io),)
+    lower = LowerForNpu(target.name, BY_PROFILES[target.profiles])
+    return Pipeline(name, (*border, lower, *_on_cpu(target.name, cpu)))
+
+
+def _quantised(io: Io | None) -> tuple[Step, ...]:
+    """Before anything is lowered: quantisation in types, and at the border what is asked for."""
+    return (
+        Together("normalise", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
+        TYPE_QUANTIZATION,
+        *(() if io is None else (IntegerPorts(io),)),
+        Named("share-types", ShareCommonSubexpressions()),
+    )
+
+
+def _on_cpu(accelerator: str, cpu: Target | str, fuse: tuple[Step, ...] = ()) -> tuple[Step, ...]:
+    """What is left goes to the CPU, and TOSA's operators into delegates."""
+    target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
+    return (
+        Named("share-operators", ShareCommonSubexpressions()),
+        Together("lower-to-cmsis", TO_CMSIS),
+        ExplainFloats(),
+        LowerBoundary(),
+        DecomposeForKernels(),
+        Together("fold-constants-of-kernels", (FoldConstants(),)),
+        *PLACE_LAYOUTS,
+        Named("share-kernels", ShareCommonSubexpressions()),
+        FoldKernelSum(BiasForm.of(target)),
+        Named("sweep", RemoveDeadCode()),
+        *fuse,
+        PartitionEthosu(accelerator),
+        StateTarget(target, ETHOSU_LEVEL.name),
+        Named("sweep-again", RemoveDeadCode()),
+    )

@@ -1,0 +1,115 @@
+"""`tosa-…+cpu`: what TOSA lacks runs on the CPU, and the rest is still TOSA."""
+
+from typing import Any
+
+import pytest
+import torch
+from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+from torch import Tensor, nn
+from torch.export import ExportedProgram, export
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+import stepwell
+from stepwell.backends.executorch.read import read_container
+from stepwell.backends.tosa import run_reference_model
+from stepwell.dialects.ethosu import DelegateOp
+from stepwell.ir.interpretation import Interpreter
+from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+
+class Words(nn.Module):
+    """int64 indices and a running product, which no TOSA has, between what it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.norm = nn.Embedding(20, 8), nn.LayerNorm(8)
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 4)
+
+    def forward(self, i: Tensor) -> Tensor:
+        x = self.norm(torch.relu(self.first(self.embedding(i))))
+        return torch.softmax(self.last(torch.cumprod(torch.tanh(x), 1)), -1)
+
+
+class Images(nn.Module):
+    """A convolution, a running product of floats, a convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.cumprod(torch.sigmoid(self.first(x)), 2))
+
+
+def delegates(lowered: Any) -> list[DelegateOp]:
+    return [op for op in lowered.program.module.walk() if isinstance(op, DelegateOp)]
+
+
+def in_order_of_program(lowered: Any, inputs: tuple[Tensor, ...]) -> list[tuple[Any, Any]]:
+    """Each delegate's operands and results as the interpreter computes them."""
+    func = lowered.program.method()
+    environment: dict[Any, Any] = dict(zip(func.body.block.args, inputs, strict=True))
+    interpreter, seen = Interpreter(lowered.program.weights), []
+    for op in func.body.block.ops:
+        if op.name == "func.return":
+            break
+        with torch.no_grad():
+            interpreter.step(op, environment)
+        if isinstance(op, DelegateOp):
+            seen.append(
+                ([environment[v] for v in op.operands], [environment[v] for v in op.results])
+            )
+    return seen
+
+
+def test_floats_that_tosa_lacks_run_on_the_cpu_between_delegates() -> None:
+    torch.manual_seed(0)
+    model, i = Words().eval(), torch.randint(0, 20, (2, 5))
+    exported = export(model, (i,))
+    with pytest.raises(stepwell.StepwellError, match="cumprod"):
+        stepwell.lower(exported, "tosa-1.0+fp")
+    lowered = stepwell.lower(exported, "tosa-1.0+fp+cpu")
+    assert lowered.report.delegates == 2
+    assert "aten.embedding.default" in lowered.report.outside
+    reasons = {r.op: r.reason for r in lowered.report.refusals}
+    assert "i64" in reasons["aten.embedding.default"]
+    torch.testing.assert_close(lowered.program.run(i)[0], model(i))
+    for data, (given, wanted) in zip(
+        lowered.emit("delegates"), in_order_of_program(lowered, (i,)), strict=True
+    ):
+        torch.testing.assert_close(run_reference_model(data, given), tuple(wanted))
+
+
+def quantised(model: nn.Module, *inputs: Tensor) -> ExportedProgram:
+    prepared = prepare_pt2e(
+        export(model.eval(), inputs).module(check_guards=False), CortexMQuantizer()
+    )
+    prepared(*inputs)
+    return export(convert_pt2e(prepared), inputs)
+
+
+def test_integers_go_as_tosa_and_floats_between_them_to_the_cpu() -> None:
+    torch.manual_seed(0)
+    exported = quantised(Images(), torch.randn(1, 3, 8, 8))
+    with pytest.raises(stepwell.StepwellError, match="cumprod"):
+        stepwell.lower(exported, "tosa-1.0+int")
+    lowered = stepwell.lower(exported, "tosa-1.0+int+cpu", io="int8")
+    assert (len(delegates(lowered)), lowered.report.delegates) == (2, 2)
+    x = torch.randint(-128, 128, (1, 3, 8, 8), dtype=torch.int8)
+    seen = in_order_of_program(lowered, (x,))
+    for data, (given, wanted) in zip(lowered.emit("delegates"), seen, strict=True):
+        for mine, theirs in zip(run_reference_model(data, given), wanted, strict=True):
+            assert torch.equal(mine, theirs)
+
+
+def test_a_pte_holds_each_delegate_as_executorchs_tosa_backend_does() -> None:
+    exported = export(Words().eval(), (torch.randint(0, 20, (2, 5)),))
+    lowered = stepwell.lower(exported, "tosa-1.0+fp+cpu")
+    held = read_container(lowered.to_pte()).methods[0].delegates
+    assert [bytes(d.payload) for d in held] == lowered.emit("delegates")
+    theirs = TosaCompileSpec("TOSA-1.0+FP")._to_list()
+    for delegate in held:
+        assert delegate.backend == "TOSABackend"
+        assert dict(delegate.options).items() <= {s.key: s.value for s in theirs}.items()
+    with pytest.raises(stepwell.StepwellError, match="no backend for TOSA"):
+        lowered.run(torch.randint(0, 20, (2, 5)))
