@@ -78,11 +78,19 @@ def test_an_import_cycle_is_found(checker: ModuleType, tmp_path: Path) -> None:
     assert problem.startswith("import cycle: ")
 
 
-def test_an_import_inside_a_function_makes_no_cycle(checker: ModuleType, tmp_path: Path) -> None:
-    files = {
-        "ir/a.py": "import stepwell.ir.b\n",
-        "ir/b.py": "def f():\n    from stepwell.ir.a import x\n",
-    }
+def test_a_cycle_that_an_import_in_a_function_hides_is_found(
+    checker: ModuleType, tmp_path: Path
+) -> None:
+    late = "def f():\n    import stepwell.ir.b\n"
+    files = {"ir/a.py": late, "ir/b.py": "from stepwell.ir.a import x\n"}
+    (problem,) = checker.problems(write(tmp_path, files))
+    assert problem.startswith("import cycle: ")
+
+
+def test_an_import_for_types_alone_hides_no_cycle(checker: ModuleType, tmp_path: Path) -> None:
+    late = "def f():\n    import stepwell.ir.b\n"
+    types = "if TYPE_CHECKING:\n    from stepwell.ir.a import x\n"
+    files = {"ir/a.py": late, "ir/b.py": types}
     assert checker.problems(write(tmp_path, files)) == []
 
 

@@ -2,7 +2,8 @@
 
 Also refused: the bare name of a root folder (it makes a second copy of every class in it),
 torch.fx and torch.export outside the modules where programs enter and leave, and import cycles
-(a type checker reaches a file of a cycle by two paths and sees its classes twice).
+(a type checker reaches a file of a cycle by two paths and sees its classes twice), those that an
+import within a function hides too.
 """
 
 import ast
@@ -19,11 +20,15 @@ SIZES = "torch.fx.experimental.symbolic_shapes"  # symbolic numbers, which hold 
 
 @dataclass(frozen=True)
 class Import:
-    """One imported name: ``from stepwell.ir import types`` imports ``stepwell.ir.types``."""
+    """One imported name: ``from stepwell.ir import types`` imports ``stepwell.ir.types``.
+
+    ``is_typing`` says that it stands under ``if TYPE_CHECKING``, and never runs.
+    """
 
     name: str
     line: int
     runs_at_import: bool
+    is_typing: bool = False
 
 
 def source_files(root: Path) -> Iterator[Path]:
@@ -60,18 +65,24 @@ def imports_of(path: Path, module: str) -> Iterator[Import]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for inner in ast.walk(node)
     }
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
     for node in ast.walk(tree):
-        at_import = id(node) not in inside_functions
+        at_import, is_typing = id(node) not in inside_functions, id(node) in for_types
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(alias.name, node.lineno, at_import)
+                yield Import(alias.name, node.lineno, at_import, is_typing)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join((*above, base)).rstrip(".")
             for alias in node.names:
-                yield Import(f"{base}.{alias.name}", node.lineno, at_import)
+                yield Import(f"{base}.{alias.name}", node.lineno, at_import, is_typing)
 
 
 def may_hold_torch_programs(module: str) -> bool:
@@ -99,21 +110,26 @@ def problems(root: Path) -> list[str]:
     """One line for each import that breaks a rule, and one for a cycle if there is any."""
     files = {module_name(path): path for path in source_files(root)}
     found: list[str] = []
-    graph: dict[str, set[str]] = {}
+    at_import: dict[str, set[str]] = {module: set() for module in files}
+    at_run_time: dict[str, set[str]] = {module: set() for module in files}
     for module, path in files.items():
-        graph[module] = set()
         for imported in imports_of(root / path, module):
             rule = broken_rule(module, imported.name)
             if rule is not None:
                 found.append(f"{path}:{imported.line}: {rule}")
             parent = imported.name.rpartition(".")[0]
             target = imported.name if imported.name in files else parent
-            if target in files and target != module and imported.runs_at_import:
-                graph[module].add(target)
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        found.append("import cycle: " + " <- ".join(error.args[1]))
+            if target not in files or target == module:
+                continue
+            if imported.runs_at_import:
+                at_import[module].add(target)
+            if not imported.is_typing:
+                at_run_time[module].add(target)
+    for graph in (at_import, at_run_time):
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            return [*found, "import cycle: " + " <- ".join(error.args[1])]
     return found
 
 

@@ -23,7 +23,7 @@ from stepwell.ir.diagnostics import StepwellError, module_path, node_name
 from stepwell.ir.frames import frame
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
-from stepwell.translate.mxfp import Float, Samples, as_program, prepared
+from stepwell.translate.mxfp_conversion import Float, Samples, as_program, prepared
 from stepwell.translate.rewrites.tosa.choose_mxfp import (
     MxConv2dOp,
     MxLinearOp,

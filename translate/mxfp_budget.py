@@ -19,7 +19,8 @@ from xdsl.ir import Operation
 from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.program import Program
-from stepwell.translate.mxfp import (
+from stepwell.translate.mxfp_accuracy import LAYERS, measure, smallest
+from stepwell.translate.mxfp_conversion import (
     MATCHING,
     Float,
     Layers,
@@ -30,7 +31,6 @@ from stepwell.translate.mxfp import (
     convert_module,
     prepared,
 )
-from stepwell.translate.mxfp_accuracy import LAYERS, measure, smallest
 
 
 def within_budget(

@@ -22,6 +22,7 @@ from stepwell.ir.options import OptionValue
 from stepwell.ir.pipeline import Observer, Pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.switches import without_collection
+from stepwell.pipeline_text import prepared
 from stepwell.program import Plain, from_exported_program
 from stepwell.report import Report
 from stepwell.target import PipelineLike, Target
@@ -294,7 +295,7 @@ def lower(
         raise StepwellError(
             f"a {type(observer).__name__} is no observer", help="a function of (step, program, int)"
         )
-    chosen = found.prepare(pipeline, given)
+    chosen = prepared(found, pipeline, given)
     if sizes is not None:
         chosen = Pipeline(chosen.name, (PinSymbolicSizes.of(sizes), *chosen.steps))
     started = time.perf_counter()

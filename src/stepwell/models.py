@@ -8,23 +8,17 @@ calls them: `{"module": …, "args": (…), "kwargs": {…}, "dynamic_shapes": �
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
-import traceback
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from stepwell.causal_lm import export_causal_lm, is_causal_lm, load_causal_lm
 from stepwell.dialects.symbols import asked_quietly
+from stepwell.factories import FORMS, made_by, parts_of, users_code
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.options import nearest
 from stepwell.ir.switches import kept_stderr
-from stepwell.plugins import module_of_file
 from stepwell.program import Program, from_exported_program, load
 from stepwell.quantising import find_quantiser
 from stepwell.zoo.catalogue import SOURCES, find
@@ -100,7 +94,7 @@ def _from_zoo(name: str, quantise: str | None) -> Model:
 def _from_transformers(folder: Path, quantise: str | None, language: Mapping[str, Any]) -> Model:
     model = load_causal_lm(folder)
     if quantise is not None:
-        with _users_code(f"quantiser {quantise!r} fails on {folder}"):
+        with users_code(f"quantiser {quantise!r} fails on {folder}"):
             model = find_quantiser(quantise)(model, ())
     methods = export_causal_lm(model, **language)
     return Model(folder.resolve().name, from_exported_program(methods))
@@ -108,44 +102,6 @@ def _from_transformers(folder: Path, quantise: str | None, language: Mapping[str
 
 def _from_python(path: Path, attribute: str, quantise: str | None) -> Model:
     return export_model(attribute, made_by(f"{path}:{attribute}"), quantise=quantise)
-
-
-def made_by(name: str) -> Any:
-    """What the callable of a `file.py:callable` returns.
-
-    Raises:
-        StepwellError: no such file, no such callable, or either fails.
-    """
-    file, _, attribute = name.rpartition(":")
-    path = Path(file)
-    if not path.exists():
-        raise StepwellError(f"there is no file {path}")
-    module = module_of_file(path) or _run_file(path)
-    factory = getattr(module, attribute, None)
-    if not callable(factory):
-        near = nearest(attribute, [n for n, v in vars(module).items() if callable(v)])
-        raise StepwellError(f"{path} has no callable {attribute!r}", help=near.strip() or None)
-    with _users_code(f"{attribute}() fails", path):
-        return factory()
-
-
-def _run_file(path: Path) -> ModuleType:
-    with _importable(path.parent):
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules.setdefault(path.stem, module)
-        with _users_code(f"{path} cannot be imported", path):
-            spec.loader.exec_module(module)
-    return module
-
-
-_FORMS = (
-    "return (module, example_inputs), or as many of module, args, kwargs and dynamic_shapes as "
-    "torch.export.export is given, in this order, or "
-    "{'module': …, 'args': …, 'kwargs': …, 'dynamic_shapes': …}"
-)
-_NAMES = ("module", "args", "kwargs", "dynamic_shapes")
 
 
 def export_model(name: str, made: Any, *, quantise: str | None = None) -> Model:
@@ -161,7 +117,7 @@ def export_model(name: str, made: Any, *, quantise: str | None = None) -> Model:
 
     if isinstance(made, torch.export.ExportedProgram):
         if quantise is not None:
-            raise StepwellError(f"{name} returned a program that is exported already", help=_FORMS)
+            raise StepwellError(f"{name} returned a program that is exported already", help=FORMS)
         inputs, keywords = made.example_inputs or (None, {})
         return Model(name, from_exported_program(made), None, inputs, keywords)
     module, args, kwargs, dynamic = parts_of(name, made)
@@ -172,7 +128,7 @@ def export_model(name: str, made: Any, *, quantise: str | None = None) -> Model:
     if quantise is not None:
         if kwargs:
             raise StepwellError(f"{name} takes inputs by keyword, and quantisers do not")
-        with _users_code(f"quantiser {quantise!r} fails on {name}"):
+        with users_code(f"quantiser {quantise!r} fails on {name}"):
             module = find_quantiser(quantise)(module, args)
     exported = _exported(name, module, args, kwargs, dynamic)
     return Model(name, from_exported_program(exported), module, args, kwargs)
@@ -206,64 +162,3 @@ def _exported(name: str, module: Any, args: Any, kwargs: Any, dynamic: Any) -> A
                 )
                 + "-v shows all that torch says",
             ) from error
-
-
-def parts_of(name: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any], Any]:
-    """(module, args, kwargs, dynamic shapes) of what a factory returned, in whichever form.
-
-    Raises:
-        StepwellError: it is none of these forms.
-    """
-    if isinstance(made, Mapping):
-        held = cast("Mapping[str, Any]", made)
-        wrong = [key for key in held if key not in _NAMES]
-        if wrong or "module" not in held:
-            fact = f"has {wrong[0]!r}" if wrong else "has no 'module'"
-            raise StepwellError(f"{name} returned a mapping that {fact}", help=_FORMS)
-        args, kwargs = held.get("args") or (), held.get("kwargs") or {}
-        return held["module"], tuple(args), dict(kwargs), held.get("dynamic_shapes")
-    if not isinstance(made, tuple) or len(cast("tuple[Any, ...]", made)) not in (2, 3, 4):
-        raise StepwellError(f"{name} returned {type(made).__name__}", help=_FORMS)
-    module, inputs, *rest = cast("tuple[Any, ...]", made)
-    kwargs: Any = rest.pop(0) if rest and (len(rest) == 2 or _holds_tensors(rest[0])) else {}
-    dynamic = rest[0] if rest else None
-    if isinstance(inputs, Mapping):
-        return module, (), dict(cast("Mapping[str, Any]", inputs)), dynamic
-    return module, tuple(inputs), dict(kwargs or {}), dynamic
-
-
-def _holds_tensors(value: Any) -> bool:
-    """Whether a third thing is inputs by keyword: shapes hold none."""
-    import torch
-
-    values = cast("Mapping[str, Any]", value).values() if isinstance(value, Mapping) else ()
-    return any(isinstance(held, torch.Tensor) for held in values)
-
-
-@contextmanager
-def _users_code(fact: str, path: Path | None = None) -> Generator[None]:
-    """Whatever goes wrong in a model's own code is the model's error, told with its line."""
-    try:
-        yield
-    except StepwellError:
-        raise
-    except (Exception, SystemExit) as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [f for f in frames if path is not None and Path(f.filename) == path.resolve()]
-        own = own or [f for f in frames if path is not None and Path(f.filename) == path]
-        where = f"{path}:{own[-1].lineno}" if own else None
-        if isinstance(error, SyntaxError) and error.lineno:
-            where = f"{error.filename}:{error.lineno}"
-        said = str(error).strip().splitlines()
-        message = f"{fact}: {type(error).__name__}: {said[0] if said else ''}"
-        raise StepwellError(message, where) from error
-
-
-@contextmanager
-def _importable(folder: Path) -> Generator[None]:
-    """Lets a model's file import its neighbours."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))

@@ -39,6 +39,7 @@ from stepwell.ir.text import ask_for_more, parse_module, to_text
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import WeightStore
 from stepwell.opt_diagnostics import Diagnostic, expectations, line_of, shown, unmet
+from stepwell.pass_text import parse_passes
 from stepwell.plugins import load_entry_points, load_plugin
 from stepwell.steps import (
     Passes,
@@ -47,7 +48,6 @@ from stepwell.steps import (
     all_passes,
     given_to,
     history_of,
-    parse_passes,
     weights_of,
 )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -22,6 +22,7 @@ from stepwell.ir.files import read_bytes
 from stepwell.ir.options import nearest
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Pass, Rewrite, Step, Together, step_name
+from stepwell.target import PipelineLike, Target
 
 GROUP = re.compile(r"([\w.+-]+)\((.*)\)", re.S)
 """`label(a,b)`."""
@@ -73,6 +74,17 @@ class Edit:
         first, *others = steps
         changed = pipeline.replace(self.path, first)
         return changed.after(step_name(first), *others) if others else changed
+
+
+def prepared(target: Target, pipeline: PipelineLike | None, options: Mapping[str, Any]) -> Pipeline:
+    """The pipeline that a lowering to a target runs, as `Target.prepare` says, or from its text.
+
+    Raises:
+        StepwellError: as there; or the text names no step.
+    """
+    if isinstance(pipeline, str):
+        pipeline = parse_pipeline(pipeline, target.own_pipeline(options))
+    return target.prepare(pipeline, options)
 
 
 def parse_pipeline(text: str, own: Pipeline) -> Pipeline:

@@ -12,7 +12,7 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
-from xdsl.utils.arg_spec import ArgSpec, parse_spec
+from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import ArgSpecParseError
 
 import stepwell.translate.rewrites
@@ -34,12 +34,11 @@ from stepwell.ir.dtypes import has_torch_dtype
 from stepwell.ir.options import nearest
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Named, Pass, Rewrite, Step, Together, step_name
+from stepwell.ir.rewriting import History, Named, Pass, Rewrite, Step, Together
 from stepwell.ir.types import AnyTensor, element
 from stepwell.ir.weights import WeightStore
-from stepwell.pipeline_text import GROUP, parse_steps, split
 from stepwell.plugins import registry
-from stepwell.registry import REGISTRY, unknown
+from stepwell.registry import REGISTRY
 
 StepMaker = Callable[..., Step]
 PassMaker = Callable[[], type[ModulePass]]
@@ -133,7 +132,12 @@ def apply_to_module(pipeline: Pipeline, module: ModuleOp) -> None:
     pipeline.run(Program(module, weights, context=held.context), history=held.history)
 
 
-def _of_spec(cls: type[ModulePass], spec: ArgSpec) -> ModulePass:
+def made_of(cls: type[ModulePass], spec: ArgSpec) -> ModulePass:
+    """A pass with the options that a text gives it.
+
+    Raises:
+        StepwellError: it has no such option, or not with this value.
+    """
     try:
         return cls.from_pass_spec(spec)
     except (ValueError, TypeError, ArgSpecParseError) as error:
@@ -159,7 +163,7 @@ class StepPass(ModulePass):
         Raises:
             StepwellError: it has no such option, or not with this value.
         """
-        return cast(Self, _of_spec(cls, spec))
+        return cast(Self, made_of(cls, spec))
 
     @property
     def step(self) -> Step:
@@ -247,37 +251,6 @@ def find_pass(name: str) -> type[ModulePass] | None:
         return as_module_pass(REGISTRY.steps[name], name)
     made = all_passes().get(name)
     return made() if made is not None else None
-
-
-def parse_passes(text: str, available: Mapping[str, PassMaker]) -> tuple[ModulePass, ...]:
-    """The passes that a text names, groups of rewrites (`label(a,b)`) among them.
-
-    Raises:
-        StepwellError: a pass or an option of one is not known, with the nearest name.
-    """
-    made: list[ModulePass] = []
-    for item in split(text):
-        if GROUP.fullmatch(item):
-            made += [as_module_pass(step, step_name(step))() for step in parse_steps(item)]
-            continue
-        try:
-            spec = parse_spec(item)
-        except ArgSpecParseError as error:
-            raise StepwellError(
-                f"{item!r} is no pass: {str(error).splitlines()[0]}", help=_LIST
-            ) from None
-        if spec.name not in available:
-            known = {**available, **all_passes()}
-            error = unknown("pass", spec.name, [])
-            lost = (error.problems[0].help or "").partition("; left out")
-            help = f"{nearest(spec.name, known)}{_LIST}{lost[1]}{lost[2]}"
-            raise StepwellError(f"there is no pass {spec.name!r}", help=help)
-        cls = available[spec.name]()
-        made.append(cls.of_spec(spec) if issubclass(cls, StepPass) else _of_spec(cls, spec))
-    return tuple(made)
-
-
-_LIST = "stepwell opt --list-passes lists them"
 
 
 def name_of(cls: type[Step]) -> str | None:

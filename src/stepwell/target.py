@@ -25,7 +25,8 @@ NUMERICS_OF = Option(
 
 OPTIONS: tuple[Option, ...] = (NUMERICS_OF,)
 """What every target takes."""
-PipelineLike = Pipeline | str | Callable[[Pipeline], Pipeline]
+PipelineChange = Callable[[Pipeline], Pipeline]
+PipelineLike = Pipeline | str | PipelineChange
 """A pipeline, its name or its text, or a function that changes the target's own."""
 Emitter = Callable[..., Any]
 """Program and options → an artefact."""
@@ -112,26 +113,22 @@ class Target:
         kept = {name: value for name, value in given.items() if name in names}
         return {**kept, **chosen(known, more, f"the .{kind} of target {self.name!r}")}
 
-    def prepare(self, pipeline: PipelineLike | None, options: Mapping[str, Any]) -> Pipeline:
+    def prepare(
+        self, pipeline: Pipeline | PipelineChange | None, options: Mapping[str, Any]
+    ) -> Pipeline:
         """The pipeline to run: the caller's, or the target's own as the options shape it.
 
         Args:
-            pipeline: the caller's: one; the name or the text of one (`pipeline_text.py`); or a
-                function that changes the target's own.
+            pipeline: the caller's, or a function that changes the target's own.
             options: those that were given, `chosen` already.
 
         Raises:
-            StepwellError: both a pipeline and an option that shapes the target's own are given, or
-                the text names no step.
+            StepwellError: both a pipeline and an option that shapes the target's own are given.
         """
         if pipeline is None:
             return self.own_pipeline(options)
         if callable(pipeline):
             return _a_pipeline(pipeline(self.own_pipeline(options)))
-        if isinstance(pipeline, str):
-            from stepwell.pipeline_text import parse_pipeline
-
-            pipeline = parse_pipeline(pipeline, self.own_pipeline(options))
         shaping = [o.name for o in self.options if PIPELINE in o.at and o.name in options]
         if shaping:
             raise StepwellError(

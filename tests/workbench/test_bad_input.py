@@ -7,7 +7,7 @@ import torch
 
 import stepwell
 from stepwell.cli import main
-from stepwell.models import parts_of
+from stepwell.factories import parts_of
 
 MODELS = """
 import torch

@@ -65,14 +65,12 @@ def _sub_graph(
     importer: GraphImporter, graph: Any, block: Block
 ) -> tuple[GraphImporter, list[Node], list[Node]]:
     """An importer of a sub-graph that hangs on the graph module, its nodes and its inputs."""
-    from stepwell.translate.torch_in.graph import GraphImporter
-
     module = getattr(importer.module, str(graph.target))
     assert isinstance(module, GraphModule)
     nodes = list(module.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
     prefix = f"{importer.prefix}{graph.target}."
-    return GraphImporter(importer.shared, module, block, prefix), nodes, placeholders
+    return type(importer)(importer.shared, module, block, prefix), nodes, placeholders
 
 
 def _returned(nodes: list[Node]) -> list[Any]:

@@ -40,6 +40,7 @@ from stepwell.ir.rewriting import (
     bound_of,
     step_name,
 )
+from stepwell.pipeline_text import prepared
 from stepwell.program import from_exported_program
 from stepwell.reproducing import explained
 from stepwell.target import PipelineLike, Target
@@ -98,7 +99,7 @@ def check(
     return check_steps(
         source,
         found,
-        found.prepare(pipeline, given).steps,
+        prepared(found, pipeline, given).steps,
         given,
         inputs=inputs,
         reference=reference,

@@ -21,15 +21,11 @@ from stepwell.replaying.commits import both, checked_out, content
 from stepwell.sweeping.jobs import digest, source_of, version_of
 from stepwell.zoo.catalogue import Entry, select
 
+Tell = Callable[[str, int, int], None]
+
 MODELS = ("examples/*",)
 """What is lowered unless something else is named: what every checkout has."""
 TARGETS = ("xnnpack", "tosa-1.0+fp")
-NUMBERS = ("bytes", "delegates", "outside", "cost", "seconds", "peak")
-"""What is compared as numbers."""
-LOUD = {"seconds": 1.25, "peak": 1.25}
-"""Measured figures: what a ratio must be beyond to be listed; other figures must be equal."""
-
-Tell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)

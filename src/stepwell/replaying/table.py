@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from stepwell.replaying.replay import LOUD, NUMBERS, Pair, Replay
+if TYPE_CHECKING:
+    from stepwell.replaying.replay import Pair, Replay
+
+NUMBERS = ("bytes", "delegates", "outside", "cost", "seconds", "peak")
+"""What is compared as numbers."""
+LOUD = {"seconds": 1.25, "peak": 1.25}
+"""Measured figures: what a ratio must be beyond to be listed; other figures must be equal."""
+
 
 FORMS = {"seconds": "{:.2f}", "peak": "{:,.0f}"}
 

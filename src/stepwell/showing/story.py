@@ -11,24 +11,24 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
 from stepwell.explaining import Fate, fates
-from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
 from stepwell.ir.options import OptionValue
 from stepwell.ir.printer import TextPrinter
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass, Step, step_name
-from stepwell.ir.types import dims, element
 from stepwell.lowering import Lowered, lower
+from stepwell.pipeline_text import prepared
 from stepwell.program import from_exported_program
 from stepwell.showing.applications import Application, Recorder
 from stepwell.showing.memory import MemoryPlan
 from stepwell.showing.sources import Source, sources
+from stepwell.showing.weights import WeightRow, weight_rows
 from stepwell.target import PipelineLike
 from stepwell.targets import find_target
 
@@ -67,16 +67,6 @@ class Level:
     applied: int
     lines: tuple[Line, ...]
     applications: tuple[Application, ...] = ()
-
-
-@dataclass(frozen=True)
-class WeightRow:
-    """One weight of the program: key, element type, dimensions and bytes."""
-
-    key: str
-    element: str
-    shape: str
-    bytes: int
 
 
 @dataclass(frozen=True)
@@ -154,7 +144,7 @@ def tell(
 
     found = find_target(target)
     given = found.chosen(options)
-    steps = found.prepare(pipeline, given)
+    steps = prepared(found, pipeline, given)
     watched = replace(steps, steps=(_Look(look), *steps.steps))
     lowered = lower(source, target, watched, observer=observe, **found.beyond_pipeline(given))
     report = replace(lowered.report, steps=lowered.report.steps[1:])
@@ -258,31 +248,3 @@ def _block_lines(
                     delegates += starts
                     yield line, starts
         yield Line(-1, "}", depth, delegate=inside), False
-
-
-def weight_rows(program: Program) -> Iterator[WeightRow]:
-    """Each weight that the program names, largest first; nothing is evaluated."""
-    types: dict[str, Any] = {}
-    for op in program.module.walk():
-        if isinstance(op, WeightOp):
-            types[op.key.data] = op.result.type
-    rows: list[WeightRow] = []
-    for key, type_ in types.items():
-        shape = dims(type_)
-        rows.append(
-            WeightRow(key, str(element(type_)), "×".join(map(str, shape)), weight_bytes(type_))
-        )
-    yield from sorted(rows, key=lambda row: -row.bytes)
-
-
-def weight_bytes(type_: Any) -> int:
-    """Bytes of a weight's elements; 0 where its element type has no fixed size."""
-    held = element(type_)
-    width = getattr(held, "bitwidth", None)
-    if width is None:
-        stored = getattr(held, "storage_type", None)
-        width = getattr(stored, "bitwidth", 0)
-    count = 1
-    for dim in dims(type_):
-        count *= dim if isinstance(dim, int) else 1
-    return (count * int(width) + 7) // 8

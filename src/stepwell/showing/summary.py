@@ -13,7 +13,7 @@ from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
 from stepwell.ir.signature import get_signature
-from stepwell.showing.story import WeightRow, weight_bytes, weight_rows
+from stepwell.showing.weights import WeightRow, weight_bytes, weight_rows
 
 
 @dataclass(frozen=True)
