@@ -2,6 +2,7 @@
 
 The bytes hold no scales but those of quantise and dequantise, so tensors come back as plain int8;
 every number that the kernels use is in the ops' fields, and the interpreter runs them bit-exactly.
+What a kernel makes of memory in another order than it reads is computed as it does (`as_they_lie`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, cast
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from stepwell.backends.cortex_m.as_they_lie import as_they_lie
 from stepwell.backends.cortex_m.emit import TARGET_METHOD
 from stepwell.backends.cortex_m.schemas import declarations, field_of, op_classes
 from stepwell.backends.ethos_u.read import EthosuReader
@@ -60,7 +62,7 @@ def read_program(container: Container) -> Program:
     methods = tuple(method for method in container.methods if method is not stated)
     beside = any(d.backend == BACKEND for method in methods for d in method.delegates)
     level = ETHOSU_LEVEL if beside else CMSIS_LEVEL
-    program = lift(replace(container, methods=methods), READERS, level=level.name)
+    program = lift(as_they_lie(replace(container, methods=methods)), READERS, level=level.name)
     if stated is not None and len(stated.outputs) == 1:
         name = stated.values[stated.outputs[0]]
         if isinstance(name, str):

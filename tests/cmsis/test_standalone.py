@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer as StockQuantizer
 from torch import Tensor, nn
 
 import stepwell
+from stepwell.backends.cortex_m.c_calls_cmsis_nn import CMSIS_NN, CMSIS_NN_HANDLERS
+from stepwell.backends.cortex_m.c_writer import Writer
+from stepwell.backends.executorch.read import read_container
 from stepwell.dialects.cmsis.ops import CmsisOp
 
 
@@ -28,6 +32,7 @@ def _beside(name: str) -> ModuleType:
 
 
 builds = _beside("standalone_builds")
+stock_programs = _beside("test_stock_programs")
 needs_gcc = pytest.mark.skipif(not builds.HAS_GCC, reason="gcc is not installed")
 needs_boards = pytest.mark.skipif(
     not builds.HAS_BOARDS, reason="gcc-arm-none-eabi and qemu-system-arm are not installed"
@@ -176,6 +181,45 @@ def test_mlperf_tiny_on_a_built_cmsis_nn_computes_what_the_interpreter_does(
     sources = lowered.to_c("model", runtime=None, kernels="cmsis-nn")
     data = builds.run_on_host(sources, tmp_path, [x], builds.built_cmsis_nn())
     assert builds.equals(lowered.program.run(x)[0], data)
+
+
+class ByRows(nn.Module):
+    """A convolution whose pixels are rows of a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 6, 3, padding=1), nn.Linear(48, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.first(x).permute(0, 2, 3, 1).reshape(8, 48))
+
+
+class Joined(nn.Module):
+    """Two convolutions side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 6, 3), nn.Conv2d(3, 2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.first(x), self.last(x)], 1)
+
+
+@needs_gcc
+@pytest.mark.parametrize("model", [ByRows, Joined])
+def test_a_stock_program_read_back_computes_what_its_kernels_make_of_memory(
+    quantised: Any, cmsis_nn: Any, tmp_path: Path, model: type[nn.Module]
+) -> None:
+    x = channels_last(torch.randn(1, 3, 8, 8))
+    exported = quantised(channels_last(model()), (x,), StockQuantizer())
+    data = stock_programs.stock_pte(exported, "cortex-m4")
+    container = read_container(bytearray(data))
+    method = container.method("forward")
+    assert method is not None
+    sources = Writer(container, method, "model", CMSIS_NN).sources(CMSIS_NN_HANDLERS)
+    made = builds.run_on_host(sources, tmp_path, [x], cmsis_nn)
+    (read,) = stepwell.read_pte(data).run(x)
+    assert builds.equals(read, made)
 
 
 def test_what_has_no_kernel_in_c_is_named(quantised: Any) -> None:
