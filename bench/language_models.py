@@ -6,19 +6,22 @@
 The first table lowers each variant and lets it say 64 tokens: as many as agree with the eager model
 (or the quantised eager model). The second measures: process CPU seconds from an ExportedProgram to
 a `.pte`, its size, delegates and ops outside them, and the time of a token and of a prompt, stock ÷
-stepwell, at the tenth percentile of runs that alternate, on one thread. `at most` is stock's time ÷
-the median of what our products with weights and the attention operator take alone: a flow that runs
-those kernels, and nothing else in no time, gains as much.
+stepwell, at the tenth percentile of runs that alternate, on one thread. `at most` is stock's time
+÷ the time of the same model with nothing left in it but the embedding, the products with weights,
+the caches and the attention operator (no norm, no rotation, no activation, no residual), which runs
+in turn with the two: a flow that runs those kernels gains no more.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
+import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "models"))
 
 import torch
+from _report import between_markers
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import stepwell
 from executorch_llama import (
@@ -34,6 +40,8 @@ from executorch_llama import (
     TAUGHT,
     Size,
     Variant,
+    example,
+    executorch_llama,
     exported,
     flat,
     greedy,
@@ -126,63 +134,106 @@ def tenth(runs: list[float]) -> float:
     return sorted(runs)[len(runs) // 10]
 
 
-def alternate(
-    ours: Callable[..., Any], stock: Callable[..., Any], inputs: list[Any]
-) -> list[float]:
-    """Seconds of a call of each, in turn: `[ours, stock]` at the tenth percentile."""
-    times: list[list[float]] = [[], []]
+def alternate(functions: Sequence[Callable[..., Any]], inputs: list[Any]) -> list[float]:
+    """Seconds of a call of each function, in turn, at the tenth percentile."""
+    times: list[list[float]] = [[] for _ in functions]
     began = time.perf_counter()
-    while len(times[0]) < 200 and (len(times[0]) < 20 or time.perf_counter() - began < 8):
-        for each, function in zip(times, (ours, stock), strict=True):
+    while len(times[0]) < 400 and (len(times[0]) < 20 or time.perf_counter() - began < 8):
+        for each, function in zip(times, functions, strict=True):
             start = time.perf_counter()
             function(*inputs)
             each.append(time.perf_counter() - start)
     return [tenth(each) for each in times]
 
 
-def kernels(lowered: stepwell.Lowered, inputs: list[Any]) -> float:
-    """Seconds of a call that products with weights and the attention operator take alone."""
-    profile = lowered.profile(*inputs, repeat=40)
-    named = ("Fully Connected", "llama::custom_sdpa")
-    asked = ("aten.linear.default", "llama.custom_sdpa.default")
-    return 1e-3 * sum(
-        event.milliseconds
-        for event in profile.events
-        if event.name.startswith(named) and any(node.op in asked for node in event.nodes)
-    )
+class Kernels(torch.nn.Module):
+    """A model's embedding, products with weights, caches and attention, and nothing else.
+
+    Products with the same activation share it, as in the model. What stands between them there is
+    left out, but for one multiplication, so that both halves of the feed-forward layer are read.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor, attn_options: dict[str, Tensor]) -> Tensor:
+        """Tokens `[1, n]` and the first one's position to what are no logits, `[1, vocabulary]`."""
+        position = attn_options["input_pos"]
+        length = tokens.shape[1]
+        x = self.model.tok_embeddings(tokens)
+        for layer in self.model.layers:
+            attention, wide = layer.attention, layer.feed_forward
+            heads = (attention.n_local_heads, *[attention.n_local_kv_heads] * 2)
+            layers = (attention.wq, attention.wk, attention.wv)
+            q, k, v = (
+                project(x).view(1, length, count, attention.head_dim).transpose(1, 2)
+                for project, count in zip(layers, heads, strict=True)
+            )
+            first = position[-1].item()
+            torch._check_is_size(first)  # pyright: ignore
+            torch._check(first < attention.max_context_len)  # pyright: ignore
+            k, v = attention.kv_cache.update(position, k, v)
+            x = attention.wo(attention.SDPA(position, q, k, v, 1, length, None))
+            x = wide.w2(wide.w1(x) * wide.w3(x))
+        return self.model.output(x[:, -1, :])
 
 
-def measured(variant: Variant, size: Size, prompt: int) -> str:
-    """A row of the second table."""
+def kernels_alone(variant: Variant, size: Size) -> bytes:
+    """The `.pte` of `Kernels`, lowered as the model is."""
+    inputs, shapes = example(variant, size)
+    model = Kernels(executorch_llama(variant, size)).eval()
+    with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
+        program = torch.export.export(model, inputs, dynamic_shapes=shapes, strict=True)
+        program = program.run_decompositions({})
+    return stepwell.lower(program, "xnnpack").to_pte()
+
+
+def made(variant: Variant, size: Size, folder: Path) -> list[str]:
+    """Write ours, stock's and the kernels' `.pte` into a folder; three cells about them.
+
+    Those that a run with the same folder has written are taken as they are.
+    """
+    told = folder / "cells.json"
+    if told.exists():
+        return json.loads(told.read_text())
     _, program = exported(variant, size)
-    made: dict[str, bytes] = {}
-    seconds: dict[str, float] = {}
     began = time.process_time()
     lowered = stepwell.lower(program, "xnnpack")
-    made["ours"] = lowered.to_pte()
-    seconds["ours"] = time.process_time() - began
+    ours = lowered.to_pte()
+    seconds = time.process_time() - began
     _, program = exported(variant, size)  # Stock's flow changes what it is given.
     began = time.process_time()
-    made["stock"] = stock_pte(program, variant.weights)
-    seconds["stock"] = time.process_time() - began
-    ours, stock = loaded(made["ours"]), loaded(made["stock"])
-    at = torch.tensor([size.context // 2])
-    token = [torch.tensor([[5]]), at]
-    decode = alternate(ours, stock, token)
-    bound = decode[1] / kernels(lowered, token)
-    ratios = f"{decode[1] / decode[0]:.2f} ({decode[0] * 1e3:.2f} ms; at most {bound:.2f})"
-    if variant.dynamic and prompt < size.context:
-        words = [torch.ones(1, prompt, dtype=torch.long), torch.tensor([0])]
-        prefill = alternate(ours, stock, words)
-        bound = prefill[1] / kernels(lowered, words)
-        said = f"{prefill[0] * 1e3:.1f} ms; at most {bound:.2f}"
-        ratios += f" | {prefill[1] / prefill[0]:.2f} ({said})"
-    else:
-        ratios += " |"
+    stock = stock_pte(program, variant.weights)
+    cpu_seconds = f"{time.process_time() - began:.0f} → {seconds:.1f} s"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, pte in zip(PROGRAMS, (ours, stock, kernels_alone(variant, size)), strict=True):
+        (folder / name).write_bytes(pte)
     held = f"{lowered.report.delegates} / {sum(lowered.report.outside.values())}"
-    cpu = f"{seconds['stock']:.0f} → {seconds['ours']:.1f} s"
-    sizes = f"{len(made['stock']) / 1e6:.1f} → {len(made['ours']) / 1e6:.1f} MB"
-    return f"| {variant}, context {size.context} | {held} | {cpu} | {sizes} | {ratios} |"
+    cells = [held, cpu_seconds, f"{len(stock) / 1e6:.1f} → {len(ours) / 1e6:.1f} MB"]
+    told.write_text(json.dumps(cells))
+    return cells
+
+
+PROGRAMS = ("ours.pte", "stock.pte", "kernels.pte")
+
+
+def measured(variant: Variant, size: Size, prompts: Sequence[int], keep: Path | None) -> str:
+    """A row of the second table."""
+    name = f"{variant}, context {size.context}"
+    with tempfile.TemporaryDirectory() as beside:
+        folder = (keep or Path(beside)) / f"{name}, {size.n_layers} layers"
+        cells = made(variant, size, folder)
+        programs = [loaded((folder / each).read_bytes()) for each in PROGRAMS]
+    asked = [(1, size.context // 2), *((prompt, 0) for prompt in prompts)]
+    for length, at in asked:
+        if length >= size.context or (length > 1 and not variant.dynamic):
+            cells.append("–")
+            continue
+        inputs = [torch.full((1, length), 5), torch.tensor([at])]
+        ours, stock, least = alternate(programs, inputs)
+        cells.append(f"{stock / ours:.2f} of {stock / least:.2f} ({ours * 1e3:.2f} ms)")
+    return f"| {name} | {' | '.join(cells)} |"
 
 
 def cpu() -> str:
@@ -197,24 +248,51 @@ def main() -> None:
     parser.add_argument("--measure", type=int, nargs="+", default=[], help="contexts")
     parser.add_argument("--only", default="", help="variants whose name has this in it")
     parser.add_argument("--layers", type=int, default=MEASURED.n_layers)
-    parser.add_argument("--prompt", type=int, default=128)
+    parser.add_argument("--prompts", type=int, nargs="+", default=[128, 512], help="tokens")
+    parser.add_argument("--keep", type=Path, help="a folder for programs that a later run takes up")
+    parser.add_argument("--table", type=Path, help="write the table between a document's markers")
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     out = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # The runtime logs a line for each attention.
     print(cpu(), file=out)
+    lines = heads(given.prompts) if given.measure else SAYS
+    print(*lines, sep="\n", file=out, flush=True)
+    for line in rows(given):
+        lines = [*lines, line]
+        print(line, file=out, flush=True)
+    if given.table:
+        name = "language-models-measured" if given.measure else "language-models"
+        between_markers(given.table, name, [cpu() + ", one thread.", "", *lines])
+
+
+SAYS = ["| variant | delegates / outside | CPU to lower, file | same tokens |", "|---|---|---|---|"]
+
+
+def heads(prompts: Sequence[int]) -> list[str]:
+    """The head of the second table; times are stock ÷ stepwell *of* stock ÷ the kernels alone."""
+    columns = [
+        "variant",
+        "delegates / outside",
+        "CPU to lower, stock → stepwell",
+        "file",
+        "a token",
+    ]
+    columns += [f"{prompt} tokens" for prompt in prompts]
+    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+
+
+def rows(given: argparse.Namespace) -> Iterator[str]:
+    """The rows of the table that was asked for."""
     if not given.measure:
-        for variant in variants():
-            if given.only in str(variant):
-                print(says(variant, Size()), file=out, flush=True)
+        yield from (says(each, Size()) for each in variants() if given.only in str(each))
         return
-    shipped = [Variant(weights) for weights in ("8da4w", "fp32", "bf16", "fp16")]
     for context in given.measure:
         size = replace(MEASURED, context=context, n_layers=given.layers)
-        for variant in shipped:
-            if given.only in str(variant):
-                print(measured(variant, size, given.prompt), file=out, flush=True)
+        for weights in ("8da4w", "fp32", "bf16", "fp16"):
+            if given.only in str(Variant(weights)):
+                yield measured(Variant(weights), size, given.prompts, given.keep)
 
 
 if __name__ == "__main__":

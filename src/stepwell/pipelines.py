@@ -89,7 +89,7 @@ from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices
 from stepwell.translate.rewrites.tosa.pool_by_images import PoolByImages
 from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
 from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
-from stepwell.translate.rewrites.xnnpack import MERGES, expansions
+from stepwell.translate.rewrites.xnnpack import KEEP_IMAGES, MERGES, expansions
 from stepwell.translate.rewrites.xnnpack.add_mask_before_softmax import AddMaskBeforeSoftmax
 from stepwell.translate.rewrites.xnnpack.affine_to_depthwise import AffineToDepthwise
 from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
@@ -211,6 +211,7 @@ XNNPACK = Pipeline(
         RecogniseAttention(),
         Together("share-heads", (*(rule() for rule in permutes.RULES), ShareRepeatedHeads())),
         SkipMaskedAttention(),
+        Together("keep-images", KEEP_IMAGES),
         ExpandAttention(),
         ExpandAttentionOfAnyLength(),
         AskInputsForSizes(),

@@ -186,3 +186,44 @@ def test_convolutions_of_any_size_are_one_delegate(
     for shape in (*shapes, *shapes[:1]):
         x = torch.randn(shape)
         torch.testing.assert_close(session.run(x)[0], model(x), rtol=1e-5, atol=1e-5)
+
+
+class Segmenter(nn.Module):
+    """An image to rows, attention of two heads to a reduced image, back, and resized."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches, self.reduce = nn.Conv2d(3, 8, 4, 4), nn.Conv2d(8, 8, 2, 2)
+        self.norm, self.q, self.kv = nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 16)
+        self.mix = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        patches = self.patches(image)
+        rows = patches.flatten(2).transpose(1, 2)
+        heads = self.q(self.norm(rows)).unflatten(-1, (2, 4)).transpose(1, 2)
+        reduced = self.reduce(patches).flatten(2).transpose(1, 2)
+        keys, values = self.kv(reduced).unflatten(-1, (2, 2, 4)).permute(2, 0, 3, 1, 4)
+        seen = functional.scaled_dot_product_attention(heads, keys, values)
+        rows = rows + seen.transpose(1, 2).flatten(2)
+        mixed = self.mix(rows.transpose(1, 2).unflatten(2, patches.shape[2:]))
+        return functional.interpolate(mixed, image.shape[2:], mode="bilinear")
+
+
+def test_an_image_of_any_size_stays_in_one_delegate() -> None:
+    torch.manual_seed(0)
+    model = Segmenter().eval()
+    height, width = (
+        torch.export.Dim("height", min=2, max=8),
+        torch.export.Dim("width", min=2, max=8),
+    )
+    program = torch.export.export(
+        model, (torch.randn(1, 3, 24, 40),), dynamic_shapes=({2: 8 * height, 3: 8 * width},)
+    )
+    lowered = stepwell.lower(program, "xnnpack", numerics="finite")
+    assert lowered.report.delegates == 1
+    integers = {"aten.sym_size.int", "sym.floordiv", "sym.mul", "aten.arange.default"}
+    assert set(lowered.report.outside) <= {*integers, "aten.slice.Tensor"}
+    session = PteSession.load(lowered.to_pte())
+    for size in ((24, 40), (64, 16), (16, 64)):
+        image = torch.randn(1, 3, *size)
+        torch.testing.assert_close(session.run(image)[0], model(image), rtol=1e-4, atol=1e-4)

@@ -1,13 +1,16 @@
 """AskInputsForSizes: beyond its documented example, and what it leaves alone."""
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from stepwell.translate.rewrites.aten.ask_inputs_for_sizes import AskInputsForSizes
+from stepwell.translate.rewrites.aten.sizes import share_of
 
 X = 'tensor<?x4xf32, #stepwell.shape<["s", 4]>>'
 TWICE = 'tensor<?x4xf32, #stepwell.shape<["2*s", 4]>>'
+LESS = 'tensor<?x4xf32, #stepwell.shape<["s - 1", 4]>>'
 
 
 @pytest.mark.parametrize(
@@ -15,12 +18,43 @@ TWICE = 'tensor<?x4xf32, #stepwell.shape<["2*s", 4]>>'
     [
         [f'%n = aten.sym_size.int(%x, 0) : ({X}) -> !stepwell.int<"s">'],
         [
-            f"%z = aten.cat.default([%x, %x], 0) : ({X}, {X}) -> {TWICE}",
-            f'%n = aten.sym_size.int(%z, 0) : ({TWICE}) -> !stepwell.int<"2*s">',
+            f"%z = aten.slice.Tensor(%x, 0, 1, 9223372036854775807, 1) : ({X}) -> {LESS}",
+            f'%n = aten.sym_size.int(%z, 0) : ({LESS}) -> !stepwell.int<"s - 1">',
         ],
     ],
-    ids=["a size asked of an input", "a size that no input has"],
+    ids=["a size asked of an input", "a size that is no share of an input's"],
 )
 def test_it_leaves(lines: list[str], refused: Any, method: Any) -> None:
-    last = f'%y = aten.add.Tensor(%x, %n) : ({X}, !stepwell.int<"{"2*s" if len(lines) > 1 else "s"}">) -> {X}'
+    last = f'%y = aten.add.Tensor(%x, %n) : ({X}, !stepwell.int<"{"s - 1" if len(lines) > 1 else "s"}">) -> {X}'
     refused(method(f"%x: {X}", *lines, last, gives=X), AskInputsForSizes())
+
+
+def test_a_multiple_of_an_inputs_size_is_computed_from_it(apply: Any, method: Any) -> None:
+    text = method(
+        f"%x: {X}",
+        f"%z = aten.cat.default([%x, %x], 0) : ({X}, {X}) -> {TWICE}",
+        f'%n = aten.sym_size.int(%z, 0) : ({TWICE}) -> !stepwell.int<"2*s">',
+        f'%y = aten.add.Tensor(%x, %n) : ({X}, !stepwell.int<"2*s">) -> {X}',
+        gives=X,
+    )
+    done = apply(text, AskInputsForSizes())
+    assert done.count == 1
+    assert "sym.mul [#aten.dyn, 2" in str(done.program) and "aten.cat" not in str(done.program)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given", "share"),
+    [
+        ("8*s", "32*s", Fraction(1, 4)),
+        ("6*s*t", "4*s*t", Fraction(3, 2)),
+        (12, 8, Fraction(3, 2)),
+        ("s + 1", "s", None),
+        ("2*s + 2", "4*s + 2", None),
+        ("s", "t", None),
+        ("?", "s", None),
+    ],
+)
+def test_the_share_of_a_size_holds_whatever_the_symbols_are(
+    wanted: int | str, given: int | str, share: Fraction | None
+) -> None:
+    assert share_of(wanted, given) == share

@@ -1,4 +1,4 @@
-"""Ask an input of the method for a symbolic size that it has too.
+"""Ask an input of the method for a symbolic size that it has too, or a multiple of it.
 
 A size that is asked of what a delegate gives is known behind that delegate alone, and whatever
 needs it (positions, a mask made of them) splits what could be one.
@@ -23,50 +23,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Rewrite, Rewriter
-from stepwell.ir.types import IntType, dims
-from stepwell.translate.rewrites.aten.building import emit
+from stepwell.ir.types import IntType
+from stepwell.translate.rewrites.aten.sizes import InputSize, size_of_input
 
 
 @dataclass(frozen=True)
 class AskedElsewhere:
-    """A size, and the input that has it as the size of an axis."""
+    """A size, and the input that has it, or a multiple of it, as the size of an axis."""
 
     op: SchemaOp
-    source: SSAValue
-    axis: int
+    input: InputSize
 
 
 @dataclass(frozen=True)
 class AskInputsForSizes(Rewrite[AskedElsewhere]):
-    """`sym_size` of a computed tensor to that of an input."""
+    """`sym_size` of a computed tensor to that of an input, multiplied and divided."""
 
     name: ClassVar[str] = "ask-inputs-for-sizes"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.SymSizeInt,)
 
     def match(self, op: SchemaOp, program: Program) -> AskedElsewhere | None:
-        """A size that is a symbol, asked of no input where an input of the method has it."""
-        block, size = op.parent_block(), op.results[0].type
-        if block is None or not isinstance(block.parent_op(), FuncOp):
-            return None
+        """A size that is asked of no input, where an input of the method has a multiple of it."""
+        size = op.results[0].type
         if isinstance(op.operands[0].owner, Block) or not isinstance(size, IntType):
             return None
-        for argument in block.args:
-            if isinstance(argument.type, TensorType) and size.data in (
-                shape := dims(argument.type)
-            ):
-                return AskedElsewhere(op, argument, shape.index(size.data))
-        return None
+        found = size_of_input(op.parent_block(), size.data)
+        return found and AskedElsewhere(op, found)
 
     def build(self, match: AskedElsewhere, rw: Rewriter) -> None:
         """The same question to the input."""
-        result = match.op.results[0]
-        asked = aten.SymSizeInt.make(match.source, match.axis, result_types=[result.type])
-        rw.replace(match.op, [emit(rw, asked)])
+        rw.replace(match.op, [match.input.value(rw)])

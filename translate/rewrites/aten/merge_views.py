@@ -59,6 +59,8 @@ class MergeViews(Rewrite[Reshaped]):
         if isinstance(op, aten.PermuteDefault):
             if not keeps_row_major_order(dims(source.type), op.arg("dims")):
                 return None
+            if sum(isinstance(size, str) for size in dims(source.type)) > 1:
+                return None  # XNNPACK permutes any number of symbolic sizes, and views one.
         elif isinstance(inner := source.owner, aten.ViewDefault):
             source = inner.operands[0]
         else:

@@ -38,7 +38,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
-from stepwell.translate.rewrites.aten.building import cannot_be_viewed_as, emit_as, view_op
+from stepwell.translate.rewrites.aten.building import axis, cannot_be_viewed_as, emit_as, view_op
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class ReshapeToView(Rewrite[Reshape]):
     def match(self, op: SchemaOp, program: Program) -> Reshape | Refusal | None:
         """Every one of these ops qualifies whose sizes can be written down."""
         shape = dims(op.results[0].type)
-        if "size" in op.SCHEMA.by_name and (sizes := op.arg("size")):
+        if sizes := stated_sizes(op):
             if any(isinstance(size, SSAValue) for size in sizes):
                 return None if isinstance(op, aten.ViewDefault) else Reshape(op, sizes)
             if isinstance(op, aten.ViewDefault) and is_written_out(sizes, shape):
@@ -95,6 +95,19 @@ class ReshapeToView(Rewrite[Reshape]):
         else:
             new = aten.ViewDefault.make(value, list(match.sizes), result_types=[result.type])
         rw.replace(match.op, [emit_as(rw, new, result)])
+
+
+def stated_sizes(op: SchemaOp) -> Sequence[int | SSAValue]:
+    """The sizes of the result as an op states them, none where it does not state them all."""
+    for name in ("size", "shape"):
+        if name in op.SCHEMA.by_name:
+            return op.arg(name)
+    if not isinstance(op, aten.UnflattenInt):
+        return ()
+    at = axis(op.arg("dim"), len(dims(op.operands[0].type)))
+    kept = [size for i, size in enumerate(dims(op.operands[0].type)) if i != at]
+    known: list[int | SSAValue] = [size for size in kept if isinstance(size, int)]
+    return [*known[:at], *op.arg("sizes"), *known[at:]] if len(known) == len(kept) else ()
 
 
 def is_written_out(sizes: Sequence[int], shape: Sequence[int | str]) -> bool:

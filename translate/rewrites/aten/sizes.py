@@ -7,17 +7,21 @@ its symbols. A number of another kind is one that the op was given.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import sympy
 from torch.utils._sympy import functions as torch_functions
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, SSAValue
 
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.sym import FUNCTIONS, OPS
 from stepwell.ir.rewriting import Rewriter
-from stepwell.ir.types import BoolType, FloatType, IntType, dims
+from stepwell.ir.size_text import parse_size, why_no_size
+from stepwell.ir.types import BoolType, Dim, FloatType, IntType, dims
 
 _OPERATORS: dict[Any, str] = {
     sympy.Add: "add",
@@ -45,6 +49,60 @@ def can_compute(expression: Any, types: Collection[Attribute]) -> bool:
     return expression.func in _OPERATORS and all(
         can_compute(part, types) for part in expression.args
     )
+
+
+def share_of(wanted: Dim, given: Dim) -> Fraction | None:
+    """What to multiply a size with to get another, if that is one number whatever the symbols are.
+
+    `share_of("8*s", "32*s")` is 1/4.
+    """
+    if any(why_no_size(str(size)) for size in (wanted, given)):
+        return None
+    one, other = parse_size(str(wanted)), parse_size(str(given))
+    if not one.terms or not other.terms:
+        return None
+    share = Fraction(one.terms[0][1], other.terms[0][1])
+    return share if one * share.denominator == other * share.numerator else None
+
+
+@dataclass(frozen=True)
+class InputSize:
+    """A size as a share of that of an axis of an input of the method."""
+
+    source: SSAValue
+    axis: int
+    share: Fraction
+
+    def value(self, rw: Rewriter) -> SSAValue:
+        """What asks the input, and multiplies and divides."""
+        given = dims(self.source.type)[self.axis]
+        asked = op_class("aten.sym_size.int").make(
+            self.source, self.axis, result_types=[IntType(str(given))]
+        )
+        value, size = rw.insert(asked).results[0], parse_size(str(given))
+        for name, number in (
+            ("mul", self.share.numerator),
+            ("floordiv", self.share.denominator),
+        ):
+            if number != 1:
+                size = size * number if name == "mul" else size // number
+                made = OPS[FUNCTIONS[name]].make([value, number], IntType(str(size)))
+                value = rw.insert(made).results[0]
+        return value
+
+
+def size_of_input(block: Block | None, size: Dim) -> InputSize | None:
+    """The first axis of an input of the method of which a size is a share."""
+    if block is None or not isinstance(block.parent_op(), FuncOp) or size == "?":
+        return None
+    for argument in block.args:
+        if isinstance(argument.type, TensorType):
+            for axis, given in enumerate(dims(argument.type)):
+                if isinstance(given, str) and given != "?":
+                    share = share_of(size, given)
+                    if share is not None:
+                        return InputSize(argument, axis, share)
+    return None
 
 
 class Sizes:
