@@ -66,9 +66,9 @@ def find_schema_op(name: str) -> type[Operation] | None:
 @register_names
 def schema_names(dialect: str) -> Iterator[str]:
     """The names of torch's operators of a namespace, as the IR spells them."""
-    from stepwell.ir.on_demand import torch
+    from stepwell.ir.torch_private import operator_names
 
-    for qualified in torch._C._dispatch_get_all_op_names():
+    for qualified in operator_names():
         space, _, name = qualified.partition("::")
         if space == dialect:
             yield f"{space}.{name}" if "." in name else f"{space}.{name}.default"

@@ -37,6 +37,7 @@ from stepwell.dialects.aten.attributes import (
 )
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.interpretation import interprets
+from stepwell.ir.torch_private import sym_sqrt
 from stepwell.ir.types import BoolType, FloatType, IntType
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -69,7 +70,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sum": torch.sym_sum,
     "float": torch.sym_float,
     "int": torch.sym_int,
-    "sqrt": torch._sym_sqrt,  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    "sqrt": sym_sqrt,  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 }
 """Op name, after `sym.` → the function it calls, as FX graphs name it."""
 

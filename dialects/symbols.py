@@ -17,17 +17,15 @@ from typing import Any
 
 import sympy
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, guard_or_false
-from torch.utils._sympy import functions as torch_functions
-from torch.utils._sympy.numbers import int_oo
-from torch.utils._sympy.value_ranges import ValueRanges
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.switches import without_logs
+from stepwell.ir.torch_private import FakeTensorMode, ValueRanges, int_oo
+from stepwell.ir.torch_private import sympy_functions as torch_functions
 from stepwell.ir.types import BoolType, Dim, FloatType, IntType, NoneType, dims, element, tensor
 
 Ranges = Mapping[str, tuple[int, int | None]]

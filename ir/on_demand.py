@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import numpy as numpy
     import torch as torch
     import torch.nn.functional as functional
-    from torch.utils import _pytree as pytree
+
+    from stepwell.ir.torch_private import pytree
 else:
     numpy = OnDemand("numpy")
     torch = OnDemand("torch")

@@ -23,6 +23,7 @@ from stepwell.ir.files import read_bytes, write_atomically
 from stepwell.ir.inline_values import take_values
 from stepwell.ir.on_demand import torch
 from stepwell.ir.text import parse_module, to_text
+from stepwell.ir.torch_private import memory_of
 from stepwell.ir.types import WeightAttr
 from stepwell.ir.weights import WeightStore
 
@@ -141,7 +142,7 @@ def _in_one_order(data: bytes) -> bytes:
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    return cast(int, tensor.untyped_storage()._cdata)  # pyright: ignore[reportPrivateUsage]
+    return memory_of(tensor.untyped_storage())
 
 
 def _owns_memory(key: str, tensor: torch.Tensor) -> bool:
@@ -239,4 +240,6 @@ def _look(stored: dict[str, torch.Tensor], view: dict[str, Any]) -> torch.Tensor
 
 def _negated(tensor: torch.Tensor) -> torch.Tensor:
     """The view that torch takes of a conjugate's imaginary part: the same memory, sign turned."""
-    return torch._neg_view(tensor)  # pyright: ignore
+    from stepwell.ir.torch_private import neg_view
+
+    return neg_view(tensor)  # pyright: ignore

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 from stepwell.ir.program import Program
+from stepwell.ir.torch_private import OpOverload
 from stepwell.translate.from_torch import from_exported_program
 from stepwell.translate.to_torch import to_exported_program
 
@@ -61,7 +61,7 @@ def _is_edge(target: Any) -> bool:
 
 
 def _edge_operator(target: OpOverload) -> Any:
-    from executorch.exir.dialects._ops import ops
+    from stepwell.translate.executorch_private import edge_ops
 
-    packet = getattr(getattr(ops.edge, target.namespace), target._opname)
+    packet = getattr(getattr(edge_ops.edge, target.namespace), target._opname)
     return getattr(packet, target._overloadname)

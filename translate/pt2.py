@@ -202,9 +202,9 @@ _CONSTANTS = frozenset({"True", "False", "oo", "nan", "true", "false", "int_oo"}
 
 
 def _load(place: Path, model: str) -> ExportedProgram:
-    from torch._export.serde import schema, serialize
     from torch.export import pt2_archive
-    from torch.export.pt2_archive import _package as package
+
+    from stepwell.ir.torch_private import package, schema, serialize
 
     reader = pt2_archive.PT2ArchiveReader(str(place)) if hasattr(
         pt2_archive, "PT2ArchiveReader"

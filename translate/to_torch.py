@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._export.verifier import TrainingIRVerifier
 from torch.export import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from torch.export.graph_signature import (
     ArgumentSpec,
@@ -28,7 +27,6 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 from torch.fx import Graph, Node
-from torch.utils import _pytree as pytree
 from xdsl.dialects.func import FuncOp, ReturnOp
 
 from stepwell.dialects.symbols import Symbols
@@ -36,6 +34,7 @@ from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError, node_name
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, Signature, get_signature
+from stepwell.ir.torch_private import TrainingIRVerifier, pytree
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.torch_out.graph import Exporting, GraphExporter
 

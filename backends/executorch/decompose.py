@@ -36,6 +36,7 @@ from stepwell.dialects.aten.registry import of_overload
 from stepwell.ir.dtypes import has_torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.torch_private import schema_of
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.aten.traced_calls import Trace, trace
 
@@ -93,11 +94,11 @@ def _function_of(overload: Any, is_root: bool) -> Callable[..., Any] | None:
 @functools.cache
 def _tables() -> Mapping[Any, Callable[..., Any]]:
     """PyTorch's decompositions, those of the core operator set before the others."""
-    from torch._decomp import core_aten_decompositions, decomposition_table
+    from stepwell.ir.torch_private import core_aten_decompositions, decomposition_table
 
     return {**decomposition_table, **core_aten_decompositions()}
 
 
 @functools.cache
 def _has_kernel(overload: Any) -> bool:
-    return not overload._schema.is_mutable and kernel_of(of_overload(overload)) is not None
+    return not schema_of(overload).is_mutable and kernel_of(of_overload(overload)) is not None

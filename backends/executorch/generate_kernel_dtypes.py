@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, Never, cast
 
 import torch
-from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
@@ -62,6 +61,7 @@ from stepwell.backends.executorch.situations import (
 from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES, of_overload
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.program import Program
+from stepwell.ir.torch_private import operator_names, pytree, schema_of
 from stepwell.ir.types import tensor_like
 from stepwell.ir.weights import WeightStore
 
@@ -98,7 +98,7 @@ class Probe:
     @property
     def name(self) -> str:
         """The operator and its overload, as samples are found by."""
-        schema = self.overload._schema
+        schema = schema_of(self.overload)
         return f"{schema.name.partition('::')[2]}.{schema.overload_name}".rstrip(".")
 
     def arguments(self) -> tuple[list[Any], dict[str, Any]] | None:
@@ -118,7 +118,7 @@ class Probe:
                 shape = shaped(self.situation, self.variant, shape, turn)
             return _values(shape, dtype)
 
-        schema = self.overload._schema
+        schema = schema_of(self.overload)
         if self.variant < 0:
             given = list(EDGES[self.name][-1 - self.variant][1](make))
             return given, given.pop() if isinstance(given[-1], dict) else {}
@@ -184,7 +184,7 @@ def overloads() -> dict[str, Any]:
         for libraries in (LIBRARIES, FURTHER_LIBRARIES):
             if namespace in libraries:
                 importlib.import_module(libraries[namespace])
-    for qualified in sorted(torch._C._dispatch_get_all_op_names()):  # pyright: ignore
+    for qualified in sorted(operator_names()):  # pyright: ignore
         namespace, _, rest = qualified.partition("::")
         named = rest in QUANTISED or rest.partition(".")[0] in SAMPLES
         if namespace not in NAMESPACES[: None if named else 2]:
@@ -194,7 +194,7 @@ def overloads() -> dict[str, Any]:
         if signature is None or name in UNPROBED or signature.schema.operator != name:
             continue  # Of some the signature found is another operator's.
         chosen = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
-        if signature.outputs and not chosen._schema.is_mutable:
+        if signature.outputs and not schema_of(chosen).is_mutable:
             found[signature.kernel] = chosen
     return found
 
@@ -203,10 +203,10 @@ def probes() -> list[Probe]:
     """Every call, in a fixed order: each type alone, then pairs where two tensors are data."""
     found: list[Probe] = []
     for kernel, overload in sorted(overloads().items()):
-        tensors = [a for a in overload._schema.arguments if str(a.type) == "Tensor"]
-        name = overload._schema.name.partition("::")[2]
-        if _spelled(overload._schema) in QUANTISED:
-            types = QUANTISED[_spelled(overload._schema)][0]
+        tensors = [a for a in schema_of(overload).arguments if str(a.type) == "Tensor"]
+        name = schema_of(overload).name.partition("::")[2]
+        if _spelled(schema_of(overload)) in QUANTISED:
+            types = QUANTISED[_spelled(schema_of(overload))][0]
             found += [Probe(overload, kernel, dtypes) for dtypes in itertools.product(*types)]
             continue
         pairs = len(tensors) == 2 and not any(key.split(".")[0] == name for key in SAMPLES)
@@ -221,7 +221,7 @@ def probes() -> list[Probe]:
 
 def _at_the_edges(overload: Any, kernel: str) -> Iterator[Probe]:
     """The calls of a kernel in every situation beyond the usual one."""
-    kinds = [str(argument.type) for argument in overload._schema.arguments]
+    kinds = [str(argument.type) for argument in schema_of(overload).arguments]
     tensors = kinds.count("Tensor")
     plain = Probe(overload, kernel, ()).name
     is_sampled = plain in SAMPLES or plain.partition(".")[0] in SAMPLES
@@ -236,7 +236,7 @@ def _at_the_edges(overload: Any, kernel: str) -> Iterator[Probe]:
     if "number" in kinds:
         for situation, dtype in itertools.product(ARGUMENTS, DTYPES):
             yield Probe(overload, kernel, (dtype,), situation)
-    if tensors and any(a.name == "dtype" and a.kwarg_only for a in overload._schema.arguments):
+    if tensors and any(a.name == "dtype" and a.kwarg_only for a in schema_of(overload).arguments):
         pairs = itertools.product(DTYPES, DTYPES)
         yield from (Probe(overload, kernel, types, CAST) for types in pairs if not is_sampled)
     for index, (situation, _) in enumerate(EDGES.get(plain, ())):

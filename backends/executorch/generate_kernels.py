@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from stepwell.ir import torch_private
+
 UNREGISTERED = {
     # Kernels whose schema ExecuTorch writes nowhere but in C++: kernels/prim_ops of 1.5.
     "executorch_prim::et_copy_index.tensor": "(Tensor(a!) copy_to, Tensor copy_from, int index) -> "
@@ -35,16 +37,17 @@ def runtime_kernels() -> dict[str, frozenset[str]]:
     from executorch.extension.llm.custom_ops import (  # noqa: F401
         custom_ops,  # pyright: ignore[reportUnusedImport]
     )
-    from executorch.extension.pybindings import portable_lib
 
-    names = portable_lib._get_operator_names()  # pyright: ignore[reportPrivateUsage]
+    from stepwell.translate.executorch_private import kernel_names
+
+    names = kernel_names()
     tables: dict[str, set[str]] = {"RUNTIME": set(), "QUANTIZED": set(), "LLM": set()}
     for name in names:
         tables.setdefault(_OF_LIBRARIES.get(name.partition("::")[0], "RUNTIME"), set()).add(name)
     return {table: frozenset(tables[table]) for table in ("RUNTIME", "QUANTIZED", "LLM")}
 
 
-def schema_of(kernel: str) -> str:
+def schema_text(kernel: str) -> str:
     """The schema of a kernel as PyTorch prints it."""
     import torch
     from executorch.exir.passes import (  # noqa: F401
@@ -57,7 +60,7 @@ def schema_of(kernel: str) -> str:
     namespace, _, rest = kernel.partition("::")
     name, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, namespace), name)
-    return str(getattr(packet, overload or "default")._schema)
+    return str(torch_private.schema_of(getattr(packet, overload or "default")))
 
 
 def generate() -> str:
@@ -71,7 +74,7 @@ def generate() -> str:
     for table, names in runtime_kernels().items():
         lines += ["", f"{table}: dict[str, str] = {{"]
         lines += [
-            f"    {json.dumps(name)}: {json.dumps(schema_of(name))}," for name in sorted(names)
+            f"    {json.dumps(name)}: {json.dumps(schema_text(name))}," for name in sorted(names)
         ]
         lines += ["}"]
     return "\n".join(lines) + "\n"

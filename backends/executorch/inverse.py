@@ -11,6 +11,7 @@ from stepwell.backends.executorch.signatures import KernelSignature, kernel_for
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES, find
 from stepwell.dialects.aten.schema import Schema
+from stepwell.ir.torch_private import schema_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def functional_of(kernel: str) -> Functional | None:
             importlib.import_module(libraries[schema.namespace])
     packet = getattr(getattr(torch.ops, schema.namespace, None), schema.operator, None)
     for overload in packet.overloads() if packet is not None else ():
-        if schema.namespace == "aten" and getattr(packet, overload)._schema.is_mutable:
+        if schema.namespace == "aten" and schema_of(getattr(packet, overload)).is_mutable:
             continue
         cls = find(f"{schema.namespace}.{schema.operator}.{overload}")
         signature = kernel_for(cls.SCHEMA) if cls is not None else None

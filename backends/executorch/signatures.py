@@ -20,6 +20,7 @@ from stepwell.backends.executorch.kernel_tables import (
 )
 from stepwell.dialects.aten.schema import Argument, Schema, parse_schema
 from stepwell.ir.diagnostics import ParseFailure
+from stepwell.ir.torch_private import schema_of
 
 _ANSWERED_BY_OUTPUT = frozenset({"dtype", "layout", "device", "pin_memory"})
 
@@ -100,7 +101,7 @@ def functional_schema(op_name: str) -> Schema | None:
     if packet is None or overload not in packet.overloads():
         return None
     try:
-        return parse_schema(str(getattr(packet, overload)._schema))
+        return parse_schema(str(schema_of(getattr(packet, overload))))
     except ParseFailure:
         return None  # It takes something no program holds (a Storage, a class): it has no kernel.
 

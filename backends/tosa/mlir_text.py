@@ -36,6 +36,7 @@ from stepwell.ir.dtypes import has_torch_dtype, i1
 from stepwell.ir.program import Program
 from stepwell.ir.types import WeightAttr
 from stepwell.ir.weights import WeightStore, dense_bytes
+from stepwell.ir.xdsl_private import set_type
 
 
 @irdl_attr_definition
@@ -107,7 +108,7 @@ def _make_plain(op: Operation, weights: WeightStore) -> None:
 def _without_encoding(value: SSAValue) -> None:
     type_ = value.type
     if isinstance(type_, TensorType) and type_.encoding != (plain := _plain(type_)).encoding:
-        value._type = plain  # pyright: ignore[reportPrivateUsage]
+        set_type(value, plain)
 
 
 def _plain(type_: TensorType[Attribute]) -> TensorType[Attribute]:

@@ -43,6 +43,7 @@ from stepwell.ir.dtypes import i32, i64
 from stepwell.ir.inference import infer
 from stepwell.ir.types import dims, element, is_static, tensor, tensor_like, with_element
 from stepwell.ir.weights import WeightStore
+from stepwell.ir.xdsl_private import set_type
 
 WHAT = "XNNPACK payload"
 _MAX_RANK = 16
@@ -440,7 +441,7 @@ def _settle(op: XnnpackOp) -> None:
     inferred = infer(op)
     assert inferred is not None
     for result, type_ in zip(op.results, inferred, strict=True):
-        result._type = type_  # pyright: ignore[reportPrivateUsage]
+        set_type(result, type_)
 
 
 def _limits(held: Record | None) -> dict[str, Any]:

@@ -21,6 +21,7 @@ import torch
 from stepwell.dialects.aten.registry import LIBRARIES, class_name, is_pure
 from stepwell.dialects.aten.schema import Argument, Schema, parse_schema
 from stepwell.ir.diagnostics import ParseFailure
+from stepwell.ir.torch_private import operator_names, schema_of
 
 FOLDER = Path(__file__).parent / "generated"
 
@@ -105,9 +106,7 @@ def listed_overloads() -> Iterator[tuple[Schema, bool]]:
     """Every overload that gets a class, with whether it is pure; ordered by name."""
     found: dict[str, tuple[Schema, bool]] = {}
     registered = {
-        n.split("::")[1].split(".")[0]
-        for n in torch._C._dispatch_get_all_op_names()
-        if n.startswith("aten::")
+        n.split("::")[1].split(".")[0] for n in operator_names() if n.startswith("aten::")
     }
     for name in sorted(registered):
         for schema, overload in _functional("aten", name):
@@ -130,7 +129,7 @@ def _functional(namespace: str, name: str) -> Iterator[tuple[Schema, Any]]:
     for spelled in packet.overloads():
         overload = getattr(packet, spelled)
         try:
-            schema = parse_schema(str(overload._schema))
+            schema = parse_schema(str(schema_of(overload)))
         except ParseFailure:
             continue  # names of dimensions and TorchScript's containers are in no exported graph
         kinds = [item.type for item in (*schema.arguments, *schema.returns)]

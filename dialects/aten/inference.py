@@ -83,9 +83,8 @@ def _static_types(op: SchemaOp) -> Sequence[Attribute]:
 
 def by_torch(op: SchemaOp, symbols: Symbols | None = None) -> Sequence[Attribute]:
     """What torch's own kernels give for fake operands of these types."""
-    from torch._subclasses.fake_tensor import UnsupportedOperatorException
-
     from stepwell.dialects.symbols import Symbols, asked_quietly, flat_types
+    from stepwell.ir.torch_private import UnsupportedOperatorException
 
     within = Symbols() if symbols is None else symbols
     try:

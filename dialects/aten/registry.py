@@ -23,6 +23,7 @@ from stepwell.dialects.aten.generated import HOME
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.schema import Schema, parse_schema
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.torch_private import schema_of
 
 _C = TypeVar("_C", bound=SchemaOp)
 _CLASSES: dict[str, type[SchemaOp]] = {}
@@ -151,7 +152,7 @@ def op_class(name: str) -> type[SchemaOp]:
 
 def of_overload(overload: Any) -> type[SchemaOp]:
     """The class of a torch `OpOverload` (also ExecuTorch's edge wrappers, by their schema)."""
-    schema = overload._schema
+    schema = schema_of(overload)
     name = schema.name.replace("::", ".") + "." + (schema.overload_name or "default")
     return _CLASSES.get(name) or _generated(name) or _define_once(name, overload)
 
@@ -222,7 +223,7 @@ def _define_from_torch(name: str) -> type[SchemaOp] | None:
 
 def _define_once(name: str, overload: Any) -> type[SchemaOp]:
     with _MAKING:
-        return _CLASSES.get(name) or define(str(overload._schema), is_pure(overload))
+        return _CLASSES.get(name) or define(str(schema_of(overload)), is_pure(overload))
 
 
 def is_pure(overload: Any) -> bool:
@@ -231,7 +232,7 @@ def is_pure(overload: Any) -> bool:
 
     tags = getattr(overload, "tags", ())
     seeded = torch.Tag.nondeterministic_seeded in tags
-    schema = overload._schema
+    schema = schema_of(overload)
     return not seeded and (bool(schema.returns) or schema.is_mutable)
 
 

@@ -27,6 +27,7 @@ from stepwell.dialects.quant.numbers import Numbers, all_positive, compact, exte
 from stepwell.ir.dtypes import element_type, f32, torch_dtype
 from stepwell.ir.on_demand import torch
 from stepwell.ir.types import dims, element
+from stepwell.ir.xdsl_private import current_text
 
 STORAGE_BITS = (4, 8, 16, 32)
 
@@ -365,7 +366,7 @@ def _parse_values(
 
 
 def _at_brace(parser: AttrParser) -> bool:
-    return parser._current_token.text == "{"  # pyright: ignore[reportPrivateUsage]
+    return current_text(parser) == "{"  # pyright: ignore[reportPrivateUsage]
 
 
 def _nested(values: Iterator[str], grid: Sequence[int]) -> str:

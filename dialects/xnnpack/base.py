@@ -45,6 +45,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.inference import infer
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.verdicts import Verifies
+from stepwell.ir.xdsl_private import set_type
 
 _UNIT = UnitAttr()
 
@@ -92,7 +93,7 @@ class XnnpackOp(Verifies, HasAxes, IRDLOperation, ABC):
             inferred = infer(op)
             assert inferred is not None, f"{cls.name} has no inference rule"
             for made, type_ in zip(op.results, inferred, strict=True):
-                made._type = type_  # pyright: ignore[reportPrivateUsage]
+                set_type(made, type_)
             return op
         return cls.create(operands=operands, result_types=[result], properties=properties)
 

@@ -19,6 +19,7 @@ from stepwell.ir.bars import Plot, plot
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.frames import frame
 from stepwell.ir.switches import without_warnings
+from stepwell.translate.executorch_private import instruction_of
 
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord
@@ -226,7 +227,7 @@ def _inspected(path: Path, record: ETRecord | None, method: str, repeat: int) ->
         found.append(
             Event(
                 event.name.removeprefix("native_call_"),
-                event._instruction_id or 0,  # pyright: ignore[reportPrivateUsage]
+                instruction_of(event),
                 backend,
                 median,
                 tuple(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stepwell.ir.diagnostics import StepwellError
 
 if TYPE_CHECKING:
-    from torch._ops import OpOverload
+    from stepwell.ir.torch_private import OpOverload
 
 
 def register_op(

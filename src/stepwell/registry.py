@@ -23,8 +23,7 @@ from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Pass, Rewrite, Step
 
 if TYPE_CHECKING:
-    from torch._ops import OpOverload
-
+    from stepwell.ir.torch_private import OpOverload
     from stepwell.target import Target
 
 HOUSE = ("xnnpack", "tosa-", "cortex-m", "ethos-u")

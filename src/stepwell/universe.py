@@ -40,13 +40,13 @@ def _schema_dialect(namespace: str) -> Callable[[], Dialect]:
 
 def _schema_ops(namespace: str) -> Iterator[type[Operation]]:
     """Every functional operator of a namespace that torch knows."""
-    import torch
-
     from stepwell.dialects.aten.registry import LIBRARIES, find
 
     if namespace in LIBRARIES:
         importlib.import_module(LIBRARIES[namespace])
-    for qualified in torch._C._dispatch_get_all_op_names():  # pyright: ignore
+    from stepwell.ir.torch_private import operator_names
+
+    for qualified in operator_names():
         space, _, name = qualified.partition("::")
         if space == namespace:
             operator, _, overload = name.partition(".")

@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from stepwell.dialects import control, sym
 from stepwell.dialects.symbols import flat_types, type_of
 from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.torch_private import HigherOrderOperator
 from stepwell.translate.torch_in.functionalized import NAMES, import_functionalized
 from stepwell.translate.torch_in.mutation import WRAPPERS, is_wrapper
 
@@ -37,7 +38,7 @@ def import_python_call(importer: GraphImporter, node: Node, target: Any) -> None
         _inline(importer, node)
         return
     rule = _HIGHER_ORDER.get(getattr(target, "__name__", ""))
-    if rule is None or not isinstance(target, torch._ops.HigherOrderOperator):
+    if rule is None or not isinstance(target, HigherOrderOperator):
         if _name(target) in NAMES:
             import_functionalized(importer, node)
             return

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.utils import _pytree as pytree
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.signature import Port, Signature, set_signature
+from stepwell.ir.torch_private import pytree
 
 PLAIN = (bool, int, float, str)
 

@@ -27,6 +27,7 @@ from stepwell.dialects.symbols import flat_types
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_location, quoted
 from stepwell.ir.inference import infer
+from stepwell.ir.torch_private import HigherOrderOperator, schema_of
 from stepwell.ir.types import ScalarType, element, tensor_like
 from stepwell.ir.weights import WeightStore, dense_bytes
 from stepwell.translate.torch_in.locations import Locations
@@ -121,7 +122,7 @@ def plan_of(overload: Any) -> CallPlan:
 
 def _scalar_twin(overload: Any) -> Any:
     """`aten.add.Scalar` for `aten.add.Tensor`: what `x + 2.0` means is a Scalar overload's call."""
-    schema = overload._schema
+    schema = schema_of(overload)
     namespace, operator_name = schema.name.split("::")
     if schema.overload_name not in ("Tensor", "Tensor_mode"):
         return None
@@ -130,7 +131,7 @@ def _scalar_twin(overload: Any) -> Any:
     if twin is None:
         return None
     names = [argument.name for argument in schema.arguments]
-    return twin if {a.name for a in twin._schema.arguments} >= set(names) else None
+    return twin if {a.name for a in schema_of(twin).arguments} >= set(names) else None
 
 
 class GraphImporter:
@@ -162,9 +163,7 @@ class GraphImporter:
             self._get_item(node)
             return
         try:
-            if hasattr(target, "_schema") and not isinstance(
-                target, torch._ops.HigherOrderOperator
-            ):
+            if hasattr(target, "_schema") and not isinstance(target, HigherOrderOperator):
                 self.operator(node, target)
             else:
                 self.python_call(node, target)
@@ -190,7 +189,7 @@ class GraphImporter:
         if twin is not None and len(node.args) > 1 and self._is_number(node.args[1]):
             op = self.schema_op(plan_of(twin), node.args, node.kwargs, node)
             if op is not None:
-                op.attributes[WRITTEN_AS] = StringAttr(overload._schema.overload_name)
+                op.attributes[WRITTEN_AS] = StringAttr(schema_of(overload).overload_name)
         else:
             op = self.schema_op(plan, node.args, node.kwargs, node)
         if op is not None and written:

@@ -18,7 +18,6 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import BoolAttr, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -27,6 +26,7 @@ from stepwell.dialects.symbols import type_of
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.signature import Port, Signature, set_signature
+from stepwell.ir.torch_private import pytree
 from stepwell.ir.types import WeightAttr, tensor_like
 from stepwell.translate.torch_in.graph import GraphImporter, Importing
 from stepwell.translate.torch_in.mutation import Writes

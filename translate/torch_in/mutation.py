@@ -21,6 +21,7 @@ from torch.fx import GraphModule, Node
 
 from stepwell.dialects.aten.interpretation import WRITES_UNDECLARED
 from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.torch_private import has_kernel_for_key, schema_of
 from stepwell.translate.torch_in.values import why_not_plain
 
 _TRAINING_FLAGS = ("training", "train", "use_input_stats")
@@ -262,7 +263,7 @@ class _Aliases:
 def _written_arguments(node: Node) -> list[Node]:
     target: Any = node.target
     found: list[Node] = []
-    for index, argument in enumerate(target._schema.arguments):
+    for index, argument in enumerate(schema_of(target).arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
         given = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
@@ -285,9 +286,7 @@ def _is_true(node: Node, schema: Any, name: str) -> bool:
 
 
 def _is_composite(target: Any) -> bool:
-    return torch._C._dispatch_has_kernel_for_dispatch_key(
-        target.name(), "CompositeImplicitAutograd"
-    )
+    return has_kernel_for_key(target.name(), "CompositeImplicitAutograd")
 
 
 def _geometry(node: Node) -> tuple[str, ...] | None:
@@ -307,13 +306,13 @@ _RENAMED: dict[str, str] = {
 
 def functional_overload(target: Any) -> Any:
     """`aten.add.Tensor` for `aten.add_.Tensor`, None where no overload takes its arguments."""
-    schema: Any = target._schema
+    schema: Any = schema_of(target)
     namespace, name = str(schema.name).split("::")
     if not name.endswith("_") or name.endswith("__"):
         return None
     packet = getattr(getattr(torch.ops, namespace), _RENAMED.get(name) or name[:-1], None)
     found = getattr(packet, schema.overload_name or "default", None)
-    if found is None or found._schema.is_mutable:
+    if found is None or schema_of(found).is_mutable:
         return None
     wanted = [argument.name for argument in schema.arguments]
-    return found if [a.name for a in found._schema.arguments] == wanted else None
+    return found if [a.name for a in schema_of(found).arguments] == wanted else None

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from xdsl.ir import Attribute
 
 from stepwell.dialects.aten.attributes import attribute
 from stepwell.dialects.aten.schema import Argument
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type
+from stepwell.ir.torch_private import is_traceable_wrapper_subclass
 
 _SCALARS: dict[tuple[type, Any, float, bool], Attribute] = {}
 _LISTS: dict[tuple[bool, tuple[Any, ...]], Attribute] = {}

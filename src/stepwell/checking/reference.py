@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from stepwell.checking.compare import deviation, differs
 from stepwell.checking.recording import Recording
@@ -18,6 +17,7 @@ from stepwell.checking.rounding import sensitivity
 from stepwell.checking.watching import describe_bound
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound
+from stepwell.ir.torch_private import pytree
 
 IMPORT = Bound(2e-5, 1e-6, "kernels sum in another order for another memory layout")
 """Import changes no op; eager PyTorch picks kernels by strides, the interpreter sees dense ones."""

@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import AnyFloat, ArrayAttr, TensorType
 
 from stepwell.costs import operations
 from stepwell.explaining import fates
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError, op_name
 from stepwell.ir.signature import get_signature
+from stepwell.ir.torch_private import pytree
 from stepwell.ir.types import element
 from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program
@@ -413,10 +413,10 @@ def stock(prepared: Prepared, timed: bool) -> dict[str, Any]:
 
 def one_thread() -> None:
     """Kernels of torch and of XNNPACK in one thread; before the first delegate loads."""
-    from executorch.extension.pybindings import portable_lib
+    from stepwell.translate.executorch_private import reset_threadpool
 
     torch.set_num_threads(1)
-    portable_lib._unsafe_reset_threadpool(1)
+    reset_threadpool(1)
 
 
 def raise_if_full(error: BaseException) -> None:

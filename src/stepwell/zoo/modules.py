@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
+from stepwell.ir.torch_private import pytree
 from stepwell.zoo.catalogue import Entry, Made
 from stepwell.zoo.weights import scaled
 
@@ -52,7 +52,7 @@ def call(called: Any, args: Any, kwargs: Any) -> Made:
 
 def entries() -> Iterator[Entry]:
     """The first configurations of each module."""
-    from torch.testing._internal.common_modules import module_db
+    from stepwell.ir.torch_private import module_db
 
     for info in module_db:
         if any(info.name.startswith(name) for name in SKIPPED):

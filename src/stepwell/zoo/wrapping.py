@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
+
+from stepwell.ir.torch_private import pytree
 
 
 def tensors_in(result: Any) -> tuple[torch.Tensor, ...]:

@@ -32,6 +32,7 @@ from stepwell.ir.purity import is_dead
 from stepwell.ir.rewriting import History, Pass, walk_blocks
 from stepwell.ir.signature import Signature, get_signature, set_signature
 from stepwell.ir.types import BoolType, Dim, FloatType, IntType, dims, element, is_static, tensor
+from stepwell.ir.xdsl_private import set_type
 
 Number = int | float | bool
 Sizes = str | int | Mapping[str, int]
@@ -173,7 +174,7 @@ class _Pinning:
     def _retype(self, value: SSAValue) -> None:
         type_ = self._type(value.type)
         if type_ is not value.type:
-            value._type = type_  # pyright: ignore[reportPrivateUsage]
+            set_type(value, type_)
         if isinstance(type_, IntType | FloatType | BoolType):
             number = self._expression(type_.data)
             if number.is_number or number in (sympy.true, sympy.false):
@@ -295,7 +296,7 @@ class _Pinning:
         for value, number in self.known.items():
             for use in list(value.uses):
                 constant = ConstantOp(number)
-                cast(SSAValue, constant.result)._type = value.type  # pyright: ignore[reportPrivateUsage]
+                set_type(cast(SSAValue, constant.result), value.type)
                 block = use.operation.parent
                 assert block is not None
                 block.insert_op_before(constant, use.operation)

@@ -13,11 +13,10 @@ from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 from xdsl.ir import Attribute
 
 from stepwell.dialects.symbols import tensor_type
+from stepwell.ir.torch_private import TorchDispatchMode, pytree, schema_of
 
 DEEPEST = 40
 """Functions within functions; deeper, one calls itself."""
@@ -71,9 +70,9 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func._schema.is_mutable:
+        if schema_of(func).is_mutable:
             return self._functional(func, args, kwargs)
-        if func.namespace == "prim" or not func._schema.returns:
+        if func.namespace == "prim" or not schema_of(func).returns:
             return func(*args, **kwargs)  # a question, or an assertion
         root = self._depth == 0 and func is self._root
         if "mkldnn" in func.name() and not root:
@@ -120,7 +119,7 @@ class Recorder(TorchDispatchMode):
         """`x.add_(y)` as `x' = x + y`, where no other tensor sees x through a view."""
         functional = _functional_form(func)
         target = args[0] if args else None
-        written = [a for a in func._schema.arguments if a.is_write]
+        written = [a for a in schema_of(func).arguments if a.is_write]
         if (
             functional is None
             or len(written) != 1
@@ -138,7 +137,7 @@ class Recorder(TorchDispatchMode):
 
     def _for_scalars(self, func: Any, args: Any, kwargs: Any) -> Any:
         """`add.Scalar` where Python's operators call `add.Tensor` with a number."""
-        tensors = [a.name for a in func._schema.arguments if str(a.type) == "Tensor"]
+        tensors = [a.name for a in schema_of(func).arguments if str(a.type) == "Tensor"]
         given = {**dict(zip(_names(func), args, strict=False)), **kwargs}
         numbers = [n for n in tensors if n in given and not isinstance(given[n], torch.Tensor)]
         if not numbers:
@@ -146,7 +145,7 @@ class Recorder(TorchDispatchMode):
         packet = func._overloadpacket
         for overload in packet.overloads():
             sibling = getattr(packet, overload)
-            types = {a.name: str(a.type) for a in sibling._schema.arguments}
+            types = {a.name: str(a.type) for a in schema_of(sibling).arguments}
             fits = set(given) <= set(types) and all(
                 types.get(n) == ("number" if n in numbers else "Tensor") for n in tensors
             )
@@ -157,20 +156,20 @@ class Recorder(TorchDispatchMode):
 
 def _functional_form(func: Any) -> Any:
     """`aten.relu.default` for `aten.relu_.default`, with the same arguments; or None."""
-    if not func._schema.name.endswith("_"):
+    if not schema_of(func).name.endswith("_"):
         return None
-    name = func._schema.name.removesuffix("_").split("::")[1]
+    name = schema_of(func).name.removesuffix("_").split("::")[1]
     packet = getattr(getattr(torch.ops, func.namespace), name, None)
-    wanted = [(a.name, str(a.type)) for a in func._schema.arguments]
+    wanted = [(a.name, str(a.type)) for a in schema_of(func).arguments]
     for overload in packet.overloads() if packet is not None else ():
         found = getattr(packet, overload)
-        if [(a.name, str(a.type)) for a in found._schema.arguments] == wanted:
+        if [(a.name, str(a.type)) for a in schema_of(found).arguments] == wanted:
             return found
     return None
 
 
 def _names(func: Any) -> list[str]:
-    return [argument.name for argument in func._schema.arguments]
+    return [argument.name for argument in schema_of(func).arguments]
 
 
 def _spelled(func: Any) -> str:

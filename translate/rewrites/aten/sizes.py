@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Any
 
 import sympy
-from torch.utils._sympy import functions as torch_functions
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, SSAValue
@@ -21,6 +20,7 @@ from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.sym import FUNCTIONS, OPS
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.size_text import parse_size, why_no_size
+from stepwell.ir.torch_private import sympy_functions as torch_functions
 from stepwell.ir.types import BoolType, Dim, FloatType, IntType, dims
 
 _OPERATORS: dict[Any, str] = {

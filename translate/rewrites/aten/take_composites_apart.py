@@ -24,13 +24,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from xdsl.ir import Operation
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import torch_overload
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.torch_private import has_kernel_for_key, schema_of
 from stepwell.translate.rewrites.aten.fold_constants import is_plain
 from stepwell.translate.rewrites.aten.traced_calls import Trace, trace
 
@@ -77,13 +77,13 @@ def function_of(overload: Any, is_root: bool = False) -> Callable[..., Any] | No
 
     A composite's name is enough: whether it is the op that is taken apart (`is_root`) says nothing.
     """
-    name = overload._schema.name.partition("::")[2]
-    overload_name = overload._schema.overload_name
+    name = schema_of(overload).name.partition("::")[2]
+    overload_name = schema_of(overload).overload_name
     name = f"{name}.{overload_name}" if overload_name else name
     if overload.namespace == "aten" and name in TABLED:
-        from torch._decomp import decomposition_table
+        from stepwell.ir.torch_private import decomposition_table
 
         return decomposition_table[overload]
     key = "CompositeImplicitAutograd"
-    is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), key)
+    is_composite = has_kernel_for_key(overload.name(), key)
     return overload.decompose if is_composite else None

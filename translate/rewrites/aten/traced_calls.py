@@ -14,9 +14,7 @@ from typing import Any, cast
 
 import sympy
 import torch
-from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -28,6 +26,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.signature import get_signature
+from stepwell.ir.torch_private import enable_python_dispatcher, pytree
 from stepwell.ir.types import is_static
 from stepwell.translate.rewrites.aten.recorded_calls import (
     Call,

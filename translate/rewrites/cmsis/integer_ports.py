@@ -45,6 +45,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Converted, History, Pass
 from stepwell.ir.signature import Port, get_signature
 from stepwell.ir.types import element, with_element
+from stepwell.ir.xdsl_private import set_type
 
 FLOAT, INTEGERS = "float32", ("int8", "int16")
 INPUTS, OUTPUTS = "cmsis.input_quantization", "cmsis.output_quantization"
@@ -192,7 +193,7 @@ def _strip(
         if typed is None:
             continue
         users = [use.operation for use in argument.uses]
-        argument._type = _stored(typed)  # pyright: ignore[reportPrivateUsage]
+        set_type(argument, _stored(typed))
         cast_ = StorageCast(argument, typed)
         assert block.first_op is not None
         block.insert_op_before(cast_, block.first_op)

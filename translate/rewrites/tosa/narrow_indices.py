@@ -41,6 +41,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
 from stepwell.ir.types import dims, element, with_element
 from stepwell.ir.weights import WeightStore, recipe
+from stepwell.ir.xdsl_private import set_type
 from stepwell.translate.rewrites.tosa.finish import not_lowered
 
 NARROWED_OUTPUTS = "tosa.output_narrowed_from"
@@ -144,7 +145,7 @@ def _retype(value: SSAValue, weights: WeightStore) -> None:
         owner.detach()
         owner.erase()
         return
-    value._type = with_element(value.type, i32)  # pyright: ignore[reportPrivateUsage]
+    set_type(value, with_element(value.type, i32))
 
 
 def _remove_casts(method: FuncOp) -> None:

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any
 
 import sympy
-from torch.utils._sympy import functions as torch_functions
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
@@ -25,6 +24,7 @@ from stepwell.dialects.tosa.constants import const_shape
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import i32
 from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.torch_private import sympy_functions as torch_functions
 from stepwell.ir.types import Dim, dims, is_static
 
 Size = Any

@@ -21,6 +21,7 @@ from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Converted, History, Pass
 from stepwell.ir.types import with_element
+from stepwell.ir.xdsl_private import set_type
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def _strip(method: FuncOp) -> int:
         if typed is None or held is None:
             continue
         users = [use.operation for use in argument.uses]
-        argument._type = with_element(typed, storage_element(held))  # pyright: ignore
+        set_type(argument, with_element(typed, storage_element(held)))
         cast = StorageCast(argument, typed)
         assert block.first_op is not None
         block.insert_op_before(cast, block.first_op)

@@ -31,6 +31,7 @@ from stepwell.ir.text import parse_module
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import WeightStore
+from stepwell.ir.xdsl_private import set_type
 
 MOST_ELEMENTS = 1 << 16
 """Elements of the largest tensor that a variant may have."""
@@ -321,7 +322,7 @@ class _Builder:
         inferred = infer(op) if isinstance(op, IRDLOperation) else None
         if inferred is not None:
             for result, type_ in zip(op.results, inferred, strict=True):
-                result._type = type_  # pyright: ignore[reportPrivateUsage]
+                set_type(result, type_)
         elif not isinstance(op, UpdateOp | MutateInputOp | StateOp):
             self._evaluated(op)
         return op
@@ -341,7 +342,7 @@ class _Builder:
                 held = element(result.type)
                 if quantization(result.type) is None:
                     held = element_type(value.dtype)
-                result._type = tensor(list(value.shape), held)  # pyright: ignore[reportPrivateUsage]
+                set_type(result, tensor(list(value.shape), held))
 
 
 def _is_static(type_: Attribute) -> bool:

@@ -1,0 +1,59 @@
+"""Private names of other packages: each is written in one table, with what hangs on it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from stepwell.ir.diagnostics import StepwellError
+
+
+@dataclass(frozen=True)
+class PrivateName:
+    """A name that a package does not promise to keep.
+
+    Attributes:
+        place: `module` or `module:attribute.of.it`.
+        serves: what of stepwell breaks without it.
+    """
+
+    place: str
+    serves: str
+
+    def found(self) -> Any:
+        """What has the name in the version that is installed.
+
+        Raises:
+            StepwellError: nothing has it.
+        """
+        module, _, path = self.place.partition(":")
+        try:
+            value: Any = importlib.import_module(module)
+            for attribute in path.split(".") if path else ():
+                value = getattr(value, attribute)
+        except (ImportError, AttributeError) as error:
+            package = module.partition(".")[0]
+            try:
+                installed = f"{package} {version(package)}"
+            except PackageNotFoundError:
+                installed = f"{package}, which is not installed,"
+            raise StepwellError(
+                f"{installed} has no {self.place.replace(':', '.')}: {self.serves} needs it",
+                help="install the versions that stepwell asks for: pip install --upgrade stepwell",
+            ) from error
+        return value
+
+
+def look_up(names: Mapping[str, PrivateName], name: str) -> Any:
+    """A module's `__getattr__`: what a name of its table stands for.
+
+    Raises:
+        AttributeError: the table has no such name.
+        StepwellError: the installed package has it no more.
+    """
+    if name not in names:
+        raise AttributeError(name)
+    return names[name].found()

@@ -1,0 +1,88 @@
+"""Private names of torch, xDSL and ExecuTorch stand in one module each, and are where it says."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stepwell.ir import torch_private, xdsl_private
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.private import PrivateName, look_up
+from stepwell.translate import executorch_private
+
+ROOT = Path(__file__).resolve().parents[1]
+ADAPTERS = ("ir/torch_private.py", "ir/xdsl_private.py", "translate/executorch_private.py")
+READER = ("ir/parser.py", "ir/printer.py")
+"""They extend xDSL's own; `xdsl_private.EXTENDED` lists what of it they override."""
+PACKAGES = ("torch", "executorch", "xdsl", "torchao")
+OF_OBJECTS = {"_schema", "_cdata", "_type", "_current_token", "_instruction_id"}
+"""Private attributes of what those packages make."""
+
+DOCUMENTED = ("torch._check",)
+"""Public in all but its name: https://docs.pytorch.org/docs/stable/generated/torch._check.html."""
+
+NAMES = {
+    **torch_private.NAMES,
+    **executorch_private.NAMES,
+    **{name.place.partition(":")[2]: name for name in xdsl_private.EXTENDED},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_private_name_is_where_its_adapter_says(name: str) -> None:
+    """The failure names what breaks when a version moves it: `PrivateName.serves`."""
+    assert NAMES[name].found() is not None
+
+
+def test_what_objects_hold_in_private_is_read_by_the_adapters() -> None:
+    import torch
+    from xdsl.dialects.builtin import f32, i32
+    from xdsl.ir import Block
+
+    assert torch_private.schema_of(torch.ops.aten.relu.default).name == "aten::relu"
+    x = torch.zeros(4)
+    storages = (x.untyped_storage(), x[1:].untyped_storage())
+    assert len(set(map(torch_private.memory_of, storages))) == 1
+    (value,) = Block(arg_types=[f32]).args
+    xdsl_private.set_type(value, i32)
+    assert value.type == i32
+
+
+def test_a_name_that_a_version_moved_is_named_with_what_needs_it() -> None:
+    moved = {"gone": PrivateName("torch._ops:Gone", "import of control flow")}
+    with pytest.raises(StepwellError, match=r"torch \S+ has no torch._ops.Gone: import of control"):
+        look_up(moved, "gone")
+
+
+def private_uses(path: Path) -> Iterator[str]:
+    """Each private name of another package that a file says."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        found = ""
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
+            found = ".".join((node.module or "", "|".join(alias.name for alias in node.names)))
+        elif isinstance(node, ast.Import):
+            found = " ".join(a.name for a in node.names if a.name.split(".")[0] in PACKAGES)
+        elif isinstance(node, ast.Attribute):
+            spelled = ast.unparse(node)
+            is_own = spelled.startswith(("self.", "cls."))
+            if spelled.startswith(("torch.ops.", *DOCUMENTED)):
+                continue
+            if spelled.split(".")[0] in PACKAGES or (node.attr in OF_OBJECTS and not is_own):
+                found = spelled
+        if re.search(r"(^|[.|])_(?!_)", found):
+            yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {found}"
+
+
+def test_no_other_module_says_one() -> None:
+    folders = ("ir", "dialects", "translate", "backends")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    front = ROOT / "src/stepwell"
+    files += [
+        path
+        for path in front.rglob("*.py")
+        if not any((front / part).is_symlink() for part in path.relative_to(front).parts[:1])
+    ]
+    others = [f for f in files if f.relative_to(ROOT).as_posix() not in (*ADAPTERS, *READER)]
+    assert [use for path in others for use in private_uses(path)] == []

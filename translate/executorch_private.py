@@ -1,0 +1,28 @@
+"""ExecuTorch's private names: nothing else in stepwell says one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepwell.ir.private import PrivateName, look_up
+
+NAMES: dict[str, PrivateName] = {
+    "edge_ops": PrivateName("executorch.exir.dialects._ops:ops", "import of edge programs"),
+    "kernel_names": PrivateName(
+        "executorch.extension.pybindings.portable_lib:_get_operator_names",
+        "the generated list of kernels",
+    ),
+    "reset_threadpool": PrivateName(
+        "executorch.extension.pybindings.portable_lib:_unsafe_reset_threadpool",
+        "latencies of a sweep on one thread",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    return look_up(NAMES, name)
+
+
+def instruction_of(event: Any) -> int:
+    """The number of the instruction that a profiler's event is of; 0 if it says none."""
+    return event._instruction_id or 0
