@@ -195,6 +195,21 @@ def test_a_function_of_the_input_itself_is_a_table_equal_to_the_graph(
         assert torch.equal(result.program.run(given)[0], graph(given))
 
 
+def test_a_hard_gate_of_a_layer_is_in_the_layer(lower: Any, quantizer: Any) -> None:
+    def gated(s: Any, x: torch.Tensor) -> torch.Tensor:
+        pooled = F.relu(s.a(F.adaptive_avg_pool2d(x, 1)))
+        return (
+            x * F.hardsigmoid(s.b(pooled)) + F.hardsigmoid(s.c(pooled.flatten(1)))[..., None, None]
+        )
+
+    a, b, c = nn.Conv2d(8, 4, 1), nn.Conv2d(4, 8, 1), nn.Linear(4, 8, bias=False)
+    x = torch.randn(1, 8, 5, 5).to(memory_format=torch.channels_last)
+    result = lower.module(Net(gated, a=a, b=b, c=c), x, quantizer=quantizer)
+    assert not result.floats, result.refusals
+    result.check(x)
+    result.check(torch.randn_like(x) * 3)
+
+
 def test_what_stays_a_float_without_a_lowering_says_why(lower: Any) -> None:
     module = Net(lambda s, x: s.a(torch.cumsum(torch.sigmoid(x), -1)), a=nn.Linear(8, 4))
     result = lower(torch.export.export(module.eval(), (torch.randn(3, 8),)))

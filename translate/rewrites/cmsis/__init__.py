@@ -6,6 +6,7 @@ from stepwell.translate.rewrites.cmsis.cancel_transpose import CancelTranspose
 from stepwell.translate.rewrites.cmsis.collapse_reshape import CollapseReshape
 from stepwell.translate.rewrites.cmsis.compose_tables import ComposeTables
 from stepwell.translate.rewrites.cmsis.explain_floats import ExplainFloats
+from stepwell.translate.rewrites.cmsis.fold_hard_sigmoid import FoldHardSigmoid
 from stepwell.translate.rewrites.cmsis.fold_kernel_sum import BiasForm, FoldKernelSum
 from stepwell.translate.rewrites.cmsis.integer_ports import IntegerPorts, Io
 from stepwell.translate.rewrites.cmsis.lower_arithmetic import LowerArithmetic
@@ -25,6 +26,7 @@ from stepwell.translate.rewrites.cmsis.state_target import StateTarget
 from stepwell.translate.rewrites.cmsis.tabulate import Tabulate
 
 TO_CMSIS = (
+    FoldHardSigmoid(),
     LowerLinear(),
     LowerMatmul(),
     LowerConvolution(),
@@ -48,6 +50,7 @@ __all__ = [
     "CollapseReshape",
     "ComposeTables",
     "ExplainFloats",
+    "FoldHardSigmoid",
     "FoldKernelSum",
     "IntegerPorts",
     "Io",
