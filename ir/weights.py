@@ -438,6 +438,7 @@ def dense_bytes(tensor: torch.Tensor) -> bytes:
 def dense_view(tensor: torch.Tensor) -> memoryview:
     """`dense_bytes` without a copy, if the elements lie so already."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
+    flat = flat.as_strided(flat.shape, (1,))  # One element may come with any stride.
     held: Any = flat.view(torch.uint8).numpy() if flat.numel() else b""
     return memoryview(held)
 

@@ -20,7 +20,7 @@ After:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -38,6 +38,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.torch_private import schema_of
 from stepwell.ir.types import element
+from stepwell.translate.rewrites.aten.take_composites_apart import decompositions
 from stepwell.translate.rewrites.aten.traced_calls import Trace, trace
 
 
@@ -86,17 +87,9 @@ def _function_of(overload: Any, is_root: bool) -> Callable[..., Any] | None:
         return None
     if overload in EXACT:
         return EXACT[overload]
-    if overload in _tables():
-        return _tables()[overload]
+    if overload in decompositions():
+        return decompositions()[overload]
     return getattr(overload, "impl_aten", overload.decompose)
-
-
-@functools.cache
-def _tables() -> Mapping[Any, Callable[..., Any]]:
-    """PyTorch's decompositions, those of the core operator set before the others."""
-    from stepwell.ir.torch_private import core_aten_decompositions, decomposition_table
-
-    return {**decomposition_table, **core_aten_decompositions()}
 
 
 @functools.cache

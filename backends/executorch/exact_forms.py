@@ -174,7 +174,13 @@ def _is_integral(*values: Any) -> bool:
     )
 
 
+def _gather(a: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    """By indices of int64, which the kernel takes alone."""
+    return torch.gather(a, dim, index.to(torch.int64), sparse_grad=sparse_grad)
+
+
 EXACT: dict[Any, Callable[..., Any]] = {
+    aten.gather.default: _gather,
     aten.remainder.Tensor: _remainder,
     aten.remainder.Scalar: _remainder,
     aten.fmod.Tensor: _fmod,

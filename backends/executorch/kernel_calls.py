@@ -97,6 +97,10 @@ def kernel_limit(op: SchemaOp) -> str | None:
         isinstance(amount, int) and amount < 0 for amount in op.arg("pad")
     ):
         return "its kernel crops nothing: a negative amount needs static sizes"
+    if op.name == "aten.gather.default" and element(op.operands[1].type) != i64:
+        return "its kernel takes no indices but of int64: index.long()"
+    if op.name == "aten.max_pool2d_with_indices_backward.default":
+        return "its kernel gives something else than PyTorch's"
     if op.name == "aten.roll.default" and not op.arg("dims"):
         return "its kernel rolls along named axes, not all elements as one"
     if op.name in _BY_STRIDES and is_static(op.operands[0].type):

@@ -86,6 +86,7 @@ from stepwell.translate.rewrites.tosa.gather_truths import GatherTruths
 from stepwell.translate.rewrites.tosa.lower_control import BringWeightsInside, LowerControl
 from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise
 from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices
+from stepwell.translate.rewrites.tosa.pieces import piece_function
 from stepwell.translate.rewrites.tosa.pool_by_images import PoolByImages
 from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
 from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
@@ -322,7 +323,7 @@ TOSA = (
     ),
     Together("arrange", (*NOOPS, *SHAPES)),
     Together("lower", TO_TOSA),
-    TakeCompositesApart(),
+    TakeCompositesApart(function_of=piece_function),
     Together("guard-softmax", (GuardSoftmaxInFloats(),)),
     Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
     Named("share-operators", ShareCommonSubexpressions()),

@@ -214,25 +214,25 @@ ROUNDED = frozenset(
     """_adaptive_avg_pool2d _adaptive_avg_pool3d _cdist_forward _log_softmax
     _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training _softmax acos acosh
     adaptive_avg_pool1d addmm asin asinh atan atan2 atanh avg_pool1d avg_pool2d avg_pool3d bmm
-    convolution cos cosh cumsum div.Scalar div.Tensor elu erf exp expm1 gelu leaky_relu log log10
-    log1p log2 mean mean.dim mm native_group_norm native_layer_norm pow.Scalar pow.Tensor_Scalar
+    convolution cos cosh cumsum div.Scalar div.Tensor elu erf exp expm1 gelu
+    grid_sampler_2d leaky_relu log log10 log1p log2 mean mean.dim mm native_group_norm
+    native_layer_norm pow.Scalar pow.Tensor_Scalar
     pow.Tensor_Tensor prod prod.dim_int reciprocal rsqrt sigmoid sin sinh sqrt sum.dim_IntList tan
     tanh upsample_bilinear2d.vec var.correction var.dim""".split()
 )
 """Results of floating-point arithmetic, which are within 1e-5 of torch's; all others are equal."""
 
 REFUSED: dict[str, str] = {
-    "_embedding_bag": "_embedding_bag.default: it has no lowering",
-    "_fft_c2r": "_fft_c2r.default: it has no lowering",
+    "_embedding_bag": "_embedding_bag.default: TOSA has no operator for it",
+    "_fft_c2r": "view_as_complex.default: TOSA has no operator for it",
     "_fft_r2c": "_fft_r2c.default: it has no lowering",
-    "_local_scalar_dense": "_local_scalar_dense.default: it has no lowering",
-    "_native_batch_norm_legit": "_native_batch_norm_legit_functional.default: it has no lowering",
-    "_pdist_forward": "_pdist_forward.default: it has no lowering",
+    "_local_scalar_dense": "_local_scalar_dense.default: what it gives is as large",
+    "_native_batch_norm_legit": "_native_batch_norm_legit_functional.default: TOSA has no",
+    "_pdist_forward": "_pdist_forward.default: TOSA has no operator for it",
     "div.Tensor_mode": "the divisor is known only at run time: its quotient rounds",
     "fmod.Tensor": "the divisor is known only at run time: its quotient rounds",
-    "grid_sampler_2d": "grid_sampler_2d.default: it has no lowering",
-    "masked_scatter": "masked_scatter.default: it has no lowering",
-    "nonzero": "nonzero.default: it has no lowering",
+    "masked_scatter": "masked_scatter.default: TOSA has no operator for it",
+    "nonzero": "nonzero.default: what it gives is as large",
     "remainder.Tensor": "the divisor is known only at run time: its quotient rounds",
 }
 """What is said of the calls that have no TOSA form."""
@@ -246,7 +246,6 @@ WHY: dict[str, str] = {
     "_pdist_forward": "distances within one list; `cdist` lowers",
     "div.Tensor_mode": "TOSA does not divide floats exactly; of integers it lowers",
     "fmod.Tensor": "TOSA does not divide floats exactly; by powers of two it lowers",
-    "grid_sampler_2d": "rows at places that floats compute",
     "masked_scatter": "how many elements are read is known only at run time",
     "nonzero": "how many elements there are is known only at run time",
     "remainder.Tensor": "as `fmod.Tensor`",

@@ -98,8 +98,6 @@ REFUSED: list[tuple[Callable[[Tensor], Any], tuple[int, ...], str]] = [
     (nn.ConvTranspose2d(4, 6, 3, dilation=2), IMAGE, "dilation is not 1"),
     (lambda x: F.avg_pool2d(x, 3, divisor_override=2), IMAGE, "the number of elements"),
     (lambda x: F.adaptive_avg_pool2d(x.repeat(1, 1, 9, 1), (70, 4)), IMAGE, "70 windows"),
-    (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), IMAGE, "bicubic2d"),
-    (lambda x: F.grid_sample(x, x[:, :2].permute(0, 2, 3, 1)), IMAGE, "grid_sampler"),
     (
         lambda x: x.index_put((torch.tensor([0, 0]),), x[[0, 0]], accumulate=True),
         IMAGE,

@@ -36,8 +36,13 @@ OUTCOMES: dict[str, str] = {
 UNFIT = ("not exported", "not made")
 """Outcomes that say nothing of stepwell."""
 PASSED = ("right", "not compared")
-BEYOND = re.compile(r"has no element type |needs the (profile|extension)|has no cast from or to ")
-"""Sentences of a refusal that state what the target itself lacks: no lowering can mend it."""
+BEYOND = re.compile(
+    r"has no element type |needs the (profile|extension)|has no cast from or to |"
+    r"has no empty tensors|draws no random numbers|is as large as its data say|"
+    r"has no operator for it, and PyTorch|the ExecuTorch runtime has no kernel for it|"
+    r"has no type in the IR"
+)
+"""Sentences of a refusal that state what the target itself lacks: no operator, no kernel."""
 FAULTS = ("wrong", "fault", "crashed")
 """Outcomes that must not be."""
 

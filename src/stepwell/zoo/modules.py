@@ -43,7 +43,7 @@ def call(called: Any, args: Any, kwargs: Any) -> Made:
     """A call of a module or function, ready to be exported."""
     module = Call(called, args, kwargs)
     tensors = tuple(
-        leaf.detach().contiguous()
+        leaf.detach().clone(memory_format=torch.contiguous_format)  # Of its own memory.
         for leaf in pytree.tree_leaves((args, kwargs))
         if isinstance(leaf, torch.Tensor)
     )

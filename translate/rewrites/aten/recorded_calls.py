@@ -98,7 +98,7 @@ class Recorder(TorchDispatchMode):
             self._depth -= 1
 
     def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
-        func = self._for_scalars(func, args, kwargs)
+        func, args, kwargs = self._for_scalars(func, args, kwargs)
         args, kwargs = pytree.tree_map(self.latest, (args, kwargs))
         with self._guards_kept(func):
             result = func(*args, **kwargs)
@@ -135,13 +135,16 @@ class Recorder(TorchDispatchMode):
             func(*args, **kwargs)  # `x.transpose_(0, 1)`: later calls ask the tensor for its shape.
         return target
 
-    def _for_scalars(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """`add.Scalar` where Python's operators call `add.Tensor` with a number."""
+    def _for_scalars(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+        """`add.Scalar` where Python's operators call `add.Tensor` with a number.
+
+        Where there is no such operator (`1 - x`), the number is a tensor without axes.
+        """
         tensors = [a.name for a in schema_of(func).arguments if str(a.type) == "Tensor"]
         given = {**dict(zip(_names(func), args, strict=False)), **kwargs}
         numbers = [n for n in tensors if n in given and not isinstance(given[n], torch.Tensor)]
         if not numbers:
-            return func
+            return func, args, kwargs
         packet = func._overloadpacket
         for overload in packet.overloads():
             sibling = getattr(packet, overload)
@@ -150,8 +153,15 @@ class Recorder(TorchDispatchMode):
                 types.get(n) == ("number" if n in numbers else "Tensor") for n in tensors
             )
             if fits and self._function_of(sibling, False) is None:
-                return sibling
-        raise CannotTraceError(f"{_spelled(func)} with a number for a tensor has no kernel")
+                return sibling, args, kwargs
+        dtypes = {v.dtype for v in given.values() if isinstance(v, torch.Tensor)}
+        if len(dtypes) != 1 or not all(isinstance(given[n], int | float) for n in numbers):
+            raise CannotTraceError(f"{_spelled(func)} with a number for a tensor has no kernel")
+        (dtype,) = dtypes
+        for name in numbers:
+            full = torch.ops.aten.full.default
+            given[name] = self._record(full, ([], given[name]), {"dtype": dtype})
+        return func, (), given
 
 
 def _functional_form(func: Any) -> Any:

@@ -20,8 +20,9 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 from xdsl.ir import Operation
@@ -32,6 +33,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.torch_private import has_kernel_for_key, schema_of
 from stepwell.translate.rewrites.aten.fold_constants import is_plain
+from stepwell.translate.rewrites.aten.recorded_calls import FunctionOf
 from stepwell.translate.rewrites.aten.traced_calls import Trace, trace
 
 TABLED = frozenset(
@@ -41,38 +43,7 @@ TABLED = frozenset(
 """Operators with kernels whose entry in PyTorch's decomposition table computes what the kernel does."""
 
 
-@dataclass(frozen=True)
-class Composite:
-    """What an operator consists of."""
-
-    op: SchemaOp
-    pieces: Trace
-
-
-@dataclass(frozen=True)
-class TakeCompositesApart(Rewrite[Composite]):
-    """A composite operator to those that it consists of."""
-
-    name: ClassVar[str] = "take-composites-apart"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (SchemaOp,)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "its pieces may round in another order")
-
-    def match(self, op: SchemaOp, program: Program) -> Composite | Refusal | None:
-        """Guards: composite, of known sizes, and no view in it is written in place."""
-        if op.SCHEMA.namespace != "aten" or function_of(torch_overload(type(op))) is None:
-            return None
-        values = (*op.operands, *op.results)
-        if not all(is_plain(value.type) for value in values):
-            return Refusal("its shape is symbolic, or it gives a number known only at run time")
-        pieces = trace(op, function_of)
-        return pieces if isinstance(pieces, Refusal) else Composite(op, pieces)
-
-    def build(self, match: Composite, rw: Rewriter) -> None:
-        """Write the pieces in order."""
-        match.pieces.write(match.op, rw)
-
-
-def function_of(overload: Any, is_root: bool = False) -> Callable[..., Any] | None:
+def composite_function(overload: Any, is_root: bool = False) -> Callable[..., Any] | None:
     """The function over others that stands for an operator, where PyTorch has one.
 
     A composite's name is enough: whether it is the op that is taken apart (`is_root`) says nothing.
@@ -87,3 +58,48 @@ def function_of(overload: Any, is_root: bool = False) -> Callable[..., Any] | No
     key = "CompositeImplicitAutograd"
     is_composite = has_kernel_for_key(overload.name(), key)
     return overload.decompose if is_composite else None
+
+
+@cache
+def decompositions() -> Mapping[Any, Callable[..., Any]]:
+    """PyTorch's decompositions, those of the core operator set before the others."""
+    from stepwell.ir.torch_private import core_aten_decompositions, decomposition_table
+
+    return {**decomposition_table, **core_aten_decompositions()}
+
+
+@dataclass(frozen=True)
+class Composite:
+    """What an operator consists of."""
+
+    op: SchemaOp
+    pieces: Trace
+
+
+@dataclass(frozen=True)
+class TakeCompositesApart(Rewrite[Composite]):
+    """A composite operator to those that it consists of.
+
+    Attributes:
+        function_of: what stands for an operator; a function at the top of a module.
+    """
+
+    name: ClassVar[str] = "take-composites-apart"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (SchemaOp,)
+    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "its pieces may round in another order")
+    function_of: FunctionOf = composite_function
+
+    def match(self, op: SchemaOp, program: Program) -> Composite | Refusal | None:
+        """Guards: composite, of known sizes, and no view in it is written in place."""
+        overload = torch_overload(type(op))
+        if op.SCHEMA.namespace != "aten" or self.function_of(overload, True) is None:
+            return None
+        values = (*op.operands, *op.results)
+        if not all(is_plain(value.type) for value in values):
+            return Refusal("its shape is symbolic, or it gives a number known only at run time")
+        pieces = trace(op, self.function_of)
+        return pieces if isinstance(pieces, Refusal) else Composite(op, pieces)
+
+    def build(self, match: Composite, rw: Rewriter) -> None:
+        """Write the pieces in order."""
+        match.pieces.write(match.op, rw)

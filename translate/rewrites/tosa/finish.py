@@ -11,6 +11,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
 from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import torch_overload
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.targets import PROFILES, TosaTarget, parse_target
@@ -22,6 +24,7 @@ from stepwell.translate.rewrites.aten.gather_strides import GatherStrides
 from stepwell.translate.rewrites.quant import TypeDequantize, TypeQuantize
 from stepwell.translate.rewrites.tosa import INTEGERS, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.lower_control import LowerControl
+from stepwell.translate.rewrites.tosa.pieces import absence
 
 TARGET = "tosa.target"
 TYPED = (*TypeQuantize.anchors, *TypeDequantize.anchors)
@@ -100,7 +103,8 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
             describe_op(op),
             f"quantise its parts, as ExecuTorch's TOSAQuantizer does, or lower to {both}",
         )
-    reason = reasons[-1] if reasons else "it has no lowering"
+    absent = absence(torch_overload(type(op))) if isinstance(op, SchemaOp) else "it has no lowering"
+    reason = reasons[-1] if reasons else absent
     return Problem(
         f"{name}: {reason}", describe_op(op), "TOSA holds whole models: change or split this one"
     )

@@ -21,6 +21,7 @@ After:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -43,6 +44,7 @@ from stepwell.ir.types import dims, element, with_element
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.ir.xdsl_private import set_type
 from stepwell.translate.rewrites.tosa.finish import not_lowered
+from stepwell.translate.rewrites.tosa.float_intervals import float_interval, picked_interval
 
 NARROWED_OUTPUTS = "tosa.output_narrowed_from"
 Interval = tuple[int, int]
@@ -207,6 +209,10 @@ class Intervals:
                 if isinstance(held, IntegerType):
                     bits = held.width.data
                     return (0, 1) if held == i1 else (-(1 << bits - 1), (1 << bits - 1) - 1)
+                for found in (float_interval(owner.input, self.weights),
+                              picked_interval(owner, self.weights)):  # fmt: skip
+                    if math.isfinite(found[0]) and math.isfinite(found[1]):
+                        return math.floor(min(found[0], 0.0)), math.ceil(max(found[1], 0.0))
             case t.AddOp() | t.SubOp() | t.MulOp() | t.IntDivOp():
                 return self._arithmetic(owner)
             case t.AbsOp() | t.ClampOp() | t.ReduceSumOp():

@@ -138,6 +138,8 @@ class LowerElementwise(Rewrite[Elementwise]):
     def _prelu(self, op: SchemaOp) -> Elementwise | Refusal:
         shape = dims(op.operands[0].type)
         slopes = dims(op.operands[1].type)
+        if not shape and slopes:
+            return Refusal("a single number has no axis for slopes")
         if slopes not in ((), (1,)) and (len(shape) > 2 or slopes != shape[-1:]):
             return Refusal("the slopes stand on an axis that is not the last")
         return Elementwise(op, xnnpack.PReLU, (op.operands[0], op.operands[1]))

@@ -1,0 +1,65 @@
+"""What stands for an operator that no lowering to TOSA takes: PyTorch's own decomposition.
+
+PyTorch holds a table of functions that compute an operator by others, and tests each against the
+kernel. An operator with a lowering is never taken apart: those say better why they refuse. What
+draws random numbers, or gives as much as its data say, stays and is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+
+from stepwell.dialects.aten.registry import of_overload
+from stepwell.ir.rewriting import anchors_of
+from stepwell.ir.torch_private import schema_of
+from stepwell.translate.rewrites.aten.take_composites_apart import (
+    composite_function,
+    decompositions,
+)
+from stepwell.translate.rewrites.tosa import SPLIT, TO_TOSA
+
+BEYOND = frozenset(
+    (
+        torch.Tag.nondeterministic_seeded,
+        torch.Tag.dynamic_output_shape,
+        torch.Tag.data_dependent_output,
+    )
+)
+"""Tags of operators that TOSA has nothing for: no random numbers, no sizes that data decide."""
+
+
+def piece_function(overload: Any, is_root: bool = False) -> Callable[..., Any] | None:
+    """The function over others that stands for an operator without a lowering, if there is one."""
+    if overload.namespace == "prims":
+        return getattr(overload, "impl_aten", None)
+    if overload.namespace != "aten" or _is_lowered(overload):
+        return None
+    writes = schema_of(overload).name.endswith("_functional")  # Of an operator that writes.
+    if writes or BEYOND & {*overload.tags}:
+        return None
+    found = composite_function(overload, is_root) or decompositions().get(overload)
+    is_reference = found is not None and found.__module__.startswith("torch._refs")
+    return None if is_reference and not is_root else found  # References call each other in circles.
+
+
+def absence(overload: Any) -> str:
+    """Why an operator that nothing lowered has no form in TOSA, as far as PyTorch says."""
+    if torch.Tag.nondeterministic_seeded in overload.tags:
+        return "TOSA draws no random numbers"
+    if BEYOND & {*overload.tags}:
+        return "what it gives is as large as its data say, and TOSA's shapes are known ahead"
+    is_transform = "fft" in overload.name()  # TOSA has two, of images.
+    if is_transform or _is_lowered(overload) or piece_function(overload, True) is not None:
+        return "it has no lowering"
+    return "TOSA has no operator for it, and PyTorch computes it by no others"
+
+
+@cache
+def _is_lowered(overload: Any) -> bool:
+    return of_overload(overload) in {
+        cls for rewrite in (*SPLIT, *TO_TOSA) for cls in anchors_of(rewrite) or ()
+    }
