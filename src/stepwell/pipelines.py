@@ -56,6 +56,7 @@ from stepwell.translate.rewrites.cmsis import (
     Io,
     LowerBoundary,
     LowerPermute,
+    OrderOperators,
     RelabelInput,
     RelabelOutput,
     StateTarget,
@@ -441,6 +442,7 @@ def cortex_m_pipeline(
             FoldKernelSum(form),
             StateTarget(target),
             RemoveDeadCode(),
+            OrderOperators(),
             *((PlanMemory(arena),) if optimise == MEMORY or arena is not None else ()),
         ),
     )

@@ -21,6 +21,7 @@ from stepwell.translate.rewrites.cmsis.lower_softmax import LowerSoftmax
 from stepwell.translate.rewrites.cmsis.lower_transposed_convolution import (
     LowerTransposedConvolution,
 )
+from stepwell.translate.rewrites.cmsis.order_operators import OrderOperators
 from stepwell.translate.rewrites.cmsis.relabel_ports import RelabelInput, RelabelOutput
 from stepwell.translate.rewrites.cmsis.state_target import StateTarget
 from stepwell.translate.rewrites.cmsis.tabulate import Tabulate
@@ -65,6 +66,7 @@ __all__ = [
     "LowerPooling",
     "LowerSoftmax",
     "LowerTransposedConvolution",
+    "OrderOperators",
     "RelabelInput",
     "RelabelOutput",
     "StateTarget",
