@@ -85,7 +85,7 @@ class TextLexer(MLIRLexer):
 
 
 def _string_kind(span: Span[str]) -> MLIRTokenKind:
-    text = span.content
+    text = span.input.content[span.start : span.end]
     if "\\" not in text:
         return MLIRTokenKind.STRING_LIT
     try:

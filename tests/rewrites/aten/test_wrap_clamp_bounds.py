@@ -1,4 +1,4 @@
-"""WrapClampBounds: beyond its documented example, and what it leaves alone."""
+"""wrap-clamp-bounds: beyond its documented example, and what it leaves alone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 import stepwell
 from stepwell.translate.rewrites.aten.clamps import RULES
-from stepwell.translate.rewrites.aten.wrap_clamp_bounds import WrapClampBounds
+
+BY_NAME = {rule.name: rule for rule in RULES}
+WRAP = BY_NAME["wrap-clamp-bounds"]
 
 
 def clamp(bounds: str, held: str, method: Any, gives: str | None = None) -> str:
@@ -23,9 +25,7 @@ def clamp(bounds: str, held: str, method: Any, gives: str | None = None) -> str:
 def test_every_negative_bound_is_wrapped(bounds: str, apply: Any, method: Any):
     assert (
         "-"
-        not in apply(clamp(bounds, "ui8", method), WrapClampBounds())
-        .text.split("clamp")[1]
-        .partition(":")[0]
+        not in apply(clamp(bounds, "ui8", method), WRAP()).text.split("clamp")[1].partition(":")[0]
     )
 
 
@@ -38,7 +38,7 @@ def test_every_negative_bound_is_wrapped(bounds: str, apply: Any, method: Any):
     ],
 )
 def test_other_bounds_are_left_alone(bounds: str, held: str, gives: str, refused: Any, method: Any):
-    refused(clamp(bounds, held, method, gives), WrapClampBounds())
+    refused(clamp(bounds, held, method, gives), WRAP())
 
 
 def test_clamps_of_bounds_that_wrap_are_not_merged(refused: Any, method: Any):
@@ -46,7 +46,7 @@ def test_clamps_of_bounds_that_wrap_are_not_merged(refused: Any, method: Any):
     inner = f"%a = aten.clamp.default(%x, 0, 5) : {types}"
     outer = f"%y = aten.clamp.default(%a, -1, 3) : {types}"
     text = method("%x: tensor<4xui8>", inner, outer, gives="tensor<4xui8>")
-    refused(text, next(rule() for rule in RULES if rule.name == "merge-clamps"), "wrap")
+    refused(text, BY_NAME["merge-clamps"](), "wrap")
 
 
 CLAMPS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -62,7 +62,6 @@ from stepwell.translate.rewrites.aten.strided_slice_to_view import StridedSliceT
 from stepwell.translate.rewrites.aten.unit_pooling_to_slice import UnitPoolingToSlice
 from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 from stepwell.translate.rewrites.aten.widen_mixed_norm import WidenMixedNorm
-from stepwell.translate.rewrites.aten.wrap_clamp_bounds import WrapClampBounds
 
 NOOPS: tuple[Rewrite[Any], ...] = (
     *(rule() for rule in expands.RULES),
@@ -99,7 +98,6 @@ ARITHMETIC: tuple[Rewrite[Any], ...] = (
     *(rule() for rule in sums.RULES),
     *(rule() for rule in powers.RULES),
     *(rule() for rule in clamps.RULES),
-    WrapClampBounds(),
     ReciprocalToDivision(),
     *(rule() for rule in activations.RULES),
 )

@@ -129,6 +129,16 @@ where is_interval($a, $b) else "the bounds are not numbers in order"
 where is_interval($c, $d) else "the bounds are not numbers in order"
 where all_fit(%y, $a, $b, $c, $d) else "a negative bound of unsigned bytes wraps"
 for $a = 0, $b = 6, $c = 1, $d = 5
+
+rule wrap-clamp-bounds
+    PyTorch converts a bound to the tensor's type: on unsigned bytes −1 is 255. Other libraries
+    compare with −1 itself, and ExecuTorch's kernel refuses it at run time.
+Before:
+    %y = aten.clamp.default(%x, $?a, $?b) : (tensor<$*S x ui8>) -> tensor<$*S x ui8>
+After:
+    %y = aten.clamp.default(%x, as_byte($a), as_byte($b))
+where any_wraps($a, $b)
+for $a = -1, $b = 3
 """
 
 from __future__ import annotations
@@ -144,7 +154,6 @@ from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.aten import building
 from stepwell.translate.rewrites.aten.ranges import is_never_nan
-from stepwell.translate.rewrites.aten.wrap_clamp_bounds import wraps
 from stepwell.translate.rules import read_rules
 
 Limit = int | float | None
@@ -169,6 +178,21 @@ def is_interval(low: object, high: object) -> bool:
     given = [limit for limit in (low, high) if limit is not None]
     plain = [limit for limit in given if isinstance(limit, int | float) and not isnan(limit)]
     return len(plain) == len(given) and plain == sorted(plain)
+
+
+def wraps(bound: object) -> bool:
+    """Whether a bound is a number that unsigned bytes hold as another."""
+    return isinstance(bound, int) and bound < 0
+
+
+def any_wraps(*bounds: object) -> bool:
+    """Whether one of some bounds does."""
+    return any(map(wraps, bounds))
+
+
+def as_byte(bound: Limit) -> Limit:
+    """The number that unsigned bytes hold a bound as."""
+    return bound % 256 if bound is not None and wraps(bound) else bound
 
 
 def all_fit(value: SSAValue, *bounds: Limit) -> bool:

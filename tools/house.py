@@ -1,0 +1,96 @@
+"""The house in figures, counted from its files and classes as they stand: `python tools/house.py`.
+
+A row each: lines, rules that are their own text, engines and the targets that use them, axis maps,
+import circles, the toy target.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
+
+import check_imports  # noqa: E402
+import lines  # noqa: E402
+
+TARGETS = ("cmsis", "tosa", "xnnpack")
+ENGINES = {
+    "layout": ("stepwell.translate.layout.assign",),
+    "affine propagation": ("stepwell.translate.affine",),
+    "quantisation recogniser": ("stepwell.translate.quantised.recognise",),
+}
+
+
+def users(engine: Iterable[str]) -> list[str]:
+    """The folders of rewrites with a file that imports an engine."""
+    found: set[str] = set()
+    for path in (ROOT / "translate/rewrites").rglob("*.py"):
+        names = [held.name for held in check_imports.imports_of(path, "stepwell.x")]
+        if any(name.startswith(tuple(engine)) for name in names):
+            found.add(path.parent.name)
+    return sorted(found)
+
+
+def cost_constants() -> list[str]:
+    """Numbers called costs, prices or weights of copies, outside the targets' cost files."""
+    named = ("NODE", "COPY", "BLOCK", "WORTH", "PRICE", "COST")
+    found: list[str] = []
+    for path in (ROOT / "translate").rglob("*.py"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            name, equals, value = line.partition(" = ")
+            if equals and name.strip("_") in named and value[:1].isdigit():
+                found.append(f"{path.relative_to(ROOT)}: {line}")
+    return found
+
+
+def rows() -> Iterator[tuple[str, str]]:
+    """(what, its figure)."""
+    from stepwell.dialects.aten.op import SchemaOp
+    from stepwell.ir.axes import HasAxes, mapped_names
+    from stepwell.ir.rewriting import Rewrite
+    from stepwell.steps import step_classes
+    from stepwell.translate.rules.rewrite import RuleRewrite
+
+    counted = [
+        lines.counted(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "translate/rewrites").rglob("*.py")
+    ]
+    total, code = (sum(column) for column in zip(*counted, strict=True))
+    yield "lines of translate/rewrites (of code)", f"{total} ({code})"
+    steps: list[Any] = [cls for cls in step_classes().values() if issubclass(cls, Rewrite)]
+    rules = [cls for cls in steps if issubclass(cls, RuleRewrite)]
+    forms = sum(len(cls.rule.forms) for cls in rules)
+    yield "rules as text (forms) among rewrites", f"{len(rules)} ({forms}) of {len(steps)}"
+    for name, engine in ENGINES.items():
+        yield f"users of the one engine: {name}", ", ".join(users(engine))
+    yield "cost constants outside dialects/*/costs", str(len(cost_constants()))
+    names = sum(len(mapped_names(dialect)) for dialect in ("aten", "tosa", "cmsis", "xnnpack"))
+    own = [cls for cls in classes(HasAxes) if "axis_map" in vars(cls) and cls is not SchemaOp]
+    yield "axis maps: by name, by class", f"{names}, {len(own)}"
+    circles = [p for p in check_imports.problems(ROOT) if p.startswith("import cycle")]
+    yield "import circles, imports in functions included", str(len(circles))
+    toy = (ROOT / "tests/layout/toy3.py").read_text(encoding="utf-8").splitlines()
+    yield "lines of a toy target on all engines", str(len(toy))
+
+
+def classes(base: type) -> Iterator[type]:
+    """All classes below one."""
+    for cls in base.__subclasses__():
+        yield cls
+        yield from classes(cls)
+
+
+def main() -> int:
+    """Print the table."""
+    print("| what | figure |\n|---|---|")
+    for what, figure in rows():
+        print(f"| {what} | {figure} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
