@@ -32,6 +32,8 @@ _ROWS: dict[str, Rows | Callable[[Mapping[str, Any]], Rows | None] | None] = {}
 _DERIVED_TYPES: dict[tuple[str, tuple[AnyTensor, ...], str], AnyTensor] = {}
 _R = TypeVar("_R", bound=Recipe)
 _BLOCK = 1 << 16
+_SAMPLED = 1 << 20
+"""Bytes of a tensor above which a name of its content is made of samples."""
 
 
 def recipe(
@@ -280,7 +282,10 @@ class WeightStore:
         place: memoryview,
         pack: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> str:
-        """Put a tensor's dense bytes where they belong; gives its `content_hash`.
+        """Put a tensor's dense bytes where they belong; gives a name of its content.
+
+        The same bytes have the same name. A large tensor's is made of samples, which takes no time;
+        so others may have it too, unlike the `content_hash` that a small one gets.
 
         A derived tensor that was not asked for before is made in its place and not kept. As far as
         recipes work by rows, so are those it is made of, a few rows at a time.
@@ -297,7 +302,9 @@ class WeightStore:
             place[:] = dense_view(pack(held) if pack else held)
             return self.content_hash(key)
         written = torch.frombuffer(place, dtype=torch.uint8).view(shape[0], -1)
-        digest = None if key in self._hashes else _digest_of(torch_dtype(element(type_)), shape)
+        is_sampled = len(place) > _SAMPLED
+        dtype = torch_dtype(element(type_))
+        digest = None if is_sampled or key in self._hashes else _digest_of(dtype, shape)
         some_rows = self._by_rows(key)
         with torch.no_grad():
             for rows in _blocks(shape[0], math.prod(shape), 2 * _BLOCK):
@@ -314,7 +321,7 @@ class WeightStore:
         if digest is not None:
             self._hashes[key] = digest.hexdigest()
             self.counts.hashed += 1
-        return self._hashes[key]
+        return _sampled_name(dtype, shape, place) if is_sampled else self._hashes[key]
 
     def _by_rows(self, key: str) -> Callable[[slice], torch.Tensor]:
         """What gives some rows of a tensor."""
@@ -452,6 +459,14 @@ def _digest(tensor: torch.Tensor) -> str:
 def _digest_of(dtype: torch.dtype, shape: Sequence[int]) -> Any:
     """A hash that has taken in type and shape, and waits for the bytes."""
     return hashlib.sha256(f"{dtype}{list(shape)}".encode())
+
+
+def _sampled_name(dtype: torch.dtype, shape: Sequence[int], held: memoryview) -> str:
+    """A name made of type, shape and a thousandth of the bytes, from all over them."""
+    digest = _digest_of(dtype, shape)
+    for begin in range(0, len(held), _SAMPLED // 64):
+        digest.update(held[begin : begin + 16])
+    return digest.hexdigest()
 
 
 def _step(

@@ -293,6 +293,8 @@ class _Emitter:
         else:
             data = self.tail.place(_int4_size(weight.result.type) if is_int4 else size)
             name = weights.write(key, data, pack_int4 if is_int4 else None)
+            name = self.tail.name_for(name + ".int4" * is_int4, data)
+            return self._value(type_, buffer=self._buffer(name, data))
         return self._value(type_, buffer=self._buffer(name + ".int4" * is_int4, data))
 
     def _buffer(self, key: str, data: Data) -> int:
@@ -336,8 +338,12 @@ def pack_int4(weight: torch.Tensor) -> torch.Tensor:
     """
     if weight.shape[-1] % 2:
         weight = torch.nn.functional.pad(weight, (0, 1))
-    raised = (weight.to(torch.int16) + 8).to(torch.uint8)
-    return (raised[:, 1::2] << 4) | raised[:, ::2]
+    weight = weight.contiguous()
+    if weight.storage_offset() % 2:
+        weight = weight.clone()
+    pairs = weight.view(torch.int16)  # The first of two numbers is the low byte.
+    packed = (pairs >> 4).bitwise_and_(0xF0).bitwise_or_(pairs & 0xF)
+    return packed.bitwise_xor_(0x88).to(torch.uint8)  # A nibble plus 8 has its top bit turned.
 
 
 def unpack_int4(packed: torch.Tensor, inputs: int) -> torch.Tensor:

@@ -201,3 +201,28 @@ def test_a_tail_with_too_little_room_gives_the_same_file() -> None:
 
 def test_a_tail_without_segments_is_its_front() -> None:
     assert Tail(0).file([b"front", b"", b" and more"]) == b"front and more"
+
+
+class Three(torch.nn.Module):
+    """Three large layers: one like the first, and one that differs where no sample is taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(500, 600, bias=False) for _ in range(3))
+        for layer in self.layers[1:]:
+            layer.weight.data.copy_(self.layers[0].weight.data)
+        self.layers[2].weight.data.view(-1)[5] += 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([layer(x) for layer in self.layers], -1)
+
+
+def test_large_weights_are_stored_once_where_they_are_equal_throughout(tmp_path: Path) -> None:
+    model, x = Three().eval(), torch.randn(2, 500)
+    lowered = stepwell.lower(torch.export.export(model, (x,)), "xnnpack")
+    lowered.save(tmp_path / "three.pte")
+    pte = lowered.to_pte()
+    assert (tmp_path / "three.pte").read_bytes() == pte
+    size = 500 * 600 * 4
+    assert 2 * size < len(pte) < 2.1 * size
+    torch.testing.assert_close(lowered.run(x)[0], model(x), rtol=1e-5, atol=1e-5)
