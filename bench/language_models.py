@@ -9,7 +9,8 @@ a `.pte`, its size, delegates and ops outside them, and the time of a token and 
 stepwell, at the tenth percentile of runs that alternate, on one thread. `at most` is stock's time
 ÷ the time of the same model with nothing left in it but the embedding, the products with weights,
 the caches and the attention operator (no norm, no rotation, no activation, no residual), which runs
-in turn with the two: a flow that runs those kernels gains no more.
+in turn with the two: a flow that runs those kernels gains no more. With `--unrotated` it is the
+whole model but for the rotation of queries and keys.
 """
 
 from __future__ import annotations
@@ -121,6 +122,7 @@ def stock_pte(program: Any, weights: str) -> bytes:
 
 def loaded(pte: bytes) -> Callable[..., Any]:
     """A program on the runtime, without checks of its inputs."""
+    from executorch.extension.llm.custom_ops import custom_ops  # pyright: ignore # noqa: F401
     from executorch.runtime import Runtime
 
     program = Runtime.get().load_program(pte)
@@ -150,12 +152,22 @@ class Kernels(torch.nn.Module):
     """A model's embedding, products with weights, caches and attention, and nothing else.
 
     Products with the same activation share it, as in the model. What stands between them there is
-    left out, but for one multiplication, so that both halves of the feed-forward layer are read.
+    left out, but for one multiplication, so that both halves of the feed-forward layer are read;
+    or, of a `whole` one, the rotation of queries and keys alone.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, whole: bool = False) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.whole = model, whole
+
+    def _feed(self, layer: Any, x: Tensor, seen: Tensor) -> Tensor:
+        """What follows attention in a layer."""
+        wide = layer.feed_forward
+        if not self.whole:
+            return wide.w2(wide.w1(seen) * wide.w3(seen))
+        x = x + seen
+        normal = layer.ffn_norm(x)
+        return x + wide.w2(torch.nn.functional.silu(wide.w1(normal)) * wide.w3(normal))
 
     def forward(self, tokens: Tensor, attn_options: dict[str, Tensor]) -> Tensor:
         """Tokens `[1, n]` and the first one's position to what are no logits, `[1, vocabulary]`."""
@@ -163,33 +175,35 @@ class Kernels(torch.nn.Module):
         length = tokens.shape[1]
         x = self.model.tok_embeddings(tokens)
         for layer in self.model.layers:
-            attention, wide = layer.attention, layer.feed_forward
+            attention = layer.attention
+            normal = layer.attention_norm(x) if self.whole else x
             heads = (attention.n_local_heads, *[attention.n_local_kv_heads] * 2)
             layers = (attention.wq, attention.wk, attention.wv)
             q, k, v = (
-                project(x).view(1, length, count, attention.head_dim).transpose(1, 2)
+                project(normal).view(1, length, count, attention.head_dim).transpose(1, 2)
                 for project, count in zip(layers, heads, strict=True)
             )
             first = position[-1].item()
             torch._check_is_size(first)  # pyright: ignore
             torch._check(first < attention.max_context_len)  # pyright: ignore
             k, v = attention.kv_cache.update(position, k, v)
-            x = attention.wo(attention.SDPA(position, q, k, v, 1, length, None))
-            x = wide.w2(wide.w1(x) * wide.w3(x))
-        return self.model.output(x[:, -1, :])
+            seen = attention.wo(attention.SDPA(position, q, k, v, 1, length, None))
+            x = self._feed(layer, x, seen)
+        last = x[:, -1, :]
+        return self.model.output(self.model.norm(last) if self.whole else last)
 
 
-def kernels_alone(variant: Variant, size: Size) -> bytes:
+def kernels_alone(variant: Variant, size: Size, whole: bool) -> bytes:
     """The `.pte` of `Kernels`, lowered as the model is."""
     inputs, shapes = example(variant, size)
-    model = Kernels(executorch_llama(variant, size)).eval()
+    model = Kernels(executorch_llama(variant, size), whole=whole).eval()
     with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
         program = torch.export.export(model, inputs, dynamic_shapes=shapes, strict=True)
         program = program.run_decompositions({})
     return stepwell.lower(program, "xnnpack").to_pte()
 
 
-def made(variant: Variant, size: Size, folder: Path) -> list[str]:
+def made(variant: Variant, size: Size, folder: Path, whole: bool) -> list[str]:
     """Write ours, stock's and the kernels' `.pte` into a folder; three cells about them.
 
     Those that a run with the same folder has written are taken as they are.
@@ -207,7 +221,7 @@ def made(variant: Variant, size: Size, folder: Path) -> list[str]:
     stock = stock_pte(program, variant.weights)
     cpu_seconds = f"{time.process_time() - began:.0f} → {seconds:.1f} s"
     folder.mkdir(parents=True, exist_ok=True)
-    for name, pte in zip(PROGRAMS, (ours, stock, kernels_alone(variant, size)), strict=True):
+    for name, pte in zip(PROGRAMS, (ours, stock, kernels_alone(variant, size, whole)), strict=True):
         (folder / name).write_bytes(pte)
     held = f"{lowered.report.delegates} / {sum(lowered.report.outside.values())}"
     cells = [held, cpu_seconds, f"{len(stock) / 1e6:.1f} → {len(ours) / 1e6:.1f} MB"]
@@ -218,12 +232,13 @@ def made(variant: Variant, size: Size, folder: Path) -> list[str]:
 PROGRAMS = ("ours.pte", "stock.pte", "kernels.pte")
 
 
-def measured(variant: Variant, size: Size, prompts: Sequence[int], keep: Path | None) -> str:
+def measured(variant: Variant, size: Size, given: argparse.Namespace) -> str:
     """A row of the second table."""
     name = f"{variant}, context {size.context}"
+    keep, prompts = given.keep, given.prompts
     with tempfile.TemporaryDirectory() as beside:
         folder = (keep or Path(beside)) / f"{name}, {size.n_layers} layers"
-        cells = made(variant, size, folder)
+        cells = made(variant, size, folder, given.unrotated)
         programs = [loaded((folder / each).read_bytes()) for each in PROGRAMS]
     asked = [(1, size.context // 2), *((prompt, 0) for prompt in prompts)]
     for length, at in asked:
@@ -249,6 +264,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="variants whose name has this in it")
     parser.add_argument("--layers", type=int, default=MEASURED.n_layers)
     parser.add_argument("--prompts", type=int, nargs="+", default=[128, 512], help="tokens")
+    parser.add_argument(
+        "--unrotated", action="store_true", help="the bound is the model without rotation"
+    )
     parser.add_argument("--keep", type=Path, help="a folder for programs that a later run takes up")
     parser.add_argument("--table", type=Path, help="write the table between a document's markers")
     given = parser.parse_args()
@@ -292,7 +310,7 @@ def rows(given: argparse.Namespace) -> Iterator[str]:
         size = replace(MEASURED, context=context, n_layers=given.layers)
         for weights in ("8da4w", "fp32", "bf16", "fp16"):
             if given.only in str(Variant(weights)):
-                yield measured(Variant(weights), size, given.prompts, given.keep)
+                yield measured(Variant(weights), size, given)
 
 
 if __name__ == "__main__":
