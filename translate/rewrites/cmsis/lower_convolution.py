@@ -57,7 +57,6 @@ import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.cmsis.arithmetic import Multiplier
 from stepwell.dialects.cmsis.ops import (
     QuantizedConv2dNhwc,
     QuantizedDepthwiseConv2dNhwc,
@@ -67,18 +66,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.quantised.recognise import (
-    Activation,
-    Bias,
-    StoredWeight,
-    Use,
-    activation,
-    bias_operand,
     deliver,
     distinct,
-    integer_bias,
-    not_for_each_output,
-    quantized_uses,
-    stored_weight,
     typed_weight,
 )
 from stepwell.translate.rewrites.cmsis.convolution import (
@@ -86,7 +75,7 @@ from stepwell.translate.rewrites.cmsis.convolution import (
     Geometry,
     geometry,
 )
-from stepwell.translate.rewrites.cmsis.quantized import multipliers, overflow
+from stepwell.translate.rewrites.cmsis.quantized import Layer, convolution_layer
 from stepwell.translate.rewrites.cmsis.reshape import padded, reshaped, to_nchw, to_nhwc
 
 
@@ -94,13 +83,8 @@ from stepwell.translate.rewrites.cmsis.reshape import padded, reshaped, to_nchw,
 class Convolution:
     """A convolution whose operands, weight and every use are quantised."""
 
-    op: SchemaOp
-    input: Activation
-    weight: StoredWeight
-    bias: Bias | None
+    layer: Layer
     geometry: Geometry
-    uses: tuple[Use, ...]
-    scales: tuple[tuple[Multiplier, ...], ...]
 
     @property
     def channels(self) -> int:
@@ -122,46 +106,24 @@ class LowerConvolution(Rewrite[Convolution]):
         found = geometry(op)
         if found is None or isinstance(found, Refusal):
             return found
-        x = activation(op.operands[0])
-        if isinstance(x, Refusal):
-            return x
-        weight = stored_weight(op.operands[1])
-        if isinstance(weight, Refusal):
-            return weight
-        if refusal := not_for_each_output(weight, 0):
-            return refusal
-        bias = bias_operand(op.operand("bias"))
-        if isinstance(bias, Refusal):
-            return bias
-        uses = quantized_uses(op.results[0])
-        if isinstance(uses, Refusal):
-            return uses
-        scales: list[tuple[Multiplier, ...]] = []
-        for use in uses:
-            factors = multipliers(x.held, weight.held, use.held)
-            if isinstance(factors, Refusal):
-                return factors
-            scales.append(factors * (found.weight_shape[0] if len(factors) == 1 else 1))
-        match = Convolution(op, x, weight, bias, found, uses, tuple(scales))
-        return _overflow(match, program) or match
+        layer = convolution_layer(op, 0, found.weight_shape[0])
+        if isinstance(layer, Refusal):
+            return layer
+        rows = program.weights.get(layer.weight.key).reshape(found.weight_shape[0], -1)
+        padded = any(cast("tuple[int, ...]", found.padding))
+        return layer.overflow(rows, program, padded) or Convolution(layer, found)
 
     def build(self, match: Convolution, rw: Rewriter) -> None:
         """NHWC input, one op for each distinct quantisation of the result, NCHW back."""
         image = _image(match, rw)
         bias = _bias(match, rw)
         weight = _weight(match, rw)
-        for use, group in distinct(match.uses):
-            scales = match.scales[match.uses.index(use)]
+        for use, group in distinct(match.layer.uses):
             fields: dict[str, Any] = {
                 "stride": match.geometry.stride,
                 "padding": match.geometry.padding,
                 "dilation": match.geometry.dilation,
-                "input_offset": -match.input.held.zero_point,
-                "output_offset": use.held.zero_point,
-                "requantize_multipliers": [scale.multiplier for scale in scales],
-                "requantize_shifts": [scale.shift for scale in scales],
-                "activation_min": use.low,
-                "activation_max": use.high,
+                **match.layer.requantisation(use),
                 "scratch": 0,
             }
             n, c, h, w = match.geometry.output_shape
@@ -180,48 +142,32 @@ class LowerConvolution(Rewrite[Convolution]):
 def _image(match: Convolution, rw: Rewriter) -> SSAValue:
     """The input as NHWC, with the excess of uneven padding written out."""
     shape = match.geometry.input_shape
-    image = to_nhwc(rw, reshaped(rw, match.input.value, shape))
+    image = to_nhwc(rw, reshaped(rw, match.layer.input.value, shape))
     before, after = match.geometry.excess
     if not any((*before, *after)):
         return image
-    cell = match.input.held.zero_point
+    cell = match.layer.input.held.zero_point
     return padded(rw, image, (0, *before, 0), (0, *after, 0), cell)
 
 
 def _weight(match: Convolution, rw: Rewriter) -> SSAValue:
     """OIHW → OHWI, or 1HWO for a depthwise convolution."""
-    key = match.weight.key
+    key = match.layer.weight.key
     shape = match.geometry.weight_shape
     if tuple(dims(rw.weights.type_of(key))) != shape:
         key = rw.weights.derive("cmsis.reshape", [key], shape=list(shape))
     order = (1, 2, 3, 0) if match.geometry.is_depthwise else (0, 2, 3, 1)
     key = rw.weights.derive("cmsis.permute", [key], permutation=list(order))
-    blocks = tuple((order.index(axis), block) for axis, block in match.weight.held.blocks)
-    held = UniformQuantizedType(replace(match.weight.held, blocks=blocks))
+    blocks = tuple((order.index(axis), block) for axis, block in match.layer.weight.held.blocks)
+    held = UniformQuantizedType(replace(match.layer.weight.held, blocks=blocks))
     return typed_weight(rw, key, tensor([shape[axis] for axis in order], held))
 
 
 def _bias(match: Convolution, rw: Rewriter) -> SSAValue | None:
-    key = _bias_key(match, rw.program)
+    key = match.layer.bias_key(match.channels, rw.program)
     if key is not None:
         return rw.weight(key)
     if match.geometry.groups == 1:
         return None
     # CMSIS-NN's grouped kernels offset the bias for each group, and so need one.
     return rw.constant(torch.zeros(match.channels, dtype=torch.int32), "zero_bias")
-
-
-def _bias_key(match: Convolution, program: Program) -> str | None:
-    units = [match.input.held.scale * scale for scale in match.weight.held.scales]
-    return integer_bias(match.bias, units, match.channels, program)
-
-
-def _overflow(match: Convolution, program: Program) -> Refusal | None:
-    rows = program.weights.get(match.weight.key).reshape(match.channels, -1)
-    key = _bias_key(match, program)
-    bias = None if key is None else program.weights.get(key).long()
-    padded = any(cast("tuple[int, ...]", match.geometry.padding))
-    for scales in match.scales:
-        if found := overflow(rows, bias, match.input.held, scales, padded):
-            return found
-    return None

@@ -52,20 +52,17 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.translate.quantised.recognise import (
-    Activation,
-    Bias,
     StoredWeight,
     Use,
     activation,
     bias_operand,
     deliver,
     distinct,
-    integer_bias,
     quantized_uses,
     stored_weight,
     typed_weight,
 )
-from stepwell.translate.rewrites.cmsis.quantized import multipliers, overflow
+from stepwell.translate.rewrites.cmsis.quantized import Layer, multipliers
 from stepwell.translate.rewrites.cmsis.reshape import reshaped
 
 LINEAR, ADDMM, MM, MATMUL = (
@@ -74,19 +71,7 @@ LINEAR, ADDMM, MM, MATMUL = (
 
 
 @dataclass(frozen=True)
-class Linear:
-    """A linear layer whose operands, weight and every use are quantised. The weight is [N, K]."""
-
-    op: SchemaOp
-    input: Activation
-    weight: StoredWeight
-    bias: Bias | None
-    uses: tuple[Use, ...]
-    scales: tuple[tuple[Multiplier, ...], ...]
-
-
-@dataclass(frozen=True)
-class LowerLinear(Rewrite[Linear]):
+class LowerLinear(Rewrite[Layer]):
     """q(linear(dq(x), dq(w), b)) → cmsis."""
 
     name: ClassVar[str] = "lower-linear"
@@ -94,7 +79,7 @@ class LowerLinear(Rewrite[Linear]):
     anchors: ClassVar[tuple[type[Operation], ...]] = (LINEAR, ADDMM, MM, MATMUL)
     bound: ClassVar[Bound] = Bound(absolute=1.0, reason="fixed-point requantisation, in units")
 
-    def match(self, op: SchemaOp, program: Program) -> Linear | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> Layer | Refusal | None:
         """Operands and uses are int8, the weight and bias constant, no sum can overflow."""
         parts = _parts(op)
         if parts is None or isinstance(parts, Refusal):
@@ -125,25 +110,23 @@ class LowerLinear(Rewrite[Linear]):
             if isinstance(found, Refusal):
                 return found
             scales.append(found)
-        match = Linear(op, x, weight, bias, uses, tuple(scales))
-        return _overflow(match, program) or match
+        layer = Layer(op, x, weight, bias, uses, tuple(scales))
+        rows = offset_rows(program.weights.get(weight.key), -weight.held.zero_points[0])
+        return layer.overflow(rows, program, padded=False) or layer
 
-    def build(self, match: Linear, rw: Rewriter) -> None:
+    def build(self, match: Layer, rw: Rewriter) -> None:
         """One op for each distinct quantisation of the result."""
         weight_shape = dims(rw.weights.type_of(match.weight.key))
         channels = cast(int, weight_shape[0])
-        bias = _bias_key(match, rw.program)
+        bias = match.bias_key(channels, rw.program)
         for use, group in distinct(match.uses):
-            scale = match.scales[match.uses.index(use)]
             if match.weight.held.axis is None:
-                value = self._fully_connected(match, use, scale[0], bias, rw)
+                value = self._fully_connected(match, use, bias, rw)
             else:
-                value = self._pointwise(match, use, scale, bias, channels, rw)
+                value = self._pointwise(match, use, bias, channels, rw)
             deliver(rw, group, value)
 
-    def _fully_connected(
-        self, match: Linear, use: Use, scale: Multiplier, bias: str | None, rw: Rewriter
-    ) -> SSAValue:
+    def _fully_connected(self, match: Layer, use: Use, bias: str | None, rw: Rewriter) -> SSAValue:
         held = UniformQuantizedType(match.weight.held)
         type_ = tensor(dims(rw.weights.type_of(match.weight.key)), held)
         op = QuantizedLinear.make(
@@ -152,21 +135,15 @@ class LowerLinear(Rewrite[Linear]):
             rw.weight(bias) if bias is not None else None,
             None,
             result=use.type,
-            input_offset=-match.input.held.zero_point,
             filter_offset=-match.weight.held.zero_point,
-            output_offset=use.held.zero_point,
-            requantize_multipliers=[scale.multiplier],
-            requantize_shifts=[scale.shift],
-            activation_max=use.high,
-            activation_min=use.low,
+            **match.requantisation(use),
         )
         return rw.insert(op).results[0]
 
     def _pointwise(
         self,
-        match: Linear,
+        match: Layer,
         use: Use,
-        scales: tuple[Multiplier, ...],
         bias: str | None,
         channels: int,
         rw: Rewriter,
@@ -188,12 +165,7 @@ class LowerLinear(Rewrite[Linear]):
             stride=[1, 1],
             padding=[0, 0],
             dilation=[1, 1],
-            input_offset=-match.input.held.zero_point,
-            output_offset=use.held.zero_point,
-            requantize_multipliers=[scale.multiplier for scale in scales],
-            requantize_shifts=[scale.shift for scale in scales],
-            activation_min=use.low,
-            activation_max=use.high,
+            **match.requantisation(use),
             scratch=0,
         )
         result = rw.insert(made).results[0]
@@ -231,19 +203,3 @@ def _rows(weight: StoredWeight, transposed: bool, program: Program) -> StoredWei
     key = program.weights.derive("cmsis.permute", [weight.key], permutation=[1, 0])
     blocks = tuple((1 - axis, block) for axis, block in weight.held.blocks)
     return StoredWeight(key, replace(weight.held, blocks=blocks))
-
-
-def _bias_key(match: Linear, program: Program) -> str | None:
-    channels = cast(int, dims(program.weights.type_of(match.weight.key))[0])
-    units = [match.input.held.scale * scale for scale in match.weight.held.scales]
-    return integer_bias(match.bias, units, channels, program)
-
-
-def _overflow(match: Linear, program: Program) -> Refusal | None:
-    rows = offset_rows(program.weights.get(match.weight.key), -match.weight.held.zero_points[0])
-    key = _bias_key(match, program)
-    bias = None if key is None else program.weights.get(key).long()
-    for scale in match.scales:
-        if found := overflow(rows, bias, match.input.held, scale, padded=False):
-            return found
-    return None

@@ -56,28 +56,17 @@ from xdsl.ir import Operation
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
-from stepwell.dialects.cmsis.arithmetic import Multiplier
 from stepwell.dialects.cmsis.ops import QuantizedTransposeConv2dNhwc
 from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.translate.quantised.recognise import (
-    Activation,
-    Bias,
-    StoredWeight,
-    Use,
-    activation,
-    bias_operand,
     deliver,
     distinct,
-    integer_bias,
-    not_for_each_output,
-    quantized_uses,
-    stored_weight,
     typed_weight,
 )
-from stepwell.translate.rewrites.cmsis.quantized import multipliers, overflow, pair
+from stepwell.translate.rewrites.cmsis.quantized import Layer, convolution_layer, pair
 from stepwell.translate.rewrites.cmsis.reshape import sliced, to_nchw, to_nhwc
 
 CONV_TRANSPOSE = op_class("aten.conv_transpose2d.input")
@@ -85,26 +74,14 @@ CONVOLUTION = op_class("aten.convolution.default")
 
 
 @dataclass(frozen=True)
-class TransposedConvolution:
-    """A transposed convolution whose operands, weight and every use are quantised."""
-
-    op: SchemaOp
-    input: Activation
-    weight: StoredWeight
-    bias: Bias | None
-    uses: tuple[Use, ...]
-    scales: tuple[tuple[Multiplier, ...], ...]
-
-
-@dataclass(frozen=True)
-class LowerTransposedConvolution(Rewrite[TransposedConvolution]):
+class LowerTransposedConvolution(Rewrite[Layer]):
     """q(conv_transpose2d(dq(x), dq(w), b)) → cmsis."""
 
     name: ClassVar[str] = "lower-transposed-convolution"
     anchors: ClassVar[tuple[type[Operation], ...]] = (CONV_TRANSPOSE, CONVOLUTION)
     bound: ClassVar[Bound] = Bound(absolute=1.0, reason="fixed-point requantisation, in units")
 
-    def match(self, op: SchemaOp, program: Program) -> TransposedConvolution | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> Layer | Refusal | None:
         """The kernel's limits, then operands and uses in int8."""
         if op.name == "aten.convolution.default" and not op.arg("transposed"):
             return None
@@ -122,31 +99,14 @@ class LowerTransposedConvolution(Rewrite[TransposedConvolution]):
                 f"strides are {down} and {across}: CMSIS-NN sizes the scratch of such a kernel "
                 "too small (#243)"
             )
-        x = activation(op.operands[0])
-        if isinstance(x, Refusal):
-            return x
-        weight = stored_weight(op.operands[1])
-        if isinstance(weight, Refusal):
-            return weight
-        if refusal := not_for_each_output(weight, 1):
-            return refusal
-        bias = bias_operand(op.operand("bias"))
-        if isinstance(bias, Refusal):
-            return bias
-        uses = quantized_uses(op.results[0])
-        if isinstance(uses, Refusal):
-            return uses
-        channels = cast(int, dims(op.results[0].type)[1])
-        scales: list[tuple[Multiplier, ...]] = []
-        for use in uses:
-            factors = multipliers(x.held, weight.held, use.held)
-            if isinstance(factors, Refusal):
-                return factors
-            scales.append(factors * (channels if len(factors) == 1 else 1))
-        match = TransposedConvolution(op, x, weight, bias, uses, tuple(scales))
-        return _overflow(match, program) or match
+        layer = convolution_layer(op, 1, cast(int, dims(op.results[0].type)[1]))
+        if isinstance(layer, Refusal):
+            return layer
+        weight = program.weights.get(layer.weight.key)
+        rows = weight.transpose(0, 1).reshape(weight.shape[1], -1)
+        return layer.overflow(rows, program, padded=True) or layer
 
-    def build(self, match: TransposedConvolution, rw: Rewriter) -> None:
+    def build(self, match: Layer, rw: Rewriter) -> None:
         """NHWC input, one op for each distinct quantisation of the result, NCHW back."""
         order = (1, 2, 3, 0)
         key = rw.weights.derive("cmsis.permute", [match.weight.key], permutation=list(order))
@@ -154,11 +114,11 @@ class LowerTransposedConvolution(Rewrite[TransposedConvolution]):
         held = UniformQuantizedType(replace(match.weight.held, blocks=blocks))
         image = to_nhwc(rw, match.input.value)
         weight = typed_weight(rw, key, tensor(dims(rw.weights.type_of(key)), held))
-        bias = _bias_key(match, rw.program)
+        channels = cast(int, dims(match.op.results[0].type)[1])
+        bias = match.bias_key(channels, rw.program)
         stride, padding = pair(match.op.arg("stride")), pair(match.op.arg("padding"))
         cropped = padding[0] if padding[0] % stride[0] else 0
         for use, group in distinct(match.uses):
-            scales = match.scales[match.uses.index(use)]
             n, c, h, w = cast("tuple[int, ...]", dims(use.type))
             made = QuantizedTransposeConv2dNhwc.make(
                 image,
@@ -169,12 +129,7 @@ class LowerTransposedConvolution(Rewrite[TransposedConvolution]):
                 padding=(padding[0] - cropped, padding[1]),
                 output_padding=(0, 0),
                 dilation=(1, 1),
-                input_offset=-match.input.held.zero_point,
-                output_offset=use.held.zero_point,
-                requantize_multipliers=[scale.multiplier for scale in scales],
-                requantize_shifts=[scale.shift for scale in scales],
-                activation_min=use.low,
-                activation_max=use.high,
+                **match.requantisation(use),
                 scratch=0,
                 output_scratch=0,
             )
@@ -182,20 +137,3 @@ class LowerTransposedConvolution(Rewrite[TransposedConvolution]):
             if cropped:
                 value = sliced(rw, value, 1, cropped, cropped + h)
             deliver(rw, group, to_nchw(rw, value))
-
-
-def _bias_key(match: TransposedConvolution, program: Program) -> str | None:
-    channels = cast(int, dims(match.op.results[0].type)[1])
-    units = [match.input.held.scale * scale for scale in match.weight.held.scales]
-    return integer_bias(match.bias, units, channels, program)
-
-
-def _overflow(match: TransposedConvolution, program: Program) -> Refusal | None:
-    weight = program.weights.get(match.weight.key)
-    rows = weight.transpose(0, 1).reshape(weight.shape[1], -1)
-    key = _bias_key(match, program)
-    bias = None if key is None else program.weights.get(key).long()
-    for scales in match.scales:
-        if found := overflow(rows, bias, match.input.held, scales, padded=True):
-            return found
-    return None

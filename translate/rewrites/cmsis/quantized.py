@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from xdsl.ir import SSAValue
 
+from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.cmsis.arithmetic import (
     Multiplier,
     quantize_multiplier,
     row_overflows,
 )
 from stepwell.dialects.quant.types import Quantization
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import is_static
+from stepwell.translate.quantised.recognise import (
+    Activation,
+    Bias,
+    StoredWeight,
+    Use,
+    activation,
+    bias_operand,
+    integer_bias,
+    not_for_each_output,
+    quantized_uses,
+    stored_weight,
+)
 
 
 def not_fixed(*values: SSAValue) -> Refusal | None:
@@ -68,6 +83,71 @@ def shift_refusal(found: Sequence[Multiplier]) -> Refusal | None:
                 f"a factor of {scale.real:g} needs a shift of {scale.shift}, outside -31 … 30"
             )
     return None
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of int8: what it reads, its constants, and every use of its result.
+
+    Attributes:
+        scales: for each use a multiplier for each output, or one for all.
+    """
+
+    op: SchemaOp
+    input: Activation
+    weight: StoredWeight
+    bias: Bias | None
+    uses: tuple[Use, ...]
+    scales: tuple[tuple[Multiplier, ...], ...]
+
+    def bias_key(self, channels: int, program: Program) -> str | None:
+        """The key of int32 biases in units of the products; None if there are none."""
+        units = [self.input.held.scale * scale for scale in self.weight.held.scales]
+        return integer_bias(self.bias, units, channels, program)
+
+    def overflow(self, rows: torch.Tensor, program: Program, padded: bool) -> Refusal | None:
+        """Why some input overflows the sums of these rows, [outputs, products], or None."""
+        key = self.bias_key(len(rows), program)
+        bias = None if key is None else program.weights.get(key).long()
+        refusals = (overflow(rows, bias, self.input.held, s, padded) for s in self.scales)
+        return next((refusal for refusal in refusals if refusal is not None), None)
+
+    def requantisation(self, use: Use) -> dict[str, Any]:
+        """The fields of an operator that say how its sums become a use's integers."""
+        scales = self.scales[self.uses.index(use)]
+        return {
+            "input_offset": -self.input.held.zero_point,
+            "output_offset": use.held.zero_point,
+            "requantize_multipliers": [scale.multiplier for scale in scales],
+            "requantize_shifts": [scale.shift for scale in scales],
+            "activation_min": use.low,
+            "activation_max": use.high,
+        }
+
+
+def convolution_layer(op: SchemaOp, axis: int, channels: int) -> Layer | Refusal:
+    """A convolution of int8 whose filter has its outputs on an axis."""
+    x = activation(op.operands[0])
+    if isinstance(x, Refusal):
+        return x
+    weight = stored_weight(op.operands[1])
+    if isinstance(weight, Refusal):
+        return weight
+    if refusal := not_for_each_output(weight, axis):
+        return refusal
+    bias = bias_operand(op.operand("bias"))
+    if isinstance(bias, Refusal):
+        return bias
+    uses = quantized_uses(op.results[0])
+    if isinstance(uses, Refusal):
+        return uses
+    scales: list[tuple[Multiplier, ...]] = []
+    for use in uses:
+        factors = multipliers(x.held, weight.held, use.held)
+        if isinstance(factors, Refusal):
+            return factors
+        scales.append(factors * (channels if len(factors) == 1 else 1))
+    return Layer(op, x, weight, bias, uses, tuple(scales))
 
 
 def pair(value: Any) -> tuple[int, int]:
