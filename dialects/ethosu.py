@@ -39,6 +39,7 @@ from stepwell.dialects.delegate import (
     print_operands,
     verify_interface,
 )
+from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.interpretation import Interpreter, interprets
@@ -129,7 +130,7 @@ def _delegate(op: DelegateOp, args: Sequence[Any], ctx: Interpreter) -> Sequence
 
 def _refuses(op: Operation) -> str | None:
     """Why an op may not stand at the level, or None."""
-    if isinstance(op, DelegateOp | BinaryOp):
+    if isinstance(op, DelegateOp | BinaryOp | OpaqueDelegateOp):
         return None
     if isinstance(op.parent_op(), DelegateOp):
         if isinstance(op, TosaOp | WeightOp | YieldOp):

@@ -12,7 +12,7 @@ from stepwell.dialects.quant.types import quantization
 from stepwell.ir.diagnostics import node_name
 from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import element
 
 
@@ -36,6 +36,16 @@ class OnNpu(Rewrite[Any]):
         """The inner rewrite's."""
         return self.inner.anchors
 
+    @property
+    def bound(self) -> Bound:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The inner rewrite's."""
+        return self.inner.bound
+
+    @property
+    def takes_empty(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The inner rewrite's."""
+        return self.inner.takes_empty
+
     def match(self, op: Any, program: Program) -> Any:
         """What the inner rewrite finds, unless the NPU lacks a part of it."""
         node = node_name(op.location)
@@ -48,6 +58,10 @@ class OnNpu(Rewrite[Any]):
     def deviates(self, match: Any, program: Program) -> Deviation | None:
         """The inner rewrite's."""
         return self.inner.deviates(match, program)
+
+    def bound_at(self, match: Any, value: Value) -> Bound:
+        """The inner rewrite's."""
+        return self.inner.bound_at(match, value)
 
     def build(self, match: Any, rw: Rewriter) -> None:
         """As the inner rewrite does."""

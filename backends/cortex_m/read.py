@@ -60,8 +60,7 @@ def read_program(container: Container) -> Program:
     """The program of a container that calls the `cortex_m` library."""
     stated = container.method(TARGET_METHOD)
     methods = tuple(method for method in container.methods if method is not stated)
-    beside = any(d.backend == BACKEND for method in methods for d in method.delegates)
-    level = ETHOSU_LEVEL if beside else CMSIS_LEVEL
+    level = ETHOSU_LEVEL if any(method.delegates for method in methods) else CMSIS_LEVEL
     program = lift(as_they_lie(replace(container, methods=methods)), READERS, level=level.name)
     if stated is not None and len(stated.outputs) == 1:
         name = stated.values[stated.outputs[0]]

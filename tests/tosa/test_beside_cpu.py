@@ -14,7 +14,10 @@ from stepwell.backends.executorch.read import read_container
 from stepwell.backends.tosa import run_reference_model
 from stepwell.dialects.ethosu import DelegateOp
 from stepwell.ir.interpretation import Interpreter
+from stepwell.ir.rewriting import EXACT
+from stepwell.translate.on_npu import OnNpu
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+from stepwell.translate.rewrites.ethosu import LowerSoftmaxByTable
 
 
 class Words(nn.Module):
@@ -100,6 +103,14 @@ def test_integers_go_as_tosa_and_floats_between_them_to_the_cpu() -> None:
     for data, (given, wanted) in zip(lowered.emit("delegates"), seen, strict=True):
         for mine, theirs in zip(run_reference_model(data, given), wanted, strict=True):
             assert torch.equal(mine, theirs)
+    read = stepwell.read_pte(lowered.to_pte())
+    read.verify()
+    assert sum(op.name == "executorch.opaque_delegate" for op in read.module.walk()) == 2
+
+
+def test_a_rewrite_for_some_ops_promises_what_it_does_for_all() -> None:
+    inner = LowerSoftmaxByTable()
+    assert OnNpu(inner).bound == inner.bound != EXACT
 
 
 def test_a_pte_holds_each_delegate_as_executorchs_tosa_backend_does() -> None:
