@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Block, Operation
 from xdsl.traits import IsolatedFromAbove
 
 from stepwell.ir.core import WeightOp
@@ -14,9 +14,9 @@ from stepwell.ir.program import Program
 from stepwell.ir.purity import is_dead, is_pure
 from stepwell.ir.rewriting import Event, History, Pass
 
-_Key = tuple[
-    type[Operation], tuple[SSAValue, ...], tuple[tuple[str, Attribute], ...], tuple[Attribute, ...]
-]
+_Key = tuple[object, ...]
+_Seen = dict[_Key, tuple[Operation, ...]]
+"""Ops by class and operands, which costs little; what those share is compared in full."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,21 @@ class ShareCommonSubexpressions(Pass):
         )
 
 
-def _share(block: Block, outer: dict[_Key, Operation], history: History) -> int:
+def _share(block: Block, outer: _Seen, history: History) -> int:
     seen = dict(outer)
     removed = 0
     for op in list(block.ops):
         for region in op.regions:
-            inner: dict[_Key, Operation] = {} if op.has_trait(IsolatedFromAbove) else seen
+            inner: _Seen = {} if op.has_trait(IsolatedFromAbove) else seen
             removed += sum(_share(b, inner, history) for b in region.blocks)
         if op.regions or not op.results or not is_pure(op):
             continue
-        properties = tuple(sorted(op.properties.items()))
-        key = (type(op), tuple(op.operands), properties, tuple(r.type for r in op.results))
-        twin = seen.setdefault(key, op)
-        if twin is not op:
+        key = _key(op)
+        alike = seen.get(key, ())
+        twin = next((other for other in alike if _is_twin(other, op)), None)
+        if twin is None:
+            seen[key] = (*alike, op)
+        else:
             gone, kept = ((op_name(o), node_name(o.location)) for o in (op, twin))
             if not isinstance(op, WeightOp):
                 name = ShareCommonSubexpressions.name
@@ -57,6 +59,21 @@ def _share(block: Block, outer: dict[_Key, Operation], history: History) -> int:
             op.erase()
             removed += 1
     return removed
+
+
+def _key(op: Operation) -> _Key:
+    """What equal ops share: class and operands, and all else of those without operands."""
+    operands = tuple(op.operands)
+    if operands:
+        return type(op), operands
+    return type(op), *sorted(op.properties.items()), *(result.type for result in op.results)
+
+
+def _is_twin(one: Operation, other: Operation) -> bool:
+    """Whether two ops of one key say the same."""
+    return one.properties == other.properties and [r.type for r in one.results] == [
+        r.type for r in other.results
+    ]
 
 
 @dataclass(frozen=True)

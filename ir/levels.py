@@ -15,6 +15,7 @@ from xdsl.ir import Operation
 
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.purity import is_one_of
 
 COMMON = (ModuleOp, FuncOp, ReturnOp, WeightOp, StateOp, UpdateOp, MutateInputOp)
 LEVEL = "stepwell.level"
@@ -29,7 +30,7 @@ class Level:
 
     def check(self, op: Operation) -> str | None:
         """Why `op` may not stand at this level, or None."""
-        return None if isinstance(op, COMMON) else self.refuses(op)
+        return None if is_one_of(type(op), COMMON) else self.refuses(op)
 
 
 LEVELS: dict[str, Level] = {}

@@ -173,9 +173,10 @@ _FEW = 16
 def neighbours(operands: Iterable[SSAValue]) -> Iterable[Operation]:
     """Who may match anew after a reader of `operands` went: their makers and other readers."""
     for value in operands:
-        if isinstance(value.owner, Operation):
-            yield value.owner
-        if not isinstance(value.owner, WeightOp):
+        owner = value.owner
+        if isinstance(owner, Operation):
+            yield owner
+        if type(owner) is not WeightOp:
             for count, use in enumerate(value.uses):
                 if count == _FEW:
                     break

@@ -332,10 +332,11 @@ class _Driver:
 
     def run(self) -> int:
         """Visit ops until none waits; returns the number of applications."""
-        for op in walk(self.program.module):
-            self._allowed += 1
-            if self._candidates(op) or is_dead(op):
+        for count, op in enumerate(walk(self.program.module), 1):
+            found = self._dispatch.get(type(op))
+            if (self._candidates(op) if found is None else found) or is_dead(op):
                 self._work.append(op)
+            self._allowed = DEEP_APPLICATIONS + count
         self._waiting.update(self._work)
         while self._work:
             op = self._work.popleft()

@@ -20,6 +20,9 @@ SECONDS = 600.0
 """How long to wait for one program that computes nothing; what computes has `child.CPU_SECONDS`."""
 
 
+DISTURBED = ("SIGTERM", "SIGHUP", "SIGINT")
+
+
 class Judge:
     """A child that is started again when a program takes it down."""
 
@@ -79,8 +82,14 @@ class Judge:
         return {"kind": kind, "said": said, "refusals": [], "statements": 0}
 
     def seed(self, seed: int, lane: str) -> dict[str, Any]:
-        """The verdict on a seed's program, which it says whatever becomes of the child."""
+        """The verdict on a seed's program, which it says whatever becomes of the child.
+
+        A child that waited without computing, or was ended by a signal that no program sends to
+        itself, was disturbed from outside: it is asked again.
+        """
         found = self.ask(seed=seed, lane=lane)
+        if found["said"].startswith("no answer") or found["said"] in DISTURBED:
+            found = self.ask(seed=seed, lane=lane)
         if "program" not in found:
             found |= self.ask(seed=seed, lane=lane, describe=True)
         return found

@@ -46,10 +46,20 @@ nan_to_num randperm randn randint rand""".split()
 )
 """Operators that compute no new number."""
 
-PERIODIC = {"sin", "cos", "tan"}
-"""Functions of an angle: right where they are those of an angle one unit off.
+BACKWARD = {"sin": 1.0, "cos": 1.0, "tan": 1.0} | dict.fromkeys(
+    ("native_batch_norm", "_native_batch_norm_legit", "native_layer_norm", "native_group_norm"),
+    ULPS,
+)
+"""Operators that are right where they are those of an operand as many units off.
 
-Kernels subtract multiples of π that they hold in their own precision.
+Of an angle, kernels subtract multiples of π that they hold in their own precision; norms subtract a
+mean that they sum in any order.
+"""
+
+COARSE = {"_log_softmax": 1.0, "gelu": 0.75}
+"""Operators right to units of a number this large: what they compute is a difference by definition.
+
+From the logarithm of a sum of 1 or more; from 1 by an error function, times half of at most 6.
 """
 
 TOSA_COARSE = {"tanh": 0.5, "log": 0.5}
@@ -70,16 +80,16 @@ class Shaken(TorchDispatchMode):
     def __init__(self, seed: int, coarse: Mapping[str, float] | None = None) -> None:
         super().__init__()
         self.generator = torch.Generator().manual_seed(seed)
-        self.coarse = coarse or {}
+        self.coarse = {**COARSE, **(coarse or {})}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         name = func._schema.name.split("::")[1]
         plain = name.rstrip("_")
-        if plain in PERIODIC and args[0].is_floating_point():
-            given = self.moved(args[0].clone(), 1.0)
-            args = (args[0].copy_(given) if name != plain else given, *args[1:])
+        if plain in BACKWARD and args[0].is_floating_point():
+            given = self.moved(args[0].clone(), BACKWARD[plain])
+            args = (args[0].copy_(given) if name == plain + "_" else given, *args[1:])
         out = func(*args, **(kwargs or {}))
         if name.startswith(PLACED):  # Where they read is computed too, to a part of an element.
             reach = args[0].abs().nan_to_num(0, 0, 0).amax() if args[0].numel() else 0

@@ -42,6 +42,7 @@ class Stepping(Shaken):
         side: -1 or 1, to move each number as far as it may be; drawn for each when None.
         forced: numbers to round in place of those that a run brings to each rounding, in steps.
         biases: whether a bias is rounded to the product of its layer's scales, as integers have it.
+        twice: whether sums are rounded twice: to the power of two above their unit, then to a step.
     """
 
     def __init__(
@@ -51,66 +52,88 @@ class Stepping(Shaken):
         side: int | None = None,
         forced: Sequence[Tensor] | None = None,
         biases: bool = True,
+        twice: bool = False,
     ) -> None:
         super().__init__(seed)
         self.radii, self.side, self.forced, self.biases = radii, side, forced, biases
+        self.twice = twice
         self.brought: list[Tensor] = []
         """The numbers that came to each rounding, in steps."""
+        self.slack: list[float] = []
+        """How near to the middle each may round to either side."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         name = func._schema.name.split("::")[1]
         if name != "quantize_per_tensor" or not isinstance(args[1], float):
-            if self.biases:
-                args = _with_rounded_bias(name, args)
+            unit = _unit(name, args)
+            if unit is not None and self.biases:
+                args = _with_rounded_bias(name, args, unit)
             out = super().__torch_dispatch__(func, types, args, kwargs)
-            _note_step(name, args, out, is_view=any(r.alias_info for r in func._schema.returns))
+            _note_steps(name, args, out, is_view=any(r.alias_info for r in func._schema.returns))
+            if unit is not None:
+                out.unit = float(unit.max()) if isinstance(unit, Tensor) else unit
             return out
         value, scale, zero, low, high, dtype = args
         steps = value.double() / scale
         at = len(self.brought)
         self.brought.append(steps)
+        self.slack.append(SLACK + self.twice * min(getattr(value, "unit", 0.0) / scale, 0.25))
         if self.forced is not None:
             steps = self.forced[at]
         by: Any = self.side
         if by is None:
             by = torch.rand(steps.shape, generator=self.generator, dtype=torch.float64) * 2 - 1
-        radius: Any = SLACK if self.radii is None else self.radii[at]
+        radius: Any = self.slack[at] if self.radii is None else self.radii[at]
         moved = (steps + by * radius).nan_to_num(0.0)
         return (moved.round() + zero).clamp(low, high).to(dtype)
 
 
-BIASED = {"convolution": (0, 1, 2), "addmm": (1, 2, 0), "linear": (0, 1, 2)}
+LAYERS = {
+    "convolution": (0, 1, 2),
+    "addmm": (1, 2, 0),
+    "linear": (0, 1, 2),
+    "mm": (0, 1, 2),
+    "bmm": (0, 1, 2),
+}
 """Where the input, the weight and the bias of a layer stand."""
 
 
-def _with_rounded_bias(name: str, args: Sequence[Any]) -> Sequence[Any]:
+def _unit(name: str, args: Sequence[Any]) -> Any:
+    """What one of a layer's products stands for: a number, one for each output, or None."""
+    if name not in LAYERS:
+        return None
+    given: list[Any] = [getattr(args[at], "step", None) for at in LAYERS[name][:2]]
+    return None if None in given else given[0] * given[1]
+
+
+def _with_rounded_bias(name: str, args: Sequence[Any], unit: Any) -> Sequence[Any]:
     """The operands of a layer of quantised values, whose bias is of 32-bit integers."""
-    if name not in BIASED:
+    at = LAYERS[name][2]
+    bias = args[at] if at < len(args) else None
+    if bias is None or (isinstance(unit, Tensor) and unit.shape != bias.shape):
         return args
-    x, weight, bias = (args[at] if at < len(args) else None for at in BIASED[name])
-    steps: list[Any] = [getattr(value, "step", None) for value in (x, weight)]
-    if bias is None or None in steps:
-        return args
-    product = steps[0] * steps[1]
-    if isinstance(product, Tensor) and product.shape != bias.shape:
-        return args
-    rounded = ((bias.double() / product).round() * product).to(bias.dtype)
-    return [rounded if at == BIASED[name][2] else value for at, value in enumerate(args)]
+    rounded = ((bias.double() / unit).round() * unit).to(bias.dtype)
+    return [rounded if index == at else value for index, value in enumerate(args)]
 
 
-def _note_step(name: str, args: Sequence[Any], out: Any, is_view: bool) -> None:
-    """Keep the scale of what was dequantised on what holds nothing else."""
+def _note_steps(name: str, args: Sequence[Any], out: Any, is_view: bool) -> None:
+    """Keep the scale of what was dequantised on what holds nothing else, and a layer's unit."""
     if not isinstance(out, Tensor):
         return
     if name.startswith("dequantize_per_"):
         scale = args[1]
         out.step = scale.double() if isinstance(scale, Tensor) else scale  # type: ignore[attr-defined]
-    elif name in MOVES or is_view:
-        steps = {id(v): v.step for v in pytree.tree_leaves(args) if hasattr(v, "step")}
-        if len(steps) == 1:
-            out.step = next(iter(steps.values()))  # type: ignore[attr-defined]
+    elif name in MOVES or is_view or name in CLAMPS:
+        for kind in ("step", "unit"):
+            held = {id(v): getattr(v, kind) for v in pytree.tree_leaves(args) if hasattr(v, kind)}
+            if len(held) == 1:
+                setattr(out, kind, next(iter(held.values())))
+
+
+CLAMPS = {"hardtanh", "hardtanh_", "relu6", "leaky_relu"}
+"""Functions that a layer of integers takes along."""
 
 
 class Exact(Shaken):
@@ -136,34 +159,40 @@ def _as(out: Any, wide: Any) -> Any:
     return out
 
 
-def expected(given: Any, ep: ExportedProgram) -> Expected:
+def expected(given: Any, ep: ExportedProgram, twice: bool = False) -> Expected:
     """What a right result of a quantised graph may be.
 
     Args:
         given: its inputs, nested.
         ep: the graph, with quantise and dequantise ops.
+        twice: whether the target rounds sums twice, as `arm_nn_requantize` does.
     """
     graph = ep.module(check_guards=False)
 
     def further() -> list[list[Tensor]]:
-        return _runs(ep.run_decompositions().module(check_guards=False), given)
+        return _runs(ep.run_decompositions().module(check_guards=False), given, twice)
 
-    return Expected(tensors(_runs(graph, given)), further, grids=grids(ep))
+    return Expected(tensors(_runs(graph, given, twice)), further, grids=grids(ep))
 
 
-def _runs(graph: torch.nn.Module, given: Any) -> list[list[Any]]:
+def _runs(graph: torch.nn.Module, given: Any, twice: bool) -> list[list[Any]]:
     """The runs of a graph: plain, with exact floats, moved, and rounded either way."""
     first = _Keeping(0)
     runs = [_run(graph, given, first), _run(graph, given, Exact(0))]
     with denormals_as_zero():
         runs.append(_run(graph, given))
-    ways = [Stepping(seed) for seed in range(RUNS)]
-    ways += [Stepping(0, side=side) for side in (-1, 1)]
-    runs += [_run(graph, given, Stepping(0, side=side, biases=False)) for side in (-1, 1)]
+    ways = [Stepping(seed, twice=twice) for seed in range(RUNS)]
+    ways += [Stepping(0, side=side, twice=twice) for side in (-1, 1)]
+    runs += [
+        _run(graph, given, Stepping(0, side=side, biases=False, twice=twice)) for side in (-1, 1)
+    ]
     runs += [_run(graph, given, way) for way in ways]
     if all(len(way.brought) == len(first.brought) for way in ways):
         every = [torch.stack(each) for each in zip(*(way.brought for way in ways), strict=True)]
-        radii = [SLACK + FACTOR * (each.amax(0) - each.amin(0)) for each in every]
+        radii = [
+            slack + FACTOR * (each.amax(0) - each.amin(0))
+            for slack, each in zip(ways[0].slack, every, strict=True)
+        ]
         runs += [_run(graph, given, Stepping(0, radii, side, first.brought)) for side in (-1, 1)]
     return runs
 

@@ -121,6 +121,11 @@ CASES: dict[str, Case] = {
         ("%x: i32[3]", "%y = aten.add.Scalar(%x, 0.5) : (i32[3]) -> f32[3]"),
         "its operands are integers",
     ),
+    "integers and a number past their bits": (
+        LowerElementwise(),
+        ("%x: i32[3]", "%y = aten.add.Scalar(%x, 1099511627776) : (i32[3]) -> i32[3]"),
+        "1099511627776 does not fit 32 bits",
+    ),
     "integers beside a fraction": (
         LowerElementwise(),
         ("%x: i32[3]", "%y = aten.gt.Scalar(%x, 0.5) : (i32[3]) -> i1[3]"),

@@ -253,6 +253,11 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         one("%x: i1[3]", "bitwise_not.default(%x)", "i1[3]", "i1[3]"),
         "",
     ),
+    "bits of two widths": (
+        LowerBits(),
+        one("%x: i32[4], %z: i8[4]", "bitwise_xor.Tensor(%x, %z)", "i32[4], i8[4]", "i32[4]"),
+        "several dtypes",
+    ),
     "bits and a size": (
         LowerBits(),
         (

@@ -79,7 +79,9 @@ class ConvToConvolution(Rewrite[Convolved]):
         lists = {
             n: op.arg(n) for n in ("stride", "padding", "dilation", "output_padding") if n in names
         }
-        if any(isinstance(v, SSAValue) for item in lists.values() for v in item):
+        if any(
+            type(v) is not int and isinstance(v, SSAValue) for item in lists.values() for v in item
+        ):
             return Refusal("strides or paddings are known only at run time")
         padding, extra = lists["padding"], (0,) * space
         stride, dilation = spread(lists["stride"], space), spread(lists["dilation"], space)

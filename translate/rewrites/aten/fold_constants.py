@@ -120,8 +120,15 @@ class FoldConstants(Rewrite[Constant]):
 
 def is_empty(op: SchemaOp) -> bool:
     """Whether nothing that an op gives has an element: kernels fail on such tensors, or abort."""
-    used = [result.type for result in op.results if result.uses]
-    return bool(used) and all(is_plain(type_) and 0 in dims(type_) for type_ in used)
+    is_used = False
+    for result in op.results:  # No generators: this is asked of every op.
+        if result.first_use is None:
+            continue
+        type_ = result.type
+        if not isinstance(type_, TensorType) or 0 not in type_.get_shape() or not is_plain(type_):
+            return False
+        is_used = True
+    return is_used
 
 
 def is_plain(type_: Attribute) -> bool:

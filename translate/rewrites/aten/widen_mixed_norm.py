@@ -59,6 +59,9 @@ class WidenMixedNorm(Rewrite[Mixed]):
 
     def match(self, op: SchemaOp, program: Program) -> Mixed | Refusal | None:
         """Guard: the types are not one."""
+        first = element(op.operands[0].type)
+        if all(element(value.type) is first for value in op.operands[1:]):
+            return None
         held = {element(value.type) for value in op.operands}
         return Mixed(op, f64 if f64 in held else f32) if len(held) > 1 else None
 

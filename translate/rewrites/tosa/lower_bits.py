@@ -68,6 +68,8 @@ class LowerBits(LowerToTosa):
         """Two integers of one type, numbers that are known."""
         if any(map(is_scalar, op.operands)):
             return Refusal("the number is known only at run time")
+        if len({element(value.type) for value in (*op.operands, *op.results)}) > 1:
+            return Refusal("the operands have several dtypes")
         number = op.arg("other") if "other" in op.SCHEMA.by_name else None
         if isinstance(number, int) and not -(1 << 31) <= number < 1 << 31:
             return Refusal(f"{number} does not fit int32")

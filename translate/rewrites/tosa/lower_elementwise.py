@@ -132,6 +132,10 @@ class LowerElementwise(LowerToTosa):
                 return Refusal("its operands are integers, its result is not")
             if type(op) in SCALAR and not float(op.arg(op.SCHEMA.arguments[1].name)).is_integer():
                 return Refusal("integers are compared with a fraction")
+            if type(op) in SCALAR:
+                number, reach = op.arg(op.SCHEMA.arguments[1].name), 31 if i32 in held else 53
+                if not -(1 << reach) <= number < 1 << reach:
+                    return Refusal(f"{number} does not fit {reach + 1} bits")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

@@ -2,6 +2,7 @@
 
 The pools take an input's zero point and pass its scale through; where the result has another one, a
 RESCALE follows. The mean of a whole plane at another scale is a sum and one RESCALE: it rounds once.
+So is an average that is quantised finer than its operand: a depthwise convolution with ones sums it.
 
 Before:
     func.func @forward(%x: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>> {
@@ -25,18 +26,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from math import lcm
+from typing import Any, ClassVar
 
+import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import Quantization
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.dtypes import i32
+from stepwell.ir.dtypes import i8, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
-from stepwell.translate.quantised.recognise import Use
+from stepwell.ir.types import element
+from stepwell.translate.quantised.recognise import Activation, Use
 from stepwell.translate.rewrites.tosa.building import Builder, i64s, shape_of
 from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC
 from stepwell.translate.rewrites.tosa.integers import (
@@ -96,6 +100,14 @@ class LowerInt8Pool(LowerInt8):
             y = _whole_mean(image, x.held, use.held, b)
         elif isinstance(op, aten.MaxPool2dDefault):
             y = b.op(t.MaxPool2dOp, [image], shape, match.held, **lists)
+        elif is_finer(use, x) and (parts := _parts(kernel, stride, pad, image)) is not None:
+            y = _windows_summed(image, x.held, lists, shape, b)
+            whole_sum, each = parts
+            if bool((each != 1).any()):
+                y = b.binary(t.MulOp, y, b.constant(each), i32)
+            factor = x.held.scale / (whole_sum * use.held.scale)
+            y = rescale(y, [factor], match.held, 0, use.held.zero_point, b)
+            return b.reshape(b.transpose(y, TO_NCHW), shape_of(op.results[0]))
         else:
             zero = b.number(x.held.zero_point, 1, match.held)
             y = b.op(t.AvgPool2dOp, [image, zero, zero], shape, match.held, acc_type=i32, **lists)
@@ -103,6 +115,51 @@ class LowerInt8Pool(LowerInt8):
             factor = x.held.scale / use.held.scale
             y = rescale(y, [factor], match.held, x.held.zero_point, use.held.zero_point, b)
         return b.reshape(b.transpose(y, TO_NCHW), shape_of(op.results[0]))
+
+
+def is_finer(use: Use, given: Activation) -> bool:
+    """Whether a use resolves more than the operand's steps, to which AVG_POOL2D rounds."""
+    return use.held.scale < given.held.scale * (1 - 1e-6)
+
+
+def _parts(
+    kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int], image: SSAValue
+) -> tuple[int, torch.Tensor] | None:
+    """What sums over windows are multiplied by, int32 `[1, h, w, 1]`, and then divided by.
+
+    The elements of a window that lie inside the image count. None: not of bytes, or past int32.
+    """
+    if element(image.type) != i8:
+        return None
+    _, height, width, _ = shape_of(image)
+    top, bottom, left, right = pad
+    inside = torch.nn.functional.pad(torch.ones(1, 1, height, width), (left, right, top, bottom))
+    ones = torch.ones(1, 1, *kernel)
+    counts = torch.nn.functional.conv2d(inside, ones, stride=tuple(stride)).to(torch.int32)
+    multiple = lcm(*counts.unique().tolist())
+    if 255 * multiple >= 1 << 30:
+        return None
+    return multiple, multiple // counts.permute(0, 2, 3, 1)
+
+
+def _windows_summed(
+    image: SSAValue, held: Quantization, lists: dict[str, Any], shape: tuple[int, ...], b: Builder
+) -> SSAValue:
+    """Sums over windows in int32: a depthwise convolution with ones."""
+    kernel, stride, pad = (lists[name] for name in ("kernel", "stride", "pad"))
+    ones = torch.ones((*kernel.get_values(), shape[3], 1), dtype=torch.int8)
+    operands = [image, b.constant(ones), b.constant(torch.zeros(1, dtype=torch.int32))]
+    operands += [b.number(held.zero_point, 1, i8), b.zero(i8)]
+    return b.op(
+        t.DepthwiseConv2dOp,
+        operands,
+        shape,
+        i32,
+        acc_type=i32,
+        pad=pad,
+        stride=stride,
+        dilation=i64s((1, 1)),
+    )
 
 
 def is_mean(op: SchemaOp) -> bool:
