@@ -72,7 +72,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
         lambda i: (i << 257) ^ (i >> -254),
         (INTEGERS.to(torch.int8),),
     ),
-    "comparisons": (lambda i: (i < 2) & (i != -1) | (i >= 6), (INTEGERS,)),
+    "comparisons": (lambda i: (i < 2) & (i != -1) | (i >= 6) ^ (i == 3), (INTEGERS,)),
 }
 
 

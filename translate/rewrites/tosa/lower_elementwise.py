@@ -69,6 +69,7 @@ BINARY: dict[type[Operation], type[TosaOp]] = {
     aten.BitwiseOrTensor: t.LogicalOrOp,
     aten._AndTensor: t.LogicalAndOp,
     aten._OrTensor: t.LogicalOrOp,
+    aten._XorTensor: t.LogicalXorOp,
     aten.BitwiseXorTensor: t.LogicalXorOp,
     aten.NeTensor: t.EqualOp,
     aten.EqTensor: t.EqualOp,
