@@ -61,3 +61,12 @@ def test_a_comparison_from_one_side_is_none() -> None:
 
     with pytest.raises(stepwell.StepwellError, match="no proof makes smaller"):
         lowered(half)
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+def test_a_recurrent_layer_is_taken_apart_though_its_dropout_could_draw_numbers(
+    kind: type[torch.nn.Module],
+) -> None:
+    layer, x = kind(3, 4).eval(), torch.randn(5, 1, 3)
+    lowered = stepwell.lower(torch.export.export(layer, (x,)), "tosa-1.0+fp")
+    torch.testing.assert_close(lowered.program.run(x)[0], layer(x)[0])
