@@ -104,7 +104,7 @@ def any_tokens(count: int = 1) -> dict[str, Any]:
     dims = tuple({1: Dim(f"length{index}", min=2, max=64)} for index in range(count))
     lengths = ((5, 9), (33, 17))
     return {
-        "dynamic": (dims,),
+        "dynamic": dims,
         "others": lambda: [tuple(tokens(1, n) for n in each[:count]) for each in lengths],
     }
 

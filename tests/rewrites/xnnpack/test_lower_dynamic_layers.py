@@ -233,7 +233,7 @@ IMAGE_NEAR_MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"lines": dynamic("f16"), "real": "f16"},
         "of float32 values",
     ),
-    "a filter with a zero point": (filters("!quant.uniform<i8:f32, 0.125:1>"), {}, "zero point"),
+    "a filter with a zero point": (filters("!quant.uniform<i8:f32, 0.125:1>"), {}, "symmetrically"),
     "a volume": (
         filters(sizes="3x4x1x1x1x"),
         {
