@@ -64,6 +64,10 @@ class InputMismatch(StepwellError):
     """Inputs given to a program differ from its signature: count, shape, dtype or dim order."""
 
 
+class NoEngine(StepwellError):
+    """Nothing on this machine runs such an artefact."""
+
+
 class ArtefactError(StepwellError):
     """An engine refused or failed to load or run an artefact."""
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from stepwell.ir.diagnostics import ArtefactError, InputMismatch, StepwellError
+from stepwell.ir.diagnostics import ArtefactError, InputMismatch, NoEngine
 
 RUNNER, DUMP, PACKAGE = "scenario_runner", "vgf_dump", "emulation_layer"
 LAYERS = ("Graph", "Tensor")
@@ -64,12 +64,12 @@ def run_vgf(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, 
         The outputs.
 
     Raises:
-        StepwellError: a part of the emulation is not installed.
+        NoEngine: a part of the emulation is not installed.
         InputMismatch: the inputs are not those of the file.
         ArtefactError: the runner fails; the text is its own.
     """
     if absent := missing():
-        raise StepwellError(f"no .vgf runs here: {', '.join(absent)} not installed", help=_HELP)
+        raise NoEngine(f"no .vgf runs here: {', '.join(absent)} not installed", help=_HELP)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "graph.vgf").write_bytes(data)

@@ -9,7 +9,7 @@ from typing import Any
 from stepwell.backends.ethos_u.accelerators import ACCELERATORS
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.ir.choices import Choices
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import NoEngine, StepwellError
 from stepwell.ir.options import PIPELINE, ByName, Option, Ranges
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
@@ -328,7 +328,7 @@ def _ethosu_estimates(program: Program) -> Any:
 
 
 def _run_ethosu(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
-    raise StepwellError(
+    raise NoEngine(
         "there is no simulator of an Ethos-U on this machine",
         help="lowered.program.run computes what the NPU and the CPU compute",
     )
@@ -353,7 +353,7 @@ def _tosa_delegates(program: Program) -> Any:
 
 
 def _run_beside_cpu(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
-    raise StepwellError(
+    raise NoEngine(
         "ExecuTorch's runtime has no backend for TOSA",
         help="lowered.program.run computes what the program means; lowered.emit('delegates') gives "
         "the flatbuffers, which the reference model runs",

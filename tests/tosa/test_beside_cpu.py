@@ -125,3 +125,10 @@ def test_a_pte_holds_each_delegate_as_executorchs_tosa_backend_does() -> None:
         assert dict(delegate.options).items() <= {s.key: s.value for s in theirs}.items()
     with pytest.raises(stepwell.StepwellError, match="no backend for TOSA"):
         lowered.run(torch.randint(0, 20, (2, 5)))
+
+
+def test_what_has_no_engine_is_checked_up_to_its_artefact() -> None:
+    exported = export(Words().eval(), (torch.randint(0, 20, (2, 5)),))
+    stepwell.lower(exported, "tosa-1.0+fp+cpu", check=True)
+    told = str(stepwell.check(exported, target="tosa-1.0+fp+cpu"))
+    assert "no backend for TOSA" in told and "the engine fails" not in told

@@ -13,7 +13,7 @@ from stepwell.checking.recording import Recording
 from stepwell.checking.result import Finding, StepVerdict
 from stepwell.checking.rounding import rounds_floats, sensitivity
 from stepwell.checking.watching import describe_bound
-from stepwell.ir.diagnostics import StepwellError, UnsupportedError
+from stepwell.ir.diagnostics import NoEngine, StepwellError, UnsupportedError
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound
 from stepwell.target import Target
@@ -74,7 +74,7 @@ def compare_with_engine(
             label = before.sample.label
             try:
                 outputs = target.run(artefact, before.sample.inputs, method)
-            except UnsupportedError as error:
+            except (NoEngine, UnsupportedError) as error:
                 skipped.append(f"the artefact on {label}: {error.problems[0].fact}")
                 continue
             except StepwellError as error:
