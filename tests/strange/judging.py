@@ -28,7 +28,7 @@ class Judge:
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.seconds = seconds
-        self.child: subprocess.Popen[str] | None = None
+        self.child: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Judge:
         return self
@@ -51,18 +51,17 @@ class Judge:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                text=True,
+                bufsize=0,  # A line that Python had read ahead would not wake `select`.
             )
         child = self.child
         assert child.stdin is not None
         assert child.stdout is not None
         ours = False
         try:
-            child.stdin.write(json.dumps(question) + "\n")
-            child.stdin.flush()
+            child.stdin.write(json.dumps(question).encode() + b"\n")
             while True:
                 ready, _, _ = select.select([child.stdout], [], [], self.seconds)
-                line = child.stdout.readline() if ready else ""
+                line = child.stdout.readline() if ready else b""
                 answer = json.loads(line) if line else {}
                 if "phase" not in answer:
                     break
