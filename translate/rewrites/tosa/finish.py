@@ -24,6 +24,7 @@ from stepwell.translate.rewrites.aten.gather_strides import GatherStrides
 from stepwell.translate.rewrites.quant import TypeDequantize, TypeQuantize
 from stepwell.translate.rewrites.tosa import INTEGERS, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.lower_control import LowerControl
+from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise
 from stepwell.translate.rewrites.tosa.pieces import absence
 
 TARGET = "tosa.target"
@@ -31,8 +32,8 @@ TYPED = (*TypeQuantize.anchors, *TypeDequantize.anchors)
 """The ops that give or take quantised values."""
 
 INTEGER_LOWERINGS = frozenset(rewrite.name for rewrite in INTEGERS)
-FLOAT_LOWERINGS = (*SPLIT, *TO_TOSA, GatherStrides(), LowerControl())
-LOWERINGS = INTEGER_LOWERINGS | {rewrite.name for rewrite in FLOAT_LOWERINGS}
+FLOAT_LOWERINGS = (*SPLIT, *TO_TOSA, GatherStrides(), LowerControl(), LowerQuantise())
+LOWERINGS = INTEGER_LOWERINGS | {r.name for r in (*FLOAT_LOWERINGS, LowerDequantise())}
 """The rewrites that know why an op has no form in TOSA."""
 
 
