@@ -324,7 +324,7 @@ TOSA = (
     ),
     Together("arrange", (*NOOPS, *SHAPES)),
     Together("lower", TO_TOSA),
-    TakeCompositesApart(),
+    Together("take-apart", (TakeCompositesApart(),)),
     Together("guard-softmax", (GuardSoftmaxInFloats(),)),
     Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
     Together("take-the-rest-apart", (TakeCompositesApart(function_of=piece_function),)),
