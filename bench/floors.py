@@ -7,10 +7,12 @@ A program runs under the runtime's own profiler on one thread, and each event is
 node that it times; the least of `--repeat` runs counts. Two things are read off:
 
 *Products*: linear layers, convolutions (depthwise ones too) and products of batches. *Functions*:
-softmax, gelu, sigmoid and their like, and maxima of windows, which some kernel has to compute as
-well. No rewrite that keeps them makes a model faster than they are, so a peer's time divided by
-theirs bounds the ratio that can be had with XNNPACK's kernels, were all else free (`--peers` takes
-the times that `bench/peers.py` kept, and of ours the shares measured here).
+softmax, gelu, sigmoid and their like, and pools. *Meetings*: sums and products of two values of
+run time, such as residual sums, gates and a norm's scale, which no product of XNNPACK's takes
+along. Some kernel has to compute each of them whatever is rewritten around it: no rewrite that
+keeps them makes a model faster than they are, so a peer's time divided by theirs bounds the ratio
+that can be had with XNNPACK's kernels, were all else free (`--peers` takes the times that
+`bench/peers.py` kept, and of ours the shares measured here).
 
 *Slow nodes*: a node's least time on this machine is the greater of its operations at the speed of
 the best product and of its bytes (operands and results once) at the speed of the best copy, both
@@ -46,6 +48,7 @@ from stepwell.backends.executorch.runner import PteSession
 from stepwell.backends.xnnpack.events import events, kind_of
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import DelegateOp, XnnpackOp
+from stepwell.ir.core import weight_key
 from stepwell.ir.types import AnyTensor, dims
 from stepwell.ir.weights import dense_size
 
@@ -65,7 +68,10 @@ FUNCTIONS = (
     xnnpack.Exp,
     xnnpack.ELU,
     xnnpack.MaxPooling2d,
+    xnnpack.AveragePooling2d,
+    xnnpack.GlobalAveragePooling2d,
 )
+MEETINGS = (xnnpack.Add, xnnpack.Multiply)
 HALF = 0.5
 
 
@@ -84,6 +90,7 @@ class Timed:
     kind: str
     is_product: bool
     is_function: bool
+    is_meeting: bool
     seconds: float
     least: float
     operations: float
@@ -182,7 +189,15 @@ def nodes(
             bytes_moved = moved(op) if op is not None else 0.0
             least = max(work / best.operations, bytes_moved / best.bytes)
             is_product, is_function = isinstance(op, PRODUCTS), isinstance(op, FUNCTIONS)
-            yield Timed(_kind(name, op), is_product, is_function, taken, least, work)
+            is_meeting = op is not None and meets(op)
+            yield Timed(_kind(name, op), is_product, is_function, is_meeting, taken, least, work)
+
+
+def meets(op: XnnpackOp) -> bool:
+    """Whether it joins two values of run time."""
+    if not isinstance(op, MEETINGS) or op.left is op.right:
+        return False
+    return all(weight_key(value) is None for value in op.operands)
 
 
 def _kind(name: str, op: XnnpackOp | None) -> str:
@@ -198,11 +213,12 @@ def _kind(name: str, op: XnnpackOp | None) -> str:
 
 @dataclass
 class Floor:
-    """A model: milliseconds of all nodes, of its products and functions; slow ones by kind."""
+    """A model: milliseconds of all nodes, of what has to be; slow ones by kind."""
 
     whole: float
     products: float
     functions: float
+    meetings: float
     speed: float
     kinds: dict[str, float]
     slow: dict[str, float]
@@ -221,6 +237,7 @@ def floor(timed: Iterable[Timed]) -> Floor:
         1e3 * sum(one.seconds for one in held),
         1e3 * products,
         1e3 * sum(one.seconds for one in held if one.is_function),
+        1e3 * sum(one.seconds for one in held if one.is_meeting),
         sum(one.operations for one in held) / products / 1e9 if products else 0.0,
         _sorted(kinds),
         _sorted(slow),
@@ -250,8 +267,8 @@ def bounds(results: dict[str, dict[str, Any]]) -> list[str]:
     """The table of what products leave to be had against peers, as `bench/peers.py` timed them."""
     kept = json.loads((RESULTS / "peers_1.json").read_text())["results"]
     lines = [
-        "| model | ours ms | products, functions | GFLOP/s | ONNX Runtime ms | ratio | bound "
-        "| OpenVINO ms | ratio | bound |",
+        "| model | ours ms | products, functions, meetings | GFLOP/s "
+        "| ONNX Runtime ms | ratio | bound | OpenVINO ms | ratio | bound |",
         "|---" * 10 + "|",
     ]
     ratios: dict[str, list[float]] = {}
@@ -259,7 +276,7 @@ def bounds(results: dict[str, dict[str, Any]]) -> list[str]:
         times = {peer: held["warm_ms"] for peer, held in kept.get(name, {}).items()}
         if not {OURS, ORT, OPENVINO} <= set(times):
             continue
-        ours, parts = times[OURS], (found["products"], found["functions"])
+        ours, parts = times[OURS], (found["products"], found["functions"], found["meetings"])
         least = ours * sum(parts) / found["whole"]
         shares = ", ".join(f"{part / found['whole']:.0%}" for part in parts)
         cells = [name, f"{ours:.2f}", shares, f"{found['speed']:.0f}"]
