@@ -196,6 +196,11 @@ def test_whole_quotients_are_torchs_for_every_sign() -> None:
     agree(cases, x, y, f)
 
 
+def test_bounds_that_cross_give_the_upper_one() -> None:
+    x = torch.tensor([-torch.inf, 1.0, 2.7, 4.0, torch.nan])
+    agree({"clamp": lambda x: (x.clamp(3.0, 2.5), x.clamp(2.5, 3.0))}, x)
+
+
 def test_shapes_pools_and_norms_are_torchs() -> None:
     x, w = torch.randn(2, 4, 6, 7), torch.rand(4)
     exact: dict[str, Case] = {

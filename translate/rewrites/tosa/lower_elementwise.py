@@ -309,12 +309,9 @@ class LowerClamp(LowerToTosa):
                 y = y if side is None else b.scalar(cls, y, side)
             return y
         infinity = float("inf")
-        return clamp(
-            op.operands[0],
-            -infinity if low is None else float(low),
-            infinity if high is None else float(high),
-            b,
-        )
+        least = -infinity if low is None else float(low)
+        most = infinity if high is None else float(high)
+        return clamp(op.operands[0], min(least, most), most, b)  # torch's greatest number wins
 
 
 @dataclass(frozen=True)
