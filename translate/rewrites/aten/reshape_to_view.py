@@ -110,7 +110,7 @@ def stated_sizes(op: SchemaOp) -> Sequence[int | SSAValue]:
     return [*known[:at], *op.arg("sizes"), *known[at:]] if len(known) == len(kept) else ()
 
 
-def is_written_out(sizes: Sequence[int], shape: Sequence[int | str]) -> bool:
+def is_written_out(sizes: Sequence[int | SSAValue], shape: Sequence[int | str]) -> bool:
     """Whether a view states every static size as a number (and one symbolic size as -1)."""
     return all(
         size == dim if isinstance(dim, int) else size == -1
