@@ -33,6 +33,7 @@ from stepwell.backends.executorch.exact_forms import EXACT
 from stepwell.backends.executorch.kernel_calls import kernel_of, runs_as_kernel, uncomputed
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import of_overload
+from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import has_torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -79,6 +80,16 @@ class DecomposeForKernels(Rewrite[Decomposition]):
     def build(self, match: Decomposition, rw: Rewriter) -> None:
         """Write the pieces in order."""
         match.pieces.write(match.op, rw)
+
+
+def lack_of_pieces(op: SchemaOp) -> str:
+    """Why what PyTorch computes an op without a kernel by is no help, to stand behind a comma."""
+    found = trace(op, _function_of)
+    if not isinstance(found, Refusal):
+        return ""
+    if found.reason.startswith(op_name(op)):
+        return ", and PyTorch computes it by no others that have one"
+    return f", nor for what PyTorch computes it by: {found.reason}"
 
 
 def _function_of(overload: Any, is_root: bool) -> Callable[..., Any] | None:

@@ -179,6 +179,11 @@ def _gather(a: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     return torch.gather(a, dim, index.to(torch.int64), sparse_grad=sparse_grad)
 
 
+def _zeros(size: Any, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> Any:
+    """A tensor of any numbers; how it lies in memory is no part of its value."""
+    return torch.full(size, 0, dtype=dtype or torch.float32)
+
+
 EXACT: dict[Any, Callable[..., Any]] = {
     aten.gather.default: _gather,
     aten.remainder.Tensor: _remainder,
@@ -204,5 +209,7 @@ EXACT: dict[Any, Callable[..., Any]] = {
     aten.sum.dim_IntList: _sum,
     aten.add.Scalar: _add_scalar,
     aten.le.Tensor: _less_or_equal,
+    aten.empty_permuted.default: _zeros,
+    aten.empty_strided.default: _zeros,
 }
 """Operator → the form to take in its place where its kernel goes wrong."""

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation
 
+from stepwell.backends.executorch.decompose import lack_of_pieces
 from stepwell.backends.executorch.emit_control import CONTROL
 from stepwell.backends.executorch.emit_scalars import has_scalar_kernels
 from stepwell.backends.executorch.kernel_calls import kernel_limit, kernel_of, runs_as_kernel
@@ -86,8 +87,11 @@ def _too_long(op: Operation) -> int | None:
 
 
 def _lack(op: Operation) -> str:
-    limit = kernel_limit(op) if isinstance(op, SchemaOp) and kernel_of(type(op)) else None
-    return limit or "the ExecuTorch runtime has no kernel for it"
+    said = "the ExecuTorch runtime has no kernel for it"
+    if not isinstance(op, SchemaOp):
+        return said
+    limit = kernel_limit(op) if kernel_of(type(op)) else None
+    return limit or said + lack_of_pieces(op)
 
 
 def _can_be_emitted(op: Operation, delegates: Collection[type[Operation]]) -> bool:

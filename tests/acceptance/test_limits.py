@@ -116,7 +116,8 @@ TOO_LARGE: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "a data-dependent size": (
         lambda x: torch.bincount(torch.tensor([1, 2])).sum() + x,
-        "aten.bincount.default: the ExecuTorch runtime has no kernel for it",
+        "aten.bincount.default: the ExecuTorch runtime has no kernel for it, and PyTorch "
+        "computes it by no others that have one",
     ),
     "a causal mask of 2^34 elements": (
         lambda x: nn.functional.scaled_dot_product_attention(

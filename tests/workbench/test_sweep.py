@@ -138,6 +138,38 @@ def test_integers_are_compared_as_wide_as_the_model_gives_them(warm: Warm, toys:
     assert (row.outcome, row.note) == ("right", "")
 
 
+def test_integer_programs_take_the_models_floats_as_their_integers(warm: Warm, toys: Path) -> None:
+    entry = find(f"{toys}:good")
+    job = Job(entry.name, "tosa-1.0+int", variant=Variant(quantise="int8-tosa"))
+    (task,) = tasks_of([job], {entry.name: entry})
+    (row,) = [Row.from_json(row) for row in run(plain(task, LIMITS), warm)]
+    assert (row.outcome, row.engine, row.note) == ("right", "TOSA reference model", "")
+    assert row.error is not None and row.bound and row.error <= row.bound
+
+
+@pytest.mark.parametrize(
+    ("said", "is_beyond"),
+    [
+        ("aten.rand.default: TOSA draws no random numbers", True),
+        ("input tensors: TOSA has no empty tensors, and this one has the shape [0]", True),
+        ("aten.cat.default: TOSA has no empty tensors", False),
+        ("aten.sort.default: the ExecuTorch runtime has no kernel for it, and PyTorch computes it "
+         "by no others that have one", True),
+        ("aten.msort.default: the ExecuTorch runtime has no kernel for it, nor for what PyTorch "
+         "computes it by: aten.sort.default has no kernel and no decomposition", True),
+        ("aten.diagonal_scatter.default: the ExecuTorch runtime has no kernel for it, nor for what "
+         "PyTorch computes it by: its decomposition writes in place (prims.copy_to.default)",
+         False),
+    ],
+)  # fmt: skip
+def test_a_refusal_counts_as_the_targets_where_no_other_program_would_do(
+    said: str, is_beyond: bool
+) -> None:
+    row = Row("k", "m", "t", outcome="refused", reasons=[("sym.size: it has no lowering", 1),
+                                                         (said, 1)])  # fmt: skip
+    assert row.is_beyond == is_beyond
+
+
 @pytest.mark.parametrize(
     ("name", "expected", "said"),
     [

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from xdsl.dialects.builtin import AnyFloat, ArrayAttr, TensorType
+from xdsl.dialects.builtin import AnyFloat, TensorType
 
 from stepwell.costs import operations
 from stepwell.explaining import fates
@@ -30,9 +30,9 @@ from stepwell.program import Program, from_exported_program
 from stepwell.quantising import find_quantiser
 from stepwell.sweeping.accuracy import distance
 from stepwell.sweeping.memory import peak
+from stepwell.sweeping.ports import given_back, taken
 from stepwell.sweeping.rows import Outcome, Row
 from stepwell.targets import find_target
-from stepwell.translate.rewrites.tosa.narrow_indices import NARROWED_OUTPUTS
 from stepwell.tuning import tune
 
 if TYPE_CHECKING:
@@ -333,8 +333,9 @@ def compared(prepared: Prepared, lowered: Lowered, row: Row) -> Row:
     """The row with what running the artefact gave."""
     engine, run = engine_of(lowered, prepared.source)
     row = replace(row, engine=engine)
+    func = lowered.program.method()
     try:
-        outputs = run(*prepared.inputs)
+        outputs = run(*taken(func, prepared.inputs))
     except UnsupportedError as error:
         return replace(row, outcome="not compared", note=error.problems[0].fact)
     except StepwellError as error:
@@ -343,14 +344,16 @@ def compared(prepared: Prepared, lowered: Lowered, row: Row) -> Row:
     except Exception as error:
         raise_if_full(error)
         return faulty(row, "running", error)
-    given = widened(lowered, [value for value in outputs if isinstance(value, torch.Tensor)])
+    given = given_back(func, [value for value in outputs if isinstance(value, torch.Tensor)])
     if prepared.expected is None:
         return replace(row, outcome="not compared", note=prepared.why_not)
     leaves = [v for v in pytree.tree_leaves(prepared.inputs) if v is not None]
     found = distance(prepared.source, leaves, prepared.expected, given)
-    excused = lost_classes(lowered) if found.what and not all_finite(prepared.expected) else ""
+    excused = lost_classes(lowered) if found.what else ""
     if excused:
-        return replace(row, outcome="not compared", error=found.error, note=excused)
+        known = where_finite(prepared.expected, given)
+        if not distance(prepared.source, leaves, prepared.expected, known).what:
+            return replace(row, outcome="not compared", error=found.error, note=excused)
     return replace(
         row,
         outcome="wrong" if found.what else "right",
@@ -360,28 +363,20 @@ def compared(prepared: Prepared, lowered: Lowered, row: Row) -> Row:
     )
 
 
-def all_finite(values: Sequence[torch.Tensor]) -> bool:
-    """Whether no number is a NaN or an infinity."""
-    return all(bool(value.isfinite().all()) for value in values)
+def where_finite(expected: Sequence[torch.Tensor], given: Sequence[Any]) -> list[Any]:
+    """What is given where eager gives finite numbers, and elsewhere what eager gives."""
+    if len(expected) != len(given):
+        return list(given)
+    return [
+        torch.where(one.isfinite(), other, one) if one.shape == other.shape else other
+        for one, other in zip(expected, given, strict=True)
+    ]
 
 
 def lost_classes(lowered: Lowered) -> str:
     """What is said of classes of numbers that the lowering does not keep (`docs/semantics.md`)."""
     said = dict.fromkeys(taken.loses for taken in lowered.report.deviations)
-    return f"eager gives no finite numbers, and here {'; '.join(said)}" if said else ""
-
-
-def widened(lowered: Lowered, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Integers that TOSA gives in 32 bits, as wide as the model gives them."""
-    held = lowered.program.method().attributes.get(NARROWED_OUTPUTS)
-    if held is None:
-        return list(outputs)
-    assert isinstance(held, ArrayAttr)
-    names: list[str] = [name.data for name in held]
-    return [
-        value.to(getattr(torch, name)) if name else value
-        for value, name in zip(outputs, names, strict=True)
-    ]
+    return f"right where eager is finite; elsewhere {'; '.join(said)}" if said else ""
 
 
 def engine_of(lowered: Lowered, source: Program) -> tuple[str, Callable[..., Sequence[Any]]]:

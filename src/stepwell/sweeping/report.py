@@ -12,7 +12,7 @@ from pathlib import Path
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import read_bytes, write_atomically
 from stepwell.showing.page import embedded
-from stepwell.sweeping.rows import FAULTS, OUTCOMES, PASSED, UNFIT, Row
+from stepwell.sweeping.rows import FAULTS, OUTCOMES, UNFIT, Row
 
 MARKS = ("<!-- sweep -->", "<!-- /sweep -->")
 """Comments of a document between which the tables stand."""
@@ -81,16 +81,16 @@ def passed(rows: Sequence[Row]) -> list[str]:
             held = [row for row in of_target if source in (row.source, "all")]
             fit = [row for row in held if row.outcome not in UNFIT]
             counts = Counter(row.outcome for row in held)
-            good = sum(counts[one] for one in PASSED)
+            good, open_ = counts["right"], counts["not compared"]
             beyond = sum(row.is_beyond for row in held)
             ended = sum(counts[one] for one in OUTCOMES if one.startswith(("out of", "lost")))
             found.append(
-                (target, source, len(held), len(fit), good, share(good, len(fit)),
-                 counts["refused"], beyond, share(good, len(fit) - beyond),
+                (target, source, len(held), len(fit), good, share(good, len(fit) - open_), open_,
+                 counts["refused"], beyond, share(good, len(fit) - open_ - beyond),
                  sum(counts[one] for one in FAULTS), ended)
             )  # fmt: skip
     heads = ("target", "source", "entries", "torch exports", "lowered and right", "",
-             "refused", "of these beyond the target", "right of the others",
+             "not compared", "refused", "of these beyond the target", "right of the others",
              "wrong, fault, crash", "out of time or memory")  # fmt: skip
     return table(heads, found)
 

@@ -35,14 +35,16 @@ OUTCOMES: dict[str, str] = {
 """What each outcome means."""
 UNFIT = ("not exported", "not made")
 """Outcomes that say nothing of stepwell."""
-PASSED = ("right", "not compared")
 BEYOND = re.compile(
-    r"has no element type |needs the (profile|extension)|has no cast from or to |"
-    r"has no empty tensors|draws no random numbers|is as large as its data say|"
-    r"has no operator for it, and PyTorch|the ExecuTorch runtime has no kernel for it|"
-    r"has no type in the IR"
+    r"has no element type |needs the (profile|extension)|TOSA has no cast from or to |"
+    r"^input .*TOSA has no empty tensors|draws no random numbers|is as large as its data say|"
+    r"has no operator for it, and PyTorch|"
+    r"runtime has no kernel for it, (and PyTorch|nor .*(has no kernel and|decomposes into itself))"
 )
-"""Sentences of a refusal that state what the target itself lacks: no operator, no kernel."""
+"""Sentences of a refusal that state what the target itself lacks: no type, no operator, no kernel.
+
+An operator counts where PyTorch computes it by no others that the target has.
+"""
 FAULTS = ("wrong", "fault", "crashed")
 """Outcomes that must not be."""
 
