@@ -32,6 +32,8 @@ _ROWS: dict[str, Rows | Callable[[Mapping[str, Any]], Rows | None] | None] = {}
 _DERIVED_TYPES: dict[tuple[str, tuple[AnyTensor, ...], str], AnyTensor] = {}
 _R = TypeVar("_R", bound=Recipe)
 _BLOCK = 1 << 16
+_WRITTEN = 1 << 19
+"""Bytes of a tensor that are written at a time: they stay in the cache, and calls are few."""
 _SAMPLED = 1 << 20
 """Bytes of a tensor above which a name of its content is made of samples."""
 
@@ -307,7 +309,7 @@ class WeightStore:
         digest = None if is_sampled or key in self._hashes else _digest_of(dtype, shape)
         some_rows = self._by_rows(key)
         with torch.no_grad():
-            for rows in _blocks(shape[0], math.prod(shape), 2 * _BLOCK):
+            for rows in _blocks(shape[0], math.prod(shape), _WRITTEN // dtype.itemsize):
                 made = some_rows(rows)
                 dense = written[rows]
                 if pack is None:

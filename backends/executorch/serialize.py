@@ -45,6 +45,7 @@ from stepwell.backends.executorch.segments import (
 )
 from stepwell.backends.flatbuffer import Record
 from stepwell.backends.flatbuffer_writer import write_root
+from stepwell.ir.on_demand import numpy as np
 
 _VERSION = 0
 
@@ -71,8 +72,11 @@ def to_parts(container: Container, fixed: int | None = None) -> list[Data]:
     )
     payloads = _Payloads(segments)
     plans = [_plan(method, payloads) for method in container.methods]
+    shared = _shared(segments, container, constants)
     first = len(segments.table)
-    named = _named(segments, container.named_data)
+    named = shared | _named(
+        segments, {key: v for key, v in container.named_data.items() if key not in shared}
+    )
     program: Record = {
         "version": _VERSION,
         "execution_plan": plans,
@@ -124,16 +128,43 @@ def _subsegments(segments: Segments, items: tuple[Data, ...], alignment: int) ->
     return {"segment_index": segments.add_pieces(pieces), "offsets": offsets}
 
 
-def _named(segments: Segments, named: Mapping[str, NamedData]) -> dict[str, int]:
-    """Named data as segments, each distinct object once; keys to segment indices."""
+def _shared(segments: Segments, container: Container, constants: Record) -> dict[str, int]:
+    """Named data that are constants too, as segments within that of the constants; by key.
+
+    A language model's tied table is read by the embedding, a kernel, and by the last product, in a
+    delegate. The runtime loads segments one by one, so that nothing hinders two from overlapping.
+    """
+    begin = segments.table[constants["segment_index"]]["offset"]
+    offsets = {
+        _place(data): begin + offset
+        for data, offset in zip(container.constants, constants["offsets"], strict=True)
+        if len(data)
+    }
     indices: dict[str, int] = {}
-    segment_of: dict[int, int] = {}
+    for key, value in container.named_data.items():
+        offset = offsets.get(_place(value.data)) if len(value.data) else None
+        if offset is not None and offset % value.alignment == 0:
+            indices[key] = len(segments.table)
+            segments.table.append({"offset": offset, "size": len(value.data)})
+    return indices
+
+
+def _named(segments: Segments, named: Mapping[str, NamedData]) -> dict[str, int]:
+    """Named data as segments, each distinct place in memory once; keys to segment indices."""
+    indices: dict[str, int] = {}
+    segment_of: dict[tuple[int, int], int] = {}
     for key, value in named.items():
-        index = segment_of.get(id(value.data))
+        place = _place(value.data)
+        index = segment_of.get(place)
         if index is None:
-            index = segment_of[id(value.data)] = segments.add(value.data, value.alignment)
+            index = segment_of[place] = segments.add(value.data, value.alignment)
         indices[key] = index
     return indices
+
+
+def _place(data: Data) -> tuple[int, int]:
+    """Where bytes lie in memory: (address, size)."""
+    return np.frombuffer(data, np.uint8).ctypes.data if len(data) else 0, len(data)
 
 
 class _Payloads:

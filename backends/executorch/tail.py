@@ -15,7 +15,7 @@ import errno
 import io
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -31,6 +31,10 @@ _PART = 1 << 20
 """Bytes that are compared at a time."""
 _POPULATE_WRITE = 23
 """Linux' advice to make pages writable (`MADV_POPULATE_WRITE`), which `mmap` does not name."""
+
+
+Progress = Callable[[str, int, int], None]
+"""Told what is written, how many bytes of weights stand already, and how many there will be."""
 
 
 def padded(size: int) -> int:
@@ -159,11 +163,19 @@ class Tail:
             front, the file is right and is copied once more.
         front: so many bytes are expected in front, besides a header.
         ground: where the bytes are.
+        progress: told of each segment before it is made.
     """
 
-    def __init__(self, capacity: int, front: int = 0, ground: Ground | None = None) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        front: int = 0,
+        ground: Ground | None = None,
+        progress: Progress | None = None,
+    ) -> None:
         self._begin = self._end = padded(front + _HEADER)
         self._ground = ground or InMemory()
+        self._capacity, self._progress = capacity, progress
         self._bytes = self._ground.lay(self._begin + capacity)
         self._segments: dict[str, memoryview] = {}
         self._open = self._bytes[:0]
@@ -174,8 +186,15 @@ class Tail:
         """Where in the file the segments of a large tail begin; None where they are moved."""
         return self._begin if self._end - self._begin >= _LARGE and not self._is_full else None
 
-    def place(self, size: int) -> memoryview:
-        """Where the next segment goes; to be filled and then kept, or not."""
+    def place(self, size: int, what: str = "") -> memoryview:
+        """Where the next segment goes; to be filled and then kept, or not.
+
+        Args:
+            size: bytes.
+            what: they are, for those who watch.
+        """
+        if self._progress is not None and what:
+            self._progress(what, self._end - self._begin, self._capacity)
         begin = padded(self._end)
         self._is_full |= begin + size > len(self._bytes)
         if self._is_full:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -60,6 +60,7 @@ from stepwell.ir.weights import WeightStore, dense_bytes, dense_size, dense_view
 BACKEND = "XnnpackBackend"
 _INPUT, _OUTPUT = 1, 2
 _LIMIT = 2**31 - 1
+_INT4 = ("qcint4", "qbint4")
 
 
 def payload(
@@ -68,6 +69,7 @@ def payload(
     *,
     embed_unpacked_constants: bool = False,
     tail: Tail | None = None,
+    outside: Collection[str] = (),
 ) -> DelegatePayload:
     """What ExecuTorch needs to run a delegate.
 
@@ -77,13 +79,14 @@ def payload(
         embed_unpacked_constants: put constants that XNNPACK does not copy into the payload; only
             for runtimes known to keep them alive (1.4.1 and later, without the weights cache).
         tail: where the file's constants are written; without it they stay where they are.
+        outside: keys of weights that the file has as constants too: those stay where they are.
 
     Raises:
         UnsupportedError: naming every constant that would have to be embedded, and every node
             that the runtime does not run.
 
     """
-    emitter = _Emitter(delegate, weights, embed_unpacked_constants, tail)
+    emitter = _Emitter(delegate, weights, embed_unpacked_constants, tail, outside)
     with without_collection():
         graph = write_root(schema(), emitter.graph())
     return DelegatePayload(
@@ -92,11 +95,18 @@ def payload(
 
 
 def payload_writer(
-    *, embed_unpacked_constants: bool = False, tail: Tail | None = None
+    *,
+    embed_unpacked_constants: bool = False,
+    tail: Tail | None = None,
+    outside: Collection[str] = (),
 ) -> Callable[[Any, WeightStore], DelegatePayload]:
     """`payload` with its options set, as the container's emitter takes it."""
     return lambda delegate, weights: payload(
-        delegate, weights, embed_unpacked_constants=embed_unpacked_constants, tail=tail
+        delegate,
+        weights,
+        embed_unpacked_constants=embed_unpacked_constants,
+        tail=tail,
+        outside=outside,
     )
 
 
@@ -104,15 +114,29 @@ def room(delegate: DelegateOp) -> int:
     """The most bytes that the constants of a delegate take of a tail: weights, and scales."""
     values = [*delegate.block.args, *(value for op in delegate.block.ops for value in op.results)]
     scales = [len(held.scales) for value in values if (held := quantization(value.type))]
-    sizes = [dense_size(op.result.type) for op in delegate.block.ops if isinstance(op, WeightOp)]
+    sizes = [_room_of(op) for op in delegate.block.ops if isinstance(op, WeightOp)]
     return sum(map(padded, (*sizes, *(4 * count for count in scales))))
+
+
+def _room_of(weight: WeightOp) -> int:
+    """The bytes of a weight: those of integers of four bits where nothing else reads it."""
+    uses = [use.operation for use in weight.result.uses]
+    if uses and all(_is_cast(op) and datatype(op.results[0].type) in _INT4 for op in uses):
+        return _int4_size(weight.result.type)
+    return dense_size(weight.result.type)
 
 
 class _Emitter:
     def __init__(
-        self, delegate: DelegateOp, weights: WeightStore, embed: bool, tail: Tail | None
+        self,
+        delegate: DelegateOp,
+        weights: WeightStore,
+        embed: bool,
+        tail: Tail | None,
+        outside: Collection[str],
     ) -> None:
         self.tail = tail
+        self.outside = outside
         self.delegate = delegate
         self.weights = weights
         self.embed = embed
@@ -286,18 +310,20 @@ class _Emitter:
     def _constant(self, weight: WeightOp, type_: Attribute) -> int:
         key, weights, size = weight.key.data, self.weights, dense_size(weight.result.type)
         data: Data
-        is_int4 = datatype(type_) in ("qcint4", "qbint4")
-        if self.tail is None or size > _LIMIT:
+        is_int4 = datatype(type_) in _INT4
+        is_shared = key in self.outside and not is_int4
+        if self.tail is None or size > _LIMIT or is_shared:
             name, held = weights.content_hash(key), weights.get(key)
             data = dense_bytes(pack_int4(held)) if is_int4 else dense_view(held)
         else:
-            data = self.tail.place(_int4_size(weight.result.type) if is_int4 else size)
+            data = self.tail.place(_int4_size(weight.result.type) if is_int4 else size, key)
             name = weights.write(key, data, pack_int4 if is_int4 else None)
             name = self.tail.name_for(name + ".int4" * is_int4, data)
             return self._value(type_, buffer=self._buffer(name, data))
-        return self._value(type_, buffer=self._buffer(name + ".int4" * is_int4, data))
+        name += ".int4" * is_int4
+        return self._value(type_, buffer=self._buffer(name, data, is_shared=is_shared))
 
-    def _buffer(self, key: str, data: Data) -> int:
+    def _buffer(self, key: str, data: Data, *, is_shared: bool = False) -> int:
         """The index of a constant whose name is made of its content; it may be in place already."""
         index = self.constant_index.get(key)
         if index is None:
@@ -309,7 +335,7 @@ class _Emitter:
                 )
             index = self.constant_index[key] = len(self.constants)
             self.constants.append({"offset": NAMED, "size": len(data), "named_key": key})
-            if self.tail is not None:
+            if self.tail is not None and not is_shared:
                 data = self.tail.keep(key, data)
             self.named_data[key] = NamedData(data, ALIGNMENT)
         return index
@@ -338,12 +364,17 @@ def pack_int4(weight: torch.Tensor) -> torch.Tensor:
     """
     if weight.shape[-1] % 2:
         weight = torch.nn.functional.pad(weight, (0, 1))
-    weight = weight.contiguous()
-    if weight.storage_offset() % 2:
-        weight = weight.clone()
-    pairs = weight.view(torch.int16)  # The first of two numbers is the low byte.
-    packed = (pairs >> 4).bitwise_and_(0xF0).bitwise_or_(pairs & 0xF)
-    return packed.bitwise_xor_(0x88).to(torch.uint8)  # A nibble plus 8 has its top bit turned.
+    flat = weight.reshape(-1)
+    if flat.numel() % 8:
+        flat = torch.nn.functional.pad(flat, (0, -flat.numel() % 8))
+    elif flat.data_ptr() % 8 or flat.storage_offset() % 8:
+        flat = flat.clone()
+    words = flat.view(torch.int64) & 0x0F0F0F0F0F0F0F0F  # Eight numbers; the first is lowest.
+    words.bitwise_or_(words >> 4)  # The low byte of two holds both.
+    words.bitwise_xor_(0x0088008800880088)  # A nibble plus 8 has its top bit turned.
+    packed = words.view(torch.int16).to(torch.uint8)
+    rows = (*weight.shape[:-1], weight.shape[-1] // 2)
+    return packed[: weight.numel() // 2].view(rows)
 
 
 def unpack_int4(packed: torch.Tensor, inputs: int) -> torch.Tensor:

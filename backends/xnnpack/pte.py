@@ -7,7 +7,7 @@ from pathlib import Path
 from stepwell.backends.executorch.container import Container
 from stepwell.backends.executorch.emit import emit
 from stepwell.backends.executorch.serialize import external_to_bytes, to_bytes, to_parts
-from stepwell.backends.executorch.tail import Ground, OnFile, Tail
+from stepwell.backends.executorch.tail import Ground, OnFile, Progress, Tail
 from stepwell.backends.xnnpack.emit import payload_writer, room
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.core import WeightOp
@@ -33,14 +33,25 @@ def to_pte(program: Program, *, embed_unpacked_constants: bool = False) -> bytes
     return tail.file(to_parts(container, tail.fixed))
 
 
-def write_pte(program: Program, path: Path, *, embed_unpacked_constants: bool = False) -> None:
+def write_pte(
+    program: Program,
+    path: Path,
+    *,
+    embed_unpacked_constants: bool = False,
+    progress: Progress | None = None,
+) -> None:
     """Write what `to_pte` gives to a new file; weights are made where they stay in it.
+
+    Args:
+        program, embed_unpacked_constants: as for `to_pte`.
+        path: of the file.
+        progress: told of each weight of a delegate before it is written.
 
     Raises:
         UnsupportedError: as `to_pte`.
         OSError: the file is there already, or cannot be written.
     """
-    tail = tail_of(program, OnFile(path))
+    tail = tail_of(program, OnFile(path), progress)
     container = _container(program, embed_unpacked_constants, tail)
     tail.file(to_parts(container, tail.fixed))
 
@@ -50,7 +61,9 @@ def to_container(program: Program, *, embed_unpacked_constants: bool = False) ->
     return _container(program, embed_unpacked_constants, None)
 
 
-def tail_of(program: Program, ground: Ground | None = None) -> Tail:
+def tail_of(
+    program: Program, ground: Ground | None = None, progress: Progress | None = None
+) -> Tail:
     """Room for the constants of all delegates, behind all other weights."""
     inside = outside = 0
     for func in program.methods.values():
@@ -59,12 +72,24 @@ def tail_of(program: Program, ground: Ground | None = None) -> Tail:
                 inside += room(op)
             elif isinstance(op, WeightOp) and not isinstance(op.parent_op(), DelegateOp):
                 outside += dense_size(op.result.type)
-    return Tail(inside, outside, ground)
+    return Tail(inside, outside, ground, progress)
 
 
 def _container(program: Program, embed: bool, tail: Tail | None) -> Container:
-    writer = payload_writer(embed_unpacked_constants=embed, tail=tail)
+    writer = payload_writer(
+        embed_unpacked_constants=embed, tail=tail, outside=_keys_outside(program)
+    )
     return emit(program, {DelegateOp: writer})
+
+
+def _keys_outside(program: Program) -> set[str]:
+    """The weights that kernels read."""
+    return {
+        op.key.data
+        for func in program.methods.values()
+        for op in func.body.block.ops
+        if isinstance(op, WeightOp)
+    }
 
 
 def to_pte_and_ptd(
@@ -80,7 +105,9 @@ def to_pte_and_ptd(
         UnsupportedError: as `to_pte`, and if the program has no weights.
 
     """
-    writer = payload_writer(embed_unpacked_constants=embed_unpacked_constants)
+    writer = payload_writer(
+        embed_unpacked_constants=embed_unpacked_constants, outside=_keys_outside(program)
+    )
     container = emit(program, {DelegateOp: writer}, external_weights=True)
     weights = external_to_bytes(container)
     if weights is None:

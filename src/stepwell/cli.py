@@ -30,7 +30,7 @@ from stepwell.commands import (
     show,
     sweep,
 )
-from stepwell.commands.progress import waiting
+from stepwell.commands.progress import stepping, waiting
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.failures import StepFailure
 from stepwell.ir.files import write_atomically
@@ -225,7 +225,8 @@ def _save(lowered: Lowered, output: Path) -> None:
                 f"the target {lowered.target.name} makes a .{made}, not a {output.suffix}",
                 help=f"name it {output.with_suffix('.' + made)}",
             )
-        lowered.save(output)
+        with stepping(f"writing {output}") as tell:
+            lowered.save(output, progress=tell)
         return
     from stepwell.backends.cortex_m.c_array import identifier_of
 

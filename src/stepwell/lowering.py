@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -88,10 +88,17 @@ class Lowered:
         """
         return self._emit(kind or self.target.artefact, options)
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(
+        self, path: str | PathLike[str], *, progress: Callable[[str, int, int], None] | None = None
+    ) -> None:
         """Write the bytes of the target's own format to a file, whole or not at all.
 
         A `.pte` for XNNPACK is made in the file itself, without a copy of it in memory.
+
+        Args:
+            path: of the file; an older one stays until the new one is whole.
+            progress: told, before each weight of such a `.pte`, its name, how many bytes of weights
+                stand in the file, and how many there will be at most.
 
         Raises:
             StepwellError: the file cannot be written.
@@ -101,6 +108,8 @@ class Lowered:
             write_atomically(Path(path), self.artefact)
             return
         told = self.target.for_artefact(self.target.artefact, self.options, {})
+        if progress is not None:
+            told["progress"] = progress
         with written_beside(Path(path)) as beside:
             write(self.program, path=beside, **told)
 

@@ -47,7 +47,8 @@ class Target:
     per_method: bool = False
     """Whether an artefact holds one method, which its emitter is told."""
     write: Emitter | None = None
-    """Writes the artefact to a `path`, where that needs less memory than its bytes."""
+    """Writes the artefact to a `path`, where that needs less memory than its bytes, and tells a
+    `progress` if one is given: what is written, how many bytes are, and of how many."""
     bound: Bound | None = None
     """How far the engine may stand from the interpreter; None: as float kernels do."""
     reader: Callable[[bytes], Program] | None = None

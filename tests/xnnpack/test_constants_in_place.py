@@ -226,3 +226,16 @@ def test_large_weights_are_stored_once_where_they_are_equal_throughout(tmp_path:
     size = 500 * 600 * 4
     assert 2 * size < len(pte) < 2.1 * size
     torch.testing.assert_close(lowered.run(x)[0], model(x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_saved_file_tells_each_weight_before_it_is_written(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Linear(32, 16))
+    exported = torch.export.export(model, (torch.randn(2, 64),))
+    told: list[tuple[str, int, int]] = []
+    lowered = stepwell.lower(exported, "xnnpack")
+    lowered.save(tmp_path / "m.pte", progress=lambda *said: told.append(said))
+    assert len(told) >= 4
+    done, of = [said[1] for said in told], {said[2] for said in told}
+    assert done == sorted(done) and done[0] == 0 and len(of) == 1
+    assert 4 * 64 * 32 <= done[-1] <= of.pop()
+    assert (tmp_path / "m.pte").read_bytes() == lowered.to_pte()

@@ -116,3 +116,9 @@ def test_a_layer_without_output_features_takes_no_shift(refused: Any, method: An
     layer = f"%y = aten.linear.default(%t, %w) : ({X}, tensor<4xf32>) -> tensor<2xf32>"
     text = method(f"%x: {X}", weights, SHIFT, shifted, layer, gives="tensor<2xf32>")
     refused(text, FoldAffineIntoLayer(), "vector")
+
+
+def test_a_table_that_an_embedding_reads_too_takes_no_scale(refused: Any, method: Any) -> None:
+    looked = f"%x = aten.embedding.default(%w, %i) : (tensor<3x4xf32>, tensor<2xi64>) -> {X}"
+    lines = (WEIGHT, SCALE, looked, SCALED, linear("s"))
+    refused(method("%i: tensor<2xi64>", *lines, gives=Y), FoldAffineIntoLayer(), "kept twice")

@@ -7,7 +7,8 @@ Norms end in such a pair, and a target would read g and b as constants that it d
 moves whole channels may stand between: views, permutes, slices and concatenations cut the windows
 of Swin, and each row is scaled and shifted alike. Zeros around what is convolved are kept by a
 factor and not by a shift, which is taken in only where nothing is padded. Every reader, moved or
-not, must end in such a layer, or nothing is saved.
+not, must end in such a layer, or nothing is saved; a table that an embedding reads too stays as it
+is, for a language model's is most of what it weighs.
 
 Before:
     func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
@@ -67,6 +68,7 @@ from typing import ClassVar, cast
 
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
@@ -136,6 +138,8 @@ class FoldAffineIntoLayer(Rewrite[AffineInFront]):
             refusal = self.LAYERS[type(layer)].refuses_input(layer, shift is not None)
             if refusal is not None:
                 return refusal
+            if scale is not None and _is_looked_up(layer.operands[1]):
+                return Refusal("an embedding reads the layer's weight too: it would be kept twice")
         affine = cast(SchemaOp, value.owner)
         return AffineInFront(affine, source, scale, shift, movements, tuple(layers))
 
@@ -171,3 +175,8 @@ class FoldAffineIntoLayer(Rewrite[AffineInFront]):
             rw.insert(new, layer)
             new.location = layer.location
             rw.replace(layer, [new.results[0]])
+
+
+def _is_looked_up(weight: SSAValue) -> bool:
+    """Whether a constant is the table of an embedding."""
+    return any(isinstance(use.operation, aten.EmbeddingDefault) for use in weight.uses)
