@@ -65,8 +65,16 @@ class ContainerBuilder:
         self._methods[name] = MethodBuilder(self, name)
         return self._methods[name]
 
-    def constant(self, data: Data) -> Constant | External:
-        """Where a constant with these bytes is kept; equal bytes are kept once."""
+    def constant(
+        self, data: Data, name: str | None = None, file: str | None = None
+    ) -> Constant | External:
+        """Where a constant with these bytes is kept; equal bytes are kept once.
+
+        With a `file`, that is the `.ptd` of this name, under the constant's `name`.
+        """
+        if file is not None and name is not None:
+            self._external.setdefault(name, NamedData(data, ALIGNMENT, file))
+            return External(name)
         digest = (len(data), hashlib.sha256(data).digest())
         if self._external_constants:
             key = f"constant_{digest[1].hex()[:32]}_{digest[0]}"
@@ -108,15 +116,15 @@ class ContainerBuilder:
 
     def add_named_data(self, named: Mapping[str, NamedData], *, external: bool = False) -> None:
         """Data that delegates ask for by key; one key may be given again with the same bytes."""
-        into = self._external if external else self._named
         for key, value in named.items():
+            into = self._external if external or value.file is not None else self._named
             known = into.get(key)
             if known is None:
                 into[key] = value
             elif known.data is not value.data and bytes(known.data) != bytes(value.data):
                 raise StepwellError(f"two delegates give different data under the name {key!r}")
             elif known.alignment < value.alignment:
-                into[key] = NamedData(known.data, value.alignment)
+                into[key] = replace(known, alignment=value.alignment)
 
     def finish(self) -> Container:
         """Plan the memory of every method and give the container."""
@@ -206,12 +214,13 @@ class MethodBuilder:
         *,
         dim_order: Sequence[int] | None = None,
         name: str | None = None,
+        file: str | None = None,
     ) -> int:
-        """A constant tensor of these bytes (dense, in `dim_order`)."""
+        """A constant tensor of these bytes (dense, in `dim_order`); with a file, in that `.ptd`."""
         order = tuple(dim_order) if dim_order is not None else contiguous(len(sizes))
         if not len(data):  # No bytes to point to: an unplanned tensor without elements.
             return self._add(TensorValue(scalar_type, tuple(sizes), order, Planned(ACTIVATIONS, 0)))
-        storage = self._container.constant(data)
+        storage = self._container.constant(data, name, file)
         return self._add(TensorValue(scalar_type, tuple(sizes), order, storage, name=name))
 
     def state(

@@ -251,10 +251,14 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class NamedData:
-    """Bytes that delegates ask for by key at load time, aligned to `alignment` bytes."""
+    """Bytes that delegates ask for by key at load time, aligned to `alignment` bytes.
+
+    `file` is the `.ptd` that has them; None for the program, or its only `.ptd`.
+    """
 
     data: Data
     alignment: int = 1
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +273,7 @@ class Container:
     mutable_data: tuple[Data, ...] = (b"",)
     named_data: Mapping[str, NamedData] = field(default_factory=dict[str, NamedData])
     external_data: Mapping[str, NamedData] = field(default_factory=dict[str, NamedData])
-    """What a separate `.ptd` holds: constants of `External` tensors and delegates' data."""
+    """What separate `.ptd` files hold: constants of `External` tensors and delegates' data."""
 
     def method(self, name: str) -> Method | None:
         """The method of that name."""

@@ -39,6 +39,7 @@ from stepwell.backends.executorch.kernel_calls import (
 from stepwell.backends.executorch.missing_kernels import UNCHECKED, missing_kernels
 from stepwell.backends.executorch.runner import scalar_type
 from stepwell.backends.executorch.signatures import InPlace, Input, KernelSignature
+from stepwell.backends.executorch.weight_files import WeightFiles
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.control import YieldOp
 from stepwell.dialects.sym import SymOp
@@ -79,7 +80,11 @@ PayloadWriters = Mapping[type[Operation], PayloadWriter]
 
 
 def emit(
-    program: Program, delegates: PayloadWriters | None = None, *, external_weights: bool = False
+    program: Program,
+    delegates: PayloadWriters | None = None,
+    *,
+    external_weights: bool = False,
+    files: WeightFiles | None = None,
 ) -> Container:
     """The container of a program whose ops have kernels or stand in delegates.
 
@@ -87,6 +92,7 @@ def emit(
         program: every method becomes one of the container; they share constants and state.
         delegates: writers of payloads by the class of the delegate op.
         external_weights: put constants and delegates' named data into a separate `.ptd`.
+        files: constants that have `.ptd` files of their own.
 
     Raises:
         UnsupportedError: naming every op that has no kernel and is no delegate.
@@ -99,7 +105,7 @@ def emit(
     filled = filled_states(program.methods.values())
     for name, func in program.methods.items():
         emitter = MethodEmitter(builder, builder.method(name), program, func, writers)
-        emitter.external = external_weights
+        emitter.external, emitter.files = external_weights, files
         emitter.filled = filled
         emitter.emit()
     return builder.finish()
@@ -123,6 +129,7 @@ class MethodEmitter:
         self.delegates = delegates
         self.signature: Signature = get_signature(func)
         self.external = False
+        self.files: WeightFiles | None = None
         self.filled: frozenset[str] = frozenset()
         """States whose first value nobody reads."""
         self.values: dict[SSAValue, int] = {}
@@ -198,7 +205,11 @@ class MethodEmitter:
     def _weight(self, op: WeightOp) -> None:
         held = self.weights.get(op.key.data)
         self.values[op.result] = self.builder.constant(
-            scalar_type(held.dtype), tuple(held.shape), dense_view(held), name=op.key.data
+            scalar_type(held.dtype),
+            tuple(held.shape),
+            dense_view(held),
+            name=op.key.data,
+            file=None if self.files is None else self.files.file_of(op.key.data),
         )
 
     def _state(self, key: str) -> int:

@@ -10,7 +10,7 @@ import functools
 import struct
 
 from stepwell.backends.executorch.read import shipped
-from stepwell.backends.flatbuffer import Schema, parse_schema, read_root
+from stepwell.backends.flatbuffer import Record, Schema, parse_schema, read_root
 from stepwell.ir.diagnostics import ParseFailure
 
 _WHAT = "the .ptd file"
@@ -29,6 +29,11 @@ def flat_tensor_schema() -> Schema:
 
 def read_external(data: bytes | bytearray) -> dict[str, memoryview]:
     """Every named blob of a `.ptd` file, as views of `data`."""
+    return {key: blob for key, (blob, _) in read_entries(data).items()}
+
+
+def read_entries(data: bytes | bytearray) -> dict[str, tuple[memoryview, Record | None]]:
+    """Every named blob of a `.ptd` file, a view of `data`; with its layout if it is a tensor."""
     view = memoryview(data)
     if len(view) < _HEADER_AT + _HEADER.size or bytes(view[8:12]) != b"FH01":
         raise ParseFailure(f"{_WHAT} has no header")
@@ -37,7 +42,7 @@ def read_external(data: bytes | bytearray) -> dict[str, memoryview]:
         raise ParseFailure(f"{_WHAT} is shorter than its header says", help="it may be cut short")
     root = read_root(view[: start + size], flat_tensor_schema(), what=_WHAT)
     segments = root["segments"]
-    found: dict[str, memoryview] = {}
+    found: dict[str, tuple[memoryview, Record | None]] = {}
     for entry in root["named_data"]:
         index = entry["segment_index"]
         if entry["key"] is None or not 0 <= index < len(segments):
@@ -46,5 +51,5 @@ def read_external(data: bytes | bytearray) -> dict[str, memoryview]:
         end = begin + segments[index]["size"]
         if end > len(view):
             raise ParseFailure(f"{_WHAT} has {len(view)} bytes, segment {index} ends at {end}")
-        found[entry["key"]] = view[begin:end]
+        found[entry["key"]] = view[begin:end], entry["tensor_layout"]
     return found

@@ -7,7 +7,7 @@ compare the two on every kind of value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stepwell.backends.executorch.check import check
@@ -35,7 +35,7 @@ from stepwell.backends.executorch.container import (
     TensorValue,
     Value,
 )
-from stepwell.backends.executorch.external import flat_tensor_schema
+from stepwell.backends.executorch.external import flat_tensor_schema, read_entries
 from stepwell.backends.executorch.memory import ALIGNMENT
 from stepwell.backends.executorch.read import program_schema
 from stepwell.backends.executorch.segments import (
@@ -93,9 +93,19 @@ def to_parts(container: Container, fixed: int | None = None) -> list[Data]:
 
 def external_to_bytes(container: Container) -> bytes | None:
     """The `.ptd` file with a container's external data, or None if it has none."""
-    if not container.external_data:
-        return None
+    return external_files(container).get(None)
+
+
+def external_files(container: Container) -> dict[str | None, bytes]:
+    """The `.ptd` files with a container's external data, by the names that data gives them."""
     check(container)
+    files: dict[str | None, dict[str, NamedData]] = {}
+    for key, value in container.external_data.items():
+        files.setdefault(value.file, {})[key] = value
+    return {file: _external_file(container, held) for file, held in files.items()}
+
+
+def _external_file(container: Container, held: Mapping[str, NamedData]) -> bytes:
     layouts = {
         value.storage.key: {
             "scalar_type": int(value.scalar_type),
@@ -106,10 +116,25 @@ def external_to_bytes(container: Container) -> bytes | None:
         for value in method.values
         if isinstance(value, TensorValue) and isinstance(value.storage, External)
     }
+    return _data_file(held, layouts)
+
+
+def joined_externals(files: Sequence[bytes]) -> bytes:
+    """Several `.ptd` files as one; of a name that two have, the first's is taken.
+
+    Raises:
+        ParseFailure: the bytes are not a `.ptd`, or are damaged.
+    """
+    entries = {key: held for file in reversed(files) for key, held in read_entries(file).items()}
+    held = {key: NamedData(blob, ALIGNMENT) for key, (blob, _) in entries.items()}
+    return _data_file(held, {key: layout for key, (_, layout) in entries.items() if layout})
+
+
+def _data_file(held: Mapping[str, NamedData], layouts: Mapping[str, Record]) -> bytes:
     segments = Segments()
     entries: list[Record] = [
         {"key": key, "segment_index": index, "tensor_layout": layouts.get(key)}
-        for key, index in _named(segments, container.external_data).items()
+        for key, index in _named(segments, held).items()
     ]
     record = {"version": _VERSION, "segments": segments.table, "named_data": entries}
     return b"".join(with_data_header(write_root(flat_tensor_schema(), record), segments))

@@ -25,6 +25,7 @@ from stepwell.backends.executorch.bounds import upper_bound
 from stepwell.backends.executorch.container import Data, NamedData
 from stepwell.backends.executorch.emit import DelegatePayload
 from stepwell.backends.executorch.tail import Tail, padded
+from stepwell.backends.executorch.weight_files import WeightFiles
 from stepwell.backends.flatbuffer import Record, read_root
 from stepwell.backends.flatbuffer_writer import write_root
 from stepwell.backends.xnnpack.events import event_nodes
@@ -70,6 +71,7 @@ def payload(
     embed_unpacked_constants: bool = False,
     tail: Tail | None = None,
     outside: Collection[str] = (),
+    files: WeightFiles | None = None,
 ) -> DelegatePayload:
     """What ExecuTorch needs to run a delegate.
 
@@ -80,6 +82,7 @@ def payload(
             for runtimes known to keep them alive (1.4.1 and later, without the weights cache).
         tail: where the file's constants are written; without it they stay where they are.
         outside: keys of weights that the file has as constants too: those stay where they are.
+        files: weights that have `.ptd` files of their own, where they are found by name.
 
     Raises:
         UnsupportedError: naming every constant that would have to be embedded, and every node
@@ -87,6 +90,7 @@ def payload(
 
     """
     emitter = _Emitter(delegate, weights, embed_unpacked_constants, tail, outside)
+    emitter.files = files
     with without_collection():
         graph = write_root(schema(), emitter.graph())
     return DelegatePayload(
@@ -99,6 +103,7 @@ def payload_writer(
     embed_unpacked_constants: bool = False,
     tail: Tail | None = None,
     outside: Collection[str] = (),
+    files: WeightFiles | None = None,
 ) -> Callable[[Any, WeightStore], DelegatePayload]:
     """`payload` with its options set, as the container's emitter takes it."""
     return lambda delegate, weights: payload(
@@ -107,6 +112,7 @@ def payload_writer(
         embed_unpacked_constants=embed_unpacked_constants,
         tail=tail,
         outside=outside,
+        files=files,
     )
 
 
@@ -137,6 +143,7 @@ class _Emitter:
     ) -> None:
         self.tail = tail
         self.outside = outside
+        self.files: WeightFiles | None = None
         self.delegate = delegate
         self.weights = weights
         self.embed = embed
@@ -247,9 +254,18 @@ class _Emitter:
     # -- values --------------------------------------------------------------------------------
 
     def _value(
-        self, type_: Attribute, *, buffer: int = 0, external: int = NO_VALUE, flags: int = 0
+        self,
+        type_: Attribute,
+        *,
+        buffer: int = 0,
+        external: int = NO_VALUE,
+        flags: int = 0,
+        scales: tuple[str, str] | None = None,
     ) -> int:
-        """Declare a value of this type; gives its id."""
+        """Declare a value of this type; gives its id.
+
+        `scales` are (the name, the file) of a weight that is found by name: so are its scales.
+        """
         what = datatype(type_)
         assert what is not None, f"{type_} is not verified"
         sizes = [d if isinstance(d, int) else self._bound(d) for d in dims(type_)]
@@ -263,7 +279,7 @@ class _Emitter:
             "flags": flags,
             "id_out": made,
         }
-        parameters = self._quantization(type_, what)
+        parameters = self._quantization(type_, what, scales)
         if parameters is None:
             self.values.append({"xvalue_union": ("XNNTensorValue", record)})
         else:
@@ -271,7 +287,9 @@ class _Emitter:
             self.values.append({"xvalue_union": ("XNNQuantizedTensorValue", quantized)})
         return made
 
-    def _quantization(self, type_: Attribute, what: str) -> tuple[str, Record] | None:
+    def _quantization(
+        self, type_: Attribute, what: str, named: tuple[str, str] | None
+    ) -> tuple[str, Record] | None:
         if isinstance(held := element(type_), DynamicInt8Type):
             return "PerTokenDynamicQuant", {"num_nonbatch_dims": held.data}
         params = quantization(type_)
@@ -286,7 +304,11 @@ class _Emitter:
         record: Record = {
             "scale": [],
             "channel_dim": params.axis or 0,
-            "scale_buffer_idx": self._buffer(_content_key(data), data),
+            "scale_buffer_idx": (
+                self._buffer(_content_key(data), data)
+                if named is None
+                else self._buffer(f"{named[0]}.scales", data, file=named[1])
+            ),
             "num_scales": len(params.scales),
         }
         if what == "qbint4":
@@ -311,6 +333,12 @@ class _Emitter:
         key, weights, size = weight.key.data, self.weights, dense_size(weight.result.type)
         data: Data
         is_int4 = datatype(type_) in _INT4
+        file = None if self.files is None else self.files.file_of(key)
+        if file is not None:
+            held = weights.get(key)
+            data = dense_bytes(pack_int4(held)) if is_int4 else dense_view(held)
+            key += ".int4" * is_int4
+            return self._value(type_, buffer=self._buffer(key, data, file=file), scales=(key, file))
         is_shared = key in self.outside and not is_int4
         if self.tail is None or size > _LIMIT or is_shared:
             name, held = weights.content_hash(key), weights.get(key)
@@ -323,7 +351,9 @@ class _Emitter:
         name += ".int4" * is_int4
         return self._value(type_, buffer=self._buffer(name, data, is_shared=is_shared))
 
-    def _buffer(self, key: str, data: Data, *, is_shared: bool = False) -> int:
+    def _buffer(
+        self, key: str, data: Data, *, is_shared: bool = False, file: str | None = None
+    ) -> int:
         """The index of a constant whose name is made of its content; it may be in place already."""
         index = self.constant_index.get(key)
         if index is None:
@@ -335,9 +365,9 @@ class _Emitter:
                 )
             index = self.constant_index[key] = len(self.constants)
             self.constants.append({"offset": NAMED, "size": len(data), "named_key": key})
-            if self.tail is not None and not is_shared:
+            if self.tail is not None and not is_shared and file is None:
                 data = self.tail.keep(key, data)
-            self.named_data[key] = NamedData(data, ALIGNMENT)
+            self.named_data[key] = NamedData(data, ALIGNMENT, file)
         return index
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stepwell.backends.executorch.container import Container
 from stepwell.backends.executorch.emit import emit
-from stepwell.backends.executorch.serialize import external_to_bytes, to_bytes, to_parts
+from stepwell.backends.executorch.serialize import (
+    external_files,
+    external_to_bytes,
+    to_bytes,
+    to_parts,
+)
 from stepwell.backends.executorch.tail import Ground, OnFile, Progress, Tail
+from stepwell.backends.executorch.weight_files import WeightFiles
 from stepwell.backends.xnnpack.emit import payload_writer, room
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.core import WeightOp
@@ -113,3 +120,31 @@ def to_pte_and_ptd(
     if weights is None:
         raise UnsupportedError("the program has no weights to keep separately", help="use to_pte")
     return to_bytes(container), weights
+
+
+def to_pte_and_ptds(
+    program: Program,
+    files: Mapping[str, str | Sequence[str]],
+    *,
+    embed_unpacked_constants: bool = False,
+) -> tuple[bytes, dict[str, bytes]]:
+    """The `.pte` of a program without some of its weights, and the `.ptd` files that hold those.
+
+    Args:
+        program: at the xnnpack level.
+        files: name of a file → patterns of the names of its weights; see `WeightFiles.of`.
+        embed_unpacked_constants: see `backends.xnnpack.emit.payload`.
+
+    Raises:
+        StepwellError: as `to_pte`, and if no weight fits a pattern.
+
+    """
+    held = WeightFiles.of(program, files)
+    writer = payload_writer(
+        embed_unpacked_constants=embed_unpacked_constants,
+        outside=_keys_outside(program),
+        files=held,
+    )
+    container = emit(program, {DelegateOp: writer}, files=held)
+    made = external_files(container)
+    return to_bytes(container), {file: made[file] for file in files}

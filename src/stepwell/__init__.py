@@ -41,6 +41,7 @@ _HOME = {
     "Target": "target",
     "infers": "ir.inference",
     "interprets": "ir.interpretation",
+    "join_ptds": "artefacts",
     "load": "program",
     "load_plugin": "plugins",
     "set_level": "ir.levels",
@@ -79,6 +80,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     __version__: str
+    from stepwell.artefacts import join_ptds as join_ptds
     from stepwell.artefacts import read_pte as read_pte
     from stepwell.artefacts import read_tosa as read_tosa
     from stepwell.artefacts import run_pte as run_pte

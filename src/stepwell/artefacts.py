@@ -14,7 +14,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import read_bytes
 from stepwell.program import Program
 
-__all__ = ["random_inputs", "read_pte", "read_tosa", "run_pte"]
+__all__ = ["join_ptds", "random_inputs", "read_pte", "read_tosa", "run_pte"]
 
 
 def read_pte(data: bytes, *, external: bytes | None = None, largest: bool = False) -> Program:
@@ -46,6 +46,20 @@ def read_pte(data: bytes, *, external: bytes | None = None, largest: bool = Fals
     if external is None and is_cortex_m(container := read_container(bytearray(data))):
         return read_program(container)
     return read(data, PTE_READERS, external=external, largest=largest)
+
+
+def join_ptds(files: Sequence[bytes]) -> bytes:
+    """Several `.ptd` files as one: for ExecuTorch in Python, which takes one, and for `read_pte`.
+
+    Args:
+        files: the bytes of each; of a name that two have, the first's is taken.
+
+    Raises:
+        ParseFailure: the bytes are not a `.ptd`, or are damaged.
+    """
+    from stepwell.backends.executorch.serialize import joined_externals
+
+    return joined_externals(files)
 
 
 def read_tosa(data: bytes) -> Program:

@@ -117,6 +117,26 @@ class Lowered:
         """The `.pte` without weights, and the `.ptd` that holds them (xnnpack target)."""
         return self._emit("pte_and_ptd", options)
 
+    def to_pte_and_ptds(
+        self, files: Mapping[str, str | Sequence[str]]
+    ) -> tuple[bytes, dict[str, bytes]]:
+        """The `.pte`, and weights in `.ptd` files of their own, found by name (xnnpack target).
+
+        Programs that differ in the weights of one file alone have the same `.pte` and the same
+        other files: a base model is lowered once with each adapter, and shipped once.
+
+        Args:
+            files: name of a file → patterns of the names of its weights (`"*lora_*"`), the first
+                file that fits. A weight made of several (a gain folded into a layer) goes where any
+                of them would. What fits nowhere stays in the `.pte`.
+
+        Raises:
+            StepwellError: no weight fits a pattern.
+        """
+        emit = self.target.emitter("pte_and_ptds")
+        told = self.target.for_artefact("pte_and_ptds", self.options, {})
+        return emit(self.program, files=files, **told)
+
     @overload
     def to_c(
         self, name: str = ..., *, header: bool = ..., runtime: Literal["executorch"] = ...

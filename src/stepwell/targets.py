@@ -83,7 +83,7 @@ EMBED_UNPACKED_CONSTANTS = Option(
     bool,
     False,
     "put constants that XNNPACK does not copy into the delegate, for runtimes known to keep them",
-    at=("pte", "pte_and_ptd", "etrecord"),
+    at=("pte", "pte_and_ptd", "pte_and_ptds", "etrecord"),
 )
 BIAS_FORM = Option(
     "bias_form",
@@ -163,6 +163,12 @@ def _xnnpack_pte_and_ptd(program: Program, **options: Any) -> tuple[bytes, bytes
     return to_pte_and_ptd(program, **options)
 
 
+def _xnnpack_pte_and_ptds(program: Program, **options: Any) -> tuple[bytes, dict[str, bytes]]:
+    from stepwell.backends.xnnpack.pte import to_pte_and_ptds
+
+    return to_pte_and_ptds(program, **options)
+
+
 def _xnnpack_etrecord(program: Program, exported: Any, method: str, **options: Any) -> Any:
     from stepwell.backends.executorch.inspection import etrecord
     from stepwell.backends.xnnpack.pte import to_container
@@ -181,7 +187,12 @@ XNNPACK_TARGET = Target(
     "xnnpack",
     XNNPACK,
     "pte",
-    {"pte": _xnnpack_pte, "pte_and_ptd": _xnnpack_pte_and_ptd, "etrecord": _xnnpack_etrecord},
+    {
+        "pte": _xnnpack_pte,
+        "pte_and_ptd": _xnnpack_pte_and_ptd,
+        "pte_and_ptds": _xnnpack_pte_and_ptds,
+        "etrecord": _xnnpack_etrecord,
+    },
     _run_pte,
     XNNPACK_OPTIONS,
     write=_write_xnnpack_pte,

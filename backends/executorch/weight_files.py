@@ -1,0 +1,80 @@
+"""Which `.ptd` file a weight is kept in: a base model's in one, an adapter's in another.
+
+What is kept in a file of its own has its name as its key, so that another file with the same names
+can take its place: one program and one base, and an adapter for each task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from stepwell.ir.core import WeightOp
+from stepwell.ir.diagnostics import StepwellError, quoted
+from stepwell.ir.program import Program
+from stepwell.ir.weights import WeightStore
+
+
+@dataclass(frozen=True)
+class WeightFiles:
+    """The files of a program's weights.
+
+    Attributes:
+        files: of each weight that has one, by its key.
+    """
+
+    files: Mapping[str, str]
+
+    @classmethod
+    def of(cls, program: Program, patterns: Mapping[str, str | Sequence[str]]) -> WeightFiles:
+        """The first file of which a pattern fits a weight's name, or that of one it is made of.
+
+        Args:
+            program: whose weights are given files.
+            patterns: file → patterns of names, as of files in a shell: `*.lora_*`.
+
+        Raises:
+            StepwellError: no weight fits a pattern.
+        """
+        wanted = {
+            file: (given,) if isinstance(given, str) else tuple(given)
+            for file, given in patterns.items()
+        }
+        found: dict[str, str] = {}
+        unused = {(file, pattern) for file, given in wanted.items() for pattern in given}
+        keys = {op.key.data for op in program.module.walk() if isinstance(op, WeightOp)}
+        for key in sorted(keys):
+            names = _made_of(key, program.weights)
+            for file, given in wanted.items():
+                fitting = {p for p in given if any(fnmatchcase(name, p) for name in names)}
+                if fitting:
+                    found[key] = file
+                    unused -= {(file, pattern) for pattern in fitting}
+                    break
+        if unused:
+            told = ", ".join(f"{quoted(pattern)} ({file})" for file, pattern in sorted(unused))
+            names = {name for key in keys for name in _made_of(key, program.weights)}
+            some = ", ".join(sorted(names)[:5])
+            raise StepwellError(
+                f"no weight is left for {told}",
+                help=f"weights are called {some}, …; a weight goes into the first file that fits",
+            )
+        return cls(found)
+
+    def file_of(self, key: str) -> str | None:
+        """The file of a weight, None for what stays in the program."""
+        return self.files.get(key)
+
+
+def _made_of(key: str, weights: WeightStore) -> set[str]:
+    """The names of the given weights that one is made of, or its own."""
+    names: set[str] = set()
+    waiting = [key]
+    while waiting:
+        found = weights.recipe_of(at := waiting.pop())
+        if found is None:
+            names.add(at)
+        else:
+            waiting.extend(found[1])
+    return names
