@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -76,6 +76,9 @@ CONTROL = re.compile(r"\b(cond|while_loop|scan|map_rows)\(")
 
 class Shaken(TorchDispatchMode):
     """Every computed number a little off."""
+
+    still = False
+    """Whether inputs and weights stay as they are."""
 
     def __init__(self, seed: int, coarse: Mapping[str, float] | None = None) -> None:
         super().__init__()
@@ -187,11 +190,14 @@ class Expected:
         runs = [eager(program, given), pytree.tree_leaves(copy.deepcopy(exported)(*copied(given)))]
         with denormals_as_zero():  # As delegates read them, whatever their op (semantics.md).
             runs.append(eager(program, given))
+        has_control = bool(CONTROL.search(program.text))  # Which no dispatch mode sees into.
+        if "conv" in program.text and not has_control:
+            with Skipping():
+                runs.append(eager(program, given))
         wide = None
         with suppress(RuntimeError):  # What mixes dtypes by hand may not run widened.
             runs.append(eager(program, given, wide=True))
             wide = len(runs) - 1
-        has_control = bool(CONTROL.search(program.text))  # Which no dispatch mode sees into.
 
         def made(seed: int) -> torch.nn.Module:
             # By turns what eager calls, and what it was exported as: one call may be many there.
@@ -199,19 +205,10 @@ class Expected:
 
         def further() -> list[list[Tensor]]:
             apart = ep.run_decompositions().module(check_guards=False)
-            return _shaken(lambda _: copy.deepcopy(apart), given, coarse)
+            return shaken(lambda _: copy.deepcopy(apart), given, coarse)
 
-        runs += _shaken(made, given, coarse)
+        runs += shaken(made, given, coarse)
         return cls(tensors(runs, narrow), further, narrow, wide)
-
-    @classmethod
-    def of_module(
-        cls, module: torch.nn.Module, given: Any, coarse: Mapping[str, float] | None = None
-    ) -> Expected:
-        """What a right result of a module may be."""
-        runs = [pytree.tree_leaves(copy.deepcopy(module)(*copied(given)))]
-        runs += _shaken(lambda _: copy.deepcopy(module), given, coarse)
-        return cls(tensors(runs))
 
     def complaint(
         self,
@@ -258,20 +255,59 @@ class Expected:
         return None
 
 
-def _shaken(
+def shaken(
     made: Callable[[int], torch.nn.Module], given: Any, coarse: Mapping[str, float] | None
 ) -> list[list[Any]]:
     """The perturbed runs of fresh modules."""
     runs: list[list[Any]] = []
     for seed in range(RUNS):
-        module, shaken = made(seed), Shaken(seed, coarse=coarse)
+        module, way = made(seed), Shaken(seed, coarse=coarse)
         with torch.no_grad():
             for held in module.parameters():
-                shaken.moved(held, 1.0) if held.is_floating_point() else None
-            with shaken:
-                moved = floats(given, partial(_nudged, shaken)) if seed else given
+                way.moved(held, 1.0) if held.is_floating_point() else None
+            with way:
+                moved = floats(given, partial(_nudged, way)) if seed else given
                 runs.append(pytree.tree_leaves(module(*copied(moved))))
     return runs
+
+
+def ran(graph: torch.nn.Module, given: Any, way: TorchDispatchMode | None = None) -> list[Any]:
+    """The outputs of a copy of a graph, flat, run in some way."""
+    graph, moved = copy.deepcopy(graph), given
+    with torch.no_grad():
+        if isinstance(way, Shaken) and not way.still:
+            for held in graph.parameters():
+                way.moved(held, 1.0) if held.is_floating_point() else None
+            moved = floats(given, partial(_nudged, way))
+        with way or nullcontext():
+            return pytree.tree_leaves(graph(*copied(moved)))
+
+
+class Skipping(TorchDispatchMode):
+    """Convolutions that skip what a kernel reads outside the image, as TOSA's and some of torch's.
+
+    By other kernels a weight that is not finite makes NaN of the zeros there: which is taken
+    depends on sizes, dtype and CPU.
+    """
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        if func is not torch.ops.aten.convolution.default or args[6] or args[1].isfinite().all():
+            return func(*args, **(kwargs or {}))
+        image, weight, bias, *how = args
+
+        def meets(pixels: Tensor, taps: Tensor) -> Tensor:
+            return func(pixels.to(image.dtype), taps.to(image.dtype), None, *how) > 0
+
+        ones = weight.sign().nan_to_num(1.0)
+        out = func(image, weight.where(weight.isfinite(), ones), bias, *how)
+        above, below = weight == torch.inf, weight == -torch.inf
+        out = out + torch.where(meets(image > 0, above) | meets(image < 0, below), torch.inf, 0.0)
+        out = out - torch.where(meets(image < 0, above) | meets(image > 0, below), torch.inf, 0.0)
+        lost = meets(torch.ones_like(image), weight.isnan())
+        lost |= meets((image == 0) | image.isnan(), ~weight.isfinite())
+        return out.masked_fill(lost, torch.nan)
 
 
 @contextmanager
@@ -283,8 +319,8 @@ def denormals_as_zero() -> Iterator[None]:
         torch.set_flush_denormal(False)
 
 
-def _nudged(shaken: Shaken, value: Tensor) -> Tensor:
-    return shaken.moved(value.clone(), 1.0)
+def _nudged(way: Shaken, value: Tensor) -> Tensor:
+    return way.moved(value.clone(), 1.0)
 
 
 def copied(given: Any) -> Any:

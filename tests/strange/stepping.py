@@ -12,7 +12,6 @@ multiply. Where that is coarse, results differ from those of a float bias by who
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -23,7 +22,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from .oracle import FACTOR, MOVES, RUNS, Expected, Shaken, copied, denormals_as_zero, tensors
+from .oracle import FACTOR, MOVES, RUNS, Expected, Shaken, denormals_as_zero, ran, tensors
 from .source import floats
 
 SLACK = 1 / 128
@@ -139,6 +138,8 @@ CLAMPS = {"hardtanh", "hardtanh_", "relu6", "leaky_relu"}
 class Exact(Shaken):
     """Every float computed in float64 from its operands and rounded once."""
 
+    still = True
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
@@ -178,27 +179,29 @@ def expected(given: Any, ep: ExportedProgram, twice: bool = False) -> Expected:
 def _runs(graph: torch.nn.Module, given: Any, twice: bool) -> list[list[Any]]:
     """The runs of a graph: plain, with exact floats, moved, and rounded either way."""
     first = _Keeping(0)
-    runs = [_run(graph, given, first), _run(graph, given, Exact(0))]
+    runs = [ran(graph, given, first), ran(graph, given, Exact(0))]
     with denormals_as_zero():
-        runs.append(_run(graph, given))
+        runs.append(ran(graph, given))
     ways = [Stepping(seed, twice=twice) for seed in range(RUNS)]
     ways += [Stepping(0, side=side, twice=twice) for side in (-1, 1)]
     runs += [
-        _run(graph, given, Stepping(0, side=side, biases=False, twice=twice)) for side in (-1, 1)
+        ran(graph, given, Stepping(0, side=side, biases=False, twice=twice)) for side in (-1, 1)
     ]
-    runs += [_run(graph, given, way) for way in ways]
+    runs += [ran(graph, given, way) for way in ways]
     if all(len(way.brought) == len(first.brought) for way in ways):
         every = [torch.stack(each) for each in zip(*(way.brought for way in ways), strict=True)]
         radii = [
             slack + FACTOR * (each.amax(0) - each.amin(0))
             for slack, each in zip(ways[0].slack, every, strict=True)
         ]
-        runs += [_run(graph, given, Stepping(0, radii, side, first.brought)) for side in (-1, 1)]
+        runs += [ran(graph, given, Stepping(0, radii, side, first.brought)) for side in (-1, 1)]
     return runs
 
 
 class _Keeping(Stepping):
     """The plain run, whose numbers are kept as they come to each rounding."""
+
+    still = True
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, side=0)
@@ -208,21 +211,6 @@ class _Keeping(Stepping):
 
     def moved(self, value: Tensor, ulps: float, least: float = 0.0) -> Tensor:
         return value
-
-
-def _run(graph: torch.nn.Module, given: Any, way: Shaken | None = None) -> list[Any]:
-    graph = copy.deepcopy(graph)
-    with torch.no_grad():
-        if way is None or isinstance(way, (Exact, _Keeping)):
-            moved = given
-        else:
-            for held in graph.parameters():
-                way.moved(held, 1.0) if held.is_floating_point() else None
-            moved = floats(given, lambda value: way.moved(value.clone(), 1.0))
-        if way is None:
-            return pytree.tree_leaves(graph(*copied(moved)))
-        with way:
-            return pytree.tree_leaves(graph(*copied(moved)))
 
 
 def grids(ep: ExportedProgram) -> list[bool]:

@@ -7,6 +7,7 @@ from itertools import count
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from .drawing import draw
 from .judging import Judge, candidates
@@ -129,6 +130,22 @@ def test_where_a_dtype_overflows_a_class_is_asked_for_alone() -> None:
     assert nothing.module()(*nothing.given())[0].isnan().all()
     assert expected.complaint([right * 0 + 7]) is None
     assert expected.complaint([right * 0 + torch.inf]) is not None
+
+
+def test_a_convolution_may_skip_what_lies_outside_the_image_and_nothing_else() -> None:
+    image = (("x0", "normal(1, (1, 1, 4, 4), f32, mean=9.0)"),)
+    program = Program(
+        image,
+        statements=("v0 = F.conv2d(x0, torch.tensor([[[[torch.nan, 1], [1, 1.0]]]]), None, 1, 1)",),
+        outputs=("v0",),
+    )
+    expected = Expected.of(program, program.given(), exported(program))
+    skipped = F.conv2d(*program.given(), torch.ones(1, 1, 2, 2), None, 1, 1)
+    skipped[:, :, 1:, 1:] = torch.nan
+    assert expected.complaint([torch.full_like(skipped, torch.nan)]) is None
+    assert expected.complaint([skipped]) is None
+    skipped[0, 0, 4, 4] = 1.0
+    assert "1 of 25" in str(expected.complaint([skipped]))
 
 
 def test_a_small_tanh_is_as_right_as_tosa_asks() -> None:

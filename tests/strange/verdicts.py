@@ -25,6 +25,8 @@ from stepwell.ir.failures import StepFailure
 from stepwell.ir.types import element
 from stepwell.stock import stock_pte
 
+from .blocks import as_the_model_casts
+from .blocks import expected as expected_of_blocks
 from .drawing import Profile, draw
 from .oracle import TOSA_COARSE, Expected
 from .quantising import quantised
@@ -396,8 +398,11 @@ def _block_scaled(program: Program, ep: ExportedProgram, way: Lane) -> None:
     assert lowered.artefact
     given = program.given()
     module = stepwell.Program.of(converted).to_exported_program().module(check_guards=False)
-    expected = Expected.of_module(module, given, TOSA_COARSE)
+    expected = expected_of_blocks(module, given, TOSA_COARSE)
     _compare(expected, "interpreter", partial(_interpreted, lowered, given))
+    if program.payload == "mxint8":
+        with as_the_model_casts():
+            expected = expected_of_blocks(module, given, TOSA_COARSE)
     _compare(expected, way.target, lambda: lowered.run(*given))
 
 

@@ -67,3 +67,18 @@ def test_a_negation_that_torch_only_noted_is_carried_out() -> None:
     program = _reading(torch._neg_view(weight))
     torch.testing.assert_close(program.run(x)[0], torch.mm(-weight, x))
     assert not program.weights.get("weight").is_neg()
+
+
+def test_a_view_of_numbers_that_lie_otherwise_comes_back_as_a_reshape() -> None:
+    text = """
+    func.func @forward(%x: tensor<9x3xf32>, %y: tensor<3x9xf32>) -> (tensor<27xf32>, tensor<27xf32>)
+        attributes {stepwell.inputs = [{name = "x", dim_order = array<i64: 1, 0>}, {name = "y"}]} {
+      %a = aten.view.default(%x, [27]) : (tensor<9x3xf32>) -> tensor<27xf32>
+      %b = aten.view.default(%y, [27]) : (tensor<3x9xf32>) -> tensor<27xf32>
+      func.return %a, %b : tensor<27xf32>, tensor<27xf32>
+    }"""
+    again = stepwell.parse(text).to_exported_program()
+    y = torch.arange(27.0).view(3, 9)
+    assert torch.equal(again.module()(y.T, y)[0], y.T.reshape(27))
+    called = [str(n.target) for n in again.graph.nodes if n.op == "call_function"]
+    assert called == ["aten.reshape.default", "aten.view.default"]

@@ -98,6 +98,8 @@ class GraphExporter:
             for name, value in zip(names, positional, strict=False)
         )
         kwargs = {name: self._argument(v, converters[name]) for name, v in keywords.items()}
+        if target is torch.ops.aten.view.default and not _is_viewable(args[0], args[1]):
+            target = torch.ops.aten.reshape.default
         if op.SCHEMA.is_mutable:
             self._functionalized(op, target, dict(zip(names, args, strict=False)) | kwargs)
         else:
@@ -283,6 +285,30 @@ def _group_sizes(op: Operation, groups: Sequence[str]) -> list[int]:
         group = getattr(op, name)
         sizes.append(1 if isinstance(group, SSAValue) else len(cast(Sequence[SSAValue], group)))
     return sizes
+
+
+def _is_viewable(operand: Node, sizes: Any) -> bool:
+    """Whether memory lies so that torch can view it, which rewrites do not ask: they mean values.
+
+    Fakes are viewed however they lie, tensors on the meta device are not.
+    """
+    example = operand.meta["val"]
+    shape, strides, view = (
+        _hints(each) for each in (example.shape, example.stride(), _examples(sizes))
+    )
+    if shape is None or strides is None or view is None:
+        return True
+    try:
+        torch.empty_strided(shape, strides, device="meta").view(view)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _hints(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:
+    """Sizes, symbolic ones as what they were while exporting; None if one was unknown."""
+    hints = [size if isinstance(size, int) else size.node.hint for size in sizes]
+    return None if None in hints else hints
 
 
 def _examples(value: Any) -> Any:
