@@ -63,6 +63,19 @@ def test_a_comparison_from_one_side_is_none() -> None:
         lowered(half)
 
 
+def test_a_chain_of_choices_is_looked_at_once() -> None:
+    """Each choice reads the one before it twice: 2³² ways lead to the first."""
+
+    def chained(x: Tensor, at: Tensor) -> Tensor:
+        place = at.flatten().clamp(0.0, 8.0)
+        for _ in range(32):
+            place = torch.minimum(place, torch.maximum(place, x[0, 0, 0, 0]))
+        return x.flatten()[place.long()]
+
+    found = lowered(chained).run(IMAGE, PLACES)[0]
+    assert torch.equal(found, chained(IMAGE, PLACES))
+
+
 @pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
 def test_a_recurrent_layer_is_taken_apart_though_its_dropout_could_draw_numbers(
     kind: type[torch.nn.Module],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
@@ -20,49 +21,68 @@ ANY: FloatInterval = (-math.inf, math.inf)
 _MOVES = (t.ReshapeOp, t.TransposeOp, t.SliceOp, t.TileOp, t.ReverseOp, t.IdentityOp)
 
 
-def float_interval(value: SSAValue, weights: WeightStore) -> FloatInterval:
-    """The least and the largest number that a float may be, NaNs aside."""
-    key = weight_key(value)
-    if key is not None:
-        held = weights.get(key)
-        return (float(held.min()), float(held.max())) if held.numel() else (0.0, 0.0)
-    match value.owner:
-        case t.SelectOp() as op:
-            condition, one, other = op.operands
-            under = _under(condition, one, weights)
-            return _hull(_both(under, float_interval(one, weights)), float_interval(other, weights))
-        case t.ClampOp() as op:
-            return float(op.min_val.value.data), float(op.max_val.value.data)
-        case t.FloorOp() | t.CeilOp() as op:
-            low, high = float_interval(op.operands[0], weights)
-            return _down(low), -_down(-high)
-        case t.MinimumOp() | t.MaximumOp() as op:
-            (low, high), (least, most) = (float_interval(v, weights) for v in op.operands)
-            pick = min if isinstance(op, t.MinimumOp) else max
-            return pick(low, least), pick(high, most)
-        case Operation() as op if isinstance(op, _MOVES):
-            return float_interval(op.operands[0], weights)
-        case _:
-            return ANY
+@dataclass
+class FloatIntervals:
+    """What is known of each float; each is looked at once."""
 
+    weights: WeightStore
+    known: dict[SSAValue, FloatInterval] = field(default_factory=dict[SSAValue, FloatInterval])
 
-def picked_interval(cast: t.CastOp, weights: WeightStore) -> FloatInterval:
-    """Between which numbers a cast float lies wherever its integer is picked.
+    def of(self, value: SSAValue) -> FloatInterval:
+        """The least and the largest number that a float may be, NaNs aside."""
+        if value not in self.known:
+            self.known[value] = self._found(value)
+        return self.known[value]
 
-    Every use is a choice under a condition that compares the float; elsewhere another value is
-    chosen, and what the cast made of the float is of no account.
-    """
-    source = cast.input
-    found = (math.inf, -math.inf)
-    for use in cast.results[0].uses:
-        op = use.operation
-        if not isinstance(op, t.SelectOp) or use.index != 1:
-            return ANY
-        under = [
-            _under(op.operands[0], value, weights) for value in (source, _whole_part_of(source))
-        ]
-        found = _hull(found, _both(*under))
-    return found
+    def picked(self, cast: t.CastOp) -> FloatInterval:
+        """Between which numbers a cast float lies wherever its integer is picked.
+
+        Every use is a choice under a condition that compares the float; elsewhere another value is
+        chosen, and what the cast made of the float is of no account.
+        """
+        source = cast.input
+        found = (math.inf, -math.inf)
+        for use in cast.results[0].uses:
+            op = use.operation
+            if not isinstance(op, t.SelectOp) or use.index != 1:
+                return ANY
+            under = [self._under(op.operands[0], v) for v in (source, _whole_part_of(source))]
+            found = _hull(found, _both(*under))
+        return found
+
+    def _found(self, value: SSAValue) -> FloatInterval:
+        key = weight_key(value)
+        if key is not None:
+            held = self.weights.get(key)
+            return (float(held.min()), float(held.max())) if held.numel() else (0.0, 0.0)
+        match value.owner:
+            case t.SelectOp() as op:
+                condition, one, other = op.operands
+                return _hull(_both(self._under(condition, one), self.of(one)), self.of(other))
+            case t.ClampOp() as op:
+                return float(op.min_val.value.data), float(op.max_val.value.data)
+            case t.FloorOp() | t.CeilOp() as op:
+                low, high = self.of(op.operands[0])
+                return _down(low), -_down(-high)
+            case t.MinimumOp() | t.MaximumOp() as op:
+                (low, high), (least, most) = map(self.of, op.operands)
+                pick = min if isinstance(op, t.MinimumOp) else max
+                return pick(low, least), pick(high, most)
+            case Operation() as op if isinstance(op, _MOVES):
+                return self.of(op.operands[0])
+            case _:
+                return ANY
+
+    def _under(self, condition: SSAValue, value: SSAValue) -> FloatInterval:
+        """What a condition says of a value where it holds."""
+        found = ANY
+        for op in _conjuncts(condition):
+            more, less = op.operands
+            if more is value:
+                found = _both(found, (self.of(less)[0], math.inf))
+            if less is value:
+                found = _both(found, (-math.inf, self.of(more)[1]))
+        return found
 
 
 def _whole_part_of(value: SSAValue) -> SSAValue:
@@ -73,18 +93,6 @@ def _whole_part_of(value: SSAValue) -> SSAValue:
     if not isinstance(below, t.FloorOp) or not isinstance(above, t.CeilOp):
         return value
     return below.operands[0] if below.operands[0] is above.operands[0] else value
-
-
-def _under(condition: SSAValue, value: SSAValue, weights: WeightStore) -> FloatInterval:
-    """What a condition says of a value where it holds."""
-    found = ANY
-    for op in _conjuncts(condition):
-        more, less = op.operands
-        if more is value:
-            found = _both(found, (float_interval(less, weights)[0], math.inf))
-        if less is value:
-            found = _both(found, (-math.inf, float_interval(more, weights)[1]))
-    return found
 
 
 def _conjuncts(condition: SSAValue) -> Iterator[t.GreaterOp | t.GreaterEqualOp]:

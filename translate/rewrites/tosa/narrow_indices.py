@@ -44,7 +44,7 @@ from stepwell.ir.types import dims, element, with_element
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.ir.xdsl_private import set_type
 from stepwell.translate.rewrites.tosa.finish import not_lowered
-from stepwell.translate.rewrites.tosa.float_intervals import float_interval, picked_interval
+from stepwell.translate.rewrites.tosa.float_intervals import FloatIntervals
 
 NARROWED_OUTPUTS = "tosa.output_narrowed_from"
 Interval = tuple[int, int]
@@ -166,6 +166,10 @@ class Intervals:
     weights: WeightStore
     declared: Mapping[str, Interval] = field(default_factory=dict[str, "Interval"])
     known: dict[SSAValue, Interval | str] = field(default_factory=dict[SSAValue, "Interval | str"])
+    floats: FloatIntervals = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.floats = FloatIntervals(self.weights)
 
     def problem(self, value: SSAValue) -> Problem | None:
         """Why a value may need 64 bits, or None."""
@@ -209,8 +213,7 @@ class Intervals:
                 if isinstance(held, IntegerType):
                     bits = held.width.data
                     return (0, 1) if held == i1 else (-(1 << bits - 1), (1 << bits - 1) - 1)
-                for found in (float_interval(owner.input, self.weights),
-                              picked_interval(owner, self.weights)):  # fmt: skip
+                for found in (self.floats.of(owner.input), self.floats.picked(owner)):
                     if math.isfinite(found[0]) and math.isfinite(found[1]):
                         return math.floor(min(found[0], 0.0)), math.ceil(max(found[1], 0.0))
             case t.AddOp() | t.SubOp() | t.MulOp() | t.IntDivOp():
