@@ -29,6 +29,13 @@ def _interleaved(x: Tensor) -> Tensor:
     return made
 
 
+def _masked(x: Tensor, v: Tensor) -> Tensor:
+    made = x.clone()
+    made[:, x[0, :, 0] > 0] = v
+    made[x[:, :, 0] > 0] = 3
+    return made
+
+
 def lowered(function: Callable[..., Tensor], *inputs: Tensor, target: str = "tosa-1.0+fp+int"):
     return stepwell.lower(export(_Function(function), inputs), target)
 
@@ -62,6 +69,40 @@ FUNCTIONS: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "constant indices": (lambda x: x[torch.tensor([[2, -2]]), torch.tensor([[1], [-1]])], (X,)),
     "argmax": (lambda x: x.argmax(1), (X,)),
     "argmax of all": (lambda x: x.argmax(), (X,)),
+    "places of integers": (
+        lambda i: torch.stack(
+            [i.argmax(0), i.argmin(0), i.long().argmax(), i.to(torch.int8).argmin()]
+        ),
+        (INTEGERS.repeat(2),),
+    ),
+    "positions of a padded text": (
+        lambda w, i: w[(i.ne(1).int().cumsum(1).type_as(i.int()) * i.ne(1).int()).long() + 1],
+        (torch.randn(9, 3), torch.tensor([[1, 1, 4, 1, 5, -9], [2, 1, 4, 1, 5, 1]])),
+    ),
+    "truth values in arithmetic": (
+        lambda x, y: torch.stack(
+            [x * y, x == y, x != y, x == 1, x == False, x != True, x.maximum(y), x.minimum(y)]  # noqa: E712
+        ),
+        (torch.tensor([True, True, False, False]), torch.tensor([True, False, True, False])),
+    ),
+    "a number where a mask is": (
+        _masked,
+        (X, torch.tensor(2.5)),
+    ),
+    "truth and integers scattered": (
+        lambda j, i: (j > 0).scatter(0, i, True).int() + j.long().scatter(0, i, 4).int(),
+        (INTEGERS, torch.tensor([3, 0, 3])),
+    ),
+    "eight axes permuted, of size one": (
+        lambda x: (
+            (2 * x).reshape(1, 5, 2, 3, 1, 7, 1, 1).permute(0, 5, 1, 4, 2, 6, 3, 7).reshape(7, 30)
+        ),
+        (X,),
+    ),
+    "seven axes permuted": (
+        lambda x: (2 * x).reshape(2, 3, 2, 2, 3, 2, 2).permute(5, 3, 6, 0, 4, 2, 1).reshape(4, 72),
+        (torch.randn(288),),
+    ),
     "rows named by an argmax": (lambda x, w: w[x.argmax(2)], (X, torch.randn(7, 3))),
     "floats to integers": (lambda x: (3 * x).to(torch.int32), (X,)),
     "truth to floats": (lambda x: (x > 0).to(torch.float32), (X,)),

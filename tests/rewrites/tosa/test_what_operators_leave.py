@@ -143,7 +143,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "i8[4], i64[1], i8[1]",
             "i8[4]",
         ),
-        "neither floats nor int32",
+        "it writes into a scalar, or int8",
     ),
     "a scatter into a number": (
         LowerScatterAlong(),

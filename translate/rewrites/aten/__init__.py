@@ -41,6 +41,7 @@ from stepwell.translate.rewrites.aten.index_to_slices import IndexToSlices
 from stepwell.translate.rewrites.aten.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.aten.matmul_to_bmm import MatmulToBmm
 from stepwell.translate.rewrites.aten.matmul_to_linear import MatmulToLinear
+from stepwell.translate.rewrites.aten.merge_permuted_axes import MergePermutedAxes
 from stepwell.translate.rewrites.aten.merge_views import MergeViews
 from stepwell.translate.rewrites.aten.normalise_expand import NormaliseExpand
 from stepwell.translate.rewrites.aten.normalise_pooling import NormalisePooling
@@ -89,6 +90,7 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     PadToSlices(),
     PixelShuffleToPermute(),
     *(rule() for rule in permutes.RULES),
+    MergePermutedAxes(),
     MergeViews(),
 )
 """Ops that move elements."""

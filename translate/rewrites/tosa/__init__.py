@@ -90,7 +90,7 @@ from stepwell.translate.rewrites.tosa.lower_resize import LowerResize
 from stepwell.translate.rewrites.tosa.lower_scatter_along import LowerScatterAlong
 from stepwell.translate.rewrites.tosa.lower_shift import LowerShift
 from stepwell.translate.rewrites.tosa.lower_triangle import LowerTriangle
-from stepwell.translate.rewrites.tosa.lower_truth import LowerTruth
+from stepwell.translate.rewrites.tosa.lower_truth import LowerTruth, LowerTruthArithmetic
 from stepwell.translate.rewrites.tosa.lower_whole_division import LowerWholeDivision
 from stepwell.translate.rewrites.tosa.merge_layout import MergeReshapes, MergeTransposes
 from stepwell.translate.rewrites.tosa.move_by_pattern import MoveByPattern
@@ -145,6 +145,7 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     LowerBits(),
     LowerShift(),
     LowerTruth(),
+    LowerTruthArithmetic(),
     LowerWholeDivision(),
     LowerElementwise(),
     SpellOutElementwise(),

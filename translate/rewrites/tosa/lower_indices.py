@@ -172,17 +172,22 @@ class LowerScatter(LowerToTosa):
         """As for a gather; nothing is added to what stands there."""
         if op.arg("accumulate"):
             return Refusal("accumulate is set; SCATTER replaces, it does not add")
+        if _written_mask(op) is not None:
+            return None
         found = indexed_rows(op)
         return found if isinstance(found, Refusal) else None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
-        """The values as `[batch, rows written, channels]`."""
-        rows = indexed_rows(op)
-        assert not isinstance(rows, Refusal)
+        """The values as `[batch, rows written, channels]`; a number under a mask by SELECT."""
         x = op.operands[0]
         given = op.operand("values")
         assert given is not None
         held = shape_of(x)
+        if (mask := _written_mask(op)) is not None:
+            operands = [b.reshape(mask.value, mask.shape), b.of_rank(given, len(held)), x]
+            return b.op(t.SelectOp, operands, held, element(x.type))
+        rows = indexed_rows(op)
+        assert not isinstance(rows, Refusal)
         before, behind = held[: rows.first], held[rows.behind :]
         row = _one_index(rows, held, True, b)
         whole = (*before, *shape_of(row), *behind)
@@ -192,6 +197,27 @@ class LowerScatter(LowerToTosa):
         shape = (batch, elements(held[rows.first : rows.behind]), channels)
         y = b.op(t.ScatterOp, [b.reshape(x, shape), index, written], shape, element(x.type))
         return b.reshape(y, held)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Truth values that say where a tensor is written, in a shape that broadcasts against it."""
+
+    value: SSAValue
+    shape: tuple[Size, ...]
+
+
+def _written_mask(op: SchemaOp) -> Mask | None:
+    """The mask under which one number is written, if that is what an `index_put` does."""
+    listed: Sequence[SSAValue | None] = op.arg("indices")
+    given = [(axis, index) for axis, index in enumerate(listed) if index is not None]
+    value = op.operand("values")
+    assert value is not None
+    if len(given) != 1 or element(given[0][1].type) != i1 or elements(shape_of(value)) != 1:
+        return None
+    ((first, mask),) = given
+    behind = len(shape_of(op.operands[0])) - first - len(shape_of(mask))
+    return Mask(mask, (*[1] * first, *shape_of(mask), *[1] * behind))
 
 
 def _expanded(value: SSAValue, shape: Sequence[Size], b: Builder) -> SSAValue:
@@ -213,21 +239,30 @@ class LowerArgmax(LowerToTosa):
     takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Floats, bytes for `argmax`: of equal elements the first; a NaN is the largest."""
-        if element(op.operands[0].type) == i8 and isinstance(op, aten.ArgmaxDefault):
-            return None
-        return needs_floats(op)
+        """Floats and signed integers: of equal elements the first; a NaN is the largest."""
+        held = element(op.operands[0].type)
+        return None if held in (i8, *INDICES) else needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
-        """One ARGMAX, of the negative for the smallest."""
-        x, axis = op.operands[0], op.arg("dim")
-        if isinstance(op, aten.ArgminDefault):
-            zero = b.zero(element(x.type))
-            x = b.op(t.NegateOp, [x, zero, zero], shape_of(x), element(x.type))
+        """One ARGMAX: of the negative for the smallest, of what equals it among integers."""
+        x, axis, least = op.operands[0], op.arg("dim"), isinstance(op, aten.ArgminDefault)
         if axis is None:
             x, axis = b.reshape(x, (elements(shape_of(x)),)), 0
         held = shape_of(x)
         axis %= max(len(held), 1)
+        if held and (element(x.type) in INDICES or (least and element(x.type) == i8)):
+            x = _marked(x, axis, least, b)
+        elif least:
+            zero = b.zero(element(x.type))
+            x = b.op(t.NegateOp, [x, zero, zero], held, element(x.type))
         shape = (*held[:axis], *held[axis + 1 :])
         y = b.op(t.ArgMaxOp, [x], shape, i64, axis=IntegerAttr(axis, i32))
         return b.reshape(y, shape_of(op.results[0]))
+
+
+def _marked(x: SSAValue, axis: int, least: bool, b: Builder) -> SSAValue:
+    """A byte for each integer, 1 where it is the largest or the smallest; bytes compare as i32."""
+    if element(x.type) == i8:
+        x = b.op(t.CastOp, [x], shape_of(x), i32)
+    found = b.reduce(t.ReduceMinOp if least else t.ReduceMaxOp, x, axis)
+    return b.op(t.CastOp, [b.binary(t.EqualOp, x, found, i1)], shape_of(x), i8)

@@ -37,7 +37,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import f32, i1, i8, i16, i32
+from stepwell.ir.dtypes import dtype_name, f32, i1, i8, i16, i32, i64
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal
 from stepwell.ir.types import element
@@ -79,9 +79,11 @@ class LowerScatterAlong(LowerToTosa):
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
         """As for every lowering; then whether places are written once, or seldom."""
         found = super().match(op, program)
-        if not isinstance(found, Lowerable) or is_distinct(op, program.weights):
-            return found
         x = op.operands[0]
+        if not isinstance(found, Lowerable):
+            return found
+        if is_distinct(op, program.weights) and element(x.type) != i1:
+            return found
         count = elements(shape_of(x)) * _writes(op)
         if count > MOST_COMPARED:
             return Refusal(f"its places would take {count} comparisons, above {MOST_COMPARED}")
@@ -94,9 +96,10 @@ class LowerScatterAlong(LowerToTosa):
         """An index as long as the tensor but on its own axis; what TOSA combines with."""
         x, index = op.operands[0], _index(op)
         shape, axis = shape_of(x), _axis(op)
-        held = (i8, i16) if isinstance(op, aten.ScatterSrc | aten.ScatterValue) else ()
+        writes = isinstance(op, aten.ScatterSrc | aten.ScatterValue)
+        held = (i1, i8, i16, i64) if writes else ()
         if element(x.type) not in (*FLOATS, i32, *held) or not shape:
-            return Refusal("it writes into a scalar, or into neither floats nor int32")
+            return Refusal(f"it writes into a scalar, or {dtype_name(element(x.type))}")
         if isinstance(op, aten.IndexAddDefault):
             return None if op.arg("alpha") == 1 else Refusal(f"alpha is {op.arg('alpha')}, not 1")
         sizes = zip(shape_of(index), shape, strict=True)
@@ -128,7 +131,7 @@ class LowerScatterAlong(LowerToTosa):
             for i, size in enumerate(shape_of(index)):
                 source = narrow(source, i, 0, size, b)
             source = as_rows(source, axis, b)
-        if is_distinct(op, b.rw.weights):
+        if is_distinct(op, b.rw.weights) and element(x.type) != i1:
             y = written(rows, places, source, combination(op), b)
         elif isinstance(op, aten.ScatterValue):
             y = _marked(rows, places, source, b)

@@ -43,6 +43,48 @@ OPERATORS: dict[type[Operation], type[TosaOp]] = {
 }
 
 
+ARITHMETIC: dict[type[Operation], type[TosaOp]] = {
+    aten.MulTensor: t.LogicalAndOp,
+    aten.MinimumDefault: t.LogicalAndOp,
+    aten.MaximumDefault: t.LogicalOrOp,
+    aten.NeTensor: t.LogicalXorOp,
+    aten.EqTensor: t.LogicalXorOp,
+}
+"""What arithmetic and comparisons of truth values are; equality is the negative."""
+
+
+@dataclass(frozen=True)
+class LowerTruthArithmetic(LowerToTosa):
+    """Products, extremes and equality of truth values."""
+
+    name: ClassVar[str] = "lower-truth-arithmetic-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        *ARITHMETIC,
+        aten.EqScalar,
+        aten.NeScalar,
+    )
+    bound: ClassVar[Bound] = EXACT
+    takes_symbols: ClassVar[bool] = True
+
+    def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
+        """Truth values alone, or beside 0 or 1."""
+        types = [value.type for value in op.operands]
+        if not all(isinstance(type_, TensorType) and element(type_) == i1 for type_ in types):
+            return None
+        if len(types) == 1 and op.arg("other") not in (0, 1):
+            return Refusal("a truth value is compared with a number that is neither 0 nor 1")
+        return super().match(op, program)
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """One logical operator, and LOGICAL_NOT for equality."""
+        x = op.operands[0]
+        if len(op.operands) == 1:
+            is_same = (op.arg("other") == 1) == isinstance(op, aten.EqScalar)
+            return x if is_same else b.unary(t.LogicalNotOp, x)
+        y = b.binary(ARITHMETIC[type(op)], x, op.operands[1], i1)
+        return b.unary(t.LogicalNotOp, y) if isinstance(op, aten.EqTensor) else y
+
+
 @dataclass(frozen=True)
 class LowerTruth(LowerToTosa):
     """Logical operators on numbers."""

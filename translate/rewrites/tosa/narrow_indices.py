@@ -30,7 +30,7 @@ from typing import ClassVar
 import torch
 from xdsl.dialects.builtin import ArrayAttr, FunctionType, IntegerType, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.targets import parse_target
@@ -97,7 +97,11 @@ class NarrowIndices(Pass):
 
 
 def _is_wide(value: SSAValue) -> bool:
-    return isinstance(value.type, TensorType) and element(value.type) == i64
+    return _is_of(value, i64)
+
+
+def _is_of(value: SSAValue, held: Attribute) -> bool:
+    return isinstance(value.type, TensorType) and element(value.type) == held
 
 
 def _narrow(method: FuncOp, intervals: Intervals) -> int:
@@ -161,7 +165,7 @@ def _remove_casts(method: FuncOp) -> None:
 
 @dataclass
 class Intervals:
-    """What is known of each 64-bit value; a sentence where it is nothing."""
+    """What is known of each integer; a sentence where it is nothing."""
 
     weights: WeightStore
     declared: Mapping[str, Interval] = field(default_factory=dict[str, "Interval"])
@@ -212,7 +216,8 @@ class Intervals:
                 held = element(owner.input.type)
                 if isinstance(held, IntegerType):
                     bits = held.width.data
-                    return (0, 1) if held == i1 else (-(1 << bits - 1), (1 << bits - 1) - 1)
+                    whole = (0, 1) if held == i1 else (-(1 << bits - 1), (1 << bits - 1) - 1)
+                    return whole if held == i1 else self._within(owner.input, whole)
                 for found in (self.floats.of(owner.input), self.floats.picked(owner)):
                     if math.isfinite(found[0]) and math.isfinite(found[1]):
                         return math.floor(min(found[0], 0.0)), math.ceil(max(found[1], 0.0))
@@ -223,10 +228,18 @@ class Intervals:
             case _ if isinstance(owner, _MOVES):
                 return self.of(owner.operands[0])
             case _ if isinstance(owner, _JOINS):
-                return self._joined([v for v in owner.operands if _is_wide(v)])
+                held = element(value.type)
+                return self._joined([v for v in owner.operands if _is_of(v, held)])
             case _:
                 pass
         return f"nothing is known of the values of {owner.name}"
+
+    def _within(self, value: SSAValue, whole: Interval) -> Interval:
+        """What is known of a narrower integer; where it may wrap around, it is any of its type."""
+        found = self.of(value)
+        if isinstance(found, str) or not whole[0] <= found[0] <= found[1] <= whole[1]:
+            return whole
+        return found
 
     def _of_input(self, value: SSAValue) -> Interval:
         low, high = self.declared.get(value.name_hint or "", (LOW, HIGH))
