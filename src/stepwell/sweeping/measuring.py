@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from xdsl.dialects.builtin import AnyFloat, TensorType
+from xdsl.ir import Operation
 
 from stepwell.costs import operations
 from stepwell.explaining import fates
+from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError, op_name
 from stepwell.ir.signature import get_signature
 from stepwell.ir.torch_private import pytree
@@ -314,9 +316,15 @@ def floats_outside(lowered: Lowered) -> int | None:
     return sum(
         isinstance(result.type, TensorType) and isinstance(element(result.type), AnyFloat)
         for op in outside_and_delegates(lowered.program)
-        if "delegate" not in op.name and "embedding" not in op_name(op)
+        if "delegate" not in op.name and not looks_up(op)
         for result in op.results
     )
+
+
+def looks_up(op: Operation) -> bool:
+    """Whether an op picks rows of a table of weights."""
+    is_table = bool(op.operands) and weight_key(op.operands[0]) is not None
+    return "embedding" in op_name(op) or (is_table and "index" in op_name(op))
 
 
 def arena_of(lowered: Lowered) -> int | None:
