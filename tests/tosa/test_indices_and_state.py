@@ -75,6 +75,10 @@ FUNCTIONS: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
         ),
         (INTEGERS.repeat(2),),
     ),
+    "integers and fractions": (
+        lambda i: torch.stack([(i * 0.5 + 1) / 4, i - 0.5, 1.5 - i.long(), i / 2]),
+        (INTEGERS,),
+    ),
     "positions of a padded text": (
         lambda w, i: w[(i.ne(1).int().cumsum(1).type_as(i.int()) * i.ne(1).int()).long() + 1],
         (torch.randn(9, 3), torch.tensor([[1, 1, 4, 1, 5, -9], [2, 1, 4, 1, 5, 1]])),

@@ -176,8 +176,8 @@ CASES: dict[str, Case] = {
     "a mask": (
         LowerScatter(),
         (
-            "%x: f32[4], %i: i1[4], %z: f32[1]",
-            "%y = aten.index_put.default(%x, [%i], %z) : (f32[4], i1[4], f32[1]) -> f32[4]",
+            "%x: f32[4, 2], %i: i1[4], %z: f32[2]",
+            "%y = aten.index_put.default(%x, [%i], %z) : (f32[4, 2], i1[4], f32[2]) -> f32[4, 2]",
         ),
         "how many they name is not known",
     ),
@@ -199,7 +199,7 @@ CASES: dict[str, Case] = {
     ),
     "the largest integer": (
         LowerArgmax(),
-        ("%x: i32[4]", "%y = aten.argmax.default(%x, 0) : (i32[4]) -> i64[]"),
+        ("%x: i16[4]", "%y = aten.argmax.default(%x, 0) : (i16[4]) -> i64[]"),
         "TOSA has no operator for",
     ),
     # --- layout ------------------------------------------------------------------------------

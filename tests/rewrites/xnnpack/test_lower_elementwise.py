@@ -41,6 +41,15 @@ def test_a_slope_that_torch_refuses_is_refused(name: str, method: Any):
     assert refusal.reason == "1e+300 does not fit float32"
 
 
+def test_sizes_that_only_the_model_knows_to_be_the_same_are_not_broadcast(
+    refused: Any, method: Any
+):
+    one, other = (f'tensor<?x4xf32, #stepwell.shape<["{s}", 4]>>' for s in ("s0", "s1"))
+    line = f"%y = aten.add.Tensor(%x, %z) : ({one}, {other}) -> {one}"
+    text = method(f"%x: {one}, %z: {other}", line, gives=one)
+    refused(text, LowerElementwise(), "do not broadcast: s0 against s1")
+
+
 def test_a_sum_times_alpha_stays(refused: Any, method: Any):
     line = f"%y = aten.add.Tensor(%x, %z, alpha=2) : ({X}, {X}) -> {X}"
     refused(method(f"%x: {X}, %z: {X}", line, gives=X), LowerElementwise(), "alpha is 2")

@@ -31,6 +31,9 @@ from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, with_element
 from stepwell.translate.rewrites.aten.building import emit
 
+WITH_NUMBERS = (aten.AddScalar, aten.SubScalar, aten.RsubScalar, aten.MulScalar, aten.DivScalar)
+"""Arithmetic with a number, which makes floats of integers if it is a fraction."""
+
 
 @dataclass(frozen=True)
 class Mixed:
@@ -46,6 +49,7 @@ class PromoteOperands(Rewrite[Mixed]):
 
     name: ClassVar[str] = "promote-operands"
     anchors: ClassVar[tuple[type[Operation], ...]] = (
+        *WITH_NUMBERS,
         aten.AddTensor,
         aten.SubTensor,
         aten.MulTensor,
@@ -72,7 +76,7 @@ class PromoteOperands(Rewrite[Mixed]):
             isinstance(v.type, TensorType) and has_torch_dtype(element(v.type)) for v in values
         ):
             return None
-        if isinstance(op, aten.DivTensor):
+        if isinstance(op, (aten.DivTensor, *WITH_NUMBERS)):
             common = element(op.results[0].type)
         else:
             common = element_type(reduce(_common, map(_of_type, values)).dtype)

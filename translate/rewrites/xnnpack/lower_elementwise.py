@@ -22,7 +22,9 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.dialects.xnnpack.shapes import broadcast
 from stepwell.ir.core import WeightOp
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import f32
 from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
@@ -131,6 +133,10 @@ class LowerElementwise(Rewrite[Elementwise]):
         if "alpha" in op.SCHEMA.by_name and op.arg("alpha") != 1:
             return Refusal(f"alpha is {op.arg('alpha')}, not 1")
         left, right = op.operands[0], op.operands[1]
+        try:
+            broadcast(dims(left.type), dims(right.type))
+        except StepwellError as error:  # Sizes of run time that the model knows to be the same.
+            return Refusal(str(error).splitlines()[0])
         if left is right and isinstance(op, aten.MulTensor):
             return Elementwise(op, xnnpack.Square, (left,))
         return Elementwise(op, BINARY[type(op)], (left, right))
