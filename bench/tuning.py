@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from _report import RESULTS, prepare, show
+from _report import prepare, show, write
 from xnnpack import set_threads
 
 import stepwell
@@ -77,8 +76,7 @@ def compare_all(names: Sequence[str], path: Path, pairs: int) -> None:
     columns = ("model", "untuned_ms", "ratio", "spread", "differs")
     note = f"geometric mean {mean:.3f}, worst {worst:.3f}"
     show("tuned / untuned", columns, [[row[c] for c in columns] for row in rows], note)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "tuning.json").write_text(json.dumps(rows, indent=1))
+    write("tuning", rows)
 
 
 def main() -> None:

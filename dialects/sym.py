@@ -70,7 +70,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sum": torch.sym_sum,
     "float": torch.sym_float,
     "int": torch.sym_int,
-    "sqrt": sym_sqrt,  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    "sqrt": sym_sqrt,
 }
 """Op name, after `sym.` → the function it calls, as FX graphs name it."""
 

@@ -242,4 +242,4 @@ def _negated(tensor: torch.Tensor) -> torch.Tensor:
     """The view that torch takes of a conjugate's imaginary part: the same memory, sign turned."""
     from stepwell.ir.torch_private import neg_view
 
-    return neg_view(tensor)  # pyright: ignore
+    return neg_view(tensor)

@@ -12,6 +12,10 @@ NAMES: dict[str, PrivateName] = {
         "executorch.extension.pybindings.portable_lib:_get_operator_names",
         "the generated list of kernels",
     ),
+    "count_threads": PrivateName(
+        "executorch.extension.pybindings.portable_lib:_threadpool_get_thread_count",
+        "latencies of tuning, by the clock of one thread",
+    ),
     "reset_threadpool": PrivateName(
         "executorch.extension.pybindings.portable_lib:_unsafe_reset_threadpool",
         "latencies of a sweep on one thread",

@@ -6,6 +6,8 @@ ExecuTorch's `TOSABackend` does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Region
@@ -38,20 +40,18 @@ def estimates(program: Program) -> list[Estimate]:
     """Vela's estimate of each delegate, in order."""
     return [
         compile_tosa(tosa_of(op, program.weights), op.accelerator.data).estimate
-        for func in program.methods.values()
-        for op in func.walk()
-        if isinstance(op, DelegateOp)
+        for op in _delegate_ops(program)
     ]
 
 
 def delegates(program: Program) -> list[bytes]:
     """The TOSA flatbuffer of each delegate, in order."""
-    return [
-        tosa_of(op, program.weights)
-        for func in program.methods.values()
-        for op in func.walk()
-        if isinstance(op, DelegateOp)
-    ]
+    return [tosa_of(op, program.weights) for op in _delegate_ops(program)]
+
+
+def _delegate_ops(program: Program) -> Iterator[DelegateOp]:
+    for func in program.methods.values():
+        yield from (op for op in func.walk() if isinstance(op, DelegateOp))
 
 
 def tosa_of(op: DelegateOp, weights: WeightStore) -> bytes:

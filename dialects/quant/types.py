@@ -366,7 +366,7 @@ def _parse_values(
 
 
 def _at_brace(parser: AttrParser) -> bool:
-    return current_text(parser) == "{"  # pyright: ignore[reportPrivateUsage]
+    return current_text(parser) == "{"
 
 
 def _nested(values: Iterator[str], grid: Sequence[int]) -> str:

@@ -189,10 +189,9 @@ def runner(lowered: Lowered, inputs: Sequence[Any]) -> Callable[[], object]:
 
 def timed(run: Callable[[], object], count: int) -> float:
     """Seconds that some runs take; those of this thread if it works alone."""
-    from executorch.extension.pybindings import portable_lib as runtime
+    from stepwell.translate.executorch_private import count_threads
 
-    alone = runtime._threadpool_get_thread_count() == 1
-    clock = time.thread_time if alone else time.perf_counter
+    clock = time.thread_time if count_threads() == 1 else time.perf_counter
     started = clock()
     for _ in range(count):
         run()

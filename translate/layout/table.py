@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cache
 from typing import ClassVar
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.ir.axes import AxisMap, Flat, Order, axis_map, inverse
 from stepwell.ir.core import weight_key
+from stepwell.ir.purity import is_one_of
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import dims
 
@@ -78,7 +78,7 @@ class Layouts(ABC):
 
     def turning(self, op: Operation, value: SSAValue, order: Order) -> Turning | None:
         """An op turned so that `value`, its result or an operand, has this order; None if none."""
-        is_kind = len(op.results) == 1 and _is_one_of(type(op), self.KINDS)
+        is_kind = len(op.results) == 1 and is_one_of(type(op), self.KINDS)
         axes = axis_map(op) if is_kind else None
         if axes is None:
             return None
@@ -114,11 +114,6 @@ class Layouts(ABC):
         if found is None or standing is None:
             return found
         return standing[1] if are_alike(dims(value.type), standing[1], found) else found
-
-
-@cache
-def _is_one_of(cls: type[Operation], kinds: tuple[type[Operation], ...]) -> bool:
-    return issubclass(cls, kinds)
 
 
 def is_one(value: SSAValue) -> bool:

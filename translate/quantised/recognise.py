@@ -171,6 +171,11 @@ class Activation:
     held: Quantization
 
 
+def is_finer(use: Use, given: Activation) -> bool:
+    """Whether a use resolves more than its operand's steps, to which kernels of averages round."""
+    return use.held.scale < given.held.scale * (1 - 1e-6)
+
+
 def activation(value: SSAValue, bits: int = 8, unsigned: bool = False) -> Activation | Refusal:
     """The int8 value that a float operand stands for (or one of `bits`, or an `unsigned` one)."""
     maker, source = value.owner, quantised_source(value)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from math import gcd
-from typing import Any
 
 import torch
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import torch_overload
 from stepwell.translate.rewrites.aten.building import element_count, static_dims
 
 MOST_PLACES = 1 << 22
@@ -20,9 +20,7 @@ def places(op: SchemaOp) -> torch.Tensor:
     assert shape is not None, "a pattern is for known sizes"
     numbers = torch.arange(1, element_count(shape) + 1, dtype=torch.float64).reshape(shape)
     positional, keywords = op.bind()
-    packet: Any = getattr(torch.ops.aten, op.SCHEMA.operator)
-    overload = getattr(packet, op.SCHEMA.overload or "default")
-    moved = overload(numbers, *positional[1:], **keywords)
+    moved = torch_overload(type(op))(numbers, *positional[1:], **keywords)
     return moved.reshape(-1).long() - 1
 
 

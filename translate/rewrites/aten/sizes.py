@@ -85,7 +85,7 @@ class InputSize:
             ("floordiv", self.share.denominator),
         ):
             if number != 1:
-                size = size * number if name == "mul" else size // number
+                size = FUNCTIONS[name](size, number)
                 made = OPS[FUNCTIONS[name]].make([value, number], IntType(str(size)))
                 value = rw.insert(made).results[0]
         return value

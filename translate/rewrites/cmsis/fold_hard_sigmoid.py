@@ -86,7 +86,7 @@ class FoldHardSigmoid(Rewrite[GatedLayer]):
     def match(self, op: SchemaOp, program: Program) -> GatedLayer | Refusal | None:
         """A layer that becomes integers but for the hard sigmoid, which alone reads it."""
         layer = op.operands[0].owner
-        if not isinstance(layer, LAYERS) or layer.results[0].uses.get_length() != 1:
+        if not isinstance(layer, LAYERS) or not layer.results[0].has_one_use():
             return None
         if isinstance(layer, aten.ConvolutionDefault) and layer.arg("transposed"):
             return Refusal("a transposed convolution's outputs are no rows of its weight")

@@ -62,6 +62,7 @@ from stepwell.translate.quantised.recognise import (
     activation,
     deliver,
     distinct,
+    is_finer,
     quantized_uses,
     typed_weight,
 )
@@ -158,11 +159,6 @@ class LowerPooling(Rewrite[Pool]):
                 pooled = _pooled(rw, match, image, made_image)
                 pooled = reshaped(rw, to_nchw(rw, pooled), made_shape)
             deliver(rw, group, rescaled(rw, pooled, use))
-
-
-def is_finer(use: Use, given: Activation) -> bool:
-    """Whether a use resolves more than the pooled value does."""
-    return use.held.scale < given.held.scale * (1 - 1e-6)
 
 
 def _factor(window: Window, given: Activation, use: Use) -> Multiplier:

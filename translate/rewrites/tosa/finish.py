@@ -32,8 +32,8 @@ TYPED = (*TypeQuantize.anchors, *TypeDequantize.anchors)
 """The ops that give or take quantised values."""
 
 INTEGER_LOWERINGS = frozenset(rewrite.name for rewrite in INTEGERS)
-FLOAT_LOWERINGS = (*SPLIT, *TO_TOSA, GatherStrides(), LowerControl(), LowerQuantise())
-LOWERINGS = INTEGER_LOWERINGS | {r.name for r in (*FLOAT_LOWERINGS, LowerDequantise())}
+_OTHERS = (GatherStrides, LowerControl, LowerQuantise, LowerDequantise)
+LOWERINGS = INTEGER_LOWERINGS | {rewrite.name for rewrite in (*SPLIT, *TO_TOSA, *_OTHERS)}
 """The rewrites that know why an op has no form in TOSA."""
 
 

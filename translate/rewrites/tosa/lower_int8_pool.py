@@ -40,7 +40,7 @@ from stepwell.ir.dtypes import i8, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
-from stepwell.translate.quantised.recognise import Activation, Use
+from stepwell.translate.quantised.recognise import Use, is_finer
 from stepwell.translate.rewrites.tosa.building import Builder, i64s, shape_of
 from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC
 from stepwell.translate.rewrites.tosa.integers import (
@@ -115,11 +115,6 @@ class LowerInt8Pool(LowerInt8):
             factor = x.held.scale / use.held.scale
             y = rescale(y, [factor], match.held, x.held.zero_point, use.held.zero_point, b)
         return b.reshape(b.transpose(y, TO_NCHW), shape_of(op.results[0]))
-
-
-def is_finer(use: Use, given: Activation) -> bool:
-    """Whether a use resolves more than the operand's steps, to which AVG_POOL2D rounds."""
-    return use.held.scale < given.held.scale * (1 - 1e-6)
 
 
 def _parts(
