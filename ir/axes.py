@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any, TypeVar, cast
 
@@ -77,6 +78,12 @@ class Flat:
 Link = Along | Once | All | Flat
 Links = tuple[Link, ...]
 """One for each axis of an operand; the axes of a group share their `Flat`."""
+
+
+@cache
+def kept(rank: int) -> Links:
+    """Every axis as it is."""
+    return tuple(Along(axis) for axis in range(rank))
 
 
 @dataclass(frozen=True)
@@ -217,13 +224,21 @@ class AxisMap:
 
         Axes of size 1 that nothing ties to the result stay where they are.
         """
+        if self._is_plain(operand, order):
+            return order
         pairs = [(there, here) for here, there in self._tied(operand)]
         return _carried(pairs, order, self.shape, len(self.shapes[operand]))
 
     def order_after(self, operand: int, order: Order) -> Order | None:
         """The order of the result if an operand has `order`; None if it has none."""
+        if self._is_plain(operand, order):
+            return order
         shape = self.shapes[operand]
         return _carried(list(self._tied(operand)), order, shape, len(self.shape))
+
+    def _is_plain(self, operand: int, order: Order) -> bool:
+        """Whether each axis of an operand is the result's of that number, as most are."""
+        return len(self.shape) == len(order) and self.links[operand] == kept(len(order))
 
     def _tied(self, operand: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
         """(axes of an operand, axes of the result) that stand for each other."""

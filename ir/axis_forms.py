@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from xdsl.ir import Operation, SSAValue
 
@@ -22,11 +23,7 @@ def _shape(value: SSAValue) -> Shape:
     return dims(value.type) if hasattr(value.type, "element_type") else ()
 
 
-def kept(rank: int) -> Links:
-    """Every axis as it is."""
-    return tuple(Along(axis) for axis in range(rank))
-
-
+@lru_cache(maxsize=4096)
 def broadcast(given: Shape, made: Shape) -> Links:
     """Trailing axes line up; those of size 1 are read for every index."""
     extra = len(made) - len(given)
@@ -98,6 +95,7 @@ def reduced(rank: int, axes: Iterable[int], keep: bool) -> Links:
     return tuple(found)
 
 
+@lru_cache(maxsize=4096)
 def reshaped(before: Shape, after: Shape) -> Links | None:
     """The same elements in row-major order; None where it cannot be told which are which."""
     groups = aligned(before, after)

@@ -63,7 +63,7 @@ def _share(block: Block, outer: _Seen, history: History) -> int:
 
 def _key(op: Operation) -> _Key:
     """What equal ops share: class and operands, and all else of those without operands."""
-    operands = tuple(op.operands)
+    operands = tuple(map(id, op.operands))
     if operands:
         return type(op), operands
     return type(op), *sorted(op.properties.items()), *(result.type for result in op.results)

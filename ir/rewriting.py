@@ -323,7 +323,7 @@ class _Driver:
         self.applied = 0
         self._dispatch: dict[type[Operation], tuple[Rewrite[Any], ...]] = {}
         self._work: deque[Operation] = deque()
-        self._waiting: set[Operation] = set()
+        self._waiting: set[int] = set()  # Ids of the ops in the queue: they hash at no cost.
         self._depths: dict[Operation, int] = {}
         self._deep: Counter[str] = Counter()
         self._allowed = DEEP_APPLICATIONS
@@ -337,10 +337,10 @@ class _Driver:
             if (self._candidates(op) if found is None else found) or is_dead(op):
                 self._work.append(op)
             self._allowed = DEEP_APPLICATIONS + count
-        self._waiting.update(self._work)
+        self._waiting.update(map(id, self._work))
         while self._work:
             op = self._work.popleft()
-            self._waiting.discard(op)
+            self._waiting.discard(id(op))
             if op.parent is None:
                 continue
             self.history.visits += 1
@@ -364,11 +364,11 @@ class _Driver:
     def _push(self, ops: Iterable[Operation]) -> None:
         for op in ops:
             if (
-                op not in self._waiting
+                id(op) not in self._waiting
                 and op.parent is not None
                 and (self._candidates(op) or is_dead(op))
             ):
-                self._waiting.add(op)
+                self._waiting.add(id(op))
                 self._work.append(op)
 
     def _sweep(self, op: Operation) -> None:

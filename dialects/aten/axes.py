@@ -12,13 +12,12 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.axes import All, Along, AxisMap, AxisRule, Link, Links, Once, maps
+from stepwell.ir.axes import All, Along, AxisMap, AxisRule, Link, Links, Once, kept, maps
 from stepwell.ir.axis_forms import (
     along_rows,
     broadcast,
     concatenated,
     elementwise,
-    kept,
     mapped,
     moved,
     permuted,

@@ -10,19 +10,18 @@ from stepwell.dialects.tosa.attributes import BlockScaledType
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.constants import shape_value
 from stepwell.dialects.tosa.meaning.values import ints
-from stepwell.ir.axes import All, Along, AxisMap, AxisRule, Links, Once, maps
+from stepwell.ir.axes import All, Along, AxisMap, AxisRule, Links, Once, kept, maps
 from stepwell.ir.axis_forms import (
     broadcast,
     concatenated,
     elementwise,
-    kept,
     mapped,
     moved,
     permuted,
     reduced,
     reshaped,
 )
-from stepwell.ir.types import dims, element
+from stepwell.ir.types import dims
 
 ELEMENTWISE: tuple[type[TosaOp], ...] = (
     t.AbsOp, t.AddOp, t.ArithmeticRightShiftOp, t.BitwiseAndOp, t.BitwiseNotOp, t.BitwiseOrOp,
@@ -50,8 +49,10 @@ def _maps(*classes: type[TosaOp]) -> Callable[[_F], _F]:
 
 def is_block_scaled(op: TosaOp) -> bool:
     """Whether an operand or result is block-scaled: its blocks run along the last axis."""
-    tensors = (v.type for v in (*op.operands, *op.results) if hasattr(v.type, "element_type"))
-    return any(isinstance(element(type_), BlockScaledType) for type_ in tensors)
+    for value in (*op.operands, *op.results):
+        if type(getattr(value.type, "element_type", None)) is BlockScaledType:
+            return True
+    return False
 
 
 @_maps(*ELEMENTWISE)

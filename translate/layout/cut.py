@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -85,6 +86,17 @@ def least_cost(part: list[Operation], found: Turnings, table: Layouts) -> set[Op
         return set()
     if AS_IS not in ends:
         return set(part)
+    numbers: dict[Any, int] = {AS_IS: 0, TURNED: 1}
+    for one, other, _ in edges:
+        numbers.setdefault(one, len(numbers))
+        numbers.setdefault(other, len(numbers))
+    kept = _kept(tuple((numbers[one], numbers[other], capacity) for one, other, capacity in edges))
+    return {op for op in part if numbers.get(op, 1) not in kept}
+
+
+@lru_cache(maxsize=256)
+def _kept(edges: tuple[tuple[int, int, float], ...]) -> frozenset[int]:
+    """The nodes on the side of 0 of the cheapest cut from 1; the same for each layer of a net."""
     import networkx
 
     graph: Any = networkx.DiGraph()
@@ -94,9 +106,9 @@ def least_cost(part: list[Operation], found: Turnings, table: Layouts) -> set[Op
         else:
             graph.add_edge(one, other, capacity=capacity)
     _, (kept, _) = networkx.minimum_cut(
-        graph, AS_IS, TURNED, flow_func=networkx.algorithms.flow.boykov_kolmogorov
+        graph, 0, 1, flow_func=networkx.algorithms.flow.boykov_kolmogorov
     )
-    return {op for op in part if op not in kept}
+    return frozenset(kept)
 
 
 class _Graph:

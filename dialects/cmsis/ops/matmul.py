@@ -31,8 +31,8 @@ from stepwell.dialects.cmsis.ops.base import (
     zero_point_problems,
 )
 from stepwell.dialects.cmsis.target import Target, fully_connected_scratch
-from stepwell.ir.axes import All, Along, AxisMap, Links, Once
-from stepwell.ir.axis_forms import kept, mapped
+from stepwell.ir.axes import All, Along, AxisMap, Links, Once, kept
+from stepwell.ir.axis_forms import mapped
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import i32
 from stepwell.ir.interpretation import interprets
