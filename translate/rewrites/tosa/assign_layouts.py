@@ -56,7 +56,9 @@ class TosaLayouts(Layouts):
 
     def transposed(self, value: SSAValue) -> tuple[SSAValue, Order] | None:
         owner = value.owner
-        return (owner.input, tuple(ints(owner.perms))) if isinstance(owner, t.TransposeOp) else None
+        if type(owner) is not t.TransposeOp:  # Asked of every value, several times.
+            return None
+        return owner.input, tuple(ints(owner.perms))
 
     def data(self, op: Operation, axes: AxisMap) -> list[int]:
         if isinstance(op, t.RescaleOp):
