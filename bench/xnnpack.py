@@ -112,11 +112,11 @@ class Measured:
 
 def set_threads(count: int | None) -> int:
     """Threads of XNNPACK's pool, None for its own choice; only before the first delegate loads."""
-    from executorch.extension.pybindings import portable_lib as runtime
+    from stepwell.translate.executorch_private import count_threads, reset_threadpool
 
     if count is not None:
-        runtime._unsafe_reset_threadpool(count)
-    return runtime._threadpool_get_thread_count()
+        reset_threadpool(count)
+    return count_threads()
 
 
 def calls(pte: bytes) -> dict[str, int]:

@@ -21,18 +21,23 @@ __all__ = [
     "has_kernel_for_key",
     "int_oo",
     "is_traceable_wrapper_subclass",
+    "is_view",
     "memory_of",
     "module_db",
     "neg_view",
     "op_db",
+    "operator_and_overload",
     "operator_names",
+    "overloads_of",
     "package",
+    "program_of",
     "pytree",
     "schema",
     "schema_of",
     "serialize",
     "sym_sqrt",
     "sympy_functions",
+    "weights_and_constants",
 ]
 
 _TRACING = "taking operators apart by PyTorch's own decompositions"
@@ -121,6 +126,34 @@ else:
 def schema_of(overload: Any) -> Any:
     """The schema of an operator's overload, as torch parsed it."""
     return overload._schema
+
+
+def overloads_of(overload: Any) -> list[Any]:
+    """All overloads of an overload's operator, itself among them."""
+    packet = overload._overloadpacket
+    return [getattr(packet, name) for name in packet.overloads()]
+
+
+def operator_and_overload(overload: Any) -> tuple[str, str]:
+    """`("add", "Tensor")` of `aten.add.Tensor`."""
+    return overload._opname, overload._overloadname
+
+
+def is_view(tensor: Tensor) -> bool:
+    """Whether autograd knows a tensor as a view of another."""
+    return tensor._is_view()
+
+
+def program_of(text: bytes) -> Any:
+    """The program that a `.pt2` spells, as torch's classes of its schema hold it."""
+    kind = look_up(NAMES, "schema").ExportedProgram
+    return look_up(NAMES, "serialize")._bytes_to_dataclass(kind, text)
+
+
+def weights_and_constants(archive: Any, model: str) -> tuple[Any, Any]:
+    """What the archive of a `.pt2` holds for a model, loaded."""
+    package = look_up(NAMES, "package")
+    return package._load_state_dict(archive, model), package._load_constants(archive, model)
 
 
 def memory_of(storage: Any) -> int:

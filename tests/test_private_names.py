@@ -17,7 +17,20 @@ ADAPTERS = ("ir/torch_private.py", "ir/xdsl_private.py", "translate/executorch_p
 READER = ("ir/parser.py", "ir/printer.py")
 """They extend xDSL's own; `xdsl_private.EXTENDED` lists what of it they override."""
 PACKAGES = ("torch", "executorch", "xdsl", "torchao")
-OF_OBJECTS = {"_schema", "_cdata", "_type", "_current_token", "_instruction_id"}
+OF_OBJECTS = {
+    "_schema",
+    "_bytes_to_dataclass",
+    "_cdata",
+    "_type",
+    "_current_token",
+    "_instruction_id",
+    "_is_view",
+    "_load_constants",
+    "_load_state_dict",
+    "_opname",
+    "_overloadname",
+    "_overloadpacket",
+}
 """Private attributes of what those packages make."""
 
 DOCUMENTED = ("torch._check",)

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from stepwell.ir.program import Program
-from stepwell.ir.torch_private import OpOverload
+from stepwell.ir.torch_private import OpOverload, operator_and_overload
 from stepwell.translate.from_torch import from_exported_program
 from stepwell.translate.to_torch import to_exported_program
 
@@ -63,5 +63,5 @@ def _is_edge(target: Any) -> bool:
 def _edge_operator(target: OpOverload) -> Any:
     from stepwell.translate.executorch_private import edge_ops
 
-    packet = getattr(getattr(edge_ops.edge, target.namespace), target._opname)
-    return getattr(packet, target._overloadname)
+    operator, overload = operator_and_overload(target)
+    return getattr(getattr(getattr(edge_ops.edge, target.namespace), operator), overload)

@@ -204,7 +204,7 @@ _CONSTANTS = frozenset({"True", "False", "oo", "nan", "true", "false", "int_oo"}
 def _load(place: Path, model: str) -> ExportedProgram:
     from torch.export import pt2_archive
 
-    from stepwell.ir.torch_private import package, schema, serialize
+    from stepwell.ir.torch_private import package, program_of, serialize, weights_and_constants
 
     reader = pt2_archive.PT2ArchiveReader(str(place)) if hasattr(
         pt2_archive, "PT2ArchiveReader"
@@ -213,11 +213,8 @@ def _load(place: Path, model: str) -> ExportedProgram:
         text = archive.read_bytes(f"models/{model}.json")
         for name in sorted(set(_OPERATOR.findall(text.decode(errors="replace")))):
             overload_of(name)  # Imports the library that registers a quantised program's operators.
-        program = serialize._bytes_to_dataclass(  # pyright: ignore[reportPrivateUsage]
-            schema.ExportedProgram, text
-        )
-        state = package._load_state_dict(archive, model)  # pyright: ignore[reportPrivateUsage]
-        constants = package._load_constants(archive, model)  # pyright: ignore[reportPrivateUsage]
+        program = program_of(text)
+        state, constants = weights_and_constants(archive, model)
         no_samples: Any = ((), {})
         return serialize.ExportedProgramDeserializer(None).deserialize(
             program, state, constants, no_samples

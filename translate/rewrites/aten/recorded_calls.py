@@ -16,7 +16,13 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from xdsl.ir import Attribute
 
 from stepwell.dialects.symbols import tensor_type
-from stepwell.ir.torch_private import TorchDispatchMode, pytree, schema_of
+from stepwell.ir.torch_private import (
+    TorchDispatchMode,
+    is_view,
+    overloads_of,
+    pytree,
+    schema_of,
+)
 
 DEEPEST = 40
 """Functions within functions; deeper, one calls itself."""
@@ -124,7 +130,7 @@ class Recorder(TorchDispatchMode):
             functional is None
             or len(written) != 1
             or not isinstance(target, torch.Tensor)
-            or target._is_view()
+            or is_view(target)
         ):
             raise CannotTraceError(f"its decomposition writes in place ({_spelled(func)})")
         with self:
@@ -145,9 +151,7 @@ class Recorder(TorchDispatchMode):
         numbers = [n for n in tensors if n in given and not isinstance(given[n], torch.Tensor)]
         if not numbers:
             return func, args, kwargs
-        packet = func._overloadpacket
-        for overload in packet.overloads():
-            sibling = getattr(packet, overload)
+        for sibling in overloads_of(func):
             types = {a.name: str(a.type) for a in schema_of(sibling).arguments}
             fits = set(given) <= set(types) and all(
                 types.get(n) == ("number" if n in numbers else "Tensor") for n in tensors
