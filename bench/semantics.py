@@ -20,19 +20,33 @@ import torch
 from _report import prepare
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "numerics"))
-from forms import FORMS, Form, declared
+from forms import FORMS, INTEGER_FORMS, Form, declared
 from measuring import Result, Verdict, eager, exact, judge, stepwells, stock
 from specials import NAMES, classes
 
 DOCS = Path(__file__).parent.parent / "docs"
-TARGETS = (
-    ("xnnpack", "torch"),
-    ("xnnpack", "finite"),
-    ("xnnpack", "strict"),
-    ("tosa-1.0+fp", "torch"),
-)
-DEFAULT_ONLY = ("bfloat16", "float64")
-"""Element types that no delegate and no TOSA profile without extensions holds."""
+TARGETS = {
+    "float32": (
+        ("xnnpack", "torch"),
+        ("xnnpack", "finite"),
+        ("xnnpack", "strict"),
+        ("tosa-1.0+fp", "torch"),
+        ("cortex-m55", "torch"),
+    ),
+    "float16": (
+        ("xnnpack", "torch"),
+        ("xnnpack", "finite"),
+        ("xnnpack", "strict"),
+        ("tosa-1.0+fp", "torch"),
+    ),
+    "bfloat16": (("xnnpack", "torch"), ("tosa-1.0+fp+bf16", "torch")),
+    "float64": (("xnnpack", "torch"),),
+}
+"""Targets that hold an element type, with their modes."""
+OF_INTEGERS = (("xnnpack", "torch"), ("tosa-1.0+int", "torch"), ("cortex-m55", "torch"))
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
+KERNELS = ("strict", "cortex-m55")
+"""A mode and a target that are compared with the runtime's own kernels: no delegate is theirs."""
 CHUNK = 40
 """Forms in a program."""
 
@@ -104,13 +118,14 @@ def in_chunks(forms: Sequence[Form], run: object) -> dict[str, Result]:
     return found
 
 
-def report(forms: Sequence[Form], dtypes: Sequence[str]) -> str:
+def report(only: str, dtypes: Sequence[str]) -> str:
     """The measured part of the page."""
     lines: list[str] = []
     details: list[str] = []
     for name in dtypes:
         dtype = getattr(torch, name)
-        kept = measurable(forms, dtype)
+        forms = FORMS if dtype.is_floating_point else INTEGER_FORMS
+        kept = measurable([form for form in forms if re.search(only, form.name)], dtype)
         beside = in_chunks(kept, lambda some, d=dtype: stock(some, d))
         rows: dict[str, Counter[str]] = {}
         rows["stock"] = Counter(verdict_of(beside[f.name], None, f, dtype) for f in kept)
@@ -119,11 +134,13 @@ def report(forms: Sequence[Form], dtypes: Sequence[str]) -> str:
         rows["stock, no delegate"] = Counter(
             verdict_of(kernels[f.name], None, f, dtype) for f in kept
         )
-        for target, mode in TARGETS[:1] if name in DEFAULT_ONLY else TARGETS:
+        for target, mode in TARGETS.get(name, OF_INTEGERS):
             found = in_chunks(
                 kept, lambda some, d=dtype, t=target, m=mode: stepwells(some, d, t, numerics=m)
             )
-            compared = {"strict": kernels}.get(mode, beside if target == "xnnpack" else nothing)
+            compared = beside if target == "xnnpack" else nothing
+            if mode in KERNELS or target in KERNELS:
+                compared = kernels
             words = {f.name: verdict_of(found[f.name], compared[f.name], f, dtype) for f in kept}
             rows[f"{target}, {mode}"] = Counter(words.values())
             for form in kept:
@@ -166,12 +183,11 @@ def report(forms: Sequence[Form], dtypes: Sequence[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="a pattern of names of forms")
-    parser.add_argument("--dtypes", nargs="+", default=["float32", "float16", "bfloat16"])
+    parser.add_argument("--dtypes", nargs="+", default=[*TARGETS, *INTEGERS])
     parser.add_argument("--table", type=Path, help="write docs/semantics.md here")
     arguments = parser.parse_args()
     prepare()
-    forms = [form for form in FORMS if re.search(arguments.only, form.name)]
-    text = report(forms, arguments.dtypes)
+    text = report(arguments.only, arguments.dtypes)
     if arguments.table is None:
         print(text)
         return

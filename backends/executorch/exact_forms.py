@@ -43,6 +43,8 @@ def _fmod(a: Any, b: Any) -> Any:
     if not _is_integral(a, b):
         return NotImplemented
     rest = a - _floored(a, b) * b
+    if not torch.iinfo(a.dtype).min:  # Without a sign: a negative divisor is a large one.
+        return rest
     is_other = torch.logical_and(torch.ne(rest, 0), torch.logical_xor(torch.lt(a, 0), _below(b, a)))
     return torch.where(is_other, rest - b, rest)
 
@@ -140,6 +142,13 @@ def _sum(
     return a if keepdim else torch.squeeze(a, axes)
 
 
+def _threshold(a: torch.Tensor, threshold: Any, value: Any) -> Any:
+    """Integers above one stay as they are: PyTorch's own form takes them through floats."""
+    if a.dtype.is_floating_point:
+        return NotImplemented
+    return torch.where(torch.le(a, int(threshold)), torch.full_like(a, int(value)), a)
+
+
 def _add_scalar(a: torch.Tensor, other: Any, alpha: Any = 1) -> Any:
     """A number added to a tensor of the result's type."""
     held = torch.result_type(a, other)
@@ -207,6 +216,7 @@ EXACT: dict[Any, Callable[..., Any]] = {
     aten.pow.Scalar: _no_form,
     aten.pow.Tensor_Tensor: _no_form,
     aten.sum.dim_IntList: _sum,
+    aten.threshold.default: _threshold,
     aten.add.Scalar: _add_scalar,
     aten.le.Tensor: _less_or_equal,
     aten.empty_permuted.default: _zeros,

@@ -128,10 +128,12 @@ _NARROW: dict[str, str] = dict.fromkeys(("i8 -> i8", "i16 -> i16", "ui8 -> ui8")
 def _widened(op: SchemaOp) -> str | None:
     """Integers of several types as all of them in the result's: a kernel converts, then computes.
 
-    The table tries mixtures on usual numbers alone.
+    The table tries mixtures on usual numbers alone, and sums in int64 alone.
     """
     given, made = _elements(op.operands), _elements(op.results)
     whole = all(not is_float(held) for held in (*given, *made))
+    if whole and op.name == "aten.sum.dim_IntList" and made != [i64]:
+        return signature_text([i64], [i64])
     return signature_text(made, made) if whole and len(set(given)) > 1 else None
 
 

@@ -79,6 +79,19 @@ def test_integers_beyond_single_precision_are_summed_exactly() -> None:
     for function in (lambda x: x.sum(1), lambda x: x.sum((0, 1), keepdim=True), torch.sum):
         assert_exact(function, x)
     assert_exact(lambda x: x.sum(1), x[:1].int())
+    assert_exact(lambda x: x.sum(1, dtype=torch.int32), x[:1].int())
+
+
+def test_bytes_are_divided_by_a_negative_number_as_pytorch_wraps_it() -> None:
+    x = torch.tensor([255, 6, 7, 253, 0], dtype=torch.uint8)
+    assert_exact(lambda x: torch.stack([torch.fmod(x, -3), x % -3]), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_integers_above_a_threshold_stay_as_they_are(dtype: torch.dtype) -> None:
+    info = torch.iinfo(dtype)
+    x = torch.tensor([info.max, info.min, 2**24 + 1, 0, 1, -1], dtype=dtype)
+    assert_exact(lambda x: torch.stack([F.threshold(x, 0.5, -0.0), F.threshold(x, -0.5, 7)]), x)
 
 
 def test_a_counted_mask_needs_no_running_sum() -> None:

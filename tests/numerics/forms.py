@@ -339,6 +339,41 @@ def _forms() -> list[Form]:
 
 FORMS = tuple(_forms())
 
+
+def _of_integers() -> list[Form]:
+    found: list[Form] = []
+
+    def add(name: str, function: Function, kind: str = "rows") -> None:
+        found.append(Form(name, function, kind))
+
+    for by in (3, -3):
+        add(f"x // {by}", lambda w, x, by=by: x // by)
+        add(f"x % {by}, signed", lambda w, x, by=by: x % by)
+        add(f"fmod(x, {by}), signed", lambda w, x, by=by: torch.fmod(x, by))
+        add(f"div(x, {by}, trunc)", lambda w, x, by=by: torch.div(x, by, rounding_mode="trunc"))
+    add("x // (|y| or 1)", lambda w, x, y: x // (y.abs() | 1), "pairs")
+    add("x % (|y| or 1)", lambda w, x, y: x % (y.abs() | 1), "pairs")
+    for name in ("and", "or", "xor"):
+        add(f"{name}(x, y)", partial(_binary, getattr(torch, f"bitwise_{name}")), "pairs")
+    add("not x", lambda w, x: ~x)
+    add("x << 1", lambda w, x: x << 1)
+    add("x >> 1", lambda w, x: x >> 1)
+    add("x << (y & 3)", lambda w, x, y: x << (y & 3), "pairs")
+    add("x >> (y & 3)", lambda w, x, y: x >> (y & 3), "pairs")
+    for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float32):
+        add(f"x.to({str(dtype)[6:]})", lambda w, x, to=dtype: x.to(to))
+    add("x.bool()", lambda w, x: x.bool())
+    add("x.float() * 0.5", lambda w, x: x.float() * 0.5)
+    add("sum(x, -1) in int32", lambda w, x: x.sum(-1, dtype=torch.int32))
+    add("sort(x)", lambda w, x: x.sort(-1).values)
+    add("topk(x, 3)", lambda w, x: x.topk(3, -1).values)
+    add("x * 3 + 1", lambda w, x: x * 3 + 1)
+    return found
+
+
+INTEGER_FORMS = (*FORMS, *_of_integers())
+"""What is run on integers: the forms that eager has for them, and those of integers alone."""
+
 DECLARED = {
     "attention(x, y)": "a row of scores that overflow to −∞ has lost the guard",
     "adaptive_max_pool2d(2)": "XNNPACK's pooling may lose a NaN, as in max_pool2d",

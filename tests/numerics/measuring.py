@@ -26,7 +26,12 @@ def eager(form: Form, dtype: torch.dtype, flush: bool = False) -> torch.Tensor:
 
 
 def exact(form: Form, dtype: torch.dtype) -> torch.Tensor:
-    """torch's result in float64, rounded once; inputs and weights are those of the dtype."""
+    """torch's result in float64, rounded once; inputs and weights are those of the dtype.
+
+    Of integers it is eager's: they have no other arithmetic.
+    """
+    if not dtype.is_floating_point:
+        return eager(form, dtype)
     module = copy.deepcopy(Forms([form], dtype))
     for name, held in list(module.weights.named_buffers()):
         if held.dtype.is_floating_point:

@@ -10,6 +10,8 @@ NAMES = ("NaN", "+inf", "-inf", "+0", "-0", "denormal", "finite")
 
 def special_numbers(dtype: torch.dtype) -> torch.Tensor:
     """NaN, infinities, zeros, denormals, and numbers near both ends of a dtype's range."""
+    if not dtype.is_floating_point:
+        return _special_integers(dtype)
     info = torch.finfo(dtype)
     big, small = info.max / 3.4, info.tiny * 0.85
     listed = [torch.nan, torch.inf, -torch.inf, 0.0, -0.0]
@@ -18,27 +20,37 @@ def special_numbers(dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor(listed, dtype=torch.float64).to(dtype)
 
 
-def _ordinary(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(3))
+def _special_integers(dtype: torch.dtype) -> torch.Tensor:
+    """Both ends of a dtype's range, zero, and small numbers of both signs, if it has two."""
+    info = torch.iinfo(dtype)
+    listed = [info.min, info.max, 0, 1, 2, 3, 7, info.min + 1, info.max - 1, info.max // 2 + 1]
+    return torch.tensor(listed + ([-1, -2, -3, -7] if info.min else []), dtype=dtype)
+
+
+def _ordinary(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    drawn = torch.randn(*shape, generator=torch.Generator().manual_seed(3))
+    if dtype.is_floating_point:
+        return drawn.to(dtype)
+    return (drawn * 10 if torch.iinfo(dtype).min else drawn.abs() * 10).to(dtype)
 
 
 def rows(dtype: torch.dtype) -> tuple[torch.Tensor]:
     """[N, 8]: each special number alone among ordinary ones, rows of one, rows of any two."""
     specials = special_numbers(dtype)
     count = len(specials)
-    alone = _ordinary(count, 8).to(dtype)
+    alone = _ordinary(dtype, count, 8)
     for index, number in enumerate(specials):
         alone[index, (3 * index) % 8] = number
     throughout = specials.reshape(-1, 1).repeat(1, 8)
     random = torch.Generator().manual_seed(5)
     mixed = specials[torch.randint(0, count, (count, 8), generator=random)]
-    two = _ordinary(count, 8).to(dtype)
+    two = _ordinary(dtype, count, 8)
     for index in range(count):
         two[index, index % 8] = specials[index]
         two[index, (index + 3) % 8] = specials[(index + 1 + index // 2) % count]
     zeros = torch.zeros(2, 8, dtype=dtype)
     zeros[1] = -0.0
-    return (torch.cat([alone, throughout, two, mixed, zeros, _ordinary(2, 8).to(dtype)]),)
+    return (torch.cat([alone, throughout, two, mixed, zeros, _ordinary(dtype, 2, 8)]),)
 
 
 def pairs(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -48,10 +60,10 @@ def pairs(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     one = specials.repeat_interleave(count)
     other = specials.repeat(count)
     fill = (-(len(one))) % 8
-    one = torch.cat([one, _ordinary(fill).to(dtype)]).reshape(-1, 8)
-    other = torch.cat([other, _ordinary(fill).to(dtype)]).reshape(-1, 8)
+    one = torch.cat([one, _ordinary(dtype, fill)]).reshape(-1, 8)
+    other = torch.cat([other, _ordinary(dtype, fill)]).reshape(-1, 8)
     (plain,) = rows(dtype)
-    return torch.cat([one, plain]), torch.cat([other, _ordinary(*plain.shape).to(dtype)])
+    return torch.cat([one, plain]), torch.cat([other, _ordinary(dtype, *plain.shape)])
 
 
 def images(dtype: torch.dtype) -> tuple[torch.Tensor]:
@@ -60,19 +72,19 @@ def images(dtype: torch.dtype) -> tuple[torch.Tensor]:
     made: list[torch.Tensor] = []
     random = torch.Generator().manual_seed(6)
     for index, number in enumerate(specials):
-        image = _ordinary(2, 6, 6).to(dtype)
+        image = _ordinary(dtype, 2, 6, 6)
         image[index % 2, 2, 3] = number
         made.append(image)
-        image = _ordinary(2, 6, 6).to(dtype)
+        image = _ordinary(dtype, 2, 6, 6)
         image[index % 2, 0, 0] = number
         image[1 - index % 2, 5, 2] = number
         made.append(image)
         made.append(torch.full((2, 6, 6), 1.0, dtype=dtype) * number)
-        image = _ordinary(2, 6, 6).to(dtype)
+        image = _ordinary(dtype, 2, 6, 6)
         places = torch.randint(0, 72, (6,), generator=random)
         image.view(-1)[places] = specials[torch.randint(0, len(specials), (6,), generator=random)]
         made.append(image)
-    made.append(_ordinary(2, 6, 6).to(dtype))
+    made.append(_ordinary(dtype, 2, 6, 6))
     return (torch.stack(made),)
 
 

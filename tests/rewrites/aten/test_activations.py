@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+import stepwell
 from stepwell.translate.rewrites.aten.activations import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
@@ -20,7 +21,7 @@ def unary(call: str, method: Any, element: str = "f32") -> str:
     ("name", "call"),
     [
         ("softplus-to-log", "softplus.default(%x)"),
-        ("mish-to-log", "mish.default(%x)"),
+        ("mish-to-quotient", "mish.default(%x)"),
         ("log-sigmoid-to-log", "log_sigmoid.default(%x)"),
         ("hardsigmoid-to-clamp", "hardsigmoid.default(%x)"),
         ("selu-to-elu", "selu.default(%x)"),
@@ -30,6 +31,13 @@ def unary(call: str, method: Any, element: str = "f32") -> str:
 )
 def test_half_precision_is_refused(name: str, call: str, refused: Any, method: Any):
     refused(unary(call, method, "f16"), ALL[name], "float32")
+
+
+def test_mish_of_a_large_negative_number_is_right_to_its_own_size():
+    x = torch.linspace(-80, 100, 1441)
+    exported = torch.export.export(torch.nn.Mish(), (x,))
+    (found,) = stepwell.lower(exported, "tosa-1.0+fp").program.run(x)
+    torch.testing.assert_close(found, torch.nn.Mish()(x.double()).float(), rtol=1e-6, atol=0)
 
 
 def test_an_axis_of_unknown_length_is_not_halved(refused: Any, method: Any):
