@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from stepwell.backends.executorch.alike import are_equal, sampled
 from stepwell.backends.executorch.container import (
     BoolList,
     Constant,
@@ -49,7 +50,7 @@ class ContainerBuilder:
         """`external_constants`: put constants into a separate `.ptd` file, by content hash."""
         self._external_constants = external_constants
         self._constants: list[Data] = [b""]
-        self._constant_of: dict[tuple[int, bytes], int] = {}
+        self._constant_of: dict[tuple[int, bytes], list[int]] = {}
         self._states: dict[str, tuple[State | Planned, int]] = {}
         self._state_bytes = 0
         self._mutable_data: list[Data] = [b""]
@@ -70,21 +71,22 @@ class ContainerBuilder:
     ) -> Constant | External:
         """Where a constant with these bytes is kept; equal bytes are kept once.
 
-        With a `file`, that is the `.ptd` of this name, under the constant's `name`.
+        With a `file` it is that `.ptd`, under the constant's `name`.
         """
         if file is not None and name is not None:
             self._external.setdefault(name, NamedData(data, ALIGNMENT, file))
             return External(name)
-        digest = (len(data), hashlib.sha256(data).digest())
         if self._external_constants:
-            key = f"constant_{digest[1].hex()[:32]}_{digest[0]}"
+            key = f"constant_{hashlib.sha256(data).hexdigest()[:32]}_{len(data)}"
             self._external.setdefault(key, NamedData(data, ALIGNMENT))
             return External(key)
-        index = self._constant_of.get(digest)
-        if index is None:
-            index = self._constant_of[digest] = len(self._constants)
-            self._constants.append(data)
-        return Constant(index)
+        alike = self._constant_of.setdefault((len(data), sampled(data)), [])
+        for index in alike:
+            if are_equal(self._constants[index], data):
+                return Constant(index)
+        alike.append(len(self._constants))
+        self._constants.append(data)
+        return Constant(alike[-1])
 
     def state(self, key: str, initial: Data, *, stored: bool = True) -> State | Planned:
         """Where the state `key` lives; the same in every method that names it.
@@ -108,9 +110,8 @@ class ContainerBuilder:
 
     def _initial(self, data: Data) -> int:
         digest = hashlib.sha256(data).digest()
-        index = self._mutable_of.get(digest)
-        if index is None:
-            index = self._mutable_of[digest] = len(self._mutable_data)
+        index = self._mutable_of.setdefault(digest, len(self._mutable_data))
+        if index == len(self._mutable_data):
             self._mutable_data.append(data)
         return index
 

@@ -19,16 +19,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from stepwell.backends.executorch.alike import are_equal
 from stepwell.backends.executorch.container import Data
 from stepwell.backends.executorch.segments import SEGMENT_ALIGNMENT
 
 _HEADER = 1 << 20
-_LARGE = 1 << 28
-"""Bytes of an end that is not moved."""
+_LARGE = 1 << 27
+"""Bytes of an end that is not moved: what stays free in front of it is less than a hundredth."""
 
 
-_PART = 1 << 20
-"""Bytes that are compared at a time."""
 _POPULATE_WRITE = 23
 """Linux' advice to make pages writable (`MADV_POPULATE_WRITE`), which `mmap` does not name."""
 
@@ -103,11 +102,7 @@ class OnFile:
         return memoryview(self._map)
 
     def prepare(self, begin: int, end: int) -> None:
-        """Ask for all pages at once: one by one, as they are touched, took ten times a copy."""
-        begin -= begin % mmap.PAGESIZE
-        # What has no such advice, another system or an older kernel, takes them one by one.
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            self._map.madvise(_POPULATE_WRITE, begin, end - begin)
+        _populate(self._map, begin, end)
 
     def close_up(self, front: Sequence[Data], begin: int, end: int) -> bytes:
         size, room = _size(front), len(self._map)
@@ -115,6 +110,7 @@ class OnFile:
         self._map.close()
         with self._path.open("rb+") as file:
             with _mapped(file, max(room, whole)) as held:
+                _populate(held, 0, max(size, begin))
                 if size != begin:
                     held.move(size, begin, end - begin)
                 for place, part in _placed(front):
@@ -137,14 +133,16 @@ def _mapped(file: io.BufferedRandom, size: int) -> mmap.mmap:
     return mmap.mmap(file.fileno(), size)
 
 
+def _populate(held: mmap.mmap, begin: int, end: int) -> None:
+    """Ask for all pages at once: one by one, as they are touched, took ten times a copy."""
+    begin -= begin % mmap.PAGESIZE
+    # What has no such advice, another system or an older kernel, takes them one by one.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        held.madvise(_POPULATE_WRITE, begin, end - begin)
+
+
 def _size(parts: Sequence[Data]) -> int:
     return sum(map(len, parts))
-
-
-def _equal(one: Data, other: Data) -> bool:
-    """Whether bytes are the same, a part at a time (views compare byte by byte, slowly)."""
-    parts = (slice(at, at + _PART) for at in range(0, len(one), _PART))
-    return len(one) == len(other) and all(bytes(one[at]) == bytes(other[at]) for at in parts)
 
 
 def _placed(parts: Sequence[Data]) -> Iterator[tuple[slice, Data]]:
@@ -208,7 +206,7 @@ class Tail:
     def name_for(self, name: str, data: Data) -> str:
         """The name if nothing has it, or the same bytes have; else one like it."""
         found, count = name, 0
-        while (known := self._segments.get(found)) is not None and not _equal(known, data):
+        while (known := self._segments.get(found)) is not None and not are_equal(known, data):
             count += 1
             found = f"{name}.{count}"
         return found

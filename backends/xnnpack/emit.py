@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -317,15 +318,20 @@ class _Emitter:
 
     def _bound(self, dim: str) -> int:
         """The most that a symbolic size can be."""
-        func: Operation | None = self.delegate
-        while func is not None and not isinstance(func, FuncOp):
-            func = func.parent_op()
-        if func is None:
+        if self._ranges is None:
             raise StepwellError(
                 f"size {dim} has no bound: the delegate stands in no method",
                 describe_op(self.delegate),
             )
-        return upper_bound(dim, get_signature(func).ranges)
+        return upper_bound(dim, self._ranges)
+
+    @cached_property
+    def _ranges(self) -> Mapping[str, tuple[int, int | None]] | None:
+        """The bounds of the method's symbols."""
+        func: Operation | None = self.delegate
+        while func is not None and not isinstance(func, FuncOp):
+            func = func.parent_op()
+        return None if func is None else get_signature(func).ranges
 
     # -- constants -----------------------------------------------------------------------------
 

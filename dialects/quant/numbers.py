@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast, overload
 
 from stepwell.ir.on_demand import numpy as np
+from stepwell.ir.on_demand import torch
 
 N = TypeVar("N", float, int)
 
@@ -28,6 +29,21 @@ def compact(values: Sequence[N], kind: type[N]) -> Sequence[N]:
         with suppress(OverflowError):
             return Numbers(values, kind)
     return tuple(values)
+
+
+def from_tensor(tensor: torch.Tensor, kind: type[N]) -> Sequence[N]:
+    """The elements of a tensor, as `compact` gives numbers, without one object for each.
+
+    Floats that are to be ints lose their fraction.
+    """
+    flat = tensor.detach().reshape(-1)
+    if kind is float:
+        flat = flat.double() if flat.dtype is torch.float64 else flat.float()
+    elif flat.is_floating_point():
+        flat = flat.long()
+    if flat.numel() <= _MANY:
+        return tuple(map(kind, flat.tolist()))
+    return Numbers(flat.numpy(), kind)
 
 
 def all_positive(values: Sequence[float]) -> bool:
@@ -48,7 +64,7 @@ class Numbers(Sequence[N]):
     """Immutable numbers of one kind.
 
     Args:
-        values: the numbers.
+        values: the numbers; an array may be of any width.
         kind: float or int; floats that single precision holds take four bytes, ints of eight bits
             one, all others eight.
 
@@ -58,12 +74,13 @@ class Numbers(Sequence[N]):
 
     __slots__ = ("held",)
 
-    def __init__(self, values: Sequence[N], kind: type[N]) -> None:
+    def __init__(self, values: Sequence[N] | Any, kind: type[N]) -> None:
         wide, narrow = _TYPES[kind]
-        held: Any = np.array(values, dtype=wide)
+        is_short = isinstance(values, np.ndarray) and values.dtype == narrow
+        held: Any = np.array(values, dtype=narrow if is_short else wide)
         with np.errstate(over="ignore", invalid="ignore"):
-            short = held.astype(narrow)
-        self.held: Any = short if (short == held).all() else held
+            short = held.astype(narrow, copy=False)
+        self.held: Any = short if is_short or (short == held).all() else held
         self.held.flags.writeable = False
 
     def __len__(self) -> int:

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant.numbers import N, from_tensor
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32, torch_dtype
@@ -26,14 +27,14 @@ def quantization_of(
     `stored` is the type of the integer tensor.
     """
     is_affine = op.name.startswith("torchao.")
-    scale = numbers(op, "scale" if op.SCHEMA.by_name.get("scale") else "scales", program)
-    zero = numbers(
-        op, "zero_point" if op.SCHEMA.by_name.get("zero_point") else "zero_points", program
-    )
+    many = "s" * (op.SCHEMA.by_name.get("scale") is None)
+    scale = numbers(op, f"scale{many}", program, float)
+    many = "s" * (op.SCHEMA.by_name.get("zero_point") is None)
+    zeros = numbers(op, f"zero_point{many}", program, int)
     if isinstance(scale, Refusal):
         return scale
-    if isinstance(zero, Refusal):
-        return zero
+    if isinstance(zeros, Refusal):
+        return zeros
     limits = torch.iinfo(torch_dtype(element(stored)))
     low = cast("int | None", op.arg("quant_min"))
     high = cast("int | None", op.arg("quant_max"))
@@ -48,7 +49,8 @@ def quantization_of(
         blocks, grid, sub_channel = ((axis, 1),), (len(scale),), False
     else:
         blocks, grid, sub_channel = (), (), False
-    zeros = list(map(int, zero)) or [0] * len(scale)
+    if len(zeros) != len(scale):
+        zeros = list(zeros or (0,)) * len(scale)
     held = Quantization(
         limits.bits,
         limits.min < 0,
@@ -56,7 +58,7 @@ def quantization_of(
         limits.max if high is None else int(high),
         _expressed(op),
         scale,
-        zeros if len(zeros) == len(scale) else zeros * len(scale),
+        zeros,
         blocks,
         grid,
         sub_channel,
@@ -73,19 +75,19 @@ def is_dynamic(op: SchemaOp) -> bool:
     )
 
 
-def numbers(op: SchemaOp, name: str, program: Program) -> list[float] | Refusal:
-    """An argument as a flat list, read from the weight store if it is a constant tensor."""
+def numbers(op: SchemaOp, name: str, program: Program, kind: type[N]) -> Sequence[N] | Refusal:
+    """An argument as flat numbers, read from the weight store if it is a constant tensor."""
     value: Any = op.arg(name)
     if value is None:
-        return []
+        return ()
     if isinstance(value, SSAValue):
         key = weight_key(value)
         if key is None:
             return Refusal(f"{name} is computed at run time; a type holds constants")
-        return program.weights.get(key).double().reshape(-1).tolist()
+        return from_tensor(program.weights.get(key), kind)
     if isinstance(value, Sequence):
-        return list(map(float, cast(Sequence[float], value)))
-    return [float(value)]
+        return tuple(map(kind, cast(Sequence[float], value)))
+    return (kind(value),)
 
 
 def _expressed(op: SchemaOp) -> AnyFloat:

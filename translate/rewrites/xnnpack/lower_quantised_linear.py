@@ -34,6 +34,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import Quantization
+from stepwell.dialects.quant.numbers import from_tensor
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, group_size, quantization_problem
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
@@ -212,7 +213,7 @@ def packable(held: Quantization, shape: tuple[object, ...]) -> Quantization | Re
             return Refusal("the weight's groups are not runs of inputs of one output")
         if held.low < -8 or held.high > 7:
             return Refusal("XNNPACK has groups of 4-bit weights only")
-        scales = held.scale_values().bfloat16().tolist()
+        scales = from_tensor(held.scale_values().bfloat16(), float)
         narrow = replace(held, bits=4, low=-8, high=7, scales=scales)
         problem = quantization_problem(narrow, "qbint4")
         return narrow if problem is None else Refusal(problem)
