@@ -22,6 +22,7 @@ from stepwell.ir.switches import kept_stderr
 from stepwell.zoo.vision import imported
 
 Attention = Literal["custom", "torch"]
+Caches = Literal["static", "dynamic"]
 
 CUSTOM = "stepwell-custom"
 """The name under which transformers knows ExecuTorch's attention."""
@@ -91,17 +92,89 @@ class Decoder(nn.Module):
         return found.logits[:, -1]
 
 
-def _refuse_what_custom_attention_lacks(model: Any, context: int) -> None:
-    config = model.config.get_text_config()
-    lacks = None
+class Growing(nn.Module):
+    """A decoder whose caller keeps the caches: transformers' `DynamicCache`, layer by layer."""
+
+    def __init__(self, model: Any, context: int) -> None:
+        """Wrap a causal model that is asked for at most `context` tokens.
+
+        Raises:
+            StepwellError: its caches are no keys and values of all tokens.
+        """
+        super().__init__()
+        config = model.config.get_text_config()
+        if (lacks := _short_windows(config, context) or _other_layers(config)) is not None:
+            raise StepwellError(
+                f"{config.model_type} has {lacks}, and a dynamic cache keeps every token",
+                help="cache='static' with attention='torch' has the model's own attention",
+            )
+        model.set_attn_implementation("sdpa" if model._supports_sdpa else "eager")
+        self.model, self.config = model, config
+
+    def forward(
+        self, tokens: Tensor, keys: list[Tensor], values: list[Tensor]
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Tokens `[1, n]` behind caches of p to the last one's logits and caches of p + n.
+
+        Args:
+            tokens: `[1, n]`.
+            keys, values: `[1, heads, p, size]` of each layer.
+
+        Returns:
+            Logits `[1, vocabulary]`; keys and values `[1, heads, p + n, size]` of each layer.
+        """
+        from transformers import DynamicCache
+
+        cache: Any = DynamicCache()
+        for layer, (key, value) in enumerate(zip(keys, values, strict=True)):
+            cache.update(key, value, layer)
+        past = keys[0].shape[2]
+        found = self.model(
+            input_ids=tokens,
+            position_ids=(torch.arange(tokens.shape[1]) + past)[None],
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        layers = cache.layers
+        return found.logits[:, -1], [x.keys for x in layers], [x.values for x in layers]
+
+    def caches(self, length: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Keys and values of as many tokens, all zeros."""
+        heads, size = _heads_of(self.config)
+        shape, dtype = (1, heads, length, size), self.model.dtype
+
+        def made() -> list[Tensor]:
+            return [torch.zeros(shape, dtype=dtype) for _ in range(self.config.num_hidden_layers)]
+
+        return made(), made()
+
+
+def _short_windows(config: Any, context: int) -> str | None:
+    """What is said of windows that a whole conversation does not fit into."""
     window = getattr(config, "sliding_window", None)
     kinds = getattr(config, "layer_types", None) or ()
     if window is not None and window < context and (not kinds or "sliding_attention" in kinds):
-        lacks = f"windows of {window} tokens, shorter than the context of {context}"
+        return f"windows of {window} tokens, shorter than the context of {context}"
+    return None
+
+
+def _other_layers(config: Any) -> str | None:
+    kinds = getattr(config, "layer_types", None) or ()
+    if any(kind not in ("full_attention", "sliding_attention") for kind in kinds):
+        return "layers that are not attention"
+    return None
+
+
+def _refuse_what_custom_attention_lacks(model: Any, context: int) -> None:
+    config = model.config.get_text_config()
+    lacks = None
+    if (windows := _short_windows(config, context)) is not None:
+        lacks = windows
     elif getattr(config, "attn_logit_softcapping", None):
         lacks = "scores that are capped by tanh"
-    elif any(kind not in ("full_attention", "sliding_attention") for kind in kinds):
-        lacks = "layers that are not attention"
+    elif (layers := _other_layers(config)) is not None:
+        lacks = layers
     elif not getattr(model, "_supports_attention_backend", True):
         lacks = "an attention that is not exchangeable"
     if lacks is not None:
@@ -204,16 +277,19 @@ def export_causal_lm(
     model: Any,
     *,
     context: int | None = None,
-    attention: Attention = "custom",
+    attention: Attention | None = None,
     any_length: bool = True,
+    cache: Caches = "static",
 ) -> dict[str, Any]:
     """Methods of a causal model of transformers, for `stepwell.lower`.
 
     Args:
         model: a `PreTrainedModel` with a language model's head.
         context: tokens of a conversation; by default what the model was made for, at most 2048.
-        attention: see `Decoder`.
+        attention: see `Decoder`; by default `custom` with a static cache.
         any_length: tokens of any number at once; else one.
+        cache: `static`: state of the program, for `context` tokens. `dynamic`: given with each call
+            and given back longer, for callers who keep it; see `Growing`.
 
     Returns:
         `forward` as an `ExportedProgram`, and the values that ExecuTorch's LLM runner asks for.
@@ -230,10 +306,21 @@ def export_causal_lm(
         )
     own = model.config._attn_implementation
     model = model.eval().requires_grad_(False)
-    decoder = Decoder(model, size, attention)
     tokens = torch.ones(1, 3 if any_length else 1, dtype=torch.long)
-    shapes = ({1: torch.export.Dim("tokens", max=size - 1)}, {0: 1}) if any_length else None
-    given = (tokens, torch.tensor([0]))
+    rows = {1: torch.export.Dim("tokens", max=size - 1)} if any_length else None
+    if cache == "dynamic":
+        if attention == "custom":
+            raise StepwellError(
+                "ExecuTorch's attention writes to a cache in place, and a dynamic one grows",
+                help="attention='torch', or cache='static'",
+            )
+        attention, decoder = "torch", Growing(model, size)
+        past = [{2: torch.export.Dim("past", max=size - 1)}] * config.num_hidden_layers
+        given, shapes = (tokens, *decoder.caches(5)), (rows, past, past)
+    else:
+        attention = attention or "custom"
+        decoder = Decoder(model, size, attention)
+        given, shapes = (tokens, torch.tensor([0])), (rows, {0: 1}) if any_length else None
     with asked_quietly(), kept_stderr() as said:
         try:
             program = torch.export.export(decoder, given, dynamic_shapes=shapes, strict=True)
@@ -246,7 +333,10 @@ def export_causal_lm(
             ) from error
         finally:
             model.set_attn_implementation(own)
-    return {"forward": program, **metadata(config, size, attention, any_length)}
+    told = metadata(config, size, attention, any_length)
+    if cache == "dynamic":  # A runner that asks for a cache means one inside.
+        told = {key: value for key, value in told.items() if not key.startswith("use_")}
+    return {"forward": program, **told}
 
 
 def metadata(config: Any, context: int, attention: Attention, any_length: bool) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def open_model(
             a causal language model of transformers wrote.
         trust: let a `.pt2` unpickle its sample inputs; otherwise they are skipped.
         quantise: the name of a quantiser, for a module that a callable makes, or a language model.
-        language: how a language model is exported: `context`, `attention`, `any_length` as
+        language: how a language model is exported: `context`, `attention`, `any_length`, `cache` as
             `stepwell.causal_lm.export_causal_lm` has them.
 
     Raises:
@@ -62,7 +62,7 @@ def open_model(
         return _from_transformers(Path(spec), quantise, language or {})
     if language:
         fact = f"{spec} is no folder of a causal language model of transformers"
-        raise StepwellError(fact, help="--context and --attention are for such alone")
+        raise StepwellError(fact, help="--context, --attention and --cache are for such alone")
     if quantise is not None:
         fact = f"{spec} is exported already, and a module is quantised before that"
         raise StepwellError(fact, help="name a file.py:callable that makes the module")

@@ -77,6 +77,20 @@ def test_a_conversation_in_parts_is_what_the_model_says_at_once(
     assert session.run(method="get_max_seq_len") == (32,)
 
 
+def test_a_dynamic_cache_is_given_and_given_back_longer():
+    model = model_of("Llama")
+    tokens = torch.randint(0, 96, (1, 16))
+    want = logits_of(model, tokens)
+    methods = export_causal_lm(model, context=32, cache="dynamic")
+    session = PteSession.load(stepwell.lower(methods, "xnnpack").to_pte())
+    caches = [torch.zeros(1, 2, 0, 16) for _ in range(4)]
+    for begin, end in IN_PARTS:
+        logits, *caches = session.run(tokens[:, begin:end].contiguous(), *caches)
+        assert float((logits[0] - want[end - 1]).abs().max()) < 2e-5 * float(want.abs().max())
+        assert [cache.shape[2] for cache in caches] == [end] * 4
+    assert "use_kv_cache" not in methods
+
+
 def test_a_folder_is_lowered_quantised_and_says_what_the_quantised_model_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -105,6 +119,18 @@ def test_a_folder_of_something_else_is_none(tmp_path: Path):
 REFUSED = {
     "windows": ("Mistral", {"sliding_window": 8}, {}, "windows of 8 tokens"),
     "capped scores": ("Gemma2", {"head_dim": 16}, {}, "capped by tanh"),
+    "a growing cache for ExecuTorch's attention": (
+        "Llama",
+        {},
+        {"cache": "dynamic", "attention": "custom"},
+        "a dynamic one grows",
+    ),
+    "windows that forget": (
+        "Mistral",
+        {"sliding_window": 8},
+        {"cache": "dynamic"},
+        "a dynamic cache keeps every token",
+    ),
     "a context that is too long": ("Llama", {}, {"context": 65}, "longer than the 64"),
 }
 

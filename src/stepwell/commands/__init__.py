@@ -42,13 +42,18 @@ def add_language(parser: argparse.ArgumentParser) -> None:
         help="ExecuTorch's operators (what is meant without this option), or the model's own",
     )
     group.add_argument(
+        "--cache",
+        choices=("static", "dynamic"),
+        help="inside the program (what is meant without this option), or given and given back",
+    )
+    group.add_argument(
         "--one-token", action="store_true", help="a token at a time, instead of any number"
     )
 
 
 def language_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """What was said of it."""
-    said = {"context": arguments.context, "attention": arguments.attention}
+    said = {name: getattr(arguments, name) for name in ("context", "attention", "cache")}
     held: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
     return held | ({"any_length": False} if arguments.one_token else {})
 
