@@ -43,6 +43,7 @@ from stepwell.translate.rewrites.aten.split_linear import SplitLinear
 from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
 from stepwell.translate.rewrites.aten.take_composites_apart import TakeCompositesApart
+from stepwell.translate.rewrites.aten.unroll_loop import UnrollLoop
 from stepwell.translate.rewrites.aten.write_by_cat import WriteByCat
 from stepwell.translate.rewrites.cmsis import (
     TO_CMSIS,
@@ -305,10 +306,11 @@ outside, as there.
 """
 
 TOSA = (
+    UnrollLoop(),
     Together("normalise", (*PLAIN_FORM, GatherStrides())),
     Together("fold-weights", FOLD_WEIGHTS),
     RecogniseAttention(),
-    ExpandAttention(),
+    ExpandAttention(lays_out_triangles=True),
     Together("split", SPLIT),
     Together("normalise-parts", NORMAL_FORM),
     Named("share-parts", ShareCommonSubexpressions()),
@@ -342,6 +344,7 @@ SPELL_MOVES = (FillToFull(), PoolByImages(), GatherStrides())
 
 
 TOSA_INTEGERS = (
+    UnrollLoop(),
     Together("normalise", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
     TYPE_QUANTIZATION,
     Named("share-types", ShareCommonSubexpressions()),
@@ -357,6 +360,7 @@ TOSA_INTEGERS = (
 
 
 TOSA_MIXED = (
+    Together("unroll-before-integers", (UnrollLoop(),)),
     Together(
         "normalise-quantised",
         (*NORMAL_FORM, FoldConstants(), BringWeightsInside(), *SPELL_MOVES),

@@ -8,11 +8,13 @@ import pytest
 import torch
 from torch import nn
 from torch.export import Dim
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
 from deit import deit_small_depth2
 from dynamic import dynamic_batch, dynamic_length
 from resnet import resnet8
+from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
 TARGET = "tosa-1.1+fp+shape"
 
@@ -101,9 +103,99 @@ def test_sizes_are_computed_by_shape_operators() -> None:
     torch.testing.assert_close(found, _Sizes()(x, y))
 
 
-def test_a_plane_of_unknown_size_is_refused_where_the_padding_depends_on_it() -> None:
-    model = nn.Conv2d(3, 4, 3, stride=2)
-    shapes = ({2: Dim("height", min=8, max=64)},)
+HEIGHT, WIDTH = Dim("height", min=5, max=64), Dim("width", min=5, max=64)
+LENGTH = Dim("length", min=2, max=64)
+PLANES = {
+    "padding that the size decides": nn.Conv2d(3, 4, 3, stride=2, padding=1),
+    "a stride of three": nn.Conv2d(3, 4, 5, stride=3, padding=2),
+    "groups, channel by channel": nn.Conv2d(3, 6, 3, stride=2, padding=1, groups=3),
+    "transposed": nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1, output_padding=1),
+    "pools": nn.Sequential(nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(3, 2, 1)),
+    "an average that leaves padding out": nn.AvgPool2d(3, 1, 1, count_include_pad=False),
+    "a classifier": nn.Sequential(
+        nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU6(), nn.AdaptiveAvgPool2d(1)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANES)
+def test_one_graph_serves_images_of_every_size(name: str) -> None:
+    model = PLANES[name].eval()
+    shapes = ({2: HEIGHT, 3: WIDTH},)
+    exported = torch.export.export(model, (torch.randn(1, 3, 8, 9),), dynamic_shapes=shapes)
+    graph = stepwell.lower(exported, TARGET)
+    for size in ((8, 9), (13, 7)):
+        assert_close(graph, model, torch.randn(1, 3, *size))
+
+
+def assert_close(graph, model, *inputs: torch.Tensor) -> None:
+    """The reference model and the interpreter have what eager PyTorch has."""
+    with torch.no_grad():
+        expected = model(*inputs)
+    for (found,) in (graph.run(*inputs), graph.program.run(*inputs)):
+        torch.testing.assert_close(found, expected, rtol=2e-5, atol=1e-6)
+
+
+class _Of(nn.Module):
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def _counts(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.arange(3, x.shape[1] + 3, dtype=x.dtype)[:, None]
+
+
+LENGTHS = {
+    "a mean": lambda x: x.mean(1),
+    "a mean of all": lambda x: x.mean((0, 1)),
+    "causal attention": lambda x: nn.functional.scaled_dot_product_attention(
+        x, x, x, is_causal=True
+    ),
+    "a triangle": lambda x: torch.tril(x @ x.mT, -1) + torch.triu(x @ x.mT, 2),
+    "numbers that count": _counts,
+    "a fill where a mask says so": lambda x: x.masked_fill(x > 0, -1.0),
+}
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_one_graph_serves_rows_of_every_length(name: str) -> None:
+    model = _Of(LENGTHS[name])
+    exported = torch.export.export(model, (torch.randn(2, 5, 4),), dynamic_shapes=({1: LENGTH},))
+    graph = stepwell.lower(exported, TARGET)
+    for length in (5, 19):
+        assert_close(graph, model, torch.randn(2, length, 4))
+
+
+def test_numbers_that_count_have_no_end_where_the_size_has_no_bound(tmp_path: Path) -> None:
+    model, shapes = _Of(_counts), ({1: Dim("free", min=2)},)
+    exported = torch.export.export(model, (torch.randn(2, 5, 4),), dynamic_shapes=shapes)
+    graph = stepwell.lower(exported, TARGET)
+    for length in (5, 2500):
+        assert_close(graph, model, torch.randn(2, length, 4))
+    assert_tosa_opt_accepts(graph.to_tosa(), tmp_path)
+
+
+def test_integer_images_may_have_any_size() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.MaxPool2d(3, 2, 1)).eval()
+    shapes = ({2: HEIGHT, 3: WIDTH},)
+    inputs = (torch.randn(1, 3, 16, 17),)
+    captured = torch.export.export(model, inputs, dynamic_shapes=shapes).module(check_guards=False)
+    prepared = prepare_pt2e(captured, CortexMQuantizer())
+    prepared(*inputs)
+    quantised = torch.export.export(convert_pt2e(prepared), inputs, dynamic_shapes=shapes)
+    graph = stepwell.lower(quantised, "tosa-1.1+int+shape")
+    for size in ((16, 17), (21, 30)):
+        x = torch.randint(-128, 128, (1, 3, *size), dtype=torch.int8)
+        assert torch.equal(graph.run(x)[0], graph.program.run(x)[0])
+
+
+def test_an_average_whose_counts_a_symbolic_size_decides_is_refused() -> None:
+    model = nn.AvgPool2d(3, 2, 1, count_include_pad=False)
+    shapes = ({2: HEIGHT},)
     exported = torch.export.export(model, (torch.randn(1, 3, 16, 16),), dynamic_shapes=shapes)
-    with pytest.raises(stepwell.StepwellError, match="an image of size"):
+    with pytest.raises(stepwell.StepwellError, match="decides which elements of a window count"):
         stepwell.lower(exported, TARGET)

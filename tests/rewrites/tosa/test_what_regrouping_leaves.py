@@ -41,11 +41,6 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         ),
         RUN,
     ),
-    "a triangle of run time": (
-        LowerTriangle(),
-        one("%x: f32[3, s0]", "tril.default(%x)", "f32[3, s0]", "f32[3, s0]"),
-        "matrices of size",
-    ),
     "a long pattern": (
         MoveByPattern(),
         one(

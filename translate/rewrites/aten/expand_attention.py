@@ -40,7 +40,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element, is_static, tensor, with_element
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import emit, permute, view
+from stepwell.translate.rewrites.aten.building import emit, permute, size_of, view
 from stepwell.translate.rewrites.aten.open_rows import picked_rows, unopened_rows
 from stepwell.translate.rewrites.aten.ranges import most
 
@@ -77,8 +77,14 @@ class WholeAttention:
 
 @dataclass(frozen=True)
 class ExpandAttention(Rewrite[WholeAttention]):
-    """`scaled_dot_product_attention` to matmul, mask, softmax, matmul."""
+    """`scaled_dot_product_attention` to matmul, mask, softmax, matmul.
 
+    Attributes:
+        lays_out_triangles: a causal mask of symbolic length is the triangle of a `full`, for targets
+            that compute it.
+    """
+
+    lays_out_triangles: bool = False
     name: ClassVar[str] = "expand-attention"
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
@@ -86,10 +92,9 @@ class ExpandAttention(Rewrite[WholeAttention]):
 
     def match(self, op: SchemaOp, program: Program) -> WholeAttention | Refusal | None:
         """Guards: no dropout, whole query groups, a mask without closed rows."""
-        for guard in (drops_out, causal_needs_shape):
-            refusal = guard(op)
-            if refusal is not None:
-                return refusal
+        refusal = drops_out(op) or causal_needs_shape(op, self.lays_out_triangles)
+        if refusal is not None:
+            return refusal
         mask = op.operand("attn_mask")
         if mask is not None:
             refusal = unopened_rows(mask, program)
@@ -147,7 +152,8 @@ class ExpandAttention(Rewrite[WholeAttention]):
         dtype = dtype_name(held)
         if op.arg("is_causal"):
             rows, columns = scores[-2:]
-            assert isinstance(rows, int) and isinstance(columns, int)
+            if not isinstance(rows, int) or not isinstance(columns, int):
+                return _triangle(op, rw)
             below = torch.ones(rows, columns, dtype=torch.bool).tril()
             return rw.constant(additive_mask(below, dtype=dtype), "causal")
         mask = op.operand("attn_mask")
@@ -162,6 +168,19 @@ class ExpandAttention(Rewrite[WholeAttention]):
             again.operands[0] = value
             value = rw.insert(retyped(again, held)).results[0]
         return value
+
+
+def _triangle(op: SchemaOp, rw: Rewriter) -> SSAValue:
+    """−inf above the diagonal and zeros elsewhere: `[queries, keys]`, of which the run knows one."""
+    sizes: list[int | SSAValue] = []
+    shape = [dims(value.type)[-2] for value in op.operands[:2]]
+    for value, size in zip(op.operands[:2], shape, strict=True):
+        rank = len(dims(value.type))
+        sizes.append(size if isinstance(size, int) else size_of(rw, value, rank - 2))
+    held = element(op.operands[0].type)
+    result = tensor(shape, held)
+    full = aten.FullDefault.make(sizes, float("-inf"), dtype=held, result_types=[result])
+    return emit(rw, aten.TriuDefault.make(emit(rw, full), 1, result_types=[result]))
 
 
 def scores_are_finite(q: SSAValue, k: SSAValue, scale: float, program: Program) -> bool:
@@ -218,10 +237,12 @@ def scale_of(op: SchemaOp) -> float | Refusal:
     return float(scale)
 
 
-def causal_needs_shape(op: SchemaOp) -> Refusal | None:
-    """A causal mask is a constant, so its shape must be known."""
+def causal_needs_shape(op: SchemaOp, lays_out_triangles: bool = False) -> Refusal | None:
+    """A causal mask is a constant, so its shape must be known, unless it may be computed."""
     q, k = op.operands[0].type, op.operands[1].type
     if op.arg("is_causal") and not (is_static(q) and is_static(k)):
+        if lays_out_triangles and "?" not in (dims(q)[-2], dims(k)[-2]):
+            return None
         return Refusal("is_causal is set and a length is symbolic, so that the mask is no constant")
     if op.arg("is_causal") and int(dims(q)[-2]) * int(dims(k)[-2]) > MOST_SCORES:
         return Refusal(f"is_causal is set and a mask would have more than {MOST_SCORES} elements")

@@ -26,10 +26,12 @@ from stepwell.translate.rewrites.tosa.lower_elementwise import (
     LowerDivision,
     LowerElementwise,
     LowerGelu,
+    LowerMaskedFill,
     LowerOfNumbers,
     LowerWhere,
     SpellOutElementwise,
 )
+from stepwell.translate.rewrites.tosa.lower_factory import LowerFactory
 from stepwell.translate.rewrites.tosa.lower_fold import LowerFold
 from stepwell.translate.rewrites.tosa.lower_function import LowerFunction
 from stepwell.translate.rewrites.tosa.lower_greatest import LowerGreatest
@@ -142,6 +144,7 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     LowerClamp(),
     LowerDivision(),
     LowerWhere(),
+    LowerMaskedFill(),
     LowerBits(),
     LowerShift(),
     LowerTruth(),
@@ -158,6 +161,7 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     LowerFold(),
     LowerResize(),
     LowerTriangle(),
+    LowerFactory(),
     MoveByPattern(),
     AddColumns(),
     LowerReshape(),

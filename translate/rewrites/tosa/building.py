@@ -255,13 +255,13 @@ def tosa_slice(weight: torch.Tensor, *, axis: int, start: int, size: int) -> tor
     return weight.narrow(axis, start, size)
 
 
-def narrow(x: SSAValue, axis: int, start: int, size: int, b: Builder) -> SSAValue:
+def narrow(x: SSAValue, axis: int, start: int, size: Size, b: Builder) -> SSAValue:
     """A part of one axis; that of a constant at compile time."""
     shape = list(shape_of(x))
     if shape[axis] == size:
         return x
     key = weight_key(x)
-    if key is not None:
+    if key is not None and isinstance(size, int):
         part = {"axis": axis, "start": start, "size": size}
         return b.weight(b.rw.weights.derive("tosa_slice", [key], **part))
     starts = [start if i == axis else 0 for i in range(len(shape))]

@@ -36,7 +36,7 @@ from stepwell.dialects.quant.ops import quantized_type
 from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import element, is_static, with_element
+from stepwell.ir.types import element, with_element
 from stepwell.translate.quantised.recognise import (
     Activation,
     Use,
@@ -54,6 +54,7 @@ from stepwell.translate.rewrites.tosa.integers import (
     width,
 )
 from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
+from stepwell.translate.rewrites.tosa.sizes import inexpressible
 
 _SOURCES = {
     "as_strided.default": "self",
@@ -113,8 +114,9 @@ class ChooseStoredIntegers(Rewrite[Chosen]):
             if isinstance(source, Refusal):
                 return source
             found.append(source)
-        if not is_static(op.results[0].type):
-            return Refusal("the shape is symbolic")
+        reason = inexpressible(op.results[0])
+        if reason is not None:
+            return Refusal(reason)
         operands = list(op.operands)
         places = tuple(operands.index(value) for value in values if value is not None)
         if len({element(source.value.type) for source in found}) == 1:

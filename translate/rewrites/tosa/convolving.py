@@ -20,6 +20,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i32
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, Size, narrow, shape_of
+from stepwell.translate.rewrites.tosa.sizes import settled
 
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
@@ -46,28 +47,32 @@ Convolve = Callable[[Placed], SSAValue]
 
 @dataclass(frozen=True)
 class Window:
-    """How a kernel moves over rows and columns."""
+    """How a kernel moves over rows and columns, how many places it has, what padding holds."""
 
     stride: Sequence[int]
     padding: Sequence[int]
     dilation: Sequence[int]
     extra: Sequence[int]
+    made: Sequence[Size]
+    fill: float
 
-    def size(self, held: int, kernel: int, axis: int) -> tuple[int, int]:
-        """The output's size, and the padding behind that makes it come out even, as TOSA asks."""
-        before, step = self.padding[axis], self.stride[axis]
+    def behind(self, held: Size, kernel: int, axis: int) -> Size:
+        """The padding behind that makes the windows of an axis come out even, as TOSA asks."""
         span = (kernel - 1) * self.dilation[axis] + 1
-        size = (held + 2 * before - span) // step + 1
-        return size, (size - 1) * step + span - held - before
+        last = (self.made[axis] - 1) * self.stride[axis]
+        return settled(last + span - held - self.padding[axis])
 
 
-def window_of(op: SchemaOp, *, is_line: bool) -> Window:
+def window_of(op: SchemaOp, *, is_line: bool, fill: float) -> Window:
     """The window of a `convolution` of images, or of lines."""
-    names = ("stride", "padding", "dilation", "output_padding")
-    lists = [list(op.arg(name)) for name in names]
+    stride, padding, dilation, extra = (
+        list(op.arg(name)) for name in ("stride", "padding", "dilation", "output_padding")
+    )
+    made = list(shape_of(op.results[0])[2:])
     if is_line:
-        lists = [[front, *held] for front, held in zip((1, 0, 1, 0), lists, strict=True)]
-    return Window(*lists)
+        stride, padding, dilation, extra = [1, *stride], [0, *padding], [1, *dilation], [0, *extra]
+        made = [1, *made]
+    return Window(stride, padding, dilation, extra, made, fill)
 
 
 def slices_of(op: SchemaOp) -> int:
@@ -78,7 +83,7 @@ def slices_of(op: SchemaOp) -> int:
 
 
 def convolved(
-    op: SchemaOp, x: SSAValue, weight: SSAValue, convolve: Convolve, b: Builder
+    op: SchemaOp, x: SSAValue, weight: SSAValue, convolve: Convolve, b: Builder, fill: float = 0.0
 ) -> SSAValue:
     """The result of a `convolution`, `[N, C, H, W]` or `[N, C, W]`.
 
@@ -86,12 +91,13 @@ def convolved(
         x: its image or lines, as the operators take them.
         weight: its weight in torch's order.
         convolve: writes one operator.
+        fill: what padding holds.
     """
     is_line = len(shape_of(x)) == 3
     if is_line:
         x, weight = (_as_image(value, b) for value in (x, weight))
     image = b.transpose(x, TO_NHWC)
-    window, count = window_of(op, is_line=is_line), slices_of(op)
+    window, count = window_of(op, is_line=is_line, fill=fill), slices_of(op)
     parts: list[SSAValue] = []
     for group in range(count):
         operands = part(image, 3, group, count, b), part(weight, 0, group, count, b)
@@ -136,23 +142,45 @@ def _placed(
     """The image that windows reach, the result's shape, and the lists of a convolution."""
     n, height, width, _ = shape_of(image)
     out, _, kernel_h, kernel_w = shape_of(weight)
-    rows, bottom = window.size(height, kernel_h, 0)
-    columns, right = window.size(width, kernel_w, 1)
-    image, bottom, right = _cropped(image, bottom, right, b)
+    behind = window.behind(height, kernel_h, 0), window.behind(width, kernel_w, 1)
+    image, (bottom, right) = evened(image, behind, window.padding, b, window.fill)
     pad = (window.padding[0], bottom, window.padding[1], right)
     lists = {"pad": pad, "stride": window.stride, "dilation": window.dilation}
-    return image, (n, rows, columns, out), lists
+    return image, (n, *window.made, out), lists
 
 
-def _cropped(image: SSAValue, bottom: int, right: int, b: Builder) -> tuple[SSAValue, int, int]:
-    """Rows and columns that no window reaches are sliced off: TOSA has no negative padding."""
-    if bottom >= 0 and right >= 0:
-        return image, bottom, right
-    n, height, width, channels = shape_of(image)
-    size = (n, height + min(bottom, 0), width + min(right, 0), channels)
-    operands = [image, b.sizes((0, 0, 0, 0)), b.sizes(size)]
-    image = b.op(t.SliceOp, operands, size, element(image.type))
-    return image, max(bottom, 0), max(right, 0)
+def evened(
+    image: SSAValue, behind: Sequence[Size], most: Sequence[int], b: Builder, fill: float = 0.0
+) -> tuple[SSAValue, list[int]]:
+    """An image whose windows come out even along its axes from 1 on, and the padding left behind.
+
+    What no window reaches is sliced off: TOSA has no negative padding. Padding that hangs on a size
+    of run time is written out, `most` of it, and what is too much sliced off.
+
+    Args:
+        image: channels last.
+        behind: what is to be padded behind each axis; negative where windows leave elements out.
+        most: how much that may be where it is symbolic.
+        fill: what padding holds.
+    """
+    pads = [most[i] if not isinstance(size, int) else 0 for i, size in enumerate(behind)]
+    cut = [min(size, 0) if isinstance(size, int) else size for size in behind]
+    left = [max(size, 0) if isinstance(size, int) else 0 for size in behind]
+    held = element(image.type)
+    n, *spatial, channels = shape_of(image)
+    if any(pads):
+        shape = (n, *(size + pad for size, pad in zip(spatial, pads, strict=True)), channels)
+        around = b.sizes([0, 0, *(one for pad in pads for one in (0, pad)), 0, 0])
+        image = b.op(t.PadOp, [image, around, b.number(fill, 1, held)], shape, held)
+    if any(size != 0 for size in cut):
+        shape = (
+            n,
+            *(settled(size + gone) for size, gone in zip(spatial, cut, strict=True)),
+            channels,
+        )
+        operands = [image, b.sizes([0] * len(shape)), b.sizes(shape)]
+        image = b.op(t.SliceOp, operands, shape, held)
+    return image, left
 
 
 def _transposed(

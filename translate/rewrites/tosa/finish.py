@@ -21,6 +21,7 @@ from stepwell.ir.levels import COMMON, set_level
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
 from stepwell.translate.rewrites.aten.gather_strides import GatherStrides
+from stepwell.translate.rewrites.aten.unroll_loop import UnrollLoop
 from stepwell.translate.rewrites.quant import TypeDequantize, TypeQuantize
 from stepwell.translate.rewrites.tosa import INTEGERS, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.lower_control import LowerControl
@@ -32,7 +33,7 @@ TYPED = (*TypeQuantize.anchors, *TypeDequantize.anchors)
 """The ops that give or take quantised values."""
 
 INTEGER_LOWERINGS = frozenset(rewrite.name for rewrite in INTEGERS)
-_OTHERS = (GatherStrides, LowerControl, LowerQuantise, LowerDequantise)
+_OTHERS = (GatherStrides, UnrollLoop, LowerControl, LowerQuantise, LowerDequantise)
 LOWERINGS = INTEGER_LOWERINGS | {rewrite.name for rewrite in (*SPLIT, *TO_TOSA, *_OTHERS)}
 """The rewrites that know why an op has no form in TOSA."""
 

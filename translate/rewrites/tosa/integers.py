@@ -39,6 +39,7 @@ from stepwell.translate.quantised.recognise import (
 )
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
+from stepwell.translate.rewrites.tosa.sizes import inexpressible
 
 LEFT_SHIFT = {8: 20, 16: 15}
 """Bits that sums of two operands of 8 or 16 bits gain in front of their common scale."""
@@ -73,12 +74,14 @@ class Quantised:
 
 @dataclass(frozen=True)
 class LowerInt8(Rewrite[Quantised]):
-    """Base: operands dequantised, every use quantised, shapes static."""
+    """Base: operands dequantised, every use quantised."""
 
     bound: ClassVar[Bound] = IN_UNITS
     takes_empty: ClassVar[bool] = False
     activations: ClassVar[int] = 1
     has_weight: ClassVar[bool] = False
+    takes_symbols: ClassVar[bool] = False
+    """Whether sizes may be symbolic."""
 
     def values(self, op: SchemaOp) -> Sequence[SSAValue]:
         """The operands that are activations."""
@@ -102,8 +105,11 @@ class LowerInt8(Rewrite[Quantised]):
         if bits == 16 and any(x.held.zero_point for x in (*inputs, *uses_of(uses))):
             return Refusal("TOSA takes zero points for 8-bit integers only")
         tensors = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
-        if not all(is_static(v.type) for v in tensors):
-            return Refusal("the shape is symbolic")
+        for value in tensors:
+            if not is_static(value.type):
+                reason = inexpressible(value) if self.takes_symbols else "the shape is symbolic"
+                if reason is not None:
+                    return Refusal(reason)
         refusal = self.refuses(op)
         if refusal is not None:
             return refusal

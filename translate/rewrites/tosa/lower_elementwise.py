@@ -30,7 +30,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import NanModeAttr
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.dtypes import dtype_name, f16, i1, i32, i64, torch_dtype
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import (
     FLOATS,
@@ -333,6 +333,28 @@ class LowerWhere(LowerToTosa):
         result = op.results[0]
         rank = len(shape_of(result))
         operands = [b.of_rank(value, rank) for value in op.operands]
+        return b.op(t.SelectOp, operands, shape_of(result), element(result.type))
+
+
+@dataclass(frozen=True)
+class LowerMaskedFill(LowerToTosa):
+    """`masked_fill` by a number to SELECT."""
+
+    name: ClassVar[str] = "lower-masked-fill-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MaskedFillScalar,)
+    takes_symbols: ClassVar[bool] = True
+    bound: ClassVar[Bound] = EXACT
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """A number known ahead of time."""
+        is_known = is_number(op.arg("value"))
+        return None if is_known else Refusal("the value is known only at run time")
+
+    def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
+        """SELECT on operands of one rank."""
+        result = op.results[0]
+        x, mask = (b.of_rank(value, len(shape_of(result))) for value in op.operands[:2])
+        operands = [mask, b.splat(op.arg("value"), x), x]
         return b.op(t.SelectOp, operands, shape_of(result), element(result.type))
 
 

@@ -67,6 +67,7 @@ class LowerInt8Add(LowerInt8):
     """`add`, `sub`: both operands to int32 at a common scale, the sum, and one RESCALE."""
 
     name: ClassVar[str] = "lower-int8-add"
+    takes_symbols: ClassVar[bool] = True
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.AddTensor, aten.SubTensor)
     activations: ClassVar[int] = 2
 
@@ -111,6 +112,7 @@ class LowerInt8Mul(LowerInt8):
     """
 
     name: ClassVar[str] = "lower-int8-mul"
+    takes_symbols: ClassVar[bool] = True
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MulTensor,)
     activations: ClassVar[int] = 2
 
@@ -153,6 +155,7 @@ class LowerInt8Clamp(LowerInt8):
     """A clamp of a quantised value to CLAMP on its integers, after a RESCALE to a new scale."""
 
     name: ClassVar[str] = "lower-int8-clamp"
+    takes_symbols: ClassVar[bool] = True
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ClampDefault,)
 
     def refuses(self, op: SchemaOp) -> Refusal | None:

@@ -163,6 +163,7 @@ class LowerInt8Convolution(LowerInt8):
     """`convolution` to CONV2D, DEPTHWISE_CONV2D, CONV3D or TRANSPOSE_CONV2D, then RESCALE."""
 
     name: ClassVar[str] = "lower-int8-convolution"
+    takes_symbols: ClassVar[bool] = True
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
     has_weight: ClassVar[bool] = True
 
@@ -202,7 +203,8 @@ class LowerInt8Convolution(LowerInt8):
             return _to_result(y, own, match, use, b)
 
         write = convolved_volume if is_volume else convolved
-        return write(op, stored(x.value, b), b.weight(match.weight.key), convolve, b)
+        key, zero = match.weight.key, x.held.zero_point
+        return write(op, stored(x.value, b), b.weight(key), convolve, b, zero)
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,7 @@ class LowerInt8Linear(LowerInt8):
     """`linear` to a CONV2D with a kernel of 1 by 1, which adds the bias, then RESCALE."""
 
     name: ClassVar[str] = "lower-int8-linear"
+    takes_symbols: ClassVar[bool] = True
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
     has_weight: ClassVar[bool] = True
 

@@ -51,6 +51,7 @@ from stepwell.translate.rewrites.tosa.integers import (
     stored,
 )
 from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean, pool_window
+from stepwell.translate.rewrites.tosa.sizes import is_known
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class LowerInt8Pool(LowerInt8):
     """Averages of an image to AVG_POOL2D, and a RESCALE where the scale changes; MAX_POOL2D."""
 
     name: ClassVar[str] = "lower-int8-pool"
+    takes_symbols: ClassVar[bool] = True
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.AvgPool2dDefault,
         aten.MaxPool2dDefault,
@@ -124,7 +126,7 @@ def _parts(
 
     The elements of a window that lie inside the image count. None: not of bytes, or past int32.
     """
-    if element(image.type) != i8:
+    if element(image.type) != i8 or not is_known(shape_of(image)[1:3]):
         return None
     _, height, width, _ = shape_of(image)
     top, bottom, left, right = pad

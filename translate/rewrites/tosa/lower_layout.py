@@ -14,6 +14,7 @@ After:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,11 +25,13 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.limits import LONGEST_LIST
 from stepwell.ir.dtypes import i32, torch_dtype
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_known
+from stepwell.translate.rewrites.tosa.sizes import settled
 
 
 @dataclass(frozen=True)
@@ -104,10 +107,25 @@ class LowerConcat(LowerToTosa):
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
-        """One CONCAT."""
+        """One CONCAT; of more operands than a list may have, several in a row."""
         shape = shape_of(op.results[0])
-        axis = IntegerAttr(op.arg("dim") % len(shape), i32)
-        return b.op(t.ConcatOp, op.operands, shape, element(op.results[0].type), axis=axis)
+        axis, held = op.arg("dim") % len(shape), element(op.results[0].type)
+        parts = list(op.operands)
+        while len(parts) > LONGEST_LIST:
+            parts = [
+                _joined(parts[first : first + LONGEST_LIST], axis, b)
+                for first in range(0, len(parts), LONGEST_LIST)
+            ]
+        number = IntegerAttr(axis, i32)
+        return b.op(t.ConcatOp, parts, shape, held, axis=number)
+
+
+def _joined(parts: Sequence[SSAValue], axis: int, b: Builder) -> SSAValue:
+    """One CONCAT of parts."""
+    shape = list(shape_of(parts[0]))
+    shape[axis] = settled(sum(shape_of(part)[axis] for part in parts))
+    number = IntegerAttr(axis, i32)
+    return b.op(t.ConcatOp, parts, shape, element(parts[0].type), axis=number)
 
 
 @dataclass(frozen=True)

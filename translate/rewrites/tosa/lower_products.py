@@ -135,8 +135,7 @@ class LowerConvolution(LowerToTosa):
         spatial = len(shape_of(op.operands[0])) - 2
         if spatial == 3 and op.arg("transposed"):
             return Refusal("TOSA has no transposed convolution of three axes")
-        known = range(1, spatial + 2)
-        refusal = needs_known(op.operands[0], known, "an image of size")
+        refusal = needs_known(op.operands[0], (1,), "a number of channels of")
         if refusal is not None:
             return refusal
         if op.arg("transposed") and any(d != 1 for d in op.arg("dilation")):

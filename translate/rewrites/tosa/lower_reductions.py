@@ -22,15 +22,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
+import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.ir.dtypes import i8, i16, i32, i64
+from stepwell.ir.dtypes import i8, i16, i32, i64, torch_dtype
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import (
@@ -42,11 +44,11 @@ from stepwell.translate.rewrites.tosa.building import (
     narrow,
     shape_of,
 )
-from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC
+from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC, evened
 from stepwell.translate.rewrites.tosa.lower_cast import cannot_be_converted, converted
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats, needs_known
 from stepwell.translate.rewrites.tosa.rows import gathered
-from stepwell.translate.rewrites.tosa.sizes import Size
+from stepwell.translate.rewrites.tosa.sizes import Size, is_known, settled
 
 LARGEST_KERNEL = 8192
 """MAX_KERNEL of TOSA's level 8K."""
@@ -78,10 +80,7 @@ class LowerReduction(LowerToTosa):
         if isinstance(op, _OF_NUMBERS) and shape_of(op.operands[0]):
             return Refusal("its axes are not listed; normalise-reduction lists them")
         if isinstance(op, aten.MeanDim):
-            axes = op.arg("dim") or range(len(shape_of(op.operands[0])))
-            refusal = needs_known(op.operands[0], axes, "the mean of an axis of size")
-            if refusal is not None:
-                return refusal
+            return needs_floats(op)
         if isinstance(op, _OF_INTEGERS) and element(op.results[0].type) in (i32, i64):
             held = element(op.operands[0].type)
             return None if held in FLOATS else cannot_be_converted(held)
@@ -102,13 +101,35 @@ class LowerReduction(LowerToTosa):
         for axis in axes:
             y = b.reduce(_REDUCTIONS[type(op)], y, axis)
         if isinstance(op, aten.MeanDim):
-            y = b.scalar(t.MulOp, y, 1.0 / elements([shape[axis] for axis in axes]))
+            y = _shared(y, [shape[axis] for axis in axes], b)
         return b.reshape(y, shape_of(op.results[0]))
+
+
+def _shared(total: SSAValue, sizes: Sequence[Size], b: Builder) -> SSAValue:
+    """A sum over axes of these sizes, divided by their product.
+
+    No operator makes a number of a shape: a size of run time is the sum of as many ones, in f32
+    exact up to 2²⁴.
+    """
+    known = elements([size for size in sizes if isinstance(size, int)])
+    held, counts = element(total.type), [size for size in sizes if not isinstance(size, int)]
+    if not counts:
+        return b.scalar(t.MulOp, total, 1.0 / known)
+    count: SSAValue | None = None
+    for size in counts:
+        ones = b.op(t.TileOp, [b.number(1.0, 1, held), b.sizes((size,))], (size,), held)
+        one = b.reduce(t.ReduceSumOp, ones, 0)
+        count = one if count is None else b.binary(t.MulOp, count, one)
+    assert count is not None
+    if known != 1:
+        count = b.scalar(t.MulOp, count, float(known))
+    return b.binary(t.MulOp, total, b.unary(t.ReciprocalOp, count))
 
 
 def is_image_mean(shape: Sequence[Size], axes: Sequence[int]) -> bool:
     """Whether a mean runs over the whole plane of an NCHW image that a pool can hold."""
-    return len(shape) == 4 and list(axes) == [2, 3] and max(shape[2:]) <= LARGEST_KERNEL
+    is_plane = len(shape) == 4 and list(axes) == [2, 3] and is_known(shape[2:])
+    return is_plane and max(shape[2:]) <= LARGEST_KERNEL
 
 
 def softmax(x: SSAValue, axis: int, b: Builder) -> SSAValue:
@@ -179,6 +200,10 @@ class LowerPooling(LowerToTosa):
         if refusal is not None:
             return refusal
         is_maximum = isinstance(op, aten.MaxPool2dDefault)
+        if is_dilated(op):
+            refusal = needs_known(op.operands[0], (2, 3), "dilated windows of a plane of size")
+            if refusal is not None:
+                return refusal
         if is_maximum and is_dilated(op) and window_places(op) is None:
             return Refusal("a dilated window lies in the padding alone")
         is_short = element(op.operands[0].type) in (i8, i16)
@@ -198,7 +223,9 @@ class LowerPooling(LowerToTosa):
             pads = b.sizes([0] * 4 + [before[0]] * 2 + [before[1]] * 2)
             kind = element(image.type)
             image = b.op(t.PadOp, [image, pads, b.zero(kind)], shape, kind)
-            pad = [0, pad[1] - before[0], 0, pad[3] - before[1]]
+            pad = [0, settled(pad[1] - before[0]), 0, settled(pad[3] - before[1])]
+        if not is_known(pad):
+            return _padded_pool(op, image, pad, b)
         for axis, behind in ((2, pad[1]), (3, pad[3])):
             if behind < 0:
                 image = narrow(image, axis, 0, shape_of(image)[axis] + behind, b)
@@ -210,12 +237,30 @@ def _pair(values: Sequence[int]) -> list[int]:
     return list(values) * 2 if len(values) == 1 else list(values)
 
 
-def _padding(op: SchemaOp) -> tuple[int, int, int, int]:
+def _padded_pool(op: SchemaOp, image: SSAValue, pad: Sequence[Size], b: Builder) -> SSAValue:
+    """A pool of an image whose size decides its padding: that is written out."""
+    is_maximum = isinstance(op, aten.MaxPool2dDefault)
+    kernel, before = _pair(op.arg("kernel_size")), _pair(op.arg("padding"))
+    stride = _pair(op.arg("stride") or kernel)
+    more = [step - 1 if op.arg("ceil_mode") else 0 for step in stride]
+    most = [sum(pair) if is_maximum else 0 for pair in zip(before, more, strict=True)]
+    held = torch_dtype(element(image.type))
+    least = -inf if held.is_floating_point else torch.iinfo(held).min
+    image = b.transpose(image, TO_NHWC)
+    image, left = evened(image, (pad[1], pad[3]), most, b, least)
+    image = b.transpose(image, TO_NCHW)
+    size = shape_of(op.results[0])[2:]
+    cls = t.MaxPool2dOp if is_maximum else t.AvgPool2dOp
+    return _pool(image, cls, kernel, stride, (pad[0], left[0], pad[2], left[1]), size, b)
+
+
+def _padding(op: SchemaOp) -> tuple[Size, Size, Size, Size]:
     """Top, bottom, left, right; those behind make the windows come out even."""
     kernel, before = _pair(op.arg("kernel_size")), _pair(op.arg("padding"))
     stride = _pair(op.arg("stride") or op.arg("kernel_size"))
     held, size = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
     behind = [(size[i] - 1) * stride[i] + kernel[i] - held[i] - before[i] for i in range(2)]
+    behind = [settled(one) for one in behind]
     return before[0], behind[0], before[1], behind[1]
 
 
@@ -271,11 +316,15 @@ def not_pooled(op: SchemaOp) -> Refusal | None:
     """Why TOSA has no such pool, whatever is padded and cut off before."""
     if len(shape_of(op.operands[0])) != 4:
         return Refusal("the input is not a batch of images")
-    refusal = needs_known(op.operands[0], (1, 2, 3), "a plane of size")
-    if refusal is not None:
-        return refusal
     if isinstance(op, aten.AvgPool2dDefault) and op.arg("divisor_override") is not None:
         return Refusal("divisor_override is set; AVG_POOL2D divides by the number of elements")
+    behind = _padding(op)[1::2]
+    if is_known(behind):
+        return None
+    if isinstance(op, aten.AvgPool2dDefault):
+        is_even = counts_padding(op) or not any(_pair(op.arg("padding")))
+        if op.arg("ceil_mode") or not is_even:
+            return Refusal("a symbolic size decides which elements of a window count")
     return None
 
 
@@ -289,6 +338,8 @@ def pool_window(op: SchemaOp) -> Window | Refusal:
     if is_dilated(op):
         return Refusal("dilation is not 1; MAX_POOL2D has none")
     kernel, pad = _pair(op.arg("kernel_size")), _padding(op)
+    if not is_known(pad):
+        return Refusal("the padding behind hangs on a symbolic size")
     if min(pad) < 0:
         return Refusal("rows or columns at the end belong to no window")
     return kernel, _pair(op.arg("stride") or op.arg("kernel_size")), pad

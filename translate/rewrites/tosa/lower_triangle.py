@@ -1,4 +1,4 @@
-"""`tril` and `triu`: a choice by a constant mask.
+"""`tril` and `triu`: a choice by a constant mask, or by one that shape operators lay out.
 
 Before:
     func.func @forward(%x: tensor<3x3xf32>) -> tensor<3x3xf32> {
@@ -20,16 +20,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.limits import LARGEST_BYTES
+from stepwell.ir.dtypes import i1, i32
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder, shape_of
-from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_known
+from stepwell.translate.rewrites.tosa.building import Builder, narrow, shape_of
+from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
+from stepwell.translate.rewrites.tosa.sizes import Size, is_known
 
 
 @dataclass(frozen=True)
@@ -42,23 +45,57 @@ class LowerTriangle(LowerToTosa):
     takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Matrices of known size, a diagonal that is a number."""
+        """A diagonal that is a number, and a constant that is not too large."""
         if not isinstance(op.arg("diagonal"), int):
             return Refusal("the diagonal is known only at run time")
-        refusal = needs_known(op.operands[0], (-2, -1), "matrices of size")
-        if refusal is not None:
-            return refusal
         rows, columns = shape_of(op.operands[0])[-2:]
-        if rows * columns > LARGEST_BYTES:  # A constant is made of it.
+        if (
+            is_known((rows, columns)) and rows * columns > LARGEST_BYTES
+        ):  # A constant is made of it.
             return Refusal(f"a mask of {rows} × {columns} is above {LARGEST_BYTES} bytes")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """One SELECT."""
-        x = op.operands[0]
+        x, number = op.operands[0], op.arg("diagonal")
         shape = shape_of(x)
-        ones = torch.ones(*shape[-2:], dtype=torch.bool)
         lower = isinstance(op, aten.TrilDefault)
-        kept = (ones.tril if lower else ones.triu)(op.arg("diagonal"))
-        mask = b.of_rank(b.constant(kept), len(shape))
-        return b.op(t.SelectOp, [mask, x, b.splat(0, x)], shape, element(x.type))
+        if is_known(shape[-2:]):
+            ones = torch.ones(*shape[-2:], dtype=torch.bool)
+            mask = b.constant((ones.tril if lower else ones.triu)(number))
+        else:
+            rows, columns = shape[-2:]
+            mask = triangle(rows, columns, b, number if lower else number - 1)
+        mask, zero = b.of_rank(mask, len(shape)), b.splat(0, x)
+        kept = [x, zero] if lower or is_known(shape[-2:]) else [zero, x]
+        return b.op(t.SelectOp, [mask, *kept], shape, element(x.type))
+
+
+def triangle(rows: Size, columns: Size, b: Builder, diagonal: int = 0) -> SSAValue:
+    """Truths `[rows, columns]` on and below a diagonal of a matrix whose sizes the run knows.
+
+    One row, cyclic and longer than a row of the matrix by one: read on and on, it begins one
+    further to the left in each row of the matrix. It is true at 0 and at its last `rows` places,
+    which stand for -1, -2, …
+    """
+    first = (max(diagonal, 0), max(-diagonal, 0))
+    rows, columns = (
+        rows + first[0],
+        columns + first[1],
+    )  # Other diagonals are parts of the main one.
+    runs = [(True, 1), (False, columns), (True, rows)]
+    parts = [_repeated(b.number(truth, 1, i1), count, b) for truth, count in runs]
+    period = rows + columns + 1
+    line = b.op(t.ConcatOp, parts, (period,), i1, axis=IntegerAttr(0, i32))
+    line = _repeated(line, rows, b)
+    wide = b.reshape(narrow(line, 0, 0, rows * (period - 1), b), (rows, period - 1))
+    shape = (rows - first[0], columns - first[1])
+    return b.op(t.SliceOp, [wide, b.sizes(first), b.sizes(shape)], shape, i1)
+
+
+def _repeated(line: SSAValue, count: Size, b: Builder) -> SSAValue:
+    """A line again and again."""
+    if count == 1:
+        return line
+    shape = (shape_of(line)[0] * count,)
+    return b.op(t.TileOp, [line, b.sizes((count,))], shape, element(line.type))

@@ -53,6 +53,16 @@ def dimension(size: Size) -> Dim:
     return int(size) if size.is_number else str(size)
 
 
+def settled(size: Size) -> Size:
+    """A size that arithmetic has made: an int where its symbols cancelled."""
+    return size if isinstance(size, int) or not size.is_Integer else int(size)
+
+
+def whole_quotient(size: Size, divisor: int) -> Size:
+    """A size divided by a number, rounded down: what DIV_FLOOR_SHAPE computes."""
+    return size // divisor if isinstance(size, int) else torch_functions.FloorDiv(size, divisor)
+
+
 def is_known(shape: Sequence[Size]) -> bool:
     """Whether every size is a number."""
     return all(isinstance(size, int) for size in shape)

@@ -9,14 +9,15 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i32
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder, narrow, shape_of
-from stepwell.translate.rewrites.tosa.convolving import Convolve, Placed, part
+from stepwell.translate.rewrites.tosa.building import Builder, Size, shape_of
+from stepwell.translate.rewrites.tosa.convolving import Convolve, Placed, evened, part
+from stepwell.translate.rewrites.tosa.sizes import settled
 
 TO_NDHWC, TO_NCDHW = (0, 2, 3, 4, 1), (0, 4, 1, 2, 3)
 
 
 def convolved_volume(
-    op: SchemaOp, x: SSAValue, weight: SSAValue, convolve: Convolve, b: Builder
+    op: SchemaOp, x: SSAValue, weight: SSAValue, convolve: Convolve, b: Builder, fill: float = 0.0
 ) -> SSAValue:
     """The result of a `convolution` of an NCDHW volume by an OIDHW weight, in NCDHW.
 
@@ -24,17 +25,18 @@ def convolved_volume(
         x: its volume, as the operators take it.
         weight: its weight in torch's order.
         convolve: writes one operator.
+        fill: what padding holds.
     """
     image, kernel = (b.transpose(value, TO_NDHWC) for value in (x, weight))
     n, out, *spatial = shape_of(op.results[0])
     stride, dilation = list(op.arg("stride")), list(op.arg("dilation"))
-    pad: list[int] = []
-    for axis, before in enumerate(op.arg("padding"), 1):
-        span = (shape_of(kernel)[axis] - 1) * dilation[axis - 1] + 1
-        behind = (spatial[axis - 1] - 1) * stride[axis - 1] + span - shape_of(image)[axis] - before
-        if behind < 0:  # what no window reaches: TOSA has no negative padding
-            image = narrow(image, axis, 0, shape_of(image)[axis] + behind, b)
-        pad += [before, max(behind, 0)]
+    behind: list[Size] = []
+    for axis, before in enumerate(op.arg("padding")):
+        span = (shape_of(kernel)[axis + 1] - 1) * dilation[axis] + 1
+        last = (spatial[axis] - 1) * stride[axis]
+        behind.append(settled(last + span - shape_of(image)[axis + 1] - before))
+    image, left = evened(image, behind, op.arg("padding"), b, fill)
+    pad = [size for pair in zip(op.arg("padding"), left, strict=True) for size in pair]
     lists = {"pad": pad, "stride": stride, "dilation": dilation}
     groups = op.arg("groups")
     shape = (n, *spatial, out // groups)
