@@ -379,7 +379,7 @@ def _wrong(
     away = (
         (0.0 if exact else FACTOR) * (high - low)
         + 4 * info.eps * size
-        + 4 * max(info.smallest_normal, 2**-24 * (info.eps > 1e-5))
+        + 4 * info.smallest_normal
         + unit
     )
     near = (mine <= high + away) & (mine >= low - away)
