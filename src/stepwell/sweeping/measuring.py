@@ -347,6 +347,7 @@ def compared(prepared: Prepared, lowered: Lowered, row: Row) -> Row:
     except UnsupportedError as error:
         return replace(row, outcome="not compared", note=error.problems[0].fact)
     except StepwellError as error:
+        raise_if_full(error)
         return replace(row, outcome="wrong", stage="running", note=str(error)[:2000],
                        reasons=[(error.problems[0].fact, 1)])  # fmt: skip
     except Exception as error:
