@@ -21,6 +21,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.sweeping import Limits, Row, Sweep
 from stepwell.sweeping.cluster import lost, run_tasks
 from stepwell.sweeping.jobs import Job, Task, Variant, source_of, tasks_of
+from stepwell.sweeping.report import EITHER, either
 from stepwell.sweeping.store import Store
 from stepwell.sweeping.warm import Fork
 from stepwell.sweeping.wire import plain
@@ -378,6 +379,19 @@ def test_what_a_store_has_is_not_computed_again(toys: Path, tmp_path: Path) -> N
         base.put([Row(key, model, "xnnpack", outcome="right")])
     found = stepwell.sweep(model, "xnnpack", store=store, scheduler="tcp://127.0.0.1:1")
     assert found.computed == 0 and [row.outcome for row in found.rows] == ["right"]
+
+
+def test_a_model_counts_as_tosas_where_one_of_its_profiles_takes_it() -> None:
+    floats, both = EITHER
+    rows = [
+        Row("1", "zoo/a", floats, outcome="right"),
+        Row("2", "zoo/b", floats, outcome="refused", reasons=[("i32 needs the profile int", 1)]),
+        Row("3", "zoo/b", both, outcome="right"),
+        Row("4", "zoo/c", both, outcome="refused", reasons=[("it has no lowering", 1)]),
+    ]
+    assert sorted((row.model, row.outcome) for row in either(rows)) == [
+        ("zoo/a", "right"), ("zoo/b", "right"), ("zoo/c", "refused"),
+    ]  # fmt: skip
 
 
 def test_a_table_names_what_must_not_be() -> None:

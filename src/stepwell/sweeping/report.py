@@ -6,6 +6,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from stepwell.sweeping.rows import FAULTS, OUTCOMES, UNFIT, Row
 
 MARKS = ("<!-- sweep -->", "<!-- /sweep -->")
 """Comments of a document between which the tables stand."""
+EITHER = ("tosa-1.0+fp", "tosa-1.0+fp+int")
+"""TOSA's float profile, and both."""
 REASONS = 25
 """Sentences that are listed for each target."""
 
@@ -41,7 +44,8 @@ def write(path: Path, rows: Sequence[Row]) -> None:
 
 def markdown(rows: Sequence[Row]) -> list[str]:
     """All tables."""
-    parts = [passed(rows), wholes(rows), distributions(rows), failures(rows)]
+    whole = [*rows, *either(rows)]
+    parts = [passed(whole), kinds(whole), wholes(rows), distributions(rows), failures(rows)]
     for target in targets_of(rows):
         parts.append(ranked([row for row in rows if label(row) == target], target))
     return [line for part in parts for line in (*part, "")][:-1]
@@ -93,6 +97,38 @@ def passed(rows: Sequence[Row]) -> list[str]:
              "not compared", "refused", "of these beyond the target", "right of the others",
              "wrong, fault, crash", "out of time or memory")  # fmt: skip
     return table(heads, found)
+
+
+def either(rows: Sequence[Row]) -> list[Row]:
+    """Rows of TOSA's float profile, and of both profiles where that alone is not enough.
+
+    Ids and places are integers: a device that takes them implements both.
+    """
+    floats, both = ({(r.model, r.variant): r for r in rows if r.target == t} for t in EITHER)
+    chosen = {
+        name: row if row.outcome == "right" else both.get(name, row) for name, row in floats.items()
+    }
+    return [replace(row, target=f"{EITHER[0]}, else +int") for row in {**both, **chosen}.values()]
+
+
+def kinds(rows: Sequence[Row]) -> list[str]:
+    """What is lowered and right of what the target has a form of, by what models are for."""
+    targets = targets_of(rows)
+    found: list[Sequence[object]] = []
+    for kind in sorted({row.kind for row in rows}):
+        cells: list[str] = []
+        for target in targets:
+            held = [row for row in rows if (row.kind, label(row)) == (kind, target)]
+            fit = [row for row in held if _is_expected(row)]
+            good = sum(row.outcome == "right" for row in fit)
+            cells.append(f"{good} of {len(fit)}" if fit else "–")
+        found.append((kind, *cells))
+    return table(("lowered and right, of those with a form", *targets), found)
+
+
+def _is_expected(row: Row) -> bool:
+    """Whether a row says something of stepwell."""
+    return row.outcome not in (*UNFIT, "not compared") and not row.is_beyond
 
 
 def wholes(rows: Sequence[Row]) -> list[str]:
