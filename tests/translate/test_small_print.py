@@ -82,3 +82,16 @@ def test_a_view_of_numbers_that_lie_otherwise_comes_back_as_a_reshape() -> None:
     assert torch.equal(again.module()(y.T, y)[0], y.T.reshape(27))
     called = [str(n.target) for n in again.graph.nodes if n.op == "call_function"]
     assert called == ["aten.reshape.default", "aten.view.default"]
+
+
+def test_a_size_that_a_call_decides_is_not_fixed_on_the_way_back() -> None:
+    class Resized(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.interpolate(x, size=(7,), mode="linear", align_corners=True)
+
+    batch = {"x": {0: torch.export.Dim("batch", min=2, max=32)}}
+    exported = torch.export.export(Resized(), (torch.randn(5, 6, 9),), dynamic_shapes=batch)
+    again = stepwell.from_exported_program(exported).to_exported_program().module()
+    for count in (2, 5, 32):
+        x = torch.randn(count, 6, 9)
+        assert torch.equal(again(x), Resized()(x))
