@@ -9,6 +9,7 @@ from stepwell.dialects.ethosu import ETHOSU_LEVEL
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Named, Step, Together
 from stepwell.pipelines import BY_PROFILES, PLACE_LAYOUTS, SPELL_MOVES
 from stepwell.translate.rewrites.aten import NOOPS, NORMAL_FORM, SHAPES
@@ -34,8 +35,11 @@ from stepwell.translate.rewrites.ethosu import (
 from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION, CancelCasts
 from stepwell.translate.rewrites.tosa import FEWER_INTEGERS, INTEGERS, LAYOUT, TO_TOSA, layouts
 from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
+from stepwell.translate.rewrites.tosa.lower_int8_layers import LowerInt8Linear, Rows
 from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
 
+CYCLES = "cycles"
+"""The option's value that asks Vela."""
 BESIDE_CPU = "+cpu"
 """What the name of a TOSA target ends in whose programs need not be TOSA as a whole."""
 CPU = "cortex-m55"
@@ -44,25 +48,46 @@ OVER_INTEGERS = ("arrange", "lower")
 """Steps whose rewrites are for any element type, and here for the integers between casts."""
 
 
-def ethosu_pipeline(accelerator: str, cpu: Target | str = CPU, io: Io | None = None) -> Pipeline:
+def ethosu_pipeline(
+    accelerator: str, cpu: Target | str = CPU, io: Io | None = None, optimise: str = "speed"
+) -> Pipeline:
     """Every step for an NPU and the CPU beside it.
 
     Args:
         accelerator: `ethos-u55-128`, `ethos-u85-256`, …
         cpu: what runs the rest: CMSIS-NN's operators, and floats that stay floats.
         io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
+        optimise: `cycles` asks Vela for the cycles of each form of linear layers, and writes the
+            one with the fewest; else their rows are columns of an image.
     """
+    to_npu = steps_to_npu("width")
+    fuse = (Together("keep-bytes", (RescaleForEachReader(),)),)
+    behind = _on_cpu(accelerator, cpu, fuse)
+    lower = LowerForNpu(accelerator, to_npu, OVER_INTEGERS)
+    if optimise == CYCLES:
+        others = tuple((rows, steps_to_npu(rows)) for rows in ("height", "batch"))
+        lower = LowerForNpu(accelerator, to_npu, OVER_INTEGERS, others, behind, _cycles)
+    return Pipeline(accelerator, (*_quantised(io), lower, *behind))
+
+
+def steps_to_npu(rows: Rows) -> tuple[Step, ...]:
+    """Quantised layers to operators; the rows of linear layers are batch, height or width."""
+    integers = (LowerInt8Linear(rows) if isinstance(r, LowerInt8Linear) else r for r in INTEGERS)
     # A maximum stays one of bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
-    to_npu = (
-        Together("lower-int8", (LowerSoftmaxByTable(), *INTEGERS, CancelCasts())),
+    return (
+        Together("lower-int8", (LowerSoftmaxByTable(), *integers, CancelCasts())),
         Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
         Together("lower", TO_TOSA),
         *layouts(*LAYOUT, ComposeByteFunctions()),
         Together("operate-on-bytes", (HoistReshapeOverRescale(), RescaleConstant())),
     )
-    lower = LowerForNpu(accelerator, to_npu, OVER_INTEGERS)
-    fuse = (Together("keep-bytes", (RescaleForEachReader(),)),)
-    return Pipeline(accelerator, (*_quantised(io), lower, *_on_cpu(accelerator, cpu, fuse)))
+
+
+def _cycles(program: Program) -> int:
+    """What Vela estimates for all delegates."""
+    from stepwell.backends.ethos_u.emit import estimates
+
+    return sum(estimate.cycles for estimate in estimates(program))
 
 
 def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None = None) -> Pipeline:

@@ -13,7 +13,7 @@ from stepwell.ir.diagnostics import NoEngine, StepwellError
 from stepwell.ir.options import PIPELINE, ByName, Option, Ranges
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.npu_pipelines import BESIDE_CPU, ethosu_pipeline, tosa_beside_cpu_pipeline
+from stepwell.npu_pipelines import BESIDE_CPU, CYCLES, ethosu_pipeline, tosa_beside_cpu_pipeline
 from stepwell.pipelines import XNNPACK, XNNPACK_PUBLISHED, cortex_m_pipeline, tosa_pipeline
 from stepwell.plugins import registry
 from stepwell.registry import unknown
@@ -116,6 +116,13 @@ ARENA = Option(
 CPU = Option(
     "cpu", CPUS, "cortex-m55", "the CPU beside the NPU, which runs the rest", at=(PIPELINE,)
 )
+ASKED = Option(
+    "optimise",
+    (SPEED, CYCLES),
+    SPEED,
+    "cycles: ask Vela for the cycles of every form of linear layers, and write the best one",
+    at=(PIPELINE,),
+)
 METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir", "vgf"))
 RANGES = Option(
     "ranges",
@@ -140,7 +147,8 @@ SHARES = Option(
 
 XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS, SHARES, TUNED)
 CORTEX_M_OPTIONS = (BIAS_FORM, IO, OPTIMISE, ARENA)
-ETHOSU_OPTIONS = (CPU, IO)
+ETHOSU_OPTIONS = (CPU, IO, ASKED)
+BESIDE_CPU_OPTIONS = (CPU, IO)
 TOSA_OPTIONS = (METHOD, RANGES)
 TOSA_DIALECTS = ("tosa",)
 
@@ -315,7 +323,7 @@ class EthosuTarget(Target):
 
     def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
         """The pipeline with the CPU and the border that are asked for."""
-        given = {o.name: options[o.name] for o in ETHOSU_OPTIONS if o.name in options}
+        given = {o.name: options[o.name] for o in self.own_options if o.name in options}
         makes = tosa_beside_cpu_pipeline if self.name.endswith(BESIDE_CPU) else ethosu_pipeline
         return makes(self.name, **given)
 
@@ -378,7 +386,7 @@ def _tosa_beside_cpu_target(name: str) -> Target:
         "pte",
         {"pte": _ethosu_pte, "delegates": _tosa_delegates},
         _run_beside_cpu,
-        ETHOSU_OPTIONS,
+        BESIDE_CPU_OPTIONS,
     )
 
 

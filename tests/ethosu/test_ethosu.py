@@ -4,7 +4,7 @@ import contextlib
 import io
 import re
 from collections import Counter
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -20,8 +20,10 @@ from stepwell.dialects.ethosu import BinaryOp, DelegateOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i8, i16, i32
 from stepwell.ir.types import tensor
+from stepwell.npu_pipelines import OVER_INTEGERS, ethosu_pipeline, steps_to_npu
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
-from stepwell.translate.rewrites.ethosu.lower_for_npu import refuses
+from stepwell.translate.rewrites.ethosu.lower_for_npu import LowerForNpu, refuses
+from stepwell.translate.rewrites.tosa.lower_int8_layers import Rows as RowsAre
 
 U55, U85 = "ethos-u55-128", "ethos-u85-256"
 
@@ -158,3 +160,38 @@ def test_what_is_damaged_or_cannot_be_is_refused(exported: ExportedProgram, lowe
         stepwell.lower(exported, "ethos-u55-100")
     with pytest.raises(stepwell.StepwellError, match="Vela refuses"):
         compile_tosa(b"no flatbuffer", U55)
+
+
+class Rows(nn.Module):
+    """Two layers over sixteen rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+@pytest.fixture(scope="module")
+def rows() -> ExportedProgram:
+    torch.manual_seed(0)
+    return quantised(Rows(), torch.randn(1, 16, 32))
+
+
+def with_rows(kind: Any, accelerator: str = U85) -> Any:
+    """The pipeline whose linear layers have rows of one kind."""
+    pipeline = ethosu_pipeline(accelerator, io="int8")
+    lower = LowerForNpu(accelerator, steps_to_npu(kind), OVER_INTEGERS)
+    return pipeline.replace("lower-for-npu", lower)
+
+
+def test_vela_is_asked_for_the_form_with_the_fewest_cycles(rows: ExportedProgram) -> None:
+    asked = stepwell.lower(rows, U85, io="int8", optimise="cycles")
+    forms = [stepwell.lower(rows, U85, pipeline=with_rows(kind)) for kind in get_args(RowsAre)]
+    cycles = [sum(e.cycles for e in lowered.estimate()) for lowered in forms]
+    assert sum(e.cycles for e in asked.estimate()) == min(cycles) < max(cycles)
+    x = torch.randint(-128, 128, (1, 16, 32), dtype=torch.int8)
+    (expected,) = asked.program.run(x)
+    for lowered in forms:
+        assert torch.equal(lowered.program.run(x)[0], expected)

@@ -4,11 +4,14 @@ What an op becomes is known only once it is lowered: a `where` is a SELECT among
 Ethos-U55 has not. The steps are therefore tried on a copy of the program; ops of the model that
 ended in an operator that the accelerator lacks are named, and the steps run again without them.
 Such an op keeps its casts, and the CPU's lowering finds it as it was.
+
+Where several forms are given, each is tried on a copy and taken to the end of the pipeline, and the
+NPU's compiler says how many cycles it takes: the first with the fewest is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -68,9 +71,17 @@ class LowerForNpu(Pass):
     steps: tuple[Step, ...] = ()
     over_integers: tuple[str, ...] = ()
     """Labels of the steps whose rewrites are for any element type."""
+    others: tuple[tuple[str, tuple[Step, ...]], ...] = ()
+    """Other forms of the steps, by name."""
+    behind: tuple[Step, ...] = ()
+    """The steps that follow, of which the compiler sees the end."""
+    cycles: Callable[[Program], int] | None = None
+    """What the compiler says of a program at the end of all steps."""
 
     def apply(self, program: Program, history: History) -> int:
         """The number of rewrites applied."""
+        if self.cycles is not None:
+            return self._fewest(program).apply(program, history)
         left: dict[str, str] = {}
         while True:
             trial = program.clone()
@@ -80,6 +91,19 @@ class LowerForNpu(Pass):
                 break
             left.update(lacking)
         return self._run(program, history, left)
+
+    def _fewest(self, program: Program) -> LowerForNpu:
+        """The form of which the compiler says the fewest cycles."""
+        assert self.cycles is not None
+        forms = {"": self.steps, **dict(self.others)}
+        alone = replace(self, others=(), behind=(), cycles=None)
+        found: dict[str, float] = {}
+        for form, steps in forms.items():
+            trial = program.clone()
+            for step in (replace(alone, steps=steps), *self.behind):
+                step.apply(trial, History())
+            found[form] = self.cycles(trial)
+        return replace(alone, steps=forms[min(found, key=found.__getitem__)])
 
     def _run(self, program: Program, history: History, left: dict[str, str]) -> int:
         applied = 0

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from xdsl.ir import Operation, SSAValue
@@ -70,6 +70,9 @@ from stepwell.translate.rewrites.tosa.integers import (
     stored,
 )
 from stepwell.translate.rewrites.tosa.volumes import convolved_volume
+
+Rows = Literal["batch", "height", "width"]
+"""What the rows of a linear layer are to a convolution."""
 
 
 def _accumulator_scales(match: Quantised) -> list[float]:
@@ -209,8 +212,14 @@ class LowerInt8Convolution(LowerInt8):
 
 @dataclass(frozen=True)
 class LowerInt8Linear(LowerInt8):
-    """`linear` to a CONV2D with a kernel of 1 by 1, which adds the bias, then RESCALE."""
+    """`linear` to a CONV2D with a kernel of 1 by 1, which adds the bias, then RESCALE.
 
+    Attributes:
+        rows: what rows are: a `batch` of images of one element, or the `height` or `width` of one
+            image.
+    """
+
+    rows: Rows = "batch"
     name: ClassVar[str] = "lower-int8-linear"
     takes_symbols: ClassVar[bool] = True
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
@@ -232,12 +241,13 @@ class LowerInt8Linear(LowerInt8):
         x, shape = match.inputs[0], shape_of(match.op.operands[0])
         out, depth = shape_of(match.op.operands[1])
         rows = elements(shape) // depth
-        image = b.reshape(stored(x.value, b), (rows, 1, 1, depth))
+        places = {"batch": (rows, 1, 1), "height": (1, rows, 1), "width": (1, 1, rows)}[self.rows]
+        image = b.reshape(stored(x.value, b), (*places, depth))
         kernel = b.reshape(b.weight(match.weight.key), (out, 1, 1, depth))
         scales = _accumulator_scales(match)
         bias = _bias(match.bias, scales, out, match, b)
         lists = {"pad": (0, 0, 0, 0), "stride": (1, 1), "dilation": (1, 1)}
-        y = _summed(Placed(t.Conv2dOp, image, kernel, (rows, 1, 1, out), lists), bias, match, b)
+        y = _summed(Placed(t.Conv2dOp, image, kernel, (*places, out), lists), bias, match, b)
         return b.reshape(_to_result(y, scales, match, use, b), shape_of(match.op.results[0]))
 
 
