@@ -31,6 +31,7 @@ class Variant:
         embedding: `plain`, `4,32` or `8,0` (bits and group of a quantised table), or `tied` (to
             the last linear layer).
         lora: rank of adapters on the attention's projections, 0 for none.
+        window: how many tokens every other layer sees, in a ring of twice as many; 0 for all.
     """
 
     weights: str = "fp32"
@@ -38,11 +39,13 @@ class Variant:
     dynamic: bool = True
     embedding: str = "plain"
     lora: int = 0
+    window: int = 0
 
     def __str__(self) -> str:
         shape = "dynamic" if self.dynamic else "static"
         extra = [] if self.embedding == "plain" else [f"embedding {self.embedding}"]
         extra += [f"lora {self.lora}"] if self.lora else []
+        extra += [f"window {self.window}"] if self.window else []
         return ", ".join([self.weights, f"cache {self.cache}", shape, *extra])
 
 
@@ -135,6 +138,7 @@ def transforms_of(variant: Variant, size: Size) -> list[Callable[[Any], Any]]:
         use_sdpa_with_kv_cache=variant.cache in ("custom", "quantised"),
         quantize_kv_cache=variant.cache == "quantised",
         quantize_with_hqq=False,
+        local_global_attention=[variant.window, 0] if variant.window else None,
     )
 
     def narrowed(model: nn.Module) -> nn.Module:
@@ -153,7 +157,8 @@ def example(variant: Variant, size: Size | None = None) -> tuple[Any, Any]:
     if not variant.dynamic:
         return (torch.tensor([[1]]), {"input_pos": torch.tensor([0])}), None
     given = (torch.tensor([[2, 3, 4]]), {"input_pos": torch.tensor([0])})
-    return given, ({1: Dim("token_dim", max=context - 1)}, {"input_pos": {0: 1}})
+    most = variant.window or context - 1
+    return given, ({1: Dim("token_dim", max=most)}, {"input_pos": {0: 1}})
 
 
 def exported(

@@ -154,6 +154,8 @@ _SIZE = sympy.Symbol("s0", integer=True, positive=True)
         (sympy.Ne(_SIZE, 1), True),
         (sympy.Lt(1, _SIZE), True),
         (sympy.Gt(_SIZE, 1), True),
+        (sympy.Ge(_SIZE, 2), True),
+        (sympy.Ge(_SIZE, 3), False),
         (sympy.Ne(_SIZE, 3), False),
         (sympy.Eq(_SIZE, 3), False),
         (sympy.Ne(_SIZE, sympy.Symbol("s1")), False),

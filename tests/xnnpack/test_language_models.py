@@ -11,6 +11,7 @@ from executorch_llama import (
     TAUGHT,
     Size,
     Variant,
+    executorch_llama,
     exported,
     flat,
     greedy,
@@ -31,6 +32,7 @@ MANY = [
     *(Variant(w, c, dynamic=False) for w in ("fp32", "8da4w") for c in ("custom", "plain", "none")),
     *(Variant("8da4w", embedding=table) for table in ("8,0", "tied")),
     Variant("fp32", lora=4),
+    *(Variant("8da4w", cache, window=16) for cache in ("plain", "custom", "quantised")),
 ]
 
 
@@ -53,6 +55,25 @@ def test_a_language_model_as_it_is_shipped_says_what_eager_says(variant: Variant
     called = [c.kernel for c in method.instructions if isinstance(c, KernelCall)]
     assert not {"aten::clone.out", "aten::copy_"} & set(called), "a cache is copied"
     assert not sum(map(len, read_container(pte).mutable_data)), "a cache is in the file"
+
+
+def test_a_sliding_window_moves_on_as_it_does_in_eager() -> None:
+    variant = Variant("fp32", window=8)
+    model, program = exported(variant, SIZE)
+    session = PteSession.load(stepwell.lower(program, "xnnpack").to_pte())
+    tokens = torch.randint(SIZE.vocab_size, (1, 40), generator=torch.Generator().manual_seed(0))
+    at, said, want = 0, tokens[:, :0], tokens[:, :0]
+    for part in tokens.split([5, 8, 1, 7, 8, *[1] * 11], 1):
+        position = torch.tensor([at])
+        with torch.no_grad():
+            want = model(part, {"input_pos": position})
+        said = session.run(part, position)[0]
+        torch.testing.assert_close(said, want, rtol=1e-4, atol=1e-5)
+        at += part.shape[1]
+    whole = executorch_llama(Variant("fp32"), SIZE)
+    with torch.no_grad():
+        seen = whole(tokens, {"input_pos": torch.tensor([0])})
+    assert (seen - want).abs().max() > 1e-2, "the window hides nothing"
 
 
 @pytest.mark.slow

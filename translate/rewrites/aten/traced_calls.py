@@ -188,7 +188,9 @@ def is_of_more_than_one(guard: Any) -> bool:
     call that broadcasts a symbolic size against a number or another symbol guards their equality.
     """
     (size,) = guard.free_symbols if len(guard.free_symbols) == 1 else (None,)
-    return guard in (sympy.Ne(size, 1), sympy.Lt(1, size), sympy.Gt(size, 1)) if size else False
+    if size is None:
+        return False
+    return guard in (sympy.Ne(size, 1), sympy.Lt(1, size), sympy.Gt(size, 1), sympy.Ge(size, 2))
 
 
 def _dispatcher(op: SchemaOp) -> AbstractContextManager[Any]:
