@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 from stepwell.ir.diagnostics import StepwellError, quoted
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.on_demand import torch
+from stepwell.ir.rows import SAMPLED, put_rows, samples, writer
 from stepwell.ir.types import AnyTensor, dims, element, tensor_like
 
 Recipe = Callable[..., "torch.Tensor"]
@@ -34,8 +35,6 @@ _R = TypeVar("_R", bound=Recipe)
 _BLOCK = 1 << 16
 _WRITTEN = 1 << 19
 """Bytes of a tensor that are written at a time: they stay in the cache, and calls are few."""
-_SAMPLED = 1 << 20
-"""Bytes of a tensor above which a name of its content is made of samples."""
 
 
 def recipe(
@@ -283,6 +282,7 @@ class WeightStore:
         key: str,
         place: memoryview,
         pack: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        put: Callable[[int, memoryview], None] | None = None,
     ) -> str:
         """Put a tensor's dense bytes where they belong; gives a name of its content.
 
@@ -296,34 +296,36 @@ class WeightStore:
             key: of the tensor.
             place: as many bytes as it has.
             pack: what is put there instead of some rows, of the same number for each row.
+            put: writes bytes of the place, from so many on, where the place can be read only.
         """
         type_ = self.type_of(key)
         shape = [dim for dim in dims(type_) if isinstance(dim, int)]
         if not shape or not len(place):
             held = self.get(key)
-            place[:] = dense_view(pack(held) if pack else held)
+            (put or writer(place))(0, dense_view(pack(held) if pack else held))
             return self.content_hash(key)
-        written = torch.frombuffer(place, dtype=torch.uint8).view(shape[0], -1)
-        is_sampled = len(place) > _SAMPLED
+        is_sampled, size = len(place) > SAMPLED, len(place) // shape[0]
         dtype = torch_dtype(element(type_))
-        digest = None if is_sampled or key in self._hashes else _digest_of(dtype, shape)
+        digest = None if key in self._hashes and not is_sampled else _digest_of(dtype, shape)
         some_rows = self._by_rows(key)
+        blocks = list(_blocks(shape[0], math.prod(shape), _WRITTEN // dtype.itemsize))
+        between = memoryview(bytearray(blocks[0].stop * size if put else 0))
         with torch.no_grad():
-            for rows in _blocks(shape[0], math.prod(shape), _WRITTEN // dtype.itemsize):
-                made = some_rows(rows)
-                dense = written[rows]
-                if pack is None:
-                    dense.view(made.dtype).view(made.shape).copy_(made)
-                else:
-                    made = made.contiguous()
-                    dense.copy_(pack(made).reshape(len(dense), -1).view(torch.uint8))
-                    dense = made.view(torch.uint8)
+            for rows in blocks:
+                begin, end = rows.start * size, rows.stop * size
+                written = between[: end - begin] if put else place[begin:end]
+                made = put_rows(some_rows(rows), written, pack)
+                if put is not None:
+                    put(begin, written)
                 if digest is not None:
-                    digest.update(dense.numpy())
+                    digest.update(samples(written, begin) if is_sampled else dense_view(made))
+        if is_sampled:
+            assert digest is not None
+            return digest.hexdigest()
         if digest is not None:
             self._hashes[key] = digest.hexdigest()
             self.counts.hashed += 1
-        return _sampled_name(dtype, shape, place) if is_sampled else self._hashes[key]
+        return self._hashes[key]
 
     def _by_rows(self, key: str) -> Callable[[slice], torch.Tensor]:
         """What gives some rows of a tensor."""
@@ -461,14 +463,6 @@ def _digest(tensor: torch.Tensor) -> str:
 def _digest_of(dtype: torch.dtype, shape: Sequence[int]) -> Any:
     """A hash that has taken in type and shape, and waits for the bytes."""
     return hashlib.sha256(f"{dtype}{list(shape)}".encode())
-
-
-def _sampled_name(dtype: torch.dtype, shape: Sequence[int], held: memoryview) -> str:
-    """A name made of type, shape and a thousandth of the bytes, from all over them."""
-    digest = _digest_of(dtype, shape)
-    for begin in range(0, len(held), _SAMPLED // 64):
-        digest.update(held[begin : begin + 16])
-    return digest.hexdigest()
 
 
 def _step(

@@ -4,17 +4,14 @@ Most of a `.pte` is weights, and its header names each by its content. So each i
 stays, in the bytes that become the file. When the rest is known, the end is moved up to it, within
 memory that is in use already: to take new memory costs more than to hash it. Of a large file the
 end stays where it is, behind up to a megabyte of nothing: to move it would be a second copy. Where
-the bytes are a file's own, mapped, the program holds none of them: the system writes them out as it
-needs memory.
+the bytes are a file's own, the program holds none of them: the system writes them out as it needs
+memory.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import io
 import mmap
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -28,9 +25,8 @@ _LARGE = 1 << 27
 """Bytes of an end that is not moved: what stays free in front of it is less than a hundredth."""
 
 
-_POPULATE_WRITE = 23
-"""Linux' advice to make pages writable (`MADV_POPULATE_WRITE`), which `mmap` does not name."""
-
+_MOVED = 1 << 20
+"""Bytes of a file that are moved at a time."""
 
 Progress = Callable[[str, int, int], None]
 """Told what is written, how many bytes of weights stand already, and how many there will be."""
@@ -45,11 +41,11 @@ class Ground(Protocol):
     """Bytes, of which the last become the end of a file."""
 
     def lay(self, size: int) -> memoryview:
-        """So many bytes, to be written; called once."""
+        """So many bytes, to be read, and written if they can be; called once."""
         ...
 
-    def prepare(self, begin: int, end: int) -> None:
-        """Bytes from `begin` to `end` are written next."""
+    def put(self, begin: int, data: Data) -> None:
+        """Write some of the bytes, from `begin` on."""
         ...
 
     def close_up(self, front: Sequence[Data], begin: int, end: int) -> bytes:
@@ -68,8 +64,9 @@ class InMemory:
         self._file = io.BytesIO(bytes(size))
         return self._file.getbuffer()
 
-    def prepare(self, begin: int, end: int) -> None:
-        """Memory is ready."""
+    def put(self, begin: int, data: Data) -> None:
+        with self._file.getbuffer() as held:
+            held[begin : begin + len(data)] = data
 
     def close_up(self, front: Sequence[Data], begin: int, end: int) -> bytes:
         size = _size(front)
@@ -85,7 +82,10 @@ class InMemory:
 
 
 class OnFile:
-    """Bytes of a file, mapped, whose room on the disk is taken at once.
+    """Bytes of a file, written by the system's calls and read where they are mapped.
+
+    To write to mapped pages instead takes once to four times as long as to copy the file, by what
+    memory the machine has at hand: each page is found and cleared before it is written.
 
     Args:
         path: a new file.
@@ -97,48 +97,33 @@ class OnFile:
         self._path = path
 
     def lay(self, size: int) -> memoryview:
-        with self._path.open("xb+") as file:
-            self._map = _mapped(file, size)
-        return memoryview(self._map)
+        self._file = self._path.open("xb+", buffering=0)
+        self._file.truncate(max(size, 1))
+        self._map = mmap.mmap(self._file.fileno(), max(size, 1), access=mmap.ACCESS_READ)
+        return memoryview(self._map)[:size]
 
-    def prepare(self, begin: int, end: int) -> None:
-        _populate(self._map, begin, end)
+    def put(self, begin: int, data: Data) -> None:
+        self._file.seek(begin)
+        rest = memoryview(data).cast("B")
+        while len(rest):  # The system takes so much at a time.
+            rest = rest[self._file.write(rest) :]
 
     def close_up(self, front: Sequence[Data], begin: int, end: int) -> bytes:
-        size, room = _size(front), len(self._map)
-        whole = size + end - begin
+        size = _size(front)
         self._map.close()
-        with self._path.open("rb+") as file:
-            with _mapped(file, max(room, whole)) as held:
-                _populate(held, 0, max(size, begin))
-                if size != begin:
-                    held.move(size, begin, end - begin)
-                for place, part in _placed(front):
-                    held[place] = part
-            file.truncate(whole)
+        with self._file:
+            self._move(begin, size, end - begin)
+            for place, part in _placed(front):
+                self.put(place.start, part)
+            self._file.truncate(size + end - begin)
         return b""
 
-
-def _mapped(file: io.BufferedRandom, size: int) -> mmap.mmap:
-    """A file of so many bytes as memory; to write where the disk is full would end the process."""
-    size = max(size, 1)
-    try:
-        os.posix_fallocate(file.fileno(), 0, size)
-    except (AttributeError, OSError) as error:  # Neither every system nor every disk can.
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            raise
-        for begin in range(file.seek(0, io.SEEK_END), size, _HEADER):
-            file.write(bytes(min(_HEADER, size - begin)))
-        file.flush()
-    return mmap.mmap(file.fileno(), size)
-
-
-def _populate(held: mmap.mmap, begin: int, end: int) -> None:
-    """Ask for all pages at once: one by one, as they are touched, took ten times a copy."""
-    begin -= begin % mmap.PAGESIZE
-    # What has no such advice, another system or an older kernel, takes them one by one.
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        held.madvise(_POPULATE_WRITE, begin, end - begin)
+    def _move(self, source: int, target: int, size: int) -> None:
+        """Bring bytes to another place, of which some may be theirs now."""
+        begins = range(0, size if source != target else 0, _MOVED)
+        for begin in begins if target < source else reversed(begins):
+            self._file.seek(source + begin)
+            self.put(target + begin, self._file.read(min(_MOVED, size - begin)))
 
 
 def _size(parts: Sequence[Data]) -> int:
@@ -185,7 +170,7 @@ class Tail:
         return self._begin if self._end - self._begin >= _LARGE and not self._is_full else None
 
     def place(self, size: int, what: str = "") -> memoryview:
-        """Where the next segment goes; to be filled and then kept, or not.
+        """Where the next segment goes; to be filled, or by `put`, and then kept, or not.
 
         Args:
             size: bytes.
@@ -198,10 +183,16 @@ class Tail:
         if self._is_full:
             self._open = memoryview(bytearray(size))
         else:
-            self._ground.prepare(self._end, begin + size)
-            self._bytes[self._end : begin] = bytes(begin - self._end)  # What was not kept is there.
+            self._ground.put(self._end, bytes(begin - self._end))  # What was not kept is there.
             self._open = self._bytes[begin : begin + size]
         return self._open
+
+    def put(self, begin: int, data: Data) -> None:
+        """Write some of the place that was asked for last, which may be one to read only."""
+        if self._is_full:
+            self._open[begin : begin + len(data)] = data
+        else:
+            self._ground.put(padded(self._end) + begin, data)
 
     def name_for(self, name: str, data: Data) -> str:
         """The name if nothing has it, or the same bytes have; else one like it."""
@@ -216,7 +207,8 @@ class Tail:
         known = self._segments.get(name)
         if known is None:
             if data is not self._open:
-                self.place(len(data))[:] = data
+                self.place(len(data))
+                self.put(0, data)
             known = self._segments[name] = self._open
             self._end = padded(self._end) + len(data)
         return known

@@ -351,7 +351,8 @@ class _Emitter:
             data = dense_bytes(pack_int4(held)) if is_int4 else dense_view(held)
         else:
             data = self.tail.place(_int4_size(weight.result.type) if is_int4 else size, key)
-            name = weights.write(key, data, pack_int4 if is_int4 else None)
+            put = self.tail.put if data.readonly else None
+            name = weights.write(key, data, pack_int4 if is_int4 else None, put)
             name = self.tail.name_for(name + ".int4" * is_int4, data)
             return self._value(type_, buffer=self._buffer(name, data))
         name += ".int4" * is_int4

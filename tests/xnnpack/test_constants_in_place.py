@@ -11,6 +11,7 @@ from dialect_cases import all_cases
 
 import stepwell
 from stepwell.backends.executorch.container import NamedData
+from stepwell.backends.executorch.read import read_container
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.backends.executorch.tail import Tail
 from stepwell.backends.xnnpack.emit import payload, room
@@ -165,10 +166,25 @@ def room_for_nothing(delegate: DelegateOp) -> int:
     ("where", "value"), [("executorch.tail._HEADER", 0), ("xnnpack.pte.room", room_for_nothing)]
 )
 def test_a_pte_that_needs_more_room_than_expected_is_the_same(
-    where: str, value: Any, twins: stepwell.Lowered, monkeypatch: pytest.MonkeyPatch
+    where: str, value: Any, twins: stepwell.Lowered, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(f"stepwell.backends.{where}", value)
-    assert to_pte(twins.program) == to_bytes(to_container(twins.program))
+    joined = to_bytes(to_container(twins.program))
+    assert to_pte(twins.program) == joined
+    twins.save(tmp_path / "twins.pte")
+    assert (tmp_path / "twins.pte").read_bytes() == joined
+
+
+def test_the_end_of_a_large_file_stays_where_it_was_written(
+    twins: stepwell.Lowered, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("stepwell.backends.executorch.tail._LARGE", 0)
+    pte = twins.to_pte()
+    assert len(pte) > 1 << 20
+    twins.save(tmp_path / "twins.pte")
+    assert (tmp_path / "twins.pte").read_bytes() == pte
+    found, expected = read_container(pte).named_data, to_container(twins.program).named_data
+    assert contents(found) == contents(expected)
 
 
 def filled(tail: Tail, name: str, data: bytes) -> memoryview:
