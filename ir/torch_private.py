@@ -21,7 +21,6 @@ __all__ = [
     "has_kernel_for_key",
     "int_oo",
     "is_traceable_wrapper_subclass",
-    "is_view",
     "memory_of",
     "module_db",
     "neg_view",
@@ -137,11 +136,6 @@ def overloads_of(overload: Any) -> list[Any]:
 def operator_and_overload(overload: Any) -> tuple[str, str]:
     """`("add", "Tensor")` of `aten.add.Tensor`."""
     return overload._opname, overload._overloadname
-
-
-def is_view(tensor: Tensor) -> bool:
-    """Whether autograd knows a tensor as a view of another."""
-    return tensor._is_view()
 
 
 def program_of(text: bytes) -> Any:

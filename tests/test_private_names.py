@@ -24,7 +24,6 @@ OF_OBJECTS = {
     "_type",
     "_current_token",
     "_instruction_id",
-    "_is_view",
     "_load_constants",
     "_load_state_dict",
     "_opname",

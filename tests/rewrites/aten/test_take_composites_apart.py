@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from stepwell.translate.rewrites.aten.take_composites_apart import TakeCompositesApart
+from stepwell.translate.rewrites.tosa.pieces import piece_function
 
 X, ROWS = "tensor<3x4xf32>", 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
 
@@ -54,3 +55,11 @@ NEAR: dict[str, tuple[tuple[str, ...], str, str]] = {
 def test_what_stays_whole_keeps_its_reason(refused: Any, method: Any, name: str) -> None:
     lines, gives, reason = NEAR[name]
     refused(method(*lines, gives=gives), TakeCompositesApart(), reason)
+
+
+def test_memory_written_through_a_view_is_not_read_as_it_was(refused: Any, method: Any) -> None:
+    """PyTorch fills an empty tensor through `.real` and `.imag`, whose views no autograd sees."""
+    made = "tensor<3x4xcomplex<f32>>"
+    line = f"%y = aten.complex.default(%x, %x) : ({X}, {X}) -> {made}"
+    rewrite = TakeCompositesApart(function_of=piece_function)
+    refused(method(f"%x: {X}", line, gives=made), rewrite, "writes in place (aten.copy_.default)")

@@ -18,7 +18,7 @@ from xdsl.ir import Attribute
 from stepwell.dialects.symbols import tensor_type
 from stepwell.ir.torch_private import (
     TorchDispatchMode,
-    is_view,
+    memory_of,
     overloads_of,
     pytree,
     schema_of,
@@ -68,11 +68,21 @@ class Recorder(TorchDispatchMode):
         self._env = env
         self._kept: list[Any] = []  # Keeps fake tensors alive, so that their ids stay theirs.
         self._current: dict[int, torch.Tensor] = {}
+        self._written: dict[int, tuple[int, str]] = {}
         self._depth = 0
 
     def latest(self, value: Any) -> Any:
-        """The tensor that holds what a written tensor now is."""
-        return self._current.get(id(value), value) if isinstance(value, torch.Tensor) else value
+        """The tensor that holds what a written tensor now is.
+
+        Raises:
+            CannotTraceError: the tensor was written through another that shares its memory.
+        """
+        if not isinstance(value, torch.Tensor):
+            return value
+        writer, by = self._written.get(_memory(value), (id(value), ""))
+        if writer != id(value):
+            raise CannotTraceError(f"its decomposition writes in place ({by})")
+        return self._current.get(id(value), value)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -122,21 +132,24 @@ class Recorder(TorchDispatchMode):
         return nullcontext()
 
     def _functional(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """`x.add_(y)` as `x' = x + y`, where no other tensor sees x through a view."""
+        """`x.add_(y)` as `x' = x + y`; whoever reads x through a view after that is refused.
+
+        Autograd knows views, but not below itself, where the parts of a decomposition run: memory
+        that is shared says it everywhere.
+        """
         functional = _functional_form(func)
         target = args[0] if args else None
         written = [a for a in schema_of(func).arguments if a.is_write]
-        if (
-            functional is None
-            or len(written) != 1
-            or not isinstance(target, torch.Tensor)
-            or is_view(target)
-        ):
+        if functional is None or len(written) != 1 or not isinstance(target, torch.Tensor):
             raise CannotTraceError(f"its decomposition writes in place ({_spelled(func)})")
         with self:
-            result = functional(self.latest(target), *args[1:], **kwargs)
-        self._current[id(target)] = self.latest(result)
-        self._kept.append(target)
+            before = self.latest(target)
+            result = functional(before, *args[1:], **kwargs)
+        after = self._current[id(target)] = self.latest(result)
+        if _memory(after) != _memory(before):
+            for memory in (_memory(target), _memory(before)):
+                self._written[memory] = (id(target), _spelled(func))
+        self._kept.append((target, before))
         if result.shape != target.shape:
             func(*args, **kwargs)  # `x.transpose_(0, 1)`: later calls ask the tensor for its shape.
         return target
@@ -180,6 +193,11 @@ def _functional_form(func: Any) -> Any:
         if [(a.name, str(a.type)) for a in schema_of(found).arguments] == wanted:
             return found
     return None
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    """What tensors that share memory have in common, and no others."""
+    return memory_of(tensor.untyped_storage())
 
 
 def _names(func: Any) -> list[str]:
