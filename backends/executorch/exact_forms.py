@@ -145,7 +145,7 @@ def _sum(
 def _threshold(a: torch.Tensor, threshold: Any, value: Any) -> Any:
     """Integers above one stay as they are: PyTorch's own form takes them through floats."""
     if a.dtype.is_floating_point:
-        return NotImplemented
+        return torch.where(torch.le(a, threshold), value, a)
     return torch.where(torch.le(a, int(threshold)), torch.full_like(a, int(value)), a)
 
 

@@ -306,7 +306,6 @@ outside, as there.
 """
 
 TOSA = (
-    UnrollLoop(),
     Together("normalise", (*PLAIN_FORM, GatherStrides())),
     Together("fold-weights", FOLD_WEIGHTS),
     RecogniseAttention(),
@@ -344,7 +343,6 @@ SPELL_MOVES = (FillToFull(), PoolByImages(), GatherStrides())
 
 
 TOSA_INTEGERS = (
-    UnrollLoop(),
     Together("normalise", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
     TYPE_QUANTIZATION,
     Named("share-types", ShareCommonSubexpressions()),
@@ -360,7 +358,6 @@ TOSA_INTEGERS = (
 
 
 TOSA_MIXED = (
-    Together("unroll-before-integers", (UnrollLoop(),)),
     Together(
         "normalise-quantised",
         (*NORMAL_FORM, FoldConstants(), BringWeightsInside(), *SPELL_MOVES),
@@ -399,7 +396,7 @@ def tosa_pipeline(target: str) -> Pipeline:
         FinishTosa(target),
         Named("sweep-again", RemoveDeadCode()),
     )
-    return Pipeline(target, (*block_scaled, *steps, *finish))
+    return Pipeline(target, (*block_scaled, UnrollLoop(), *steps, *finish))
 
 
 MEETING = (CancelCasts(), CancelTranspose(), RelabelInput(), RelabelOutput(), CollapseReshape())
