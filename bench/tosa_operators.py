@@ -1,7 +1,7 @@
 """The core ATen operators on the TOSA reference model: which lower, and how near to torch they are.
 
-Each call of tests/tosa/core_operators.py is exported alone, lowered to `tosa-1.0+fp`, or to
-`tosa-1.0+fp+int` where integers are computed, run on the reference model and compared.
+Each call of tests/tosa/core_operators.py is exported alone, lowered to `tosa-1.0+fp`, or with
+`+int` where integers are computed, or `+fft`, run on the reference model and compared.
 
     python bench/tosa_operators.py [--only PATTERN] [--table docs/tosa_operators.md]
 """
@@ -23,7 +23,7 @@ import stepwell
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "tosa"))
 from core_operators import CALLS, NOT_CALLED, WHY, module_of
 
-TARGETS = ("tosa-1.0+fp", "tosa-1.0+fp+int")
+TARGETS = ("tosa-1.0+fp", "tosa-1.0+fp+int", "tosa-1.0+fp+fft")
 
 
 def measured(name: str) -> tuple[str, str, int]:

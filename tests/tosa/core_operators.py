@@ -211,7 +211,7 @@ CALLS: dict[str, Call] = {
 """By name, a call; its tensors are the attributes of what it takes."""
 
 ROUNDED = frozenset(
-    """_adaptive_avg_pool2d _adaptive_avg_pool3d _cdist_forward _log_softmax
+    """_adaptive_avg_pool2d _adaptive_avg_pool3d _cdist_forward _fft_c2r _fft_r2c _log_softmax
     _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training _softmax acos acosh
     adaptive_avg_pool1d addmm asin asinh atan atan2 atanh avg_pool1d avg_pool2d avg_pool3d bmm
     convolution cos cosh cumsum div.Scalar div.Tensor elu erf exp expm1 gelu
@@ -224,8 +224,6 @@ ROUNDED = frozenset(
 
 REFUSED: dict[str, str] = {
     "_embedding_bag": "_embedding_bag.default: TOSA has no operator for it",
-    "_fft_c2r": "view_as_complex.default: TOSA has no operator for it",
-    "_fft_r2c": "_fft_r2c.default: it has no lowering",
     "_local_scalar_dense": "_local_scalar_dense.default: what it gives is as large",
     "_native_batch_norm_legit": "_native_batch_norm_legit_functional.default: TOSA has no",
     "_pdist_forward": "_pdist_forward.default: TOSA has no operator for it",
@@ -239,8 +237,6 @@ REFUSED: dict[str, str] = {
 
 WHY: dict[str, str] = {
     "_embedding_bag": "sums of bags of several lengths",
-    "_fft_c2r": "complex numbers",
-    "_fft_r2c": "complex numbers",
     "_local_scalar_dense": "a number of run time inside an operator's arguments",
     "_native_batch_norm_legit": "writes running statistics",
     "_pdist_forward": "distances within one list; `cdist` lowers",

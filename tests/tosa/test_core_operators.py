@@ -21,7 +21,7 @@ from .core_operators import (
     module_of,
 )
 
-TARGET = "tosa-1.0+fp+int"
+TARGET = "tosa-1.0+fp+int+fft"
 TABLE = Path(__file__).parents[2] / "docs" / "tosa_operators.md"
 
 

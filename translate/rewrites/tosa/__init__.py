@@ -10,6 +10,7 @@ from stepwell.translate.rewrites.tosa.add_columns import AddColumns
 from stepwell.translate.rewrites.tosa.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.tosa.batch_norm_to_products import BatchNormToProducts
 from stepwell.translate.rewrites.tosa.choose_stored_integers import ChooseStoredIntegers
+from stepwell.translate.rewrites.tosa.complex_to_pairs import ComplexToPairs
 from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.distance_to_norms import DistanceToNorms
 from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
@@ -91,6 +92,7 @@ from stepwell.translate.rewrites.tosa.lower_remainder import LowerRemainder
 from stepwell.translate.rewrites.tosa.lower_resize import LowerResize
 from stepwell.translate.rewrites.tosa.lower_scatter_along import LowerScatterAlong
 from stepwell.translate.rewrites.tosa.lower_shift import LowerShift
+from stepwell.translate.rewrites.tosa.lower_transform import LowerTransform
 from stepwell.translate.rewrites.tosa.lower_triangle import LowerTriangle
 from stepwell.translate.rewrites.tosa.lower_truth import LowerTruth, LowerTruthArithmetic
 from stepwell.translate.rewrites.tosa.lower_whole_division import LowerWholeDivision
@@ -113,6 +115,7 @@ from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGr
 
 SPLIT: tuple[Rewrite[Any], ...] = (
     PromoteOperands(),
+    ComplexToPairs(),
     FillToFull(),
     ScaledSumToProducts(),
     WriteSliceByCat(),
@@ -162,6 +165,7 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     LowerResize(),
     LowerTriangle(),
     LowerFactory(),
+    LowerTransform(),
     MoveByPattern(),
     AddColumns(),
     LowerReshape(),
