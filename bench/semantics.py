@@ -2,9 +2,9 @@
 
 Each form of tests/numerics/forms.py is run on special numbers, placed singly and mixed. Results are
 compared by the class of each element. `--table` writes docs/semantics.md, whose first part is
-docs/semantics_contract.md.
+docs/semantics_contract.md: the parts of the dtypes that were measured, those of others stay.
 
-    python bench/semantics.py [--only PATTERN] [--dtypes float32] [--table docs/semantics.md]
+    python bench/semantics.py [--only PATTERN] [--dtypes float32] [--targets PATTERN] [--table PAGE]
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ TARGETS = {
 """Targets that hold an element type, with their modes."""
 OF_INTEGERS = (("xnnpack", "torch"), ("tosa-1.0+int", "torch"), ("cortex-m55", "torch"))
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
+ALL = (*TARGETS, *INTEGERS)
 KERNELS = ("strict", "cortex-m55")
 """A mode and a target that are compared with the runtime's own kernels: no delegate is theirs."""
 CHUNK = 40
@@ -118,82 +119,97 @@ def in_chunks(forms: Sequence[Form], run: object) -> dict[str, Result]:
     return found
 
 
-def report(only: str, dtypes: Sequence[str]) -> str:
-    """The measured part of the page."""
-    lines: list[str] = []
+def report(name: str, only: str, targets: str) -> str:
+    """The measured part of a dtype."""
+    dtype = getattr(torch, name)
+    forms = FORMS if dtype.is_floating_point else INTEGER_FORMS
+    kept = measurable([form for form in forms if re.search(only, form.name)], dtype)
+    beside = in_chunks(kept, lambda some: stock(some, dtype))
+    kernels = in_chunks(kept, lambda some: stock(some, dtype, delegates=False))
+    nothing: dict[str, Result | None] = dict.fromkeys(beside)
+    rows: dict[str, Counter[str]] = {}
+    for label, theirs in (("stock", beside), ("stock, no delegate", kernels)):
+        rows[label] = Counter(verdict_of(theirs[f.name], None, f, dtype) for f in kept)
+    rows["stock"]["as stock"] += rows["stock"].pop("differs", 0)
     details: list[str] = []
-    for name in dtypes:
-        dtype = getattr(torch, name)
-        forms = FORMS if dtype.is_floating_point else INTEGER_FORMS
-        kept = measurable([form for form in forms if re.search(only, form.name)], dtype)
-        beside = in_chunks(kept, lambda some, d=dtype: stock(some, d))
-        rows: dict[str, Counter[str]] = {}
-        rows["stock"] = Counter(verdict_of(beside[f.name], None, f, dtype) for f in kept)
-        kernels = in_chunks(kept, lambda some, d=dtype: stock(some, d, delegates=False))
-        nothing: dict[str, Result | None] = dict.fromkeys(beside)
-        rows["stock, no delegate"] = Counter(
-            verdict_of(kernels[f.name], None, f, dtype) for f in kept
+    for target, mode in TARGETS.get(name, OF_INTEGERS):
+        label = f"{target}, {mode}"
+        if not re.search(targets, label):
+            continue
+        found = in_chunks(
+            kept, lambda some, t=target, m=mode: stepwells(some, dtype, t, numerics=m)
         )
-        for target, mode in TARGETS.get(name, OF_INTEGERS):
-            found = in_chunks(
-                kept, lambda some, d=dtype, t=target, m=mode: stepwells(some, d, t, numerics=m)
-            )
-            compared = beside if target == "xnnpack" else nothing
-            if mode in KERNELS or target in KERNELS:
-                compared = kernels
-            words = {f.name: verdict_of(found[f.name], compared[f.name], f, dtype) for f in kept}
-            rows[f"{target}, {mode}"] = Counter(words.values())
-            for form in kept:
-                if words[form.name] in ("as eager", "zeros and denormals", "refused"):
-                    continue
-                theirs = compared[form.name]
-                judged = judge(found[form.name], theirs, form, dtype)
-                assert isinstance(judged, Verdict)
-                ours = changes(found[form.name], form, dtype, judged.ours >= 2)
-                by_stock = (
-                    "none"
-                    if not isinstance(theirs, torch.Tensor) or judged.stock is None
-                    else changes(theirs, form, dtype, judged.stock >= 2) or "as eager"
-                )
-                details.append(
-                    f"| {name} | {target}, {mode} | `{form.name}` | {words[form.name]} | {ours} "
-                    f"| {by_stock} |"
-                )
-        lines += [
-            f"### {name}: {len(kept)} forms",
-            "",
-            "| | " + " | ".join(ORDER) + " |",
-            "|---|" + "---|" * len(ORDER),
-        ]
-        for label, counted in rows.items():
-            if label == "stock":
-                counted["as stock"] += counted.pop("differs", 0)
-            lines.append(f"| {label} | " + " | ".join(str(counted[w]) for w in ORDER) + " |")
-        lines.append("")
-    lines += [
-        "### Forms that differ from eager by more than a zero",
+        compared = beside if target == "xnnpack" else nothing
+        if mode in KERNELS or target in KERNELS:
+            compared = kernels
+        words = {f.name: verdict_of(found[f.name], compared[f.name], f, dtype) for f in kept}
+        rows[label] = Counter(words.values())
+        for form in kept:
+            if words[form.name] not in ("as eager", "zeros and denormals", "refused"):
+                said = detail(found[form.name], compared[form.name], form, dtype)
+                details.append(f"| {label} | `{form.name}` | {words[form.name]} | {said} |")
+    lines = [
+        f"### {name}: {len(kept)} forms",
         "",
-        "| dtype | target | form | verdict | eager → stepwell | eager → stock |",
-        "|---|---|---|---|---|---|",
-        *details,
+        "| | " + " | ".join(ORDER) + " |",
+        "|---|" + "---|" * len(ORDER),
+        *(
+            f"| {label} | " + " | ".join(str(counted[w]) for w in ORDER) + " |"
+            for label, counted in rows.items()
+        ),
     ]
+    if details:
+        lines += [
+            "",
+            f"#### Forms of {name} that differ from eager by more than a zero",
+            "",
+            "| target | form | verdict | eager → stepwell | eager → stock |",
+            "|---|---|---|---|---|",
+            *details,
+        ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def detail(found: Result, theirs: Result | None, form: Form, dtype: torch.dtype) -> str:
+    """What became of eager's classes, here and in the stock flow."""
+    judged = judge(found, theirs, form, dtype)
+    assert isinstance(judged, Verdict)
+    assert isinstance(found, torch.Tensor)
+    ours = changes(found, form, dtype, judged.ours >= 2)
+    if not isinstance(theirs, torch.Tensor) or judged.stock is None:
+        return f"{ours} | none"
+    return f"{ours} | {changes(theirs, form, dtype, judged.stock >= 2) or 'as eager'}"
+
+
+def enter(page: Path, name: str, text: str) -> None:
+    """Put a dtype's part into the page, behind the contract; notes and parts of others stay."""
+    command = "`python bench/semantics.py --table docs/semantics.md`"
+    written = page.read_text(encoding="utf-8") if page.exists() else ""
+    measured = written.partition("## Measured\n")[2] or f"\nOn {cpu()}, by {command}.\n"
+    part = f"<!-- {name} -->\n\n{text}\n<!-- /{name} -->"
+    held = re.compile(f"<!-- {name} -->.*?<!-- /{name} -->", re.DOTALL)
+    if held.search(measured):
+        measured = held.sub(lambda _: part, measured)
+    else:
+        measured += f"\n{part}\n"
+    contract = (DOCS / "semantics_contract.md").read_text(encoding="utf-8")
+    page.write_text(f"{contract}\n## Measured\n{measured}", encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="a pattern of names of forms")
-    parser.add_argument("--dtypes", nargs="+", default=[*TARGETS, *INTEGERS])
-    parser.add_argument("--table", type=Path, help="write docs/semantics.md here")
+    parser.add_argument("--dtypes", nargs="+", default=ALL, choices=ALL)
+    parser.add_argument("--targets", default="", help="a pattern of targets with their modes")
+    parser.add_argument("--table", type=Path, help="the page that the dtypes' parts are written to")
     arguments = parser.parse_args()
     prepare()
-    text = report(arguments.only, arguments.dtypes)
-    if arguments.table is None:
-        print(text)
-        return
-    contract = (DOCS / "semantics_contract.md").read_text()
-    command = "`python bench/semantics.py --table docs/semantics.md`"
-    arguments.table.write_text(f"{contract}\n## Measured\n\nOn {cpu()}, by {command}.\n\n{text}")
+    for name in arguments.dtypes:
+        text = report(name, arguments.only, arguments.targets)
+        if arguments.table is None:
+            print(text)
+        else:
+            enter(arguments.table, name, text)
 
 
 if __name__ == "__main__":
