@@ -69,6 +69,8 @@ class Recorder(TorchDispatchMode):
         self._kept: list[Any] = []  # Keeps fake tensors alive, so that their ids stay theirs.
         self._current: dict[int, torch.Tensor] = {}
         self._written: dict[int, tuple[int, str]] = {}
+        self._alone: set[int] = set()
+        """Pieces that PyTorch cuts where nobody reads the whole again (`unsafe_chunk`, `unsafe_split`)."""
         self._depth = 0
 
     def latest(self, value: Any) -> Any:
@@ -79,13 +81,24 @@ class Recorder(TorchDispatchMode):
         """
         if not isinstance(value, torch.Tensor):
             return value
-        writer, by = self._written.get(_memory(value), (id(value), ""))
+        writer, by = self._written.get(self._memory(value), (id(value), ""))
         if writer != id(value):
             raise CannotTraceError(f"its decomposition writes in place ({by})")
         return self._current.get(id(value), value)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        result = self._dispatched(func, args, kwargs or {})
+        if func.name().startswith("aten::unsafe_"):
+            pieces = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
+            self._kept.append(pieces)
+            self._alone.update(map(id, pieces))
+        return result
+
+    def _memory(self, tensor: torch.Tensor) -> int:
+        """What tensors that share memory have in common, and no others."""
+        return id(tensor) if id(tensor) in self._alone else _storage(tensor)
+
+    def _dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
         if schema_of(func).is_mutable:
             return self._functional(func, args, kwargs)
         if func.namespace == "prim" or not schema_of(func).returns:
@@ -146,8 +159,8 @@ class Recorder(TorchDispatchMode):
             before = self.latest(target)
             result = functional(before, *args[1:], **kwargs)
         after = self._current[id(target)] = self.latest(result)
-        if _memory(after) != _memory(before):
-            for memory in (_memory(target), _memory(before)):
+        if self._memory(after) != self._memory(before):
+            for memory in (self._memory(target), self._memory(before), _storage(target)):
                 self._written[memory] = (id(target), _spelled(func))
         self._kept.append((target, before))
         if result.shape != target.shape:
@@ -195,8 +208,8 @@ def _functional_form(func: Any) -> Any:
     return None
 
 
-def _memory(tensor: torch.Tensor) -> int:
-    """What tensors that share memory have in common, and no others."""
+def _storage(tensor: torch.Tensor) -> int:
+    """What tensors of one storage have in common, and no others."""
     return memory_of(tensor.untyped_storage())
 
 

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ComplexType
+from xdsl.dialects.builtin import ComplexType, TensorType
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
@@ -81,7 +81,7 @@ class ComplexToPairs(Rewrite[OfComplex]):
 
     def match(self, op: SchemaOp, program: Program) -> OfComplex | Refusal | None:
         """Guards: complex numbers of single precision, known shapes, complex on both sides."""
-        values = (*op.operands, *op.results)
+        values = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
         if not any(isinstance(element(v.type), ComplexType) for v in values):
             return None
         if isinstance(op, aten.ViewAsRealDefault):
