@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.ir.nesting import spell, unspell
 
@@ -132,6 +132,22 @@ def get_signature(func: FuncOp) -> Signature:
 
 
 _RANGE = re.compile(r"(-?\d+) <= (\w+)(?: <= (-?\d+))?")
+
+
+def method_of(near: Operation | SSAValue | None) -> FuncOp | None:
+    """The method in which an op or a value stands, whatever regions are between; None outside."""
+    at = near.owner if isinstance(near, SSAValue) else near
+    while at is not None and not isinstance(at, FuncOp):
+        at = at.parent_op()
+    return at
+
+
+def ranges_around(near: Operation | SSAValue) -> dict[str, tuple[int, int | None]]:
+    """The bounds of symbols that the method around an op or a value states; none outside of one."""
+    method = method_of(near)
+    if method is None or "stepwell.ranges" not in method.attributes:
+        return {}
+    return get_signature(method).ranges
 
 
 def _range_text(name: str, low: int, high: int | None) -> str:

@@ -9,6 +9,7 @@ run, so each op sees the value at entry, as the program says.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -104,10 +105,16 @@ def emit(
     builder = ContainerBuilder(external_constants=external_weights)
     filled = filled_states(program.methods.values())
     for name, func in program.methods.items():
-        emitter = MethodEmitter(builder, builder.method(name), program, func, writers)
-        emitter.external, emitter.files = external_weights, files
-        emitter.filled = filled
-        emitter.emit()
+        MethodEmitter(
+            builder,
+            builder.method(name),
+            program,
+            func,
+            writers,
+            external=external_weights,
+            files=files,
+            filled=filled,
+        ).emit()
     return builder.finish()
 
 
@@ -121,17 +128,22 @@ class MethodEmitter:
         program: Program,
         func: FuncOp,
         delegates: PayloadWriters,
+        *,
+        external: bool = False,
+        files: WeightFiles | None = None,
+        filled: AbstractSet[str] = frozenset(),
     ) -> None:
+        """Write `func` of `program` by `builder`.
+
+        `filled` are states whose first value nobody reads; the rest is as for `emit`.
+        """
         self.container = container
         self.builder = builder
         self.weights = program.weights
         self.func = func
         self.delegates = delegates
         self.signature: Signature = get_signature(func)
-        self.external = False
-        self.files: WeightFiles | None = None
-        self.filled: frozenset[str] = frozenset()
-        """States whose first value nobody reads."""
+        self.external, self.files, self.filled = external, files, filled
         self.values: dict[SSAValue, int] = {}
         self.state: dict[str, int] = {}
         self.in_place = in_place_writes(func)

@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import Any, cast
 
 import torch
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.backends.executorch.bounds import upper_bound
@@ -54,7 +53,7 @@ from stepwell.dialects.xnnpack import (
 from stepwell.dialects.xnnpack.datatypes import group_size
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError, describe_op, quoted
-from stepwell.ir.signature import get_signature
+from stepwell.ir.signature import get_signature, method_of
 from stepwell.ir.switches import without_collection
 from stepwell.ir.types import AnyTensor, dims, element
 from stepwell.ir.weights import WeightStore, dense_bytes, dense_size, dense_view
@@ -90,8 +89,7 @@ def payload(
             that the runtime does not run.
 
     """
-    emitter = _Emitter(delegate, weights, embed_unpacked_constants, tail, outside)
-    emitter.files = files
+    emitter = _Emitter(delegate, weights, embed_unpacked_constants, tail, outside, files)
     with without_collection():
         graph = write_root(schema(), emitter.graph())
     return DelegatePayload(
@@ -141,10 +139,9 @@ class _Emitter:
         embed: bool,
         tail: Tail | None,
         outside: Collection[str],
+        files: WeightFiles | None,
     ) -> None:
-        self.tail = tail
-        self.outside = outside
-        self.files: WeightFiles | None = None
+        self.tail, self.outside, self.files = tail, outside, files
         self.delegate = delegate
         self.weights = weights
         self.embed = embed
@@ -328,9 +325,7 @@ class _Emitter:
     @cached_property
     def _ranges(self) -> Mapping[str, tuple[int, int | None]] | None:
         """The bounds of the method's symbols."""
-        func: Operation | None = self.delegate
-        while func is not None and not isinstance(func, FuncOp):
-            func = func.parent_op()
+        func = method_of(self.delegate)
         return None if func is None else get_signature(func).ranges
 
     # -- constants -----------------------------------------------------------------------------

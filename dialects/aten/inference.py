@@ -14,15 +14,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute
 
 from stepwell.dialects.aten.interpretation import call_arguments, plan_of
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.shapes import rule_for
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.inference import infers
-from stepwell.ir.signature import get_signature
+from stepwell.ir.signature import method_of, ranges_around
 from stepwell.ir.types import BoolType, FloatType, IntType, ShapeAttr, dims, element
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ def _by_rule(op: SchemaOp) -> Sequence[Attribute] | None:
 
 def _symbolic_key(op: SchemaOp) -> Key:
     """What the answer hangs on: types, arguments, what is stated, and the symbols' ranges."""
-    method = _method_of(op)
+    method = method_of(op)
     return (
         type(op),
         tuple(op.properties.items()),
@@ -152,7 +151,7 @@ def _asked(op: SchemaOp) -> Sequence[Attribute]:
     """Torch's answer if it needed no guess, else what the op states."""
     from stepwell.dialects.symbols import Symbols
 
-    symbols = Symbols(_ranges(op))
+    symbols = Symbols(ranges_around(op))
     try:
         inferred = by_torch(op, symbols)
     except StepwellError as error:
@@ -198,18 +197,3 @@ def _same(stated: str, found: str, symbols: Symbols, known: set[Any]) -> bool:
     if (theirs.free_symbols - known) or (ours.free_symbols - known):
         return True
     return symbols.may_agree(ours, theirs)
-
-
-def _ranges(op: Operation) -> dict[str, tuple[int, int | None]]:
-    """The ranges that the op's method states."""
-    parent = _method_of(op)
-    if parent is None or "stepwell.ranges" not in parent.attributes:
-        return {}
-    return get_signature(parent).ranges
-
-
-def _method_of(op: Operation) -> FuncOp | None:
-    parent = op.parent_op()
-    while parent is not None and not isinstance(parent, FuncOp):
-        parent = parent.parent_op()
-    return parent

@@ -9,7 +9,7 @@ whose weights stay mapped), `export_causal_lm` a model in memory. The method `fo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -103,7 +103,7 @@ class Growing(nn.Module):
         """
         super().__init__()
         config = model.config.get_text_config()
-        if (lacks := _short_windows(config, context) or _other_layers(config)) is not None:
+        if (lacks := next(_unusual_layers(config, context), None)) is not None:
             raise StepwellError(
                 f"{config.model_type} has {lacks}, and a dynamic cache keeps every token",
                 help="cache='static' with attention='torch' has the model's own attention",
@@ -150,33 +150,28 @@ class Growing(nn.Module):
         return made(), made()
 
 
-def _short_windows(config: Any, context: int) -> str | None:
-    """What is said of windows that a whole conversation does not fit into."""
+def _unusual_layers(config: Any, context: int) -> Iterator[str]:
+    """What keeps layers from attending to every token of a conversation."""
     window = getattr(config, "sliding_window", None)
     kinds = getattr(config, "layer_types", None) or ()
     if window is not None and window < context and (not kinds or "sliding_attention" in kinds):
-        return f"windows of {window} tokens, shorter than the context of {context}"
-    return None
-
-
-def _other_layers(config: Any) -> str | None:
-    kinds = getattr(config, "layer_types", None) or ()
+        yield f"windows of {window} tokens, shorter than the context of {context}"
     if any(kind not in ("full_attention", "sliding_attention") for kind in kinds):
-        return "layers that are not attention"
-    return None
+        yield "layers that are not attention"
+
+
+def _beyond_custom_attention(model: Any, config: Any, context: int) -> Iterator[str]:
+    """What a model's attention has that ExecuTorch's operators have not."""
+    yield from _unusual_layers(config, context)
+    if getattr(config, "attn_logit_softcapping", None):
+        yield "scores that are capped by tanh"
+    if not getattr(model, "_supports_attention_backend", True):
+        yield "an attention that is not exchangeable"
 
 
 def _refuse_what_custom_attention_lacks(model: Any, context: int) -> None:
     config = model.config.get_text_config()
-    lacks = None
-    if (windows := _short_windows(config, context)) is not None:
-        lacks = windows
-    elif getattr(config, "attn_logit_softcapping", None):
-        lacks = "scores that are capped by tanh"
-    elif (layers := _other_layers(config)) is not None:
-        lacks = layers
-    elif not getattr(model, "_supports_attention_backend", True):
-        lacks = "an attention that is not exchangeable"
+    lacks = next(_beyond_custom_attention(model, config, context), None)
     if lacks is not None:
         raise StepwellError(
             f"{config.model_type} has {lacks}, which ExecuTorch's attention does not have",

@@ -7,7 +7,6 @@ at run time may go only where no row is closed.
 from __future__ import annotations
 
 import torch
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
@@ -16,7 +15,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import i1
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
-from stepwell.ir.signature import get_signature
+from stepwell.ir.signature import ranges_around
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.finiteness import is_finite
 
@@ -72,12 +71,7 @@ def keeps_beginnings(op: SchemaOp) -> bool:
 
 def _least(op: SchemaOp, size: str) -> int:
     """The least that a symbolic size can be, as far as the method states it; 0 where it does not."""
-    parent = op.parent_op()
-    while parent is not None and not isinstance(parent, FuncOp):
-        parent = parent.parent_op()
-    if parent is None or "stepwell.ranges" not in parent.attributes:
-        return 0
-    low, _ = get_signature(parent).ranges.get(size, (0, None))
+    low, _ = ranges_around(op).get(size, (0, None))
     return low
 
 

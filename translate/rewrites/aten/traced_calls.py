@@ -16,8 +16,7 @@ import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from xdsl.dialects.builtin import TensorType
-from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import of_overload, torch_overload
@@ -25,7 +24,7 @@ from stepwell.dialects.symbols import Ranges, Symbols, tensor_type
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.rewriting import Refusal, Rewriter
-from stepwell.ir.signature import get_signature
+from stepwell.ir.signature import ranges_around
 from stepwell.ir.torch_private import enable_python_dispatcher, pytree
 from stepwell.ir.types import is_static
 from stepwell.translate.rewrites.aten.recorded_calls import (
@@ -77,7 +76,7 @@ def trace(op: SchemaOp, function_of: FunctionOf) -> Trace | Refusal:
     order = {value: index for index, value in enumerate(reversed(op.operands))}
     shared = tuple(order[value] for value in op.operands)
     types = tuple(value.type for value in (*op.operands, *op.results))
-    ranges = {} if all(map(_is_static_tensor, types)) else _ranges_around(op)
+    ranges = {} if all(map(_is_static_tensor, types)) else ranges_around(op)
     stated = tuple(sorted(ranges.items()))
     key = (function_of, type(op), types, shared, frozenset(op.properties.items()), stated)
     found = _TRACES.get(key)
@@ -90,14 +89,6 @@ def trace(op: SchemaOp, function_of: FunctionOf) -> Trace | Refusal:
 
 def _is_static_tensor(type_: Attribute) -> bool:
     return isinstance(type_, TensorType) and is_static(type_)
-
-
-def _ranges_around(op: Operation) -> Ranges:
-    """The ranges of symbols that the method around an op states."""
-    parent: Operation | None = op
-    while parent is not None and not isinstance(parent, FuncOp):
-        parent = parent.parent_op()
-    return get_signature(parent).ranges if parent is not None else {}
 
 
 def _traced(

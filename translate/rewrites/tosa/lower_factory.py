@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import aten
@@ -32,7 +31,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import f32, i32, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
-from stepwell.ir.signature import get_signature
+from stepwell.ir.signature import ranges_around
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, narrow, shape_of
 from stepwell.translate.rewrites.tosa.lower_cast import converted
@@ -114,13 +113,10 @@ def _argument(op: SchemaOp, name: str, default: int) -> Any:
 
 def largest_size(value: SSAValue) -> int | None:
     """The bound of the size of a vector, where that is a symbol of the program with one."""
-    method = value.owner
-    while method is not None and not isinstance(method, FuncOp):
-        method = method.parent_op()
     (size,) = dims(value.type)
-    if method is None or not isinstance(size, str):
+    if not isinstance(size, str):
         return None
-    return get_signature(method).ranges.get(size, (0, None))[1]
+    return ranges_around(value).get(size, (0, None))[1]
 
 
 def _counted(size: Size, held: Attribute, b: Builder) -> SSAValue:

@@ -12,15 +12,13 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.codes import code_of_element
+from stepwell.dialects.tosa.shapes.rules import LARGEST_RANK
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import IntType, dims, element, is_static
 from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, shape_of
 from stepwell.translate.rewrites.tosa.sizes import inexpressible, is_known
-
-LARGEST_RANK = 6
-"""MAX_RANK of TOSA's level 8K."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from typing import Any
 
 import sympy
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.symbols import Symbols
@@ -24,6 +23,7 @@ from stepwell.dialects.tosa.constants import const_shape
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import i32
 from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.signature import method_of
 from stepwell.ir.torch_private import sympy_functions as torch_functions
 from stepwell.ir.types import Dim, dims, is_static
 
@@ -107,9 +107,9 @@ def _is_expressible(node: Any) -> bool:
 
 def _source(symbol: str, near: SSAValue | Operation) -> tuple[SSAValue, int] | None:
     """The argument and the axis whose size a symbol is."""
-    method: Any = near.owner if isinstance(near, SSAValue) else near
-    while not isinstance(method, FuncOp):
-        method = method.parent_op()
+    method = method_of(near)
+    if method is None:
+        return None
     for argument in method.body.block.args:
         if is_static_or_scalar(argument):
             continue

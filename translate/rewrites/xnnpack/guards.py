@@ -9,12 +9,12 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.sym import ConstantOp
+from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import dtype_name, f16, f32, is_float
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import IntType, dims, element
 
-MAX_RANK = 6
 MAX_SIZE = 2**31 - 1
 FLOATS = (f32, f16)
 

@@ -32,12 +32,13 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.translate.rewrites.aten.building import axis, permute, static_dims, view
 from stepwell.translate.rewrites.aten.picking import Plan, Planner, pick
-from stepwell.translate.rewrites.xnnpack.guards import MAX_RANK, not_floats
+from stepwell.translate.rewrites.xnnpack.guards import not_floats
 from stepwell.translate.rewrites.xnnpack.lower_pooling import stated_scale
 
 MOST = 64

@@ -31,11 +31,12 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.aten.building import axis, permute
-from stepwell.translate.rewrites.xnnpack.guards import MAX_RANK, not_floats
+from stepwell.translate.rewrites.xnnpack.guards import not_floats
 
 SHORT = 4
 """Parts of an axis up to which moving all of it is sure to cost less than element by element."""
