@@ -264,8 +264,6 @@ class _Pooling(_Window):
         super().check()
         if len(self.ints("kernel")) != 2 or min(self.ints("kernel")) < 1:
             raise VerifyException("kernel is [height, width], both positive")
-        if self.window == (1, 1):
-            raise VerifyException("XNNPACK refuses to pool windows of one element")
         top, right, bottom, left = self.paddings
         dilation = self.pair("dilation")
         extents = [(k - 1) * d + 1 for k, d in zip(self.window, dilation, strict=True)]

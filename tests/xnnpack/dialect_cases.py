@@ -299,6 +299,7 @@ _POOLS: tuple[dict[str, Any], ...] = (
     {"kernel": [3, 2], "stride": [1, 2], "padding": [1, 0, 1, 1]},
     {"kernel": [3, 1], "stride": [2, 1], "output_min": -0.5, "output_max": 0.7},
     {"kernel": [2, 2], "stride": [3, 3]},
+    {"kernel": [1, 1], "stride": [2, 3]},
 )
 _MOVES: tuple[tuple[type[Any], dict[str, Any]], ...] = (
     (xnn.StaticReshape, {"new_shape": [2, 90, 6]}),
@@ -360,7 +361,7 @@ def images() -> Iterator[Case]:
 
             pair = (numbers(what, 2, 3, 4, 5), numbers(what, 2, 3, 4, 5))
             yield Case(f"{cls.name} {count} {what}", pair, join)
-    for kernel in ([2, 2], [3, 2], [3, 3]):
+    for kernel in ([2, 2], [3, 2], [3, 3], [1, 1]):
         for index in (i32, i64):
 
             def argmax(

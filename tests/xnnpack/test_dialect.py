@@ -163,11 +163,6 @@ BROKEN: tuple[tuple[str, object, str], ...] = (
         "in the padding altogether",
     ),
     (
-        "a window of one",
-        lambda: xnn.AveragePooling2d.make(image(), kernel=[1, 1]),
-        "windows of one element",
-    ),
-    (
         "an adjustment as large as the stride",
         lambda: xnn.Deconvolution2d.make(image(), constant(4, 3, 3, 6), adjustment=[1, 0]),
         "must be less than stride",

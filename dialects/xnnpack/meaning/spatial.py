@@ -153,10 +153,12 @@ def _global_average(op: GlobalAveragePooling2d, args: Sequence[Any], ctx: object
         made = image.float().mean(axes, keepdim=keep)
         return (clamp_float(made, op).to(image.dtype),)
     given, held = parameters(op.input.type), parameters(op.result.type)
-    total = (image.long() - given.zero_point).sum(axes, keepdim=keep)
-    count = image.shape[-3] * image.shape[-2]
-    scale = single(given.scale) / single(held.scale) / single(count)
-    made = saturate(torch.round(total.float() * scale + held.zero_point), held)
+    total = image.long().sum(axes, keepdim=keep)
+    count = single(image.shape[-3] * image.shape[-2])
+    scale = single(given.scale) / single(held.scale) * (1.0 / count)
+    # Both zero points are one addend, so a tie may go the other way than without them.
+    offset = held.zero_point - given.zero_point * count * scale
+    made = saturate(torch.round(total.float() * scale + offset), held)
     return (clamp_stored(made, held, op.output_range),)
 
 

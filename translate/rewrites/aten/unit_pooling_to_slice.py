@@ -1,7 +1,7 @@
 """Pooling in windows of one element that skips elements is a slice with a step.
 
 Feature pyramids end in `max_pool2d(x, 1, stride=2)`, and attention that halves its queries begins
-with `avg_pool2d(x, 1, stride=2)`. XNNPACK pools no windows of one element, and
+with `avg_pool2d(x, 1, stride=2)`. Not every version of XNNPACK pools windows of one element, and
 what a slice with a step becomes runs in the delegate.
 
 Before:
