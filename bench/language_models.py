@@ -2,15 +2,18 @@
 
     python bench/language_models.py                       # every variant, small: says it the same
     python bench/language_models.py --measure 256 2048    # the shipped ones at size, beside stock
+    python bench/language_models.py --measure 256 2048 --keep FOLDER --processes 0 --table FILE
 
 The first table lowers each variant and lets it say 64 tokens: as many as agree with the eager model
 (or the quantised eager model). The second measures: process CPU seconds from an ExportedProgram to
 a `.pte`, its size, delegates and ops outside them, and the time of a token and of a prompt, stock ÷
-stepwell, at the tenth percentile of runs that alternate, on one thread. Behind it stands the most
-that two programs would gain which run in turn with the two: the whole model but for the rotation of
-queries and keys, and one with nothing left in it but the embedding, the products with weights, the
-caches and the attention operator (no norm, no rotation, no activation, no residual). A flow that
-runs those kernels gains no more.
+stepwell, at the tenth percentile of runs that alternate, on one thread; of several processes the
+median, and from where to where they reach. Behind it stands the most that two programs would gain
+which run in turn with the two: the whole model but for the rotation of queries and keys, and one
+with nothing left in it but the embedding, the products with weights, the caches and the attention
+operator (no norm, no rotation, no activation, no residual). A flow that runs those kernels gains no
+more. A folder to `--keep` holds programs and times: runs add to them, and one of `--processes 0`
+prints what is there.
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "models"))
@@ -140,7 +145,7 @@ def alternate(functions: Sequence[Callable[..., Any]], inputs: list[Any]) -> lis
     """Seconds of a call of each function, in turn, at the tenth percentile."""
     times: list[list[float]] = [[] for _ in functions]
     began = time.perf_counter()
-    while len(times[0]) < 400 and (len(times[0]) < 20 or time.perf_counter() - began < 8):
+    while len(times[0]) < 20 or time.perf_counter() - began < 3:
         for each, function in zip(times, functions, strict=True):
             start = time.perf_counter()
             function(*inputs)
@@ -230,28 +235,65 @@ def made(variant: Variant, size: Size, folder: Path) -> list[str]:
     return cells
 
 
+VOCABULARY = MEASURED.vocab_size
 PROGRAMS = ("ours.pte", "stock.pte", "unrotated.pte", "kernels.pte")
 
 
 def measured(variant: Variant, size: Size, given: argparse.Namespace) -> str:
     """A row of the second table."""
     name = f"{variant}, context {size.context}"
-    keep, prompts = given.keep, given.prompts
     with tempfile.TemporaryDirectory() as beside:
-        folder = (keep or Path(beside)) / f"{name}, {size.n_layers} layers"
+        folder = (given.keep or Path(beside)) / f"{name}, {size.n_layers} layers"
         cells = made(variant, size, folder)
-        programs = [loaded((folder / each).read_bytes()) for each in PROGRAMS]
-    asked = [(1, size.context // 2), *((prompt, 0) for prompt in prompts)]
-    for length, at in asked:
-        if length >= size.context or (length > 1 and not variant.dynamic):
-            cells.append("–")
-            continue
-        seeded = torch.Generator().manual_seed(0)
-        tokens = torch.randint(size.vocab_size, (1, length), generator=seeded)
-        ours, stock, *bounds = alternate(programs, [tokens, torch.tensor([at])])
-        most = " … ".join(f"{stock / bound:.2f}" for bound in bounds)
-        cells.append(f"{stock / ours:.2f} of {most} ({ours * 1e3:.2f} ms)")
+        asked = {1: size.context // 2}
+        asked.update({n: 0 for n in given.prompts if n < size.context and variant.dynamic})
+        times = timed(folder, asked, given.processes)
+    cells += [cell([each[str(n)] for each in times if str(n) in each]) for n in (1, *given.prompts)]
     return f"| {name} | {' | '.join(cells)} |"
+
+
+def timed(folder: Path, asked: Mapping[int, int], processes: int) -> list[dict[str, list[float]]]:
+    """Seconds of each program, for each number of tokens, of every process that was ever asked.
+
+    Args:
+        folder: has the programs, and keeps the times.
+        asked: how many tokens, and the position of the first.
+        processes: that measure now, one after the other.
+    """
+    kept = folder / "times.json"
+    times = json.loads(kept.read_text()) if kept.exists() else []
+    for _ in range(processes):
+        command = [sys.executable, __file__, "--time", str(folder), json.dumps(asked)]
+        told = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
+        )
+        times.append(json.loads(told.stdout.splitlines()[-1]))
+        kept.write_text(json.dumps(times))
+    return times
+
+
+def times_of(folder: Path, asked: Mapping[str, int]) -> dict[str, list[float]]:
+    """What one process measures: seconds of a call of each program, by the number of tokens."""
+    programs = [loaded((folder / each).read_bytes()) for each in PROGRAMS]
+    seeded = torch.Generator().manual_seed(0)
+    found: dict[str, list[float]] = {}
+    for length, at in asked.items():
+        tokens = torch.randint(VOCABULARY, (1, int(length)), generator=seeded)
+        found[length] = alternate(programs, [tokens, torch.tensor([at])])
+    return found
+
+
+def cell(times: Sequence[Sequence[float]]) -> str:
+    """The median over processes of what is gained, from where to where, of what could be."""
+    if not times:
+        return "–"
+    gains = [stock / ours for ours, stock, *_ in times]
+    bounds = zip(*([stock / bound for bound in more] for _, stock, *more in times), strict=True)
+    most = " … ".join(f"{median(bound):.2f}" for bound in bounds)
+    reach = f", {min(gains):.2f} to {max(gains):.2f}" if len(gains) > 1 else ""
+    return (
+        f"{median(gains):.2f}{reach}, of {most} ({median(ours for ours, *_ in times) * 1e3:.2f} ms)"
+    )
 
 
 def cpu() -> str:
@@ -268,10 +310,16 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=MEASURED.n_layers)
     parser.add_argument("--prompts", type=int, nargs="+", default=[128, 512], help="tokens")
     parser.add_argument("--keep", type=Path, help="a folder for programs that a later run takes up")
+    parser.add_argument("--processes", type=int, default=1, help="that measure each row")
+    parser.add_argument("--time", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--table", type=Path, help="write the table between a document's markers")
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    if given.time:
+        folder, asked = given.time
+        print("\n" + json.dumps(times_of(Path(folder), json.loads(asked))))
+        return
     out = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # The runtime logs a line for each attention.
     print(cpu(), file=out)

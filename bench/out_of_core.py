@@ -1,14 +1,20 @@
 """Lower and save language models whose weights stay in their file: time, and memory of its own.
 
-    python bench/out_of_core.py                    # one billion parameters, fp32 and 8da4w
-    python bench/out_of_core.py --models 3b 7b     # 12 and 27 GB of disk, thrice in fp32
+    python bench/out_of_core.py                       # one billion parameters, fp32 and 8da4w
+    python bench/out_of_core.py --models 3b --keep FOLDER --table docs/language_models.md
 
 Writes random weights into a `.safetensors` file, maps it into ExecuTorch's own Llama, exports, and
 measures `lower` and `save` in a process of their own: CPU seconds, beside those of copying the
 checkpoint and the finished `.pte` (copies that read and write every byte) and of the least that
 the weights take (read where they are mapped, packed and written, a block at a time), and the most
 *anonymous* memory (Linux, `RssAnon`: what the process holds beside files) above what stood before.
-Saving and copying take turns, and the least time of each counts.
+Saving and copying take turns, and the least time of each counts. `before` is what stands before
+`lower`: torch, the caches' first values, and what torch.export holds, which with `strict=True` is
+each weight twice (Dynamo keeps clones of what it reads), and with `strict=False` none.
+
+A row in fp32 takes three times the checkpoint of disk (3b: 36 GB, 7b: 81 GB), in 8da4w two and a
+half. Rows are kept in `bench/results`, from where `--table` writes all of them; `--keep` is a
+folder in which checkpoints stay for another run.
 """
 
 from __future__ import annotations
@@ -22,7 +28,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
@@ -32,8 +38,9 @@ from unittest import mock
 
 import torch
 from _memory import MEGABYTE, resident
-from _report import prepare, show, write
+from _report import RESULTS, between_markers, prepare, show, write
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import stepwell
 from executorch_llama import Size, Variant, example, llama_of, transforms_of
@@ -121,6 +128,28 @@ def mapped(path: Path) -> dict[str, torch.Tensor]:
     return held
 
 
+def load(model: Any, checkpoint: Mapping[str, torch.Tensor], group: int) -> None:
+    """Give a model what is mapped; layers of weights in groups are made one block at a time.
+
+    torchao fills the weights of each such layer with zeros before they are loaded.
+    """
+    from executorch.examples.models.llama.source_transformation import pre_quantization
+
+    for prefix in (*(f"layers.{index}." for index in range(len(model.layers))), ""):
+        block = model.get_submodule(prefix.removesuffix("."))
+        held = {
+            name.removeprefix(prefix): tensor
+            for name, tensor in checkpoint.items()
+            if name.startswith(prefix)
+        }
+        if group:
+            pre_quantization.transform_linear_for_pre_quantization(
+                block, held, group, torch.float32
+            )
+        missing = block.load_state_dict(held, strict=False, assign=True)
+        assert not missing.unexpected_keys, missing
+
+
 def anonymous() -> float:
     """Megabytes that this process holds beside files."""
     return (resident("RssAnon") or 0) / MEGABYTE
@@ -189,20 +218,16 @@ def measure(size: str, weights: str, folder: Path, rounds: int) -> dict[str, Any
     if not file.exists():
         write_random(file, tables(model, weights, shape.group))
     checkpoint = mapped(file)
-    if weights == "8da4w":
-        from executorch.examples.models.llama.source_transformation import pre_quantization
-
-        pre_quantization.transform_linear_for_pre_quantization(
-            model, checkpoint, shape.group, torch.float32
-        )
-    missing = model.load_state_dict(checkpoint, strict=False, assign=True)
-    assert not missing.unexpected_keys, missing
+    load(model, checkpoint, shape.group if weights == "8da4w" else 0)
     for transform in transforms_of(variant, shape):
         model = transform(model)
     model = model.eval().requires_grad_(False)
     inputs, dynamic = example(variant, shape)
-    program = torch.export.export(model, inputs, dynamic_shapes=dynamic, strict=True)
-    program = program.run_decompositions({})
+    loaded = anonymous()
+    with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
+        program = torch.export.export(model, inputs, dynamic_shapes=dynamic, strict=False)
+        program = program.run_decompositions({})
+    del model
     out = folder / f"{size}-{weights}.pte"
     small = torch.export.export(nn.Linear(2, 2), (torch.zeros(1, 2),))
     stepwell.lower(small, "xnnpack").save(out)  # Imports what lowering and saving need.
@@ -211,6 +236,7 @@ def measure(size: str, weights: str, folder: Path, rounds: int) -> dict[str, Any
         began = time.process_time()
         lowered = stepwell.lower(program, "xnnpack")
         lower_seconds = time.process_time() - began
+    print(f"lowered in {lower_seconds:.1f} s, {anonymous():.0f} MB", file=sys.stderr, flush=True)
     times: list[list[float]] = []
     with Peak() as saving:
         first = seconds(lambda: lowered.save(out))
@@ -219,14 +245,16 @@ def measure(size: str, weights: str, folder: Path, rounds: int) -> dict[str, Any
         save = first if turn == 0 else seconds(lambda: lowered.save(out))
         least = seconds(lambda: write_least(checkpoint, folder / "least"))
         times.append([save, least, seconds(lambda: copy(out)), seconds(lambda: copy(file))])
+    size_mb = out.stat().st_size / 2**20
     save_s, least_s, copy_s, source_s = map(min, zip(*times, strict=True))
+    out.unlink()
     shapes = [held.shape for name, held in checkpoint.items() if "scales" not in name]
     largest = max(held.nbytes for held in checkpoint.values())
     return {
         "model": size,
         "weights": weights,
         "parameters": sum(map(prod, shapes)),
-        "file_mb": out.stat().st_size / 2**20,
+        "file_mb": size_mb,
         "largest_mb": largest / 2**20,
         "lower_s": lower_seconds,
         "save_s": save_s,
@@ -234,6 +262,8 @@ def measure(size: str, weights: str, folder: Path, rounds: int) -> dict[str, Any
         "copy_s": copy_s,
         "copy_source_s": source_s,
         "source_mb": file.stat().st_size / 2**20,
+        "loaded_mb": loaded,
+        "before_mb": lowering.before,
         "lower_anonymous_mb": lowering.added,
         "save_anonymous_mb": saving.added,
         "kept_mb": kept,
@@ -241,11 +271,55 @@ def measure(size: str, weights: str, folder: Path, rounds: int) -> dict[str, Any
     }
 
 
+def row_of(size: str, weights: str, folder: Path, rounds: int) -> dict[str, Any]:
+    """A row, measured in a process of its own; the checkpoint may be in the folder already."""
+    command = [sys.executable, __file__, "--row", size, weights, str(folder)]
+    command += ["--rounds", str(rounds)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def merged(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """These rows and those of other models and weights that were measured before."""
+    kept = RESULTS / "out_of_core.json"
+    before = json.loads(kept.read_text())["results"] if kept.exists() else []
+    found = {(row["model"], row["weights"]): row for row in (*before, *rows)}
+    order = [*SIZES]
+    return sorted(found.values(), key=lambda r: (r["weights"], order.index(r["model"])))
+
+
+HEADS = (
+    *("model", "checkpoint MB", "file MB", "lower s", "save s", "least s"),
+    *("copy of file s", "of checkpoint s", "before MB", "lower +MB", "save +MB", "allowed MB"),
+)
+KEYS = (
+    *("source_mb", "file_mb", "lower_s", "save_s", "least_s", "copy_s", "copy_source_s"),
+    *("before_mb", "lower_anonymous_mb", "save_anonymous_mb"),
+)
+
+
+def cells(row: Mapping[str, Any]) -> list[Any]:
+    """A row as the table has it."""
+    name = f"{row['parameters'] / 1e9:.2g} billion, {row['weights']}"
+    return [name, *(row[key] for key in KEYS), 3 * row["largest_mb"] + 300]
+
+
+def digits(value: Any) -> str:
+    """A number as a document has it."""
+    if isinstance(value, str):
+        return value
+    return f"{value:.0f}" if value >= 100 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", nargs="+", choices=SIZES, default=["1b"])
+    parser.add_argument("--models", nargs="*", choices=SIZES, default=["1b"])
     parser.add_argument("--weights", nargs="+", choices=WEIGHTS, default=WEIGHTS)
     parser.add_argument("--rounds", type=int, default=2, help="of saving and copying")
+    parser.add_argument("--keep", type=Path, help="a folder for checkpoints that stay")
+    parser.add_argument("--table", type=Path, help="write all rows between a document's markers")
     parser.add_argument("--row", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.row:
@@ -255,33 +329,20 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for size in arguments.models:
         for weights in arguments.weights:
-            with tempfile.TemporaryDirectory() as folder:
-                command = [sys.executable, __file__, "--row", size, weights, folder]
-                command += ["--rounds", str(arguments.rounds)]
-                done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
-                if done.returncode:
-                    raise SystemExit(done.stderr[-2000:])
-                rows.append(json.loads(done.stdout.splitlines()[-1]))
+            with tempfile.TemporaryDirectory() as beside:
+                rows.append(row_of(size, weights, arguments.keep or Path(beside), arguments.rounds))
+            write("out_of_core", merged(rows))
     show(
         "Weights that stay in their file",
-        [
-            *("model", "checkpoint MB", "file MB", "lower s", "save s", "least s"),
-            *("copy of file s", "of checkpoint s", "lower +MB", "save +MB", "allowed MB"),
-        ],
-        [
-            [
-                f"{row['model']} {row['weights']}",
-                *(row[key] for key in ("source_mb", "file_mb", "lower_s", "save_s", "least_s")),
-                *(row[key] for key in ("copy_s", "copy_source_s")),
-                *(row[key] for key in ("lower_anonymous_mb", "save_anonymous_mb")),
-                3 * row["largest_mb"] + 300,
-            ]
-            for row in rows
-        ],
-        note="CPU seconds of one thread; anonymous megabytes above what stood before; allowed is "
-        "three times the largest weight and 300 MB",
+        HEADS,
+        [cells(row) for row in rows],
+        note="CPU seconds of one thread; anonymous megabytes, those of `lower` and `save` above "
+        "what stood before; allowed is three times the largest weight and 300 MB",
     )
-    write("out_of_core", rows)
+    if arguments.table:
+        lines = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
+        lines += [f"| {' | '.join(map(digits, cells(row)))} |" for row in merged(rows)]
+        between_markers(arguments.table, "out-of-core", lines)
 
 
 if __name__ == "__main__":
