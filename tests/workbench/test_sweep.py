@@ -18,7 +18,7 @@ import pytest
 
 import stepwell
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.sweeping import Limits, Row, Sweep
+from stepwell.sweeping import Limits, Row, Sweep, campaign
 from stepwell.sweeping.cluster import lost, run_tasks
 from stepwell.sweeping.jobs import Job, Task, Variant, source_of, tasks_of
 from stepwell.sweeping.report import EITHER, either
@@ -379,6 +379,37 @@ def test_what_a_store_has_is_not_computed_again(toys: Path, tmp_path: Path) -> N
         base.put([Row(key, model, "xnnpack", outcome="right")])
     found = stepwell.sweep(model, "xnnpack", store=store, scheduler="tcp://127.0.0.1:1")
     assert found.computed == 0 and [row.outcome for row in found.rows] == ["right"]
+
+
+def test_the_same_again_lists_no_models(
+    toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "toys.py"
+    file.write_text(TOYS)
+    store, model = tmp_path / "rows.sqlite", f"{file}:good"
+    with Store(store) as base:
+        for options in ((), (("numerics", "finite"),)):
+            key = Job(model, "xnnpack", options).key(source_of(find(model)))
+            base.put([Row(key, model, "xnnpack", dict(options), outcome="right")])
+    listed: list[Any] = []
+    listing = campaign.select
+    monkeypatch.setattr(campaign, "select", lambda names: listed.append(names) or listing(names))
+
+    def asked(**options: Any) -> list[str]:
+        found = stepwell.sweep(model, "xnnpack", store=store, options=options)
+        assert found.computed == 0
+        return [row.outcome for row in found.rows]
+
+    assert [asked(), asked(), asked(numerics="finite")] == [["right"]] * 3
+    assert len(listed) == 2
+    file.write_text(TOYS + "\n# changed\n")
+    with pytest.raises(AssertionError, match="what changed is computed"):
+        monkeypatch.setattr(campaign, "run_jobs", computes)
+        asked()
+
+
+def computes(*_: Any) -> Sweep:
+    raise AssertionError("what changed is computed")
 
 
 def test_a_model_counts_as_tosas_where_one_of_its_profiles_takes_it() -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from stepwell.ir.diagnostics import StepwellError
 
@@ -66,7 +67,6 @@ def run(arguments: argparse.Namespace) -> int:
     from stepwell.sweeping.campaign import sweep
     from stepwell.sweeping.rows import OUTCOMES
     from stepwell.sweeping.tables import LiveTable
-    from stepwell.targets import find_target
     from stepwell.zoo.catalogue import select
 
     if arguments.list:
@@ -86,11 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
             help="start its workers with STEPWELL_LOAD=FILE, or install the plug-in there",
         )
     targets = arguments.target or ["xnnpack"]
-    options = {
-        name: value
-        for target in targets
-        for name, value in find_target(target).read_options(arguments.option).items()
-    }
+    options = read_options(targets, arguments.option) if arguments.option else {}
     shown = LiveTable()
     console = Console(stderr=True)
     try:
@@ -121,6 +117,21 @@ def run(arguments: argparse.Namespace) -> int:
     print(found, end="")
     print(f"{len(found.rows)} rows, {found.computed} of them computed now, in {arguments.store}")
     return 0 if found.ok else 1
+
+
+def read_options(targets: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
+    """Options as every target takes them, of `name=value`.
+
+    Raises:
+        StepwellError: a target is unknown, or does not take one of them.
+    """
+    from stepwell.targets import find_target
+
+    return {
+        name: value
+        for target in targets
+        for name, value in find_target(target).read_options(texts).items()
+    }
 
 
 def write_reports(store: Path, paths: Sequence[Path]) -> None:

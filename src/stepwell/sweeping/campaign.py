@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.quantising import quantiser_for
+from stepwell.sweeping.asked import named_by_content
 from stepwell.sweeping.cluster import local_cluster, run_tasks
 from stepwell.sweeping.jobs import Job, Limits, Task, Variant, source_of, tasks_of
 from stepwell.sweeping.rows import FAULTS, UNFIT, Row
 from stepwell.sweeping.store import Store
-from stepwell.targets import find_target
 from stepwell.zoo.catalogue import Entry, find, select
 
 STORE = Path("sweep.sqlite")
@@ -101,16 +100,23 @@ def sweep(
     named = [models] if isinstance(models, str) else list(models)
     wanted = [targets] if isinstance(targets, str) else list(targets)
     variant = Variant(quantise, dtype, symbolic, payload)
-    entries = {entry.name: entry for entry in select(named)}
-    jobs = [
-        job_of(name, target, variant, options or {}, latency, stock, tune is not None)
-        for name in entries
-        for target in wanted
-    ]
+    extras = latency, stock, tune is not None
+    chosen = {target: options_of(target, options) for target in wanted} if options else {}
+    asked = named_by_content(named, wanted, variant, chosen, *extras)
     with Store(Path(store)) as base:
-        found = run_jobs(
-            base, jobs, entries, workers, scheduler, limits or Limits(), again, progress
-        )
+        kept = base.answer(asked)
+        if kept is not None and not any(row.outcome in again for row in kept):
+            (progress or _silent)(len(kept), len(kept), kept)
+            found = Sweep(kept, 0)
+        else:
+            entries = {entry.name: entry for entry in select(named)}
+            jobs = [
+                job_of(name, t, variant, options or {}, *extras) for name in entries for t in wanted
+            ]
+            found = run_jobs(
+                base, jobs, entries, workers, scheduler, limits or Limits(), again, progress
+            )
+            base.remember(asked, [row.key for row in found.rows])
     if tune is not None:
         from stepwell.tuning import table_of, write_table
 
@@ -133,16 +139,28 @@ def job_of(
     Raises:
         StepwellError: it is not.
     """
-    found = find_target(target)
+    from stepwell.quantising import quantiser_for
+
     if (latency or stock or tune) and target != "xnnpack":
         raise StepwellError(
             f"time and the stock flow are measured on xnnpack, not on {target!r}",
             help="leave out latency, stock and tune, or sweep xnnpack by itself",
         )
-    chosen = found.chosen(options)
+    chosen = options_of(target, options)
     recipe = quantiser_for(variant.quantise, target) if variant.quantise else None
     own = Variant(recipe, variant.dtype, variant.symbolic, variant.payload)
     return Job(model, target, tuple(sorted(chosen.items())), own, latency, stock, tune)
+
+
+def options_of(target: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a target by name, each found to be one that it takes.
+
+    Raises:
+        StepwellError: there is no such target, or one of them is not.
+    """
+    from stepwell.targets import find_target  # Imports torch, which a look into a store needs not.
+
+    return find_target(target).chosen(options)
 
 
 def run_jobs(

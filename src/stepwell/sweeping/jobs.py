@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -127,9 +127,14 @@ def digest(*parts: str | bytes) -> str:
 @cache
 def engine_hash() -> str:
     """Stepwell's own source and the versions of what it stands on."""
-    root = PACKAGE
-    files = [path for path in _files(root) if _counts(path.relative_to(root).as_posix())]
-    held = [digest(path.relative_to(root).as_posix(), path.read_bytes()) for path in files]
+    return source_hash(_counts)
+
+
+@cache
+def source_hash(counts: Callable[[str], bool]) -> str:
+    """Those files of stepwell's source that count, by their paths, and the versions below it."""
+    named = {path.relative_to(PACKAGE).as_posix(): path for path in _files(PACKAGE)}
+    held = [digest(name, path.read_bytes()) for name, path in named.items() if counts(name)]
     return digest(*held, *(f"{name} {version_of(name)}" for name in ENGINES))
 
 
@@ -162,10 +167,15 @@ def source_of(entry: Entry) -> str:
     """What a model is made from: the text of its factory, and the version of its library."""
     file = python_file(entry.name) or entry.file
     if file is not None:
-        return digest(entry.name, *(path.read_bytes() for path in sorted(file.parent.glob("*.py"))))
+        return digest(entry.name, python_text(file.parent))
     own = [PACKAGE / "zoo" / f"{name}.py" for name in (entry.source, "weights", "wrapping")]
     versions = [f"{name} {version_of(name)}" for name in entry.distributions]
     return digest(entry.name, *(path.read_bytes() for path in own), *versions)
+
+
+def python_text(folder: Path) -> str:
+    """The text of the Python files of a folder."""
+    return digest(*(path.read_bytes() for path in sorted(folder.glob("*.py"))))
 
 
 def tasks_of(jobs: Sequence[Job], entries: dict[str, Entry]) -> list[Task]:

@@ -18,6 +18,7 @@ CREATE TABLE IF NOT EXISTS rows (
     outcome TEXT NOT NULL, row TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_job ON rows (model, target, options, variant, at);
+CREATE TABLE IF NOT EXISTS asked (request TEXT PRIMARY KEY, keys TEXT NOT NULL);
 """
 
 
@@ -77,6 +78,19 @@ class Store:
             for key, text in self._base.execute(query, list(some)):
                 found[key] = Row.from_json(json.loads(text))
         return found
+
+    def remember(self, request: str, keys: Sequence[str]) -> None:
+        """Note which rows answer a request (`sweeping.asked`)."""
+        self._base.execute(
+            "INSERT OR REPLACE INTO asked VALUES (?, ?)", (request, json.dumps(keys))
+        )
+
+    def answer(self, request: str) -> tuple[Row, ...] | None:
+        """The rows that answer a request, if it was remembered and they are all there."""
+        held = self._base.execute("SELECT keys FROM asked WHERE request = ?", (request,)).fetchone()
+        keys: list[str] = json.loads(held[0]) if held else []
+        rows = self.get(keys)
+        return tuple(rows[key] for key in keys) if keys and len(rows) == len({*keys}) else None
 
     def latest(self) -> list[Row]:
         """The newest row of each model, target, options and variant."""
