@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import TensorType, UnrankedTensorType
+from xdsl.dialects.builtin import ComplexType, TensorType, UnrankedTensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 
@@ -29,6 +29,7 @@ from stepwell.dialects.tosa.forms import (
 from stepwell.dialects.tosa.limits import limits
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
+from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.types import dims, is_static
 
 PROFILES = ("fp", "int")
@@ -117,6 +118,7 @@ class TosaTarget:
         for op in root.walk():
             if isinstance(op, FuncOp):
                 yield from _empty_inputs(op)
+                yield from impossible_outputs(op)
             if isinstance(op, FuncOp) and "shape" not in self.extensions:
                 symbolic = list(_symbolic_inputs(op))
                 yield from symbolic
@@ -233,6 +235,24 @@ def _empty_inputs(method: FuncOp) -> Iterator[Problem]:
                 f"the shape {list(dims(argument.type))}",
                 f"method @{method.sym_name.data}",
             )
+
+
+def impossible_outputs(method: FuncOp) -> Iterator[Problem]:
+    """Outputs that TOSA has no tensors for, of no operator of its own, which would say so.
+
+    They are empty or complex, and no other way to compute them would do.
+    """
+    last = method.body.block.last_op
+    for index, value in enumerate(last.operands if last is not None else ()):
+        type_, fact = value.type, ""
+        if isinstance(value.owner, TosaOp):
+            continue
+        if _is_empty(type_):
+            fact = f"TOSA has no empty tensors, and this one has the shape {list(dims(type_))}"
+        elif isinstance(type_, TensorType) and isinstance(type_.element_type, ComplexType):
+            fact = f"TOSA has no element type {dtype_name(type_.element_type)}"
+        if fact:
+            yield Problem(f"output {index}: {fact}", f"method @{method.sym_name.data}")
 
 
 def serves_block_scaling(op: Operation) -> bool:

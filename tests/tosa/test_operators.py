@@ -216,6 +216,17 @@ def test_shapes_pools_and_norms_are_torchs() -> None:
         "of one image": lambda x, w: F.max_pool2d(x[0], 3),
         "of a line": lambda x, w: F.max_pool1d(x[0], 3),
         "adaptive maxima": lambda x, w: F.adaptive_max_pool2d(x, (4, 5)),
+        "adaptive maxima of a volume": lambda x, w: F.adaptive_max_pool3d(x, (3, 4, 5)),
+        "places": lambda x, w: F.max_pool2d(
+            x.round(), (3, 2), (2, 1), 1, (1, 2), True, return_indices=True
+        ),
+        "places in a volume": lambda x, w: F.max_pool3d(x[None], 2, 2, 1, return_indices=True),
+        "adaptive places": lambda x, w: F.adaptive_max_pool2d(x.round(), (4, 5), True),
+        "places on a line": lambda x, w: F.adaptive_max_pool1d(x[0], 3, True),
+        "truths of floats": lambda x, w: ((x > 0).float().any(3), x.all(2), x.round().all()),
+        "truths of integers": lambda x, w: (x.round().int().any(1), x.argmax(1).all(1)),
+        "integers": lambda x, w: (-x.argmax(1), x.argmax(2).clamp(1, 3)),
+        "how many are not 0": lambda x, w: torch.linalg.vector_norm(x.round(), 0, 1),
         "a row is written": lambda x, w: torch.select_scatter(x, x[0], 0, -1),
         "rows are written": lambda x, w: torch.slice_scatter(x, x[:, :2], 1, 2, 9),
     }  # fmt: skip
@@ -230,6 +241,10 @@ def test_shapes_pools_and_norms_are_torchs() -> None:
         "batch": lambda x, w: F.batch_norm(x, w - w, w, w, w),
         "of the batch": lambda x, w: torch.native_batch_norm(x, w, w, None, None, True, 0, 1)[0],
         "scaled": lambda x, w: torch.baddbmm(x[0], x[0], x[0].mT @ x[0], beta=0.5, alpha=2),
+        "a norm of order 3": lambda x, w: torch.linalg.vector_norm(x, 3, (1, 2)),
+        "norms of other orders": lambda x, w: (x.norm(-1.5, 2), x.norm(0.3, 2), x.norm(65, 2)),
+        "classes": lambda x, w: F.cross_entropy(x, x.argmax(1), reduction="none"),
+        "softplus": lambda x, w: (F.softplus(x, 2.0), F.softplus(x, 0.5, -100)),
         "distances": lambda x, w: torch.cdist(x, x[:, :, :3]),
         "composites": lambda x, w: (F.cosine_similarity(x, x + w[0], 1), x.repeat_interleave(2, 1)),
     }  # fmt: skip

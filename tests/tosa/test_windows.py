@@ -166,3 +166,31 @@ def test_what_has_no_elements_is_refused(
 ) -> None:
     with pytest.raises(UnsupportedError, match="TOSA has no empty tensors"):
         lowered(function, torch.ones(shape))
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda x: x[:, 3:] * 2, "output 0: TOSA has no empty tensors"),
+        (lambda x: torch.fft.rfft(x), "output 0: TOSA has no element type complex64"),
+        (
+            torch.lgamma,
+            "lgamma.default: TOSA has no operator for it, and PyTorch computes it by no",
+        ),
+    ],
+)
+def test_what_no_program_could_give_is_said(function: Callable[[Tensor], Any], reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        lowered(function, torch.ones(2, 3))
+
+
+def test_what_writes_a_place_twice_has_no_result() -> None:
+    x, places = torch.ones(1, 1, 2), torch.tensor([[[1, 1]]])
+    low = stepwell.lower(
+        torch.export.export(nn.MaxUnpool1d(2), (x, places)),
+        "tosa-1.0+fp+int",
+        ranges={"indices": (0, 3)},
+    )
+    low.run(x, torch.tensor([[[0, 3]]]))
+    with pytest.raises(UnsupportedError, match="PyTorch does not say which number stays"):
+        low.run(x, places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -40,14 +41,29 @@ class Call(nn.Module):
 
 
 def call(called: Any, args: Any, kwargs: Any) -> Made:
-    """A call of a module or function, ready to be exported."""
+    """A call of a module or function, ready to be exported.
+
+    Its integers are places and classes: a caller would declare what they hold, and so it is.
+    """
     module = Call(called, args, kwargs)
     tensors = tuple(
         leaf.detach().clone(memory_format=torch.contiguous_format)  # Of its own memory.
         for leaf in pytree.tree_leaves((args, kwargs))
         if isinstance(leaf, torch.Tensor)
     )
-    return Made(module.eval(), tensors)
+    return Made(module.eval(), tensors, ranges=tuple(map(ends, tensors)))
+
+
+def ends(given: torch.Tensor) -> tuple[int, int] | None:
+    """The least and the largest of some integers; None of anything else."""
+    if (
+        given.is_floating_point()
+        or given.is_complex()
+        or given.dtype == torch.bool
+        or not given.numel()
+    ):
+        return None
+    return int(given.min()), int(given.max())
 
 
 def entries() -> Iterator[Entry]:
@@ -82,4 +98,4 @@ def make(info: Any, index: int) -> Made:
     given = sample.forward_input
     made = call(module.eval(), given.args, given.kwargs)
     assert made.module is not None
-    return Made(scaled(made.module, made.inputs), made.inputs)
+    return replace(made, module=scaled(made.module, made.inputs))

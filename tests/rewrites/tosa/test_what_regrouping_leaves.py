@@ -11,6 +11,7 @@ from stepwell.translate.rewrites.tosa.batch_norm_to_products import BatchNormToP
 from stepwell.translate.rewrites.tosa.distance_to_norms import DistanceToNorms
 from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
 from stepwell.translate.rewrites.tosa.lower_triangle import LowerTriangle
+from stepwell.translate.rewrites.tosa.maxima_with_places import MaximaWithPlaces
 from stepwell.translate.rewrites.tosa.move_by_pattern import MoveByPattern
 from stepwell.translate.rewrites.tosa.norm_by_groups import NormByGroups
 from stepwell.translate.rewrites.tosa.peel_norm_affine import PeelNormAffine
@@ -156,6 +157,33 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "(f32[1, 1, 5, 5]) -> (f32[1, 1, 3, 3], i64[1, 1, 3, 3])",
         ),
         "the indices of the maxima",
+    ),
+    "maxima alone": (
+        MaximaWithPlaces(),
+        (
+            "%x: f32[1, 1, 4, 4]",
+            "%y, %i = aten.max_pool2d_with_indices.default(%x, [2, 2]) : "
+            "(f32[1, 1, 4, 4]) -> (f32[1, 1, 2, 2], i64[1, 1, 2, 2])",
+        ),
+        "",
+    ),
+    "places of run time": (
+        MaximaWithPlaces(),
+        (
+            "%x: f32[s0, 1, 4, 4]",
+            "%v, %y = aten.max_pool2d_with_indices.default(%x, [2, 2]) : "
+            "(f32[s0, 1, 4, 4]) -> (f32[s0, 1, 2, 2], i64[s0, 1, 2, 2])",
+        ),
+        SYMBOLIC,
+    ),
+    "places in large windows": (
+        MaximaWithPlaces(),
+        (
+            "%x: f32[1, 1, 2048, 2048]",
+            "%v, %y = aten.max_pool2d_with_indices.default(%x, [2, 2]) : "
+            "(f32[1, 1, 2048, 2048]) -> (f32[1, 1, 1024, 1024], i64[1, 1, 1024, 1024])",
+        ),
+        "4194304 elements",
     ),
     "many parts": (
         AdaptivePoolByParts(),

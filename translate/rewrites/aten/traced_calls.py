@@ -25,7 +25,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.signature import ranges_around
-from stepwell.ir.torch_private import enable_python_dispatcher, pytree
+from stepwell.ir.torch_private import enable_python_dispatcher, pytree, schema_of
 from stepwell.ir.types import is_static
 from stepwell.translate.rewrites.aten.recorded_calls import (
     Call,
@@ -38,6 +38,9 @@ from stepwell.translate.rewrites.aten.sizes import Sizes, can_compute
 
 LAYOUT_ARGUMENTS = frozenset({"layout", "device", "pin_memory", "memory_format"})
 """Arguments that say where and how a tensor lies, and nothing of what is in it."""
+
+INTO_ITSELF = "PyTorch takes it apart into itself"
+"""What is said of an operator whose only decomposition is a name for its kernel."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Trace:
         sizes = Sizes(rw, op.operands)
         for call in self.calls:
             cls = of_overload(call.overload)
-            made = rw.insert(cls.from_arguments(_to_ir(call.arguments, values, sizes), call.types))
+            made = rw.insert(cls.from_arguments(_to_ir(call, values, sizes), call.types))
             for fake, result in zip(call.results, made.results, strict=True):
                 values[id(fake)] = result
                 sizes.see(result)
@@ -124,7 +127,7 @@ def _traced(
     operands = tuple(fakes[value] for value in op.operands)
     found = Trace(operands, tuple(recorder.calls), tuple(map(recorder.latest, leaves)))
     if any(_is_itself(call, op, overload) for call in found.calls):
-        return Refusal("PyTorch takes it apart into itself")
+        return Refusal(INTO_ITSELF)
     reason = _what_is_missing(found, op, symbols.env)
     return Refusal(f"its decomposition {reason}") if reason else found
 
@@ -204,10 +207,8 @@ def _to_torch(value: Any, fakes: Mapping[SSAValue, Any]) -> Any:
     return value
 
 
-def _to_ir(
-    arguments: Mapping[str, Any], values: Mapping[int, SSAValue], sizes: Sizes
-) -> dict[str, Any]:
-    """The arguments of a call as the IR holds them, without those of layout."""
+def _to_ir(call: Call, values: Mapping[int, SSAValue], sizes: Sizes) -> dict[str, Any]:
+    """The arguments of a call as the IR holds them, those of layout only where they must be."""
 
     def held(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -216,8 +217,12 @@ def _to_ir(
             return sizes.value(value.node.expr)
         if isinstance(value, torch.dtype):
             return element_type(value)
+        if isinstance(value, torch.device):
+            return "cpu"  # Where it was traced says nothing.
         if isinstance(value, list | tuple):
             return [held(item) for item in cast(Sequence[Any], value)]
         return value
 
-    return {name: held(value) for name, value in arguments.items() if name not in LAYOUT_ARGUMENTS}
+    schema = schema_of(call.overload).arguments
+    needless = {a.name for a in schema if a.name in LAYOUT_ARGUMENTS and a.has_default_value()}
+    return {name: held(value) for name, value in call.arguments.items() if name not in needless}

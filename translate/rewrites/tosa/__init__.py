@@ -96,6 +96,7 @@ from stepwell.translate.rewrites.tosa.lower_transform import LowerTransform
 from stepwell.translate.rewrites.tosa.lower_triangle import LowerTriangle
 from stepwell.translate.rewrites.tosa.lower_truth import LowerTruth, LowerTruthArithmetic
 from stepwell.translate.rewrites.tosa.lower_whole_division import LowerWholeDivision
+from stepwell.translate.rewrites.tosa.maxima_with_places import MaximaWithPlaces
 from stepwell.translate.rewrites.tosa.merge_layout import MergeReshapes, MergeTransposes
 from stepwell.translate.rewrites.tosa.move_by_pattern import MoveByPattern
 from stepwell.translate.rewrites.tosa.norm_by_groups import NormByGroups
@@ -119,6 +120,7 @@ SPLIT: tuple[Rewrite[Any], ...] = (
     FillToFull(),
     ScaledSumToProducts(),
     WriteSliceByCat(),
+    MaximaWithPlaces(),
     AdaptivePoolByParts(),
     PoolByImages(),
     DistanceToNorms(),

@@ -1,4 +1,4 @@
-"""Adaptive averages in windows of several lengths: a mean of each part of an axis, side by side.
+"""Adaptive pools in windows of several lengths: a mean of each part of an axis, side by side.
 
 Before:
     func.func @forward(%x: tensor<1x2x5xf32>) -> tensor<1x2x3xf32> {
@@ -27,12 +27,14 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, tensor
 from stepwell.translate.rewrites.aten.building import cat, emit, slice_axis, static_dims
 from stepwell.translate.rewrites.aten.maxima import reads_their_indices
 
+_MAXIMA = (aten.AdaptiveMaxPool2dDefault, op_class("aten.adaptive_max_pool3d.default"))
 MOST_PARTS = 64
 """The most windows of an axis: each takes a slice and a reduction."""
 
@@ -58,7 +60,7 @@ class AdaptivePoolByParts(Rewrite[Parts]):
         aten._AdaptiveAvgPool2dDefault,
         aten.AdaptiveAvgPool3dDefault,
         aten._AdaptiveAvgPool3dDefault,
-        aten.AdaptiveMaxPool2dDefault,
+        *_MAXIMA,
     )
     bound: ClassVar[Bound] = Bound(2e-6, 1e-6, "a mean of means rounds twice")
 
@@ -80,7 +82,7 @@ class AdaptivePoolByParts(Rewrite[Parts]):
         """Axis by axis: a part of each window, reduced."""
         value = match.op.operands[0]
         rank = len(static_dims(value) or ())
-        is_max = isinstance(match.op, aten.AdaptiveMaxPool2dDefault)
+        is_max = isinstance(match.op, _MAXIMA)
         cls = aten.AmaxDefault if is_max else aten.MeanDim
         sizes = zip(match.held, match.wanted, strict=True)
         for at, (size, count) in enumerate(sizes, start=rank - len(match.held)):

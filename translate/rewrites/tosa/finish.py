@@ -15,12 +15,13 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import torch_overload
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.dialects.tosa.targets import PROFILES, TosaTarget, parse_target
+from stepwell.dialects.tosa.targets import PROFILES, TosaTarget, impossible_outputs, parse_target
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, node_name, op_name
 from stepwell.ir.levels import COMMON, set_level
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
 from stepwell.translate.rewrites.aten.gather_strides import GatherStrides
+from stepwell.translate.rewrites.aten.take_composites_apart import TakeCompositesApart
 from stepwell.translate.rewrites.aten.unroll_loop import UnrollLoop
 from stepwell.translate.rewrites.quant import TypeDequantize, TypeQuantize
 from stepwell.translate.rewrites.tosa import INTEGERS, SPLIT, TO_TOSA
@@ -51,7 +52,10 @@ class FinishTosa(Pass):
         if left:
             causes = [op for op in left if not isinstance(op, StorageCast)] or left
             target = parse_target(self.target)
-            raise UnsupportedError([_problem(op, history, target) for op in causes])
+            problems = [_problem(op, history, target) for op in causes]
+            for method in program.methods.values():
+                problems += impossible_outputs(method)
+            raise UnsupportedError(problems)
         illegal = list(parse_target(self.target).problems(program.module))
         if illegal:
             raise UnsupportedError(illegal)
@@ -93,11 +97,9 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
             describe_op(op),
             f"quantise the layers around it, or lower to {both}, which leaves them in floats",
         )
-    reasons = [
-        record.reason
-        for record in history.refusals.values()
-        if record.op == name and record.node == node and record.rewrite in LOWERINGS
-    ]
+    said = [r for r in history.refusals.values() if r.op == name and r.node == node]
+    reasons = [record.reason for record in said if record.rewrite in LOWERINGS]
+    pieces = [record.reason for record in said if record.rewrite == TakeCompositesApart.name]
     if isinstance(op, aten.LayerNormDefault) and "fp" not in target.profiles:
         reason = "the root of its variance is no function of one stored integer"
         return Problem(
@@ -105,7 +107,9 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
             describe_op(op),
             f"quantise its parts, as ExecuTorch's TOSAQuantizer does, or lower to {both}",
         )
-    absent = absence(torch_overload(type(op))) if isinstance(op, SchemaOp) else "it has no lowering"
+    absent = "it has no lowering"
+    if isinstance(op, SchemaOp):
+        absent = absence(torch_overload(type(op)), *pieces[-1:])
     reason = reasons[-1] if reasons else absent
     return Problem(
         f"{name}: {reason}", describe_op(op), "TOSA holds whole models: change or split this one"

@@ -167,6 +167,8 @@ def operator_of(op: SchemaOp) -> type[TosaOp]:
 
 def _negate(x: SSAValue, b: Builder) -> SSAValue:
     held = element(x.type)
+    if held not in FLOATS:
+        return b.binary(t.SubOp, b.splat(0, x), x)
     return b.op(t.NegateOp, [x, b.zero(held), b.zero(held)], shape_of(x), held)
 
 
@@ -190,8 +192,9 @@ class SpellOutElementwise(LowerToTosa):
     takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Floats only."""
-        return needs_floats(op)
+        """Floats; integers are negated too."""
+        is_whole = element(op.operands[0].type) in (i32, i64)
+        return None if is_whole and isinstance(op, aten.NegDefault) else needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """The operators of the table."""
@@ -284,26 +287,27 @@ def clamp(x: SSAValue, low: float, high: float, b: Builder) -> SSAValue:
 
 @dataclass(frozen=True)
 class LowerClamp(LowerToTosa):
-    """`clamp` with numbers: CLAMP of floats, MAXIMUM and MINIMUM of int32."""
+    """`clamp` with numbers: CLAMP of floats, MAXIMUM and MINIMUM of integers."""
 
     name: ClassVar[str] = "lower-clamp-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ClampDefault,)
     takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Floats or int32, numbers."""
+        """Floats or integers of at least 32 bits, numbers."""
         for side in (op.arg("min"), op.arg("max")):
             if side is not None and not is_number(side):
                 return Refusal("a bound is known only at run time")
         whole = all(
             side is None or isinstance(side, int) for side in (op.arg("min"), op.arg("max"))
         )
-        return None if whole and element(op.operands[0].type) == i32 else needs_floats(op)
+        is_whole = element(op.operands[0].type) in (i32, i64)
+        return None if whole and is_whole else needs_floats(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """One CLAMP, or one operator a side."""
         low, high = op.arg("min"), op.arg("max")
-        if element(op.operands[0].type) == i32:
+        if element(op.operands[0].type) not in FLOATS:
             y = op.operands[0]
             for cls, side in ((t.MaximumOp, low), (t.MinimumOp, high)):
                 y = y if side is None else b.scalar(cls, y, side)

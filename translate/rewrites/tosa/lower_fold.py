@@ -30,8 +30,9 @@ from stepwell.ir.dtypes import dtype_name, i1, torch_dtype
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, shape_of
+from stepwell.translate.rewrites.tosa.lower_cast import compares, converted
 from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
-from stepwell.translate.rewrites.tosa.lower_power import root
+from stepwell.translate.rewrites.tosa.lower_power import narrowed, power, root
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
 
 _LOGICAL: dict[type[Operation], type[TosaOp]] = {
@@ -65,16 +66,12 @@ class LowerFold(LowerToTosa):
     takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Truth values for `any` and `all`, floats for the rest; norms of four orders."""
+        """Truth values, or what TOSA compares with 0, for `any` and `all`; floats for the rest."""
         held, given = element(op.operands[0].type), element(op.results[0].type)
         if type(op) in _LOGICAL:
-            if held == i1:
+            if compares(held) and given == i1:
                 return None
             return Refusal(f"{op.name} takes {dtype_name(held)}; compare it with 0 first")
-        if isinstance(op, aten.LinalgVectorNormDefault) and float(op.arg("ord")) not in _NORMS:
-            return Refusal(
-                f"the order of the norm is {op.arg('ord')}, which has no sum or maximum of its own"
-            )
         if held not in FLOATS or given != held:
             return Refusal(
                 f"it reduces {dtype_name(held)} to {dtype_name(given)}; both must be one float type"
@@ -86,12 +83,14 @@ class LowerFold(LowerToTosa):
         x = op.operands[0]
         axes = axes_of(op)
         match op:
+            case _ if type(op) in _LOGICAL:
+                y = _reduce(_LOGICAL[type(op)], converted(x, i1, b), axes, b)
             case aten.LogsumexpDefault():
                 y = _logsumexp(x, axes, b)
             case aten.LinalgVectorNormDefault():
                 y = _norm(x, float(op.arg("ord")), axes, b)
             case _:
-                y = _reduce(_LOGICAL.get(type(op), t.ReduceProductOp), x, axes, b)
+                y = _reduce(t.ReduceProductOp, x, axes, b)
         return b.reshape(y, shape_of(op.results[0]))
 
 
@@ -110,10 +109,20 @@ def _reduce(cls: type[TosaOp], x: SSAValue, axes: list[int], b: Builder) -> SSAV
 
 
 def _norm(x: SSAValue, order: float, axes: list[int], b: Builder) -> SSAValue:
-    """Roots of sums of squares; an overflowing square is inf where torch's norm is."""
+    """Roots of sums of powers; an overflowing power is inf where torch's norm is.
+
+    The order 0 counts what is not 0. Powers of other orders are those of `lower-power-to-tosa`.
+    """
     if order == 2:
         return root(_reduce(t.ReduceSumOp, b.binary(t.MulOp, x, x), axes, b), b)
-    return _reduce(_NORMS[order], b.unary(t.AbsOp, x), axes, b)
+    if order == 0:
+        counted = converted(converted(x, i1, b), element(x.type), b)
+        return _reduce(t.ReduceSumOp, counted, axes, b)
+    size = b.unary(t.AbsOp, x)
+    if order in _NORMS:
+        return _reduce(_NORMS[order], size, axes, b)
+    summed = _reduce(t.ReduceSumOp, power(b.single(size), order, b), axes, b)
+    return narrowed(power(summed, 1 / order, b), x, b)
 
 
 def _logsumexp(x: SSAValue, axes: list[int], b: Builder) -> SSAValue:

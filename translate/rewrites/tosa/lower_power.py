@@ -101,14 +101,7 @@ class LowerPower(LowerToTosa):
             return b.constant(torch.ones(x.type.get_shape(), dtype=torch_dtype(held)))
         if exponent in (-1, 1, 2):
             return whole(x, int(exponent), b)
-        wide = b.single(x)
-        if is_whole(exponent):
-            y = whole(wide, int(exponent), b)
-        elif is_whole(2 * exponent) and abs(exponent) <= LARGEST_EXPONENT:
-            y = whole(root(wide, b), int(2 * exponent), b)
-        else:
-            y = b.unary(t.ExpOp, b.scalar(t.MulOp, b.unary(t.LogOp, wide), exponent))
-        return narrowed(y, x, b)
+        return narrowed(power(b.single(x), exponent, b), x, b)
 
 
 def is_whole(number: float) -> bool:
@@ -119,6 +112,15 @@ def is_whole(number: float) -> bool:
 def root(x: SSAValue, b: Builder) -> SSAValue:
     """√x = 1 / (1 / √x): 0 of 0, inf of inf, NaN of negative numbers."""
     return b.unary(t.ReciprocalOp, b.unary(t.RsqrtOp, x))
+
+
+def power(x: SSAValue, exponent: float, b: Builder) -> SSAValue:
+    """X ** exponent in f32: products, those of a root, or e ** (exponent · log x)."""
+    if is_whole(exponent) and abs(exponent) <= LARGEST_EXPONENT:
+        return whole(x, int(exponent), b)
+    if is_whole(2 * exponent) and abs(exponent) <= LARGEST_EXPONENT:
+        return whole(root(x, b), int(2 * exponent), b)
+    return b.unary(t.ExpOp, b.scalar(t.MulOp, b.unary(t.LogOp, x), exponent))
 
 
 def whole(x: SSAValue, exponent: int, b: Builder) -> SSAValue:

@@ -20,7 +20,9 @@ from stepwell.translate.rewrites.aten.take_composites_apart import (
     composite_function,
     decompositions,
 )
+from stepwell.translate.rewrites.aten.traced_calls import INTO_ITSELF
 from stepwell.translate.rewrites.tosa import SPLIT, TO_TOSA
+from stepwell.translate.rewrites.tosa.widen_halves import WidenHalves
 
 BEYOND = frozenset(
     (
@@ -46,22 +48,35 @@ def piece_function(overload: Any, is_root: bool = False) -> Callable[..., Any] |
     return None if is_reference and not is_root else found  # References call each other in circles.
 
 
-def absence(overload: Any) -> str:
-    """Why an operator that nothing lowered has no form in TOSA, as far as PyTorch says."""
+def absence(overload: Any, pieces: str = "") -> str:
+    """Why an operator that nothing lowered has no form in TOSA, as far as PyTorch says.
+
+    Args:
+        overload: the operator.
+        pieces: why PyTorch's own decomposition of it did not stand for it, if that was tried.
+    """
     if torch.Tag.nondeterministic_seeded in overload.tags:
         return "TOSA draws no random numbers"
     if BEYOND & {*overload.tags}:
         return "what it gives is as large as its data say, and TOSA's shapes are known ahead"
     if "view_as_complex" in overload.name():
         return "TOSA has no complex numbers: give their parts (`torch.view_as_real`)"
-    is_transform = "fft" in overload.name()  # TOSA has two, of images.
-    if is_transform or _is_lowered(overload) or piece_function(overload, True) is not None:
+    if "fft" in overload.name() or _is_lowered(overload):  # TOSA has two transforms, of images.
         return "it has no lowering"
-    return "TOSA has no operator for it, and PyTorch computes it by no others"
+    if pieces == INTO_ITSELF or piece_function(overload, True) is None:
+        return "TOSA has no operator for it, and PyTorch computes it by no others"
+    return (
+        f"TOSA has no operator for it, nor for what PyTorch computes it by: {pieces}"
+        if pieces
+        else "it has no lowering"
+    )
 
 
 @cache
 def _is_lowered(overload: Any) -> bool:
     return of_overload(overload) in {
-        cls for rewrite in (*SPLIT, *TO_TOSA) for cls in anchors_of(rewrite) or ()
+        cls
+        for rewrite in (*SPLIT, *TO_TOSA)
+        if not isinstance(rewrite, WidenHalves)  # Says nothing of what stands for an operator.
+        for cls in anchors_of(rewrite) or ()
     }
