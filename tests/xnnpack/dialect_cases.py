@@ -47,6 +47,12 @@ def numbers(what: str, *shape: int) -> torch.Tensor:
     return torch.randint(limits.min, limits.max + 1, shape, dtype=dtype, generator=GENERATOR)
 
 
+def halves() -> torch.Tensor:
+    """Every finite half, in rows."""
+    every = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.float16)
+    return every[every.isfinite()].reshape(-1, 1024)
+
+
 def scales(count: int) -> list[float]:
     """Random float32 scales between 0.001 and 0.021."""
     return (torch.rand(count, generator=GENERATOR) * 0.02 + 0.001).tolist()
@@ -83,7 +89,8 @@ def elementwise() -> Iterator[Case]:
             (value,) = entered(writer, given, x)
             return writer(xnn.Convert.make(value, element=MADE[made]))
 
-        yield Case(f"xnnpack.convert {given} to {made}", (numbers(given, 2, 5, 16),), convert)
+        x = halves() if given == "fp16" else numbers(given, 2, 5, 16)
+        yield Case(f"xnnpack.convert {given} to {made}", (x,), convert)
     x, y = numbers("fp32", 4, 6), numbers("fp32", 6)
     yield Case(
         "xnnpack.add clamped",

@@ -49,8 +49,12 @@ def saturate(number: torch.Tensor, held: Quantization) -> torch.Tensor:
 
 
 def quantize_round_then_shift(value: torch.Tensor, held: Quantization) -> torch.Tensor:
-    """`round(value / scale) + zero_point`: what the conversion kernels do."""
-    scaled = value.float() * (1.0 / single(held.scale))
+    """`round(value / scale) + zero_point`: what the conversion kernels do.
+
+    Those of halves hold 1 / scale as a half (`xnn_f16_qs8_cvt_params`).
+    """
+    steps = (1.0 / single(held.scale)).to(value.dtype).float()
+    scaled = value.float() * steps
     return saturate(torch.round(scaled) + held.zero_point, held)
 
 

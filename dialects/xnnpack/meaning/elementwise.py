@@ -132,6 +132,8 @@ def _convert(op: Convert, args: Sequence[Any], ctx: object) -> Sequence[Any]:
         return (quantize_tokens(value, made.data),)
     given_held, made_held = quantization(op.input.type), quantization(op.result.type)
     if given_held is None and made_held is not None:
+        if value.dtype == torch.float16 and not made_held.signed:
+            return (quantize_shift_then_round(value, made_held),)  # No kernel: its table's loop.
         return (quantize_round_then_shift(value, made_held),)
     dtype = torch.float16 if datatype(op.result.type) == "fp16" else torch.float32
     if given_held is None:
