@@ -65,6 +65,10 @@ def differs(
             fewer than 16): the measure for sums, which round by the size of what they add up.
             "tensor" is the largest of all: the measure for values that went through further sums
             since they moved.
+
+    Complex numbers are held to a bound by their parts: they are sums of products, which no two
+    engines round alike, and what each part may move by lets the number move by its own relative
+    share of its size, and √2 of the absolute, at most.
     """
     if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
         return _scalars_differ(before, after, bound)
@@ -74,9 +78,8 @@ def differs(
         )
     if not before.numel():
         return None
-    if before.dtype.is_complex and not bound.exact:  # Their parts are held to the bound.
-        pair = (torch.view_as_real(value.resolve_conj()) for value in (before, after))
-        return differs(*pair, bound, against=against)
+    if before.dtype.is_complex and not bound.exact:
+        return differs(_parts(before), _parts(after), bound, against=against)
     if bound.exact or before.dtype == torch.bool:
         wrong = ~_same_bits(before, after)
     else:
@@ -93,8 +96,11 @@ def deviation(before: Any, after: Any) -> float:
     """
     if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
         return 0.0
-    if before.shape != after.shape or not before.numel() or before.dtype.is_complex:
+    is_complex = before.dtype.is_complex
+    if before.shape != after.shape or not before.numel() or is_complex != after.dtype.is_complex:
         return 0.0
+    if is_complex:
+        return deviation(_parts(before), _parts(after))
     wide, other = before.double(), after.double()
     finite = wide.isfinite() & other.isfinite()
     if not bool(finite.any()):
@@ -152,6 +158,11 @@ def _outside(
     close = (wide - other).abs() <= tolerated
     special = (wide == other) | (wide.isnan() & other.isnan())
     return ~torch.where(finite, close, special)
+
+
+def _parts(value: torch.Tensor) -> torch.Tensor:
+    """Real and imaginary parts, on an axis behind the others."""
+    return torch.view_as_real(value.resolve_conj())
 
 
 def _sizes(wide: torch.Tensor, against: Against) -> torch.Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import copysign, prod
 
 import torch
@@ -29,6 +29,7 @@ from stepwell.translate.rewrites.tosa.sizes import (
     Size,
     dimension,
     is_known,
+    settled,
     shape_constant,
     size_of,
 )
@@ -160,7 +161,24 @@ class Builder:
         shape = shape_of(value)
         return self.reshape(value, [1] * (rank - len(shape)) + list(shape))
 
+    def concat(
+        self, parts: Sequence[SSAValue], axis: int, shape: Sequence[Size] | None = None
+    ) -> SSAValue:
+        """Parts one after the other along an axis; `shape` where a type spells the result's."""
+        if shape is None:
+            shape = list(shape_of(parts[0]))
+            shape[axis] = settled(sum(shape_of(part)[axis] for part in parts))
+        number = IntegerAttr(axis, i32)
+        return self.op(t.ConcatOp, parts, shape, element(parts[0].type), axis=number)
+
     # -- computing ---------------------------------------------------------------------------
+
+    def select(self, condition: SSAValue, a: SSAValue, other: SSAValue) -> SSAValue:
+        """One of two values, element by element, all brought to one rank."""
+        rank = max(len(shape_of(value)) for value in (condition, a, other))
+        operands = [self.of_rank(value, rank) for value in (condition, a, other)]
+        shape = reduce(broadcast, map(shape_of, operands))
+        return self.op(t.SelectOp, operands, shape, element(a.type))
 
     def binary(
         self, cls: type[TosaOp], a: SSAValue, b: SSAValue, held: Attribute | None = None

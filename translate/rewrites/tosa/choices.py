@@ -8,8 +8,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i1
-from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.building import Builder
 
 
 def _compare(cls: type[t.GreaterOp | t.GreaterEqualOp | t.EqualOp]) -> Callable[..., SSAValue]:
@@ -31,5 +30,5 @@ def select(
     condition: SSAValue, a: SSAValue | float, other: SSAValue | float, like: SSAValue, b: Builder
 ) -> SSAValue:
     """One of two values or numbers, element by element of `like`."""
-    sides = [x if isinstance(x, SSAValue) else b.splat(x, like) for x in (a, other)]
-    return b.op(t.SelectOp, [condition, *sides], shape_of(like), element(like.type))
+    sides = (x if isinstance(x, SSAValue) else b.splat(x, like) for x in (a, other))
+    return b.select(condition, *sides)

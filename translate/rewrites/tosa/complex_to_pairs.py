@@ -104,16 +104,15 @@ class ComplexToPairs(Rewrite[OfComplex]):
             assert isinstance(made, aten.ViewAsComplexDefault)
             rw.replace(op, [made.operands[0]])
             return
-        pair = _of_pairs(op, rw)
-        rw.replace(
-            op, [_magnitude(pair, rw) if isinstance(op, aten.AbsDefault) else _whole(pair, rw)]
-        )
+        parts = _of_pairs(op, rw)
+        is_size = isinstance(op, aten.AbsDefault)
+        rw.replace(op, [_magnitude(parts, rw) if is_size else whole(parts, rw)])
 
 
 def _of_pairs(op: SchemaOp, rw: Rewriter) -> SSAValue:
     """The parts of the result; of a magnitude, those of its operand."""
     shape = dims(op.results[0].type)
-    pairs = [_pair(value, rw) for value in op.operands]
+    pairs = [pair(value, rw) for value in op.operands]
     match op:
         case aten.MulTensor():
             return _product(pairs, rw)
@@ -130,7 +129,7 @@ def _of_pairs(op: SchemaOp, rw: Rewriter) -> SSAValue:
 
 
 def _product(pairs: Sequence[SSAValue], rw: Rewriter) -> SSAValue:
-    (a, b), (c, d) = (_halves(pair, rw) for pair in pairs)
+    (a, b), (c, d) = (_halves(parts, rw) for parts in pairs)
 
     def times(one: SSAValue, other: SSAValue) -> SSAValue:
         return emit(rw, aten.MulTensor.make(one, other))
@@ -140,23 +139,25 @@ def _product(pairs: Sequence[SSAValue], rw: Rewriter) -> SSAValue:
     return cat(rw, [real, imaginary], len(dims(real.type)) - 1)
 
 
-def _halves(pair: SSAValue, rw: Rewriter) -> tuple[SSAValue, SSAValue]:
-    last = len(dims(pair.type)) - 1
-    return slice_axis(rw, pair, last, 0, 1), slice_axis(rw, pair, last, 1, 2)
+def _halves(parts: SSAValue, rw: Rewriter) -> tuple[SSAValue, SSAValue]:
+    last = len(dims(parts.type)) - 1
+    return slice_axis(rw, parts, last, 0, 1), slice_axis(rw, parts, last, 1, 2)
 
 
-def _magnitude(pair: SSAValue, rw: Rewriter) -> SSAValue:
+def _magnitude(parts: SSAValue, rw: Rewriter) -> SSAValue:
     """√(a² + b²)."""
-    squares = emit(rw, aten.MulTensor.make(pair, pair))
+    squares = emit(rw, aten.MulTensor.make(parts, parts))
     total = emit(rw, aten.SumDimIntList.make(squares, [-1]))
     return emit(rw, aten.SqrtDefault.make(total))
 
 
-def _pair(value: SSAValue, rw: Rewriter) -> SSAValue:
+def pair(value: SSAValue, rw: Rewriter) -> SSAValue:
+    """Both parts of a complex value, on an axis behind the others."""
     made = tensor((*dims(value.type), 2), f32)
     return emit(rw, aten.ViewAsRealDefault.make(value, result_types=[made]))
 
 
-def _whole(pair: SSAValue, rw: Rewriter) -> SSAValue:
-    made = tensor(dims(pair.type)[:-1], COMPLEX)
-    return emit(rw, aten.ViewAsComplexDefault.make(pair, result_types=[made]))
+def whole(parts: SSAValue, rw: Rewriter) -> SSAValue:
+    """The complex value of which these are both parts."""
+    made = tensor(dims(parts.type)[:-1], COMPLEX)
+    return emit(rw, aten.ViewAsComplexDefault.make(parts, result_types=[made]))

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import i32
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, Size, narrow, shape_of
 from stepwell.translate.rewrites.tosa.sizes import settled
@@ -108,7 +106,7 @@ def convolved(
         else:
             made = _dense(*operands, window, convolve, group, b)
         parts.append(made)
-    y = parts[0] if count == 1 else _joined(parts, b)
+    y = parts[0] if count == 1 else b.concat(parts, 3)
     return b.reshape(b.transpose(y, TO_NCHW), shape_of(op.results[0]))
 
 
@@ -226,10 +224,3 @@ def part(value: SSAValue, axis: int, index: int, count: int, b: Builder) -> SSAV
         return b.weight(derived)
     operands = [value, b.sizes(start), b.sizes(shape)]
     return b.op(t.SliceOp, operands, shape, element(value.type))
-
-
-def _joined(parts: Sequence[SSAValue], b: Builder) -> SSAValue:
-    """The channels of groups, one after the other."""
-    *size, each = shape_of(parts[0])
-    held = element(parts[0].type)
-    return b.op(t.ConcatOp, parts, (*size, each * len(parts)), held, axis=IntegerAttr(3, i32))

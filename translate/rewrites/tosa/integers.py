@@ -132,8 +132,9 @@ class LowerInt8(Rewrite[Quantised]):
         bits = 31 if match.sums == i32 else 15
         for use in match.uses:
             for factor, reach in self.factors(match, use):
-                if not is_rescaled(factor, reach, bits):
-                    return Refusal(f"a factor of {factor:g} is beyond what RESCALE reaches")
+                refusal = beyond_rescale(factor, reach, bits)
+                if refusal is not None:
+                    return refusal
         return match
 
     def factors(self, match: Quantised, use: Use) -> list[tuple[float, float]]:
@@ -212,13 +213,23 @@ def is_rescaled(factor: float, reach: float, bits: int = 31) -> bool:
     return shift >= 2 and reach < 2.0 ** min(shift - 1, 31)
 
 
+def beyond_rescale(
+    factor: float, reach: float, bits: int = 31, most: float = 2.0**32
+) -> Refusal | None:
+    """Why RESCALE does not take values up to `reach` by a factor, at most `most`, or None."""
+    if is_rescaled(factor, reach, bits) and factor <= most:
+        return None
+    return Refusal(f"a factor of {factor:g} is beyond what RESCALE reaches")
+
+
 def out_of_reach(inputs: tuple[Activation, ...], uses: tuple[Use, ...]) -> Refusal | None:
-    """Why a RESCALE does not take the values to a result's scale, or None."""
+    """Why values at a result's scale pass what int32 holds, or RESCALE reaches, or None."""
     for x in inputs:
         for use in uses:
             factor = x.held.scale / use.held.scale
-            if not is_rescaled(factor, float(1 << x.held.bits)) or factor > 2.0**14:
-                return Refusal(f"a scale {factor:g} times the result's is out of RESCALE's reach")
+            refusal = beyond_rescale(factor, 1 << x.held.bits, most=2.0**14)
+            if refusal is not None:
+                return refusal
     return None
 
 

@@ -93,9 +93,9 @@ def converted(x: SSAValue, target: Attribute, b: Builder) -> SSAValue:
     if held == i1:
         rank = len(shape)
         numbers = [b.number(number, rank, target) for number in (1, 0)]
-        return b.op(t.SelectOp, [x, *numbers], shape, target)
+        return b.select(x, *numbers)
     if held in FLOATS and target not in FLOATS:
         positive = b.binary(t.GreaterOp, x, b.splat(0, x), i1)
         parts = [b.unary(t.FloorOp, x), b.unary(t.CeilOp, x)]
-        x = b.op(t.SelectOp, [positive, *parts], shape, held)
+        x = b.select(positive, *parts)
     return b.op(t.CastOp, [x], shape, target)

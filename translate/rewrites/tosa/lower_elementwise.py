@@ -334,10 +334,8 @@ class LowerWhere(LowerToTosa):
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """SELECT on operands of one rank."""
-        result = op.results[0]
-        rank = len(shape_of(result))
-        operands = [b.of_rank(value, rank) for value in op.operands]
-        return b.op(t.SelectOp, operands, shape_of(result), element(result.type))
+        condition, a, other = op.operands
+        return b.select(condition, a, other)
 
 
 @dataclass(frozen=True)
@@ -356,10 +354,8 @@ class LowerMaskedFill(LowerToTosa):
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """SELECT on operands of one rank."""
-        result = op.results[0]
-        x, mask = (b.of_rank(value, len(shape_of(result))) for value in op.operands[:2])
-        operands = [mask, b.splat(op.arg("value"), x), x]
-        return b.op(t.SelectOp, operands, shape_of(result), element(result.type))
+        x, mask = op.operands[:2]
+        return b.select(mask, b.splat(op.arg("value"), x), x)
 
 
 NUMBERS: dict[type[Operation], type[TosaOp]] = {

@@ -113,7 +113,7 @@ def counted_from_the_front(index: SSAValue, size: int, b: Builder) -> SSAValue:
         return b.weight(b.rw.weights.derive("from_the_front", [key], size=size))
     negative = b.binary(t.GreaterOp, b.splat(0, index), index, i1)
     wrapped = b.scalar(t.AddOp, index, size)
-    return b.op(t.SelectOp, [negative, wrapped, index], shape_of(index), element(index.type))
+    return b.select(negative, wrapped, index)
 
 
 def _for_batch(index: SSAValue, batch: Size, b: Builder) -> SSAValue:
@@ -184,8 +184,7 @@ class LowerScatter(LowerToTosa):
         assert given is not None
         held = shape_of(x)
         if (mask := _written_mask(op)) is not None:
-            operands = [b.reshape(mask.value, mask.shape), b.of_rank(given, len(held)), x]
-            return b.op(t.SelectOp, operands, held, element(x.type))
+            return b.select(b.reshape(mask.value, mask.shape), given, x)
         rows = indexed_rows(op)
         assert not isinstance(rows, Refusal)
         before, behind = held[: rows.first], held[rows.behind :]

@@ -123,10 +123,8 @@ class LowerInt8Where(LowerInt8):
 
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """SELECT in int32."""
-        shape = shape_of(match.op.results[0])
         values = [at_scale(x, use.held.scale, b) for x in match.inputs]
-        operands = [b.of_rank(v, len(shape)) for v in (match.op.operands[0], *values)]
-        chosen = b.op(t.SelectOp, operands, shape, i32)
+        chosen = b.select(match.op.operands[0], *values)
         return rescale(chosen, [1.0], match.held, 0, use.held.zero_point, b)
 
 

@@ -53,7 +53,7 @@ from stepwell.translate.rewrites.tosa.integers import (
     LEFT_SHIFT,
     LowerInt8,
     Quantised,
-    is_rescaled,
+    beyond_rescale,
     requantised,
     rescale,
     stored,
@@ -202,10 +202,8 @@ class LowerInt8Requantise(Rewrite[Requantised]):
         reason = not_integers(held, 16 if held.bits == 16 else 8)
         if reason is not None:
             return Refusal(f"its result is quantised {reason}")
-        factor = found.held.scale / held.scale
-        if not is_rescaled(factor, 1 << found.held.bits):
-            return Refusal(f"a factor of {factor:g} is beyond what RESCALE reaches")
-        return Requantised(op, found, held)
+        refusal = beyond_rescale(found.held.scale / held.scale, 1 << found.held.bits)
+        return refusal or Requantised(op, found, held)
 
     def build(self, match: Requantised, rw: Rewriter) -> None:
         """One RESCALE."""

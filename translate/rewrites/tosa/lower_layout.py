@@ -14,7 +14,6 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,7 +30,6 @@ from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_known
-from stepwell.translate.rewrites.tosa.sizes import settled
 
 
 @dataclass(frozen=True)
@@ -109,23 +107,13 @@ class LowerConcat(LowerToTosa):
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """One CONCAT; of more operands than a list may have, several in a row."""
         shape = shape_of(op.results[0])
-        axis, held = op.arg("dim") % len(shape), element(op.results[0].type)
-        parts = list(op.operands)
+        axis, parts = op.arg("dim") % len(shape), list(op.operands)
         while len(parts) > LONGEST_LIST:
             parts = [
-                _joined(parts[first : first + LONGEST_LIST], axis, b)
+                b.concat(parts[first : first + LONGEST_LIST], axis)
                 for first in range(0, len(parts), LONGEST_LIST)
             ]
-        number = IntegerAttr(axis, i32)
-        return b.op(t.ConcatOp, parts, shape, held, axis=number)
-
-
-def _joined(parts: Sequence[SSAValue], axis: int, b: Builder) -> SSAValue:
-    """One CONCAT of parts."""
-    shape = list(shape_of(parts[0]))
-    shape[axis] = settled(sum(shape_of(part)[axis] for part in parts))
-    number = IntegerAttr(axis, i32)
-    return b.op(t.ConcatOp, parts, shape, element(parts[0].type), axis=number)
+        return b.concat(parts, axis, shape)
 
 
 @dataclass(frozen=True)

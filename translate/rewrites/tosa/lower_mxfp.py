@@ -30,7 +30,6 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
@@ -47,7 +46,7 @@ from stepwell.dialects.tosa_mxfp.operators import (
 )
 from stepwell.dialects.tosa_mxfp.payloads import BLOCK, PAYLOADS, payload_named
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import dtype_name, f16, f32, i32, torch_dtype
+from stepwell.ir.dtypes import dtype_name, f16, f32, torch_dtype
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element, tensor
 from stepwell.ir.weights import recipe
@@ -305,10 +304,7 @@ class LowerMxConv2d(LowerToTosa):
             shift = _slice(bias, 0, group * out // groups, out // groups, b)
             shape = (n, rows, columns, out // groups)
             parts.append(_convolved(op, (part, weight, shift), shape, b))
-        y = parts[0]
-        if groups > 1:
-            axis = IntegerAttr(3, i32)
-            y = b.op(t.ConcatOp, parts, (n, rows, columns, out), f32, axis=axis)
+        y = parts[0] if groups == 1 else b.concat(parts, 3)
         return b.transpose(_held_as(y, element(op.results[0].type), b), TO_NCHW)
 
 

@@ -30,13 +30,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.dtypes import f32, i1, i32, i64
+from stepwell.ir.dtypes import f32, i1, i32
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, narrow, shape_of
@@ -111,12 +110,8 @@ def _taken(x: SSAValue, wanted: int, from_the_top: bool, b: Builder) -> tuple[SS
         found.append(_at(places, at, b) if taken else at)
         if taken + 1 < wanted:
             left = b.constant(torch.arange(length - taken - 1).reshape(1, -1))
-            behind = b.op(
-                t.SelectOp,
-                [b.binary(t.GreaterOp, at, left, i1), left, b.scalar(t.AddOp, left, 1)],
-                (rows, length - taken - 1),
-                i64,
-            )
+            is_in_front = b.binary(t.GreaterOp, at, left, i1)
+            behind = b.select(is_in_front, left, b.scalar(t.AddOp, left, 1))
             keys, places = _at(keys, behind, b), _at(places, behind, b)
     joined = _beside(values, b)
     return (joined if from_the_top else negated(joined, b)), _beside(found, b)
@@ -127,7 +122,6 @@ def _ranked(x: SSAValue, wanted: int, from_the_top: bool, b: Builder) -> tuple[S
     rows, length = shape_of(x)
     keys = b.single(x)
     one, other = b.reshape(keys, (rows, length, 1)), b.reshape(keys, (rows, 1, length))
-    whole = (rows, length, length)
     first, second = (other, one) if from_the_top else (one, other)
     before = greater(first, second, b)
     # NaN is greater than all numbers, and equal to itself.
@@ -139,7 +133,7 @@ def _ranked(x: SSAValue, wanted: int, from_the_top: bool, b: Builder) -> tuple[S
     in_front = b.constant(torch.ones(length, length, dtype=torch.bool).tril(-1)[None])
     tied = b.binary(t.LogicalAndOp, same, in_front, i1)
     ahead = b.binary(t.LogicalOrOp, b.binary(t.LogicalOrOp, before, only, i1), tied, i1)
-    counted = b.op(t.SelectOp, [ahead, b.number(1, 3, f32), b.number(0, 3, f32)], whole, f32)
+    counted = b.select(ahead, b.number(1, 3, f32), b.number(0, 3, f32))
     total = b.reshape(b.reduce(t.ReduceSumOp, counted, 2), (rows, length))
     rank = b.op(t.CastOp, [total], (rows, length), i32)
     places = _placed(_numbers(rows, length, b), rank, b)
@@ -168,8 +162,4 @@ def _placed(x: SSAValue, index: SSAValue, b: Builder) -> SSAValue:
 
 
 def _beside(columns: list[SSAValue], b: Builder) -> SSAValue:
-    if len(columns) == 1:
-        return columns[0]
-    shape = (shape_of(columns[0])[0], len(columns))
-    held = element(columns[0].type)
-    return b.op(t.ConcatOp, columns, shape, held, axis=IntegerAttr(1, i32))
+    return columns[0] if len(columns) == 1 else b.concat(columns, 1)

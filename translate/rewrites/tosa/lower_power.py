@@ -143,23 +143,17 @@ def general(x: SSAValue, y: SSAValue, b: Builder) -> SSAValue:
     size = b.unary(t.AbsOp, x)
     power = b.unary(t.ExpOp, b.binary(t.MulOp, y, b.unary(t.LogOp, size)))
     one = b.splat(1.0, power)
-    shape = shape_of(power)
-
-    def select(condition: SSAValue, a: SSAValue, other: SSAValue) -> SSAValue:
-        operands = [b.of_rank(value, len(shape)) for value in (condition, a, other)]
-        return b.op(t.SelectOp, operands, shape, f32)
-
     half = b.scalar(t.MulOp, y, 0.5)
     is_even = b.binary(t.EqualOp, b.unary(t.FloorOp, half), half, i1)
     is_integer = b.binary(t.EqualOp, b.unary(t.FloorOp, y), y, i1)
     is_unit = b.binary(t.EqualOp, size, b.splat(1.0, size), i1)
-    power = select(is_unit, one, power)
-    minus = b.op(t.NegateOp, [power, b.zero(f32), b.zero(f32)], shape, f32)
-    signed = select(is_even, power, minus)
-    defined = select(is_integer, signed, b.splat(float("nan"), power))
+    power = b.select(is_unit, one, power)
+    minus = b.op(t.NegateOp, [power, b.zero(f32), b.zero(f32)], shape_of(power), f32)
+    signed = b.select(is_even, power, minus)
+    defined = b.select(is_integer, signed, b.splat(float("nan"), power))
     is_negative = b.binary(t.GreaterOp, b.splat(0.0, x), x, i1)
-    power = select(is_negative, defined, power)
-    return select(b.binary(t.EqualOp, y, b.splat(0.0, y), i1), one, power)
+    power = b.select(is_negative, defined, power)
+    return b.select(b.binary(t.EqualOp, y, b.splat(0.0, y), i1), one, power)
 
 
 def narrowed(y: SSAValue, like: SSAValue, b: Builder) -> SSAValue:

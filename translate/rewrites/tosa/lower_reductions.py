@@ -32,6 +32,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.limits import LARGEST_KERNEL
 from stepwell.ir.dtypes import i8, i16, i32, i64, torch_dtype
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
@@ -49,9 +50,6 @@ from stepwell.translate.rewrites.tosa.lower_cast import cannot_be_converted, con
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats, needs_known
 from stepwell.translate.rewrites.tosa.rows import gathered
 from stepwell.translate.rewrites.tosa.sizes import Size, is_known, settled
-
-LARGEST_KERNEL = 8192
-"""MAX_KERNEL of TOSA's level 8K."""
 
 _REDUCTIONS: dict[type[Operation], type[TosaOp]] = {
     aten.MeanDim: t.ReduceSumOp,

@@ -218,8 +218,7 @@ def _marked(x: SSAValue, places: SSAValue, source: SSAValue, b: Builder) -> SSAV
     rows, length = shape_of(x)
     found = b.reduce(t.ReduceAnyOp, _found(places, length, b), 1)
     value = narrow(source, 1, 0, 1, b)
-    operands = [b.reshape(found, (rows, length)), value, x]
-    return b.op(t.SelectOp, operands, (rows, length), element(x.type))
+    return b.select(b.reshape(found, (rows, length)), value, x)
 
 
 def _one_by_one(
@@ -232,7 +231,7 @@ def _one_by_one(
         here = b.reshape(narrow(found, 1, number, 1, b), (rows, length))
         given = narrow(source, 1, number, 1, b)
         new = given if how is None else b.binary(how, x, given)
-        x = b.op(t.SelectOp, [here, new, x], (rows, length), element(x.type))
+        x = b.select(here, new, x)
     return x
 
 
@@ -241,7 +240,6 @@ def _added(x: SSAValue, places: SSAValue, source: SSAValue, b: Builder) -> SSAVa
     rows, length = shape_of(x)
     count = shape_of(places)[1]
     given = b.reshape(b.single(source), (rows, count, 1))
-    operands = [_found(places, length, b), given, b.number(0, 3, f32)]
-    chosen = b.op(t.SelectOp, operands, (rows, count, length), f32)
+    chosen = b.select(_found(places, length, b), given, b.number(0, 3, f32))
     total = b.reshape(b.reduce(t.ReduceSumOp, chosen, 1), (rows, length))
     return narrowed(b.binary(t.AddOp, b.single(x), total), x, b)

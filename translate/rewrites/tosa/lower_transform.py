@@ -48,9 +48,9 @@ from stepwell.ir.dtypes import f32, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal
 from stepwell.ir.types import dims, element, tensor
-from stepwell.translate.rewrites.aten.building import axis, emit, static_dims
+from stepwell.translate.rewrites.aten.building import axis, static_dims
 from stepwell.translate.rewrites.tosa.building import Builder, narrow, shape_of
-from stepwell.translate.rewrites.tosa.complex_to_pairs import COMPLEX
+from stepwell.translate.rewrites.tosa.complex_to_pairs import COMPLEX, pair, whole
 from stepwell.translate.rewrites.tosa.lowering import Lowerable, LowerToTosa
 
 Pair = tuple[SSAValue, SSAValue]
@@ -169,18 +169,16 @@ def _whole(parts: Pair, size: int, b: Builder) -> Pair:
             axis=IntegerAttr(2, i32),
         )
         other = b.scalar(t.MulOp, back, -1.0) if is_imaginary else back
-        made.append(_joined([part, other], 2, b))
+        made.append(b.concat([part, other], 2))
     return made[0], made[1]
 
 
 def _parts(x: SSAValue, b: Builder) -> Pair:
     """Both parts of a complex value."""
     shape = shape_of(x)
-    pair = emit(
-        b.rw, aten.ViewAsRealDefault.make(x, result_types=[tensor((*dims(x.type), 2), f32)])
-    )
+    both = pair(x, b.rw)
     real, imaginary = (
-        b.reshape(narrow(pair, len(shape), place, 1, b), shape) for place in range(2)
+        b.reshape(narrow(both, len(shape), place, 1, b), shape) for place in range(2)
     )
     return real, imaginary
 
@@ -188,12 +186,4 @@ def _parts(x: SSAValue, b: Builder) -> Pair:
 def _paired(parts: Sequence[SSAValue], b: Builder) -> SSAValue:
     """A complex value of two parts."""
     shape = shape_of(parts[0])
-    pair = _joined([b.reshape(part, (*shape, 1)) for part in parts], len(shape), b)
-    made = tensor(dims(parts[0].type), COMPLEX)
-    return emit(b.rw, aten.ViewAsComplexDefault.make(pair, result_types=[made]))
-
-
-def _joined(parts: Sequence[SSAValue], at: int, b: Builder) -> SSAValue:
-    shape = list(shape_of(parts[0]))
-    shape[at] = sum(shape_of(part)[at] for part in parts)
-    return b.op(t.ConcatOp, parts, shape, f32, axis=IntegerAttr(at, i32))
+    return whole(b.concat([b.reshape(part, (*shape, 1)) for part in parts], len(shape)), b.rw)

@@ -20,14 +20,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.limits import LARGEST_BYTES
-from stepwell.ir.dtypes import i1, i32
+from stepwell.ir.dtypes import i1
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, narrow, shape_of
@@ -49,9 +48,8 @@ class LowerTriangle(LowerToTosa):
         if not isinstance(op.arg("diagonal"), int):
             return Refusal("the diagonal is known only at run time")
         rows, columns = shape_of(op.operands[0])[-2:]
-        if (
-            is_known((rows, columns)) and rows * columns > LARGEST_BYTES
-        ):  # A constant is made of it.
+        is_constant = is_known((rows, columns))
+        if is_constant and rows * columns > LARGEST_BYTES:
             return Refusal(f"a mask of {rows} × {columns} is above {LARGEST_BYTES} bytes")
         return None
 
@@ -67,8 +65,8 @@ class LowerTriangle(LowerToTosa):
             rows, columns = shape[-2:]
             mask = triangle(rows, columns, b, number if lower else number - 1)
         mask, zero = b.of_rank(mask, len(shape)), b.splat(0, x)
-        kept = [x, zero] if lower or is_known(shape[-2:]) else [zero, x]
-        return b.op(t.SelectOp, [mask, *kept], shape, element(x.type))
+        kept = (x, zero) if lower or is_known(shape[-2:]) else (zero, x)
+        return b.select(mask, *kept)
 
 
 def triangle(rows: Size, columns: Size, b: Builder, diagonal: int = 0) -> SSAValue:
@@ -79,15 +77,11 @@ def triangle(rows: Size, columns: Size, b: Builder, diagonal: int = 0) -> SSAVal
     which stand for -1, -2, …
     """
     first = (max(diagonal, 0), max(-diagonal, 0))
-    rows, columns = (
-        rows + first[0],
-        columns + first[1],
-    )  # Other diagonals are parts of the main one.
+    rows, columns = rows + first[0], columns + first[1]  # Of which another diagonal is a part.
     runs = [(True, 1), (False, columns), (True, rows)]
     parts = [_repeated(b.number(truth, 1, i1), count, b) for truth, count in runs]
     period = rows + columns + 1
-    line = b.op(t.ConcatOp, parts, (period,), i1, axis=IntegerAttr(0, i32))
-    line = _repeated(line, rows, b)
+    line = _repeated(b.concat(parts, 0), rows, b)
     wide = b.reshape(narrow(line, 0, 0, rows * (period - 1), b), (rows, period - 1))
     shape = (rows - first[0], columns - first[1])
     return b.op(t.SliceOp, [wide, b.sizes(first), b.sizes(shape)], shape, i1)

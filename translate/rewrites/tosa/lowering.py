@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.codes import code_of_element
-from stepwell.dialects.tosa.shapes.rules import LARGEST_RANK
+from stepwell.dialects.tosa.limits import LARGEST_RANK
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter

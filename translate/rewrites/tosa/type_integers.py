@@ -34,7 +34,6 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.ops import quantize
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType, quantization
-from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import f32, i1, i8, i16
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
@@ -110,5 +109,5 @@ class SelectTruths(Rewrite[Truths]):
         codes = quantize(torch.tensor([1.0, 0.0]), match.held).tolist()
         width = i8 if match.held.bits == 8 else i16
         sides = [b.number(code, len(shape), width) for code in codes]
-        y = b.op(t.SelectOp, [match.truths, *sides], shape, width)
+        y = b.select(match.truths, *sides)
         rw.replace(match.cast, rw.insert(StorageCast(y, match.cast.result.type)).results)

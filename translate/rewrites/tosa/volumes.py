@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.dtypes import i32
-from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, Size, shape_of
 from stepwell.translate.rewrites.tosa.convolving import Convolve, Placed, evened, part
 from stepwell.translate.rewrites.tosa.sizes import settled
@@ -44,8 +41,5 @@ def convolved_volume(
     for group in range(groups):
         operands = part(image, 4, group, groups, b), part(kernel, 0, group, groups, b)
         parts.append(convolve(Placed(t.Conv3dOp, *operands, shape, lists, group)))
-    y = parts[0]
-    if groups > 1:
-        axis = IntegerAttr(4, i32)
-        y = b.op(t.ConcatOp, parts, (n, *spatial, out), element(y.type), axis=axis)
+    y = parts[0] if groups == 1 else b.concat(parts, 4)
     return b.transpose(y, TO_NCDHW)
