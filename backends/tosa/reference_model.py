@@ -24,6 +24,7 @@ from stepwell.backends.tosa.flatbuffer_writer import write_graph
 from stepwell.backends.tosa.graph import Graph, Tensor
 from stepwell.backends.tosa.storage import from_bytes, held_dtype, to_bytes
 from stepwell.dialects.tosa.codes import element_of_code, i4, i48
+from stepwell.dialects.tosa.limits import EIGHT_K, Level
 from stepwell.dialects.tosa.structural import VariableWriteOp
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, UnsupportedError
 from stepwell.ir.dtypes import i32
@@ -32,7 +33,9 @@ SECONDS = 600
 """How long the model may take."""
 
 
-def run_reference_model(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def run_reference_model(
+    data: bytes, inputs: Sequence[torch.Tensor], level: Level = EIGHT_K
+) -> tuple[torch.Tensor, ...]:
     """Run a `.tosa` file on the TOSA reference model.
 
     Args:
@@ -40,6 +43,7 @@ def run_reference_model(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[to
         inputs: one tensor an input in the file's order; element types that torch lacks as one
             code an element (int4 in int8, int48 in int64, fp6, fp4 and mxint8 codes in uint8).
             A graph of symbolic sizes is bound to theirs: the model takes no others.
+        level: what the model holds the graph to.
 
     Returns:
         The outputs, held the same way.
@@ -48,11 +52,11 @@ def run_reference_model(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[to
         ArtefactError: the model refused or failed to run the graph; the text is its reason.
         InputMismatch: the inputs are not those of the graph.
     """
-    return call_reference_model(data, inputs)[0]
+    return call_reference_model(data, inputs, level)[0]
 
 
 def call_reference_model(
-    data: bytes, inputs: Sequence[torch.Tensor]
+    data: bytes, inputs: Sequence[torch.Tensor], level: Level = EIGHT_K
 ) -> tuple[tuple[torch.Tensor, ...], bytes]:
     """Run a `.tosa` file; the second result is the file with what its variables hold now.
 
@@ -73,12 +77,13 @@ def call_reference_model(
         data = write_graph(graph)
     if len(inputs) != len(main.inputs):
         raise InputMismatch(f"{len(inputs)} inputs given, the graph takes {len(main.inputs)}")
+    _fits(graph)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "graph.tosa").write_bytes(data)
         for index, (given, tensor_name) in enumerate(zip(inputs, main.inputs, strict=True)):
             _save(folder / f"in{index}.npy", given, tensors[tensor_name])
-        _call(folder, graph)
+        _call(folder, graph, level)
         outputs = tuple(
             _load(folder / f"out{index}.npy", tensors[tensor_name])
             for index, tensor_name in enumerate(main.outputs)
@@ -95,7 +100,19 @@ def call_reference_model(
     return outputs[:count], write_graph(graph)
 
 
-def _call(folder: Path, graph: Graph) -> None:
+def _fits(graph: Graph) -> None:
+    """Whatever the level, the model ends itself on tensors of more axes than level 8K has."""
+    tensors = (tensor for region in graph.regions for tensor in region.tensors)
+    rank = max((len(tensor.shape) for tensor in tensors), default=0)
+    if rank > EIGHT_K.rank:
+        raise ArtefactError(
+            f"the TOSA reference model computes tensors of up to {EIGHT_K.rank} axes, "
+            f"and this graph has one of {rank}",
+            help="the interpreter computes it: lowered.program.run",
+        )
+
+
+def _call(folder: Path, graph: Graph, level: Level) -> None:
     main = graph.regions[0]
     program = Path(sys.executable).with_name("tosa_reference_model")
     description = {
@@ -107,7 +124,8 @@ def _call(folder: Path, graph: Graph) -> None:
         "expected_failure": False,
     }
     (folder / "desc.json").write_text(json.dumps(description))
-    arguments = [str(program), "--test_desc", "desc.json"]
+    named = "EIGHTK" if level == EIGHT_K else "NONE"
+    arguments = [str(program), "--test_desc", "desc.json", "--tosa_level", named]
     try:
         # Without a debugger on its path the model cannot attach one when it gives up.
         environment = {**os.environ, "PATH": ""}

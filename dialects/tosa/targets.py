@@ -8,7 +8,8 @@ is the oracle of the tests.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 from xdsl.dialects.builtin import ComplexType, TensorType, UnrankedTensorType
 from xdsl.dialects.func import FuncOp
@@ -26,7 +27,7 @@ from stepwell.dialects.tosa.forms import (
     signature_of,
     spelled,
 )
-from stepwell.dialects.tosa.limits import limits
+from stepwell.dialects.tosa.limits import EIGHT_K, NONE, Level, limits
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
 from stepwell.ir.dtypes import dtype_name
@@ -56,6 +57,9 @@ EXTENSIONS: dict[str, tuple[str, str | None]] = {
     "shape": ("1.1", None),
 }
 """Extensions with the version that brought them and the profile that they extend, if only one."""
+
+LEVELS = {"level_none": NONE}
+"""What a target may name of levels; without one it is held to level 8K."""
 
 _BLOCK_SCALED = (
     t.CastToBlockScaledOp,
@@ -102,16 +106,19 @@ _ROUNDINGS = {"DOUBLE_ROUND": "doubleround", "INEXACT_ROUND": "inexactround"}
 
 @dataclass(frozen=True)
 class TosaTarget:
-    """A version, profiles and extensions."""
+    """A version, profiles, extensions and a level."""
 
     version: str
     profiles: frozenset[str]
     extensions: frozenset[str]
+    level: Level = EIGHT_K
 
     @property
     def name(self) -> str:
-        """`tosa-1.1+fp+mxfp`."""
-        return "+".join([f"tosa-{self.version}", *sorted(self.profiles), *sorted(self.extensions)])
+        """`tosa-1.1+fp+mxfp`, with `+level_none` where it is not level 8K."""
+        level = [name for name, held in LEVELS.items() if held == self.level]
+        named = (*sorted(self.profiles), *sorted(self.extensions), *level)
+        return "+".join([f"tosa-{self.version}", *named])
 
     def problems(self, root: Operation) -> Iterator[Problem]:
         """Everything below `root` that this target may not hold."""
@@ -141,7 +148,7 @@ class TosaTarget:
             return f"TOSA has no element type {spelled((unknown,))}"
         missing = self.missing(op)
         if not missing:
-            return limits(op)
+            return limits(op, self.level)
         if isinstance(op, StateOp | UpdateOp) and "variable" in missing:
             return f"the buffer {op.key.data!r} is kept between calls: needs the extension variable"
         types = spelled(signature_of(op) if type(op) in FORMS else tuple(_elements(op)))
@@ -165,6 +172,9 @@ class TosaTarget:
     def _remedy(self, op: Operation) -> str:
         missing = self.missing(op) if has_form(op) and _unknown(op) is None else Needs()
         if not missing:
+            wider = replace(self, level=NONE)
+            if limits(op, self.level) is not None and wider.refuses(op) is None:
+                return f"the target is {self.name}; {wider.name} has no such limit"
             return f"the target is {self.name}"
         extended = [EXTENSIONS[name] for name in missing if name in EXTENSIONS]
         added = missing | {profile for _, profile in extended if profile is not None}
@@ -173,6 +183,7 @@ class TosaTarget:
             self.version if early else "1.1",
             self.profiles | (added & set(PROFILES)),
             self.extensions | (added & set(EXTENSIONS)),
+            self.level,
         )
         return f"the target is {self.name}; {wider.name} has it"
 
@@ -267,8 +278,14 @@ def serves_block_scaling(op: Operation) -> bool:
     return bool(users) and all(isinstance(user, _BLOCK_SCALED) for user in users)
 
 
+@cache
+def level_of(target: str) -> Level:
+    """The level that a target's name, or that of any other, holds programs to."""
+    return next((LEVELS[part] for part in target.split("+") if part in LEVELS), EIGHT_K)
+
+
 def parse_target(name: str) -> TosaTarget:
-    """The target of a name such as `tosa-1.1+fp+mxfp`.
+    """The target of a name such as `tosa-1.1+fp+mxfp` or `tosa-1.0+int+level_none`.
 
     Raises:
         StepwellError: an unknown version, profile or extension, or none.
@@ -279,16 +296,17 @@ def parse_target(name: str) -> TosaTarget:
         raise StepwellError(
             f"there is no TOSA version {version!r}", help=f"versions are {', '.join(VERSIONS)}"
         )
-    unknown = [part for part in parts if part not in PROFILES and part not in EXTENSIONS]
+    known = (*PROFILES, *EXTENSIONS, *LEVELS)
+    unknown = [part for part in parts if part not in known]
     if unknown:
-        known = ", ".join((*PROFILES, *EXTENSIONS))
+        known = ", ".join(known)
         raise StepwellError(f"TOSA has no {unknown[0]!r}", help=f"it has {known}")
     profiles = frozenset(parts) & frozenset(PROFILES)
     if not profiles:
         raise StepwellError(
             f"target {name!r} names no profile", help="add +fp, +int or both: tosa-1.0+fp"
         )
-    extensions = frozenset(parts) - profiles
+    extensions = frozenset(parts) - profiles - frozenset(LEVELS)
     for extension in sorted(extensions):
         since, profile = EXTENSIONS[extension]
         if since > version:
@@ -301,4 +319,4 @@ def parse_target(name: str) -> TosaTarget:
                 f"extension {extension} extends the profile {profile}, which {name} lacks",
                 help=f"name {name}+{profile}",
             )
-    return TosaTarget(version, profiles, extensions)
+    return TosaTarget(version, profiles, extensions, level_of(name))

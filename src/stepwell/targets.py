@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from stepwell.backends.ethos_u.accelerators import ACCELERATORS
 from stepwell.dialects.cmsis.target import CPUS
+from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.choices import Choices
 from stepwell.ir.diagnostics import NoEngine, StepwellError
 from stepwell.ir.options import PIPELINE, ByName, Option, Ranges
@@ -219,10 +221,10 @@ def _tosa_mlir(program: Program, **options: Any) -> str:
     return to_mlir(program, **options)
 
 
-def _run_tosa(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+def _run_tosa(target: str, artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
     from stepwell.backends.tosa import run_reference_model
 
-    return run_reference_model(artefact, inputs)
+    return run_reference_model(artefact, inputs, level_of(target))
 
 
 def _tosa_target(name: str) -> Target:
@@ -233,7 +235,7 @@ def _tosa_target(name: str) -> Target:
         pipeline,
         "tosa",
         {"tosa": _tosa_bytes, "mlir": _tosa_mlir},
-        _run_tosa,
+        partial(_run_tosa, name),
         TOSA_OPTIONS,
         per_method=True,
         dialects=TOSA_DIALECTS,

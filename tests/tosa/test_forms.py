@@ -67,9 +67,11 @@ def module_for(instance: Instance, target: TosaTarget) -> str:
     version = "1.0" if target.version == "1.0" else "1.1.draft"
     profiles = ", ".join(f"pro_{name}" for name in sorted(target.profiles))
     extensions = ", ".join(sorted(target.extensions | {"variable"}))
+    level = target.level.name.lower()
     return (
         f"module attributes {{tosa.target_env = #tosa.target_env<specification_version = "
-        f'"{version}", level = "8k", profiles = [{profiles}], extensions = [{extensions}]>}} {{\n'
+        f'"{version}", level = "{level}", '
+        f"profiles = [{profiles}], extensions = [{extensions}]>}} {{\n"
         f"{instance.text}}}\n// -----\n"
     )
 

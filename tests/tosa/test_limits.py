@@ -1,16 +1,23 @@
-"""Level 8K: the largest that it allows is taken, one more is refused; tosa-opt says the same."""
+"""Levels: the largest that one allows is taken, one more is refused; tosa-opt says the same."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+import torch
+
 import stepwell
-from stepwell.dialects.tosa.targets import parse_target
+from stepwell.dialects.tosa.targets import TosaTarget, parse_target
+from stepwell.ir.diagnostics import StepwellError
 
 from .instances import Instance
 from .test_forms import ours, refused_upstream
+from .test_transforms import Function, Of
 
 TARGET = parse_target("tosa-1.1+fp+shape+controlflow+fft")
+NO_LEVEL = parse_target(f"{TARGET.name}+level_none")
 
 
 def function(arguments: str, result: str, *lines: str) -> str:
@@ -143,17 +150,71 @@ LIMITS = {
 }
 
 
-def test_what_a_level_allows_is_taken_and_one_more_is_refused(tmp_path: Path) -> None:
+WITHOUT_LEVEL = {
+    "rank": (of_rank(32), of_rank(33)),
+    "list": (joined(256), joined(257)),
+    "shape": (listed(64), listed(65)),
+}
+"""What is bounded without a level."""
+
+FREE = ("bytes", "rank", "pad", "dilation", "list", "scale", "transform", "transposed kernel")
+"""What level 8K refuses and no level takes."""
+
+
+@pytest.mark.parametrize("target", [TARGET, NO_LEVEL], ids=lambda t: t.level.name)
+def test_what_a_level_allows_is_taken_and_one_more_is_refused(
+    target: TosaTarget, tmp_path: Path
+) -> None:
     cases = [
-        (Instance(name, (kind,), text), TARGET)
-        for name, pair in LIMITS.items()
+        (Instance(name, (kind,), text), target)
+        for name, pair in (LIMITS if target is TARGET else WITHOUT_LEVEL).items()
         for kind, text in zip(("most", "more"), pair, strict=True)
     ]
     refused = refused_upstream(cases, tmp_path)
     mine = {index for index, (case, target) in enumerate(cases) if ours(case, target)}
     facts = {(c.operator, *c.types): ours(c, target) for c, target in cases}
     assert mine == {i for i in range(len(cases)) if i % 2}, facts
-    assert refused == mine
+    assert refused == (mine if target is TARGET else set())  # tosa-opt bounds nothing without one
+
+
+def test_without_a_level_what_it_refused_is_taken(tmp_path: Path) -> None:
+    cases = [(Instance(name, ("more",), LIMITS[name][1]), NO_LEVEL) for name in FREE]
+    assert not [reason for case in cases if (reason := ours(*case))]
+    assert not refused_upstream(cases, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "operators"),
+    [
+        (lambda x: torch.nn.functional.max_pool1d(x, 9000), (1, 2, 18000), "tosa.max_pool2d"),
+        (lambda x: torch.cat([x * i for i in range(70)]), (2, 3), "tosa.concat"),
+    ],
+)
+def test_without_a_level_one_operator_does_and_is_torchs(
+    function: Function, shape: Sequence[int], operators: str
+) -> None:
+    x = torch.randn(*shape)
+    exported = torch.export.export(Of(function), (x,))
+    lowered = stepwell.lower(exported, "tosa-1.0+fp+level_none")
+    assert [op.name for op in lowered.program.module.walk()].count(operators) == 1
+    assert torch.equal(lowered.run(x)[0], function(x))
+
+
+def test_a_limit_names_the_target_that_lacks_it() -> None:
+    exported = torch.export.export(
+        Of(lambda x: torch.nn.functional.max_pool1d(x, 9000)), (torch.randn(1, 2, 18000),)
+    )
+    with pytest.raises(StepwellError, match=r"tosa-1.0\+fp\+level_none has no such limit"):
+        stepwell.lower(exported, "tosa-1.0+fp")
+
+
+def test_seven_axes_are_interpreted_and_the_reference_model_says_that_it_has_none() -> None:
+    x = torch.randn(1, 2, 1, 2, 3, 2, 2)
+    exported = torch.export.export(Of(lambda x: (x + x.relu()).sum(3)), (x,))
+    lowered = stepwell.lower(exported, "tosa-1.0+fp+level_none")
+    assert torch.equal(lowered.program.run(x)[0], (x + x.relu()).sum(3))
+    with pytest.raises(StepwellError, match="up to 6 axes"):
+        lowered.run(x)
 
 
 def test_no_tensor_is_empty() -> None:

@@ -7,7 +7,7 @@ from torch._higher_order_ops.map import map as each
 from torch._higher_order_ops.scan import scan
 
 import stepwell
-from stepwell.dialects.tosa.limits import LONGEST_LIST
+from stepwell.dialects.tosa.limits import EIGHT_K
 
 
 class Recurrence(nn.Module):
@@ -45,7 +45,7 @@ class Totals(nn.Module):
         return scan(lambda total, row: (total + row, total * row), torch.zeros(3), x)
 
 
-@pytest.mark.parametrize("steps", [1, 3, LONGEST_LIST + 1])
+@pytest.mark.parametrize("steps", [1, 3, EIGHT_K.list + 1])
 @pytest.mark.parametrize("model", [Recurrence(), Rows()], ids=lambda model: type(model).__name__)
 def test_a_loop_is_its_steps_one_after_the_other(model: nn.Module, steps: int) -> None:
     x = torch.randn(steps, 2, 3)

@@ -6,6 +6,7 @@ from reference.text import first_paragraph, prose, table
 from stepwell.backends.ethos_u.accelerators import FAMILIES
 from stepwell.dialects.cmsis.target import CPUS, target
 from stepwell.dialects.tosa import limits
+from stepwell.dialects.tosa.limits import EIGHT_K, NONE
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.dialects.xnnpack import MAX_EXTERNALS, NODES
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
@@ -70,10 +71,11 @@ def pages() -> dict[str, str]:
             ("level", "8K: " + first_paragraph(limits.__doc__)),
             (
                 "largest kernel, stride, scale",
-                f"{limits.LARGEST_KERNEL}, {limits.LARGEST_STRIDE}, {limits.LARGEST_SCALE}",
+                f"{EIGHT_K.kernel}, {EIGHT_K.stride}, {EIGHT_K.scale}",
             ),
-            ("rank", f"at most {limits.LARGEST_RANK}"),
-            ("bytes of a tensor", f"at most {limits.LARGEST_BYTES:,}"),
+            ("rank", f"at most {EIGHT_K.rank}"),
+            ("bytes of a tensor", f"at most {EIGHT_K.bytes:,}"),
+            ("with `+level_none`", f"rank {NONE.rank}, lists of {NONE.list}, kernels of any size"),
             ("left over", "nothing: one unsupported op is an error that lists them all"),
             ("more", "[TOSA](../tosa.md), [operators](../tosa_operators.md), [MX](../mxfp.md)"),
         ),

@@ -28,7 +28,8 @@ Shape = tuple[Dim, ...] | None
 Expected = tuple[Shape, Attribute | None]
 """What a rule knows of a result: its shape, and its element type if the operands fix it."""
 
-LARGEST_RANK = 6
+LARGEST_RANK = 32
+"""That of any level; `limits.py` has that of the one a target is held to."""
 
 _F = TypeVar("_F", bound=Callable[..., Sequence[Expected]])
 

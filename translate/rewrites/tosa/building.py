@@ -19,7 +19,9 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.limits import Level
 from stepwell.dialects.tosa.meaning.values import ints
+from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import bf16, f16, f32, i8, i32, torch_dtype
 from stepwell.ir.rewriting import Rewriter
@@ -86,6 +88,11 @@ class Builder:
     """Writes operators in front of the op that is being lowered."""
 
     rw: Rewriter
+
+    @property
+    def level(self) -> Level:
+        """What the target is held to."""
+        return level_of(self.rw.program.context.target)
 
     def op(
         self,

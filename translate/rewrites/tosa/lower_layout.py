@@ -24,7 +24,6 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.limits import LONGEST_LIST
 from stepwell.ir.dtypes import i32, torch_dtype
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
@@ -108,10 +107,9 @@ class LowerConcat(LowerToTosa):
         """One CONCAT; of more operands than a list may have, several in a row."""
         shape = shape_of(op.results[0])
         axis, parts = op.arg("dim") % len(shape), list(op.operands)
-        while len(parts) > LONGEST_LIST:
+        while len(parts) > (most := b.level.list):
             parts = [
-                b.concat(parts[first : first + LONGEST_LIST], axis)
-                for first in range(0, len(parts), LONGEST_LIST)
+                b.concat(parts[first : first + most], axis) for first in range(0, len(parts), most)
             ]
         return b.concat(parts, axis, shape)
 

@@ -32,7 +32,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.dialects.tosa.limits import LARGEST_KERNEL
+from stepwell.dialects.tosa.limits import EIGHT_K
 from stepwell.ir.dtypes import i8, i16, i32, i64, torch_dtype
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
@@ -127,7 +127,7 @@ def _shared(total: SSAValue, sizes: Sequence[Size], b: Builder) -> SSAValue:
 def is_image_mean(shape: Sequence[Size], axes: Sequence[int]) -> bool:
     """Whether a mean runs over the whole plane of an NCHW image that a pool can hold."""
     is_plane = len(shape) == 4 and list(axes) == [2, 3] and is_known(shape[2:])
-    return is_plane and max(shape[2:]) <= LARGEST_KERNEL
+    return is_plane and max(shape[2:]) <= EIGHT_K.kernel
 
 
 def softmax(x: SSAValue, axis: int, b: Builder) -> SSAValue:

@@ -43,7 +43,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.limits import LARGEST_KERNEL
+from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.dtypes import f32, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal
@@ -90,8 +90,9 @@ class LowerTransform(LowerToTosa):
         sizes = _sizes(op)
         if any(size & (size - 1) for size in sizes):
             return Refusal(f"a transform of {list(sizes)}: TOSA's are of powers of two")
-        if any(size > LARGEST_KERNEL for size in sizes):
-            return Refusal(f"a transform of {list(sizes)} is above {LARGEST_KERNEL}")
+        most = level_of(program.context.target).kernel
+        if any(size > most for size in sizes):
+            return Refusal(f"a transform of {list(sizes)} is above {most}")
         return Lowerable(op)
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

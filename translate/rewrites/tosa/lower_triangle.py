@@ -25,7 +25,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.limits import LARGEST_BYTES
+from stepwell.dialects.tosa.limits import EIGHT_K
 from stepwell.ir.dtypes import i1
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
@@ -49,8 +49,8 @@ class LowerTriangle(LowerToTosa):
             return Refusal("the diagonal is known only at run time")
         rows, columns = shape_of(op.operands[0])[-2:]
         is_constant = is_known((rows, columns))
-        if is_constant and rows * columns > LARGEST_BYTES:
-            return Refusal(f"a mask of {rows} × {columns} is above {LARGEST_BYTES} bytes")
+        if is_constant and rows * columns > EIGHT_K.bytes:
+            return Refusal(f"a mask of {rows} × {columns} is above {EIGHT_K.bytes} bytes")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

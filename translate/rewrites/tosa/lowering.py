@@ -12,7 +12,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.codes import code_of_element
-from stepwell.dialects.tosa.limits import LARGEST_RANK
+from stepwell.dialects.tosa.limits import EIGHT_K, Level
+from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -38,10 +39,11 @@ class LowerToTosa(Rewrite[Lowerable]):
 
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
         """Guards: tensors of element types TOSA has, of sizes it can name, then the op's own."""
+        level = level_of(program.context.target)
         for value in (*op.operands, *op.results):
             if self.takes_symbols and is_scalar(value):
                 continue
-            refusal = unfit(value, self.takes_symbols)
+            refusal = unfit(value, self.takes_symbols, level)
             if refusal is not None:
                 return refusal
         return self.refuses(op) or Lowerable(op)
@@ -73,7 +75,7 @@ def is_scalar(value: SSAValue) -> bool:
     return isinstance(value.type, IntType)
 
 
-def unfit(value: SSAValue, symbols: bool = False) -> Refusal | None:
+def unfit(value: SSAValue, symbols: bool = False, level: Level = EIGHT_K) -> Refusal | None:
     """Why TOSA has no such tensor."""
     type_ = value.type
     if not isinstance(type_, TensorType):
@@ -87,8 +89,8 @@ def unfit(value: SSAValue, symbols: bool = False) -> Refusal | None:
         reason = inexpressible(value)
         if reason is not None:
             return Refusal(reason)
-    if len(dims(type_)) > LARGEST_RANK:
-        return Refusal(f"rank {len(dims(type_))} is above TOSA's limit of {LARGEST_RANK}")
+    if len(dims(type_)) > level.rank:
+        return Refusal(f"rank {len(dims(type_))} is above TOSA's limit of {level.rank}")
     if 0 in dims(type_):
         return Refusal("TOSA has no empty tensors")
     return None
