@@ -1,4 +1,4 @@
-"""Fourier transforms of `+fft`: the parts of what they give, on the reference model."""
+"""Fourier transforms: the parts of what they give, on the reference model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +12,9 @@ import stepwell
 TARGET = "tosa-1.0+fp+fft"
 Function = Callable[[Tensor], Any]
 fft: Any = torch.fft
+
+
+WINDOW = torch.hann_window(8)
 
 
 class Of(nn.Module):
@@ -39,29 +42,36 @@ CASES: dict[str, Function] = {
     "all points": lambda x: torch.view_as_real(fft.fft(x).mT),
     "there and back": filtered,
     "back to two points": lambda x: fft.irfft(fft.rfft(x[..., :2]), n=2),
+    "of complex numbers": lambda x: torch.view_as_real(fft.ifft(fft.fft2(x) * 0.5, dim=1)),
+    "three axes and back": lambda x: fft.irfftn(fft.rfftn(x, dim=(0, 1, 2)), dim=(0, 1, 2)),
+    "no power of two": lambda x: fft.irfft2(fft.rfft2(x[..., :15], norm="ortho"), s=(8, 15)),
+    "arithmetic": lambda x: (fft.rfft(x) - -fft.rfft(x).conj() * x[..., :9]).mT[..., 1:].imag,
+    "angles": lambda x: torch.cat([fft.rfft(x)[..., 1:8], torch.complex(x, x)], -1)[0].angle(),
+    "frames": lambda x: torch.stft(x[0], 8, 3, window=WINDOW, return_complex=True).abs(),
+    "frames with a short window": lambda x: torch.view_as_real(
+        torch.stft(x[0], 12, 2, 8, WINDOW, normalized=True, onesided=False, return_complex=True)
+    ),
 }
 
 
+@pytest.mark.parametrize("target", [TARGET, "tosa-1.0+fp"])
 @pytest.mark.parametrize("name", CASES)
-def test_a_transform_is_torchs(name: str) -> None:
+def test_a_transform_is_torchs(name: str, target: str) -> None:
     model, x = Of(CASES[name]), torch.randn(2, 8, 16)
-    lowered = stepwell.lower(torch.export.export(model, (x,)), TARGET)
+    lowered = stepwell.lower(torch.export.export(model, (x,)), target)
     expected = model(x)
     expected = expected if isinstance(expected, tuple) else (expected,)
     for found in (lowered.run(x), lowered.program.run(x)):
         torch.testing.assert_close(tuple(found), expected, rtol=1e-5, atol=2e-5)
 
 
-def of_twelve(x: torch.Tensor) -> torch.Tensor:
-    return fft.rfft(x[..., :12]).abs()
-
-
 @pytest.mark.parametrize(
     ("function", "target", "reason"),
     [
-        (CASES["magnitudes"], "tosa-1.0+fp", r"tosa-1.0\+fp\+fft has it"),
-        (of_twelve, TARGET, "TOSA's are of powers of two"),
+        (lambda x: fft.rfft(x, n=4096).abs(), "tosa-1.0+fp", "needs the extension fft"),
+        (lambda x: fft.rfft(x, n=2049).abs(), TARGET, "TOSA's are of powers of two"),
         (fft.rfft, TARGET, "TOSA has no complex numbers"),
+        (lambda x: fft.rfft(x) * 1j, TARGET, "scaled by a complex number|complex numbers"),
     ],
 )
 def test_what_has_no_form_says_why(function: Function, target: str, reason: str) -> None:

@@ -109,6 +109,7 @@ from stepwell.translate.rewrites.tosa.simplify_transpose import SimplifyTranspos
 from stepwell.translate.rewrites.tosa.sink_reshape import SinkReshape
 from stepwell.translate.rewrites.tosa.split_gelu import SplitGelu
 from stepwell.translate.rewrites.tosa.split_layer_norm import SplitLayerNorm
+from stepwell.translate.rewrites.tosa.stft_to_frames import StftToFrames
 from stepwell.translate.rewrites.tosa.type_integers import SelectTruths, TypeIntegers
 from stepwell.translate.rewrites.tosa.widen_halves import WidenHalves
 from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
@@ -116,6 +117,7 @@ from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGr
 
 SPLIT: tuple[Rewrite[Any], ...] = (
     PromoteOperands(),
+    StftToFrames(),
     ComplexToPairs(),
     FillToFull(),
     ScaledSumToProducts(),
