@@ -5,6 +5,7 @@
     python bench/cortex_m.py --tolerance [model ...]            distance from the PT2E graph
     python bench/cortex_m.py --memory [model ...]               arenas, as they are and row by row
     python bench/cortex_m.py --standalone [model ...]           C without a runtime, cross-compiled
+    python bench/cortex_m.py --recurrent [model ...]            recurrences in int8, and as floats
 
 For each model: CPU seconds of this process from the PT2E ExportedProgram to `.pte` bytes (the first
 run in a process with both flows imported, then the best), bytes, constants that nothing names,
@@ -194,6 +195,31 @@ def memory(names: list[str], cpu: str) -> None:
         print("\n  ".join(row), flush=True)
 
 
+def recurrent(names: list[str], cpu: str, count: int = 20) -> None:
+    """Steps of recurrent layers in int8 and as floats: sizes, calls, decibels over the error."""
+    import stepwell
+    from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+    for name in names:
+        model, inputs = load(name)
+        drawn = [drawn_like(inputs, 100 + seed) for seed in range(count)]
+        with torch.no_grad():
+            wanted = torch.cat([model(*given) for given in drawn])
+        for recurrences in (False, True):
+            exported = quantised(model, inputs, CortexMQuantizer(recurrences=recurrences))
+            lowered = stepwell.lower(exported, cpu)
+            data = lowered.to_pte()
+            found = torch.cat([lowered.run(*given)[0] for given in drawn])
+            share = float(wanted.square().sum() / (wanted - found).square().sum())
+            facts, said = examine(data), "int8" if recurrences else "float"
+            outside = facts["outside"] or "none"
+            print(
+                f"{name:10} {said:5} steps: {facts['arena']} B, {facts['calls']} calls, "
+                f"{len(data)} B .pte, {10 * math.log10(share):.1f} dB; outside: {outside}",
+                flush=True,
+            )
+
+
 def standalone(names: list[str], cpu: str) -> None:
     """Bytes of code, constants and RAM of the C that needs no runtime (`arm-none-eabi-gcc -O2`)."""
     import tempfile
@@ -361,6 +387,7 @@ def main() -> None:
     parser.add_argument("--tolerance", action="store_true", help="distances instead")
     parser.add_argument("--memory", action="store_true", help="arenas instead")
     parser.add_argument("--standalone", action="store_true", help="C without a runtime instead")
+    parser.add_argument("--recurrent", action="store_true", help="recurrent layers instead")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
@@ -371,6 +398,8 @@ def main() -> None:
         tolerance(options.models or list(MODELS), options.cpu)
     elif options.memory:
         memory(options.models or list(MEMORY), options.cpu)
+    elif options.recurrent:
+        recurrent(options.models or ["crnn_lstm", "crnn_gru"], options.cpu)
     elif options.standalone:
         standalone(options.models or list(TINY), options.cpu)
     else:

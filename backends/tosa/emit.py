@@ -283,7 +283,7 @@ class _Emitter:
             case DenseArrayBase():
                 return tuple(ints(value))
             case StringAttr():
-                return value.data.encode() if field_.kind == "bytes" else value.data
+                return value.data.encode("latin-1") if field_.kind == "bytes" else value.data
             case IntegerAttr() | FloatAttr() if field_.kind == "value":
                 number = value.value.data
                 type_ = value.type

@@ -60,6 +60,7 @@ from stepwell.translate.rewrites.cmsis import (
     OrderOperators,
     RelabelInput,
     RelabelOutput,
+    SliceAsPart,
     StateTarget,
 )
 from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
@@ -86,6 +87,7 @@ from stepwell.translate.rewrites.tosa.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.tosa.gather_truths import GatherTruths
 from stepwell.translate.rewrites.tosa.lower_control import BringWeightsInside, LowerControl
+from stepwell.translate.rewrites.tosa.lower_custom import LowerCustom
 from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise
 from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices
 from stepwell.translate.rewrites.tosa.pieces import piece_function
@@ -306,6 +308,7 @@ outside, as there.
 """
 
 TOSA = (
+    LowerCustom(),
     Together("normalise", (*PLAIN_FORM, GatherStrides())),
     Together("fold-weights", FOLD_WEIGHTS),
     RecogniseAttention(),
@@ -343,6 +346,7 @@ SPELL_MOVES = (FillToFull(), PoolByImages(), GatherStrides())
 
 
 TOSA_INTEGERS = (
+    LowerCustom(),
     Together("normalise", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
     TYPE_QUANTIZATION,
     Named("share-types", ShareCommonSubexpressions()),
@@ -447,5 +451,6 @@ def cortex_m_pipeline(
             RemoveDeadCode(),
             OrderOperators(),
             *((PlanMemory(arena),) if optimise == MEMORY or arena is not None else ()),
+            SliceAsPart(),
         ),
     )

@@ -18,6 +18,8 @@ def register_op(
     shape: Callable[..., Any] | None = None,
     kernel: str | None = None,
     library: str | None = None,
+    tosa: str | None = None,
+    tosa_attributes: tuple[Callable[..., bytes], Callable[[bytes], Any]] | None = None,
 ) -> None:
     """Make a custom operator a citizen: it is imported, verified, interpreted and called in a .pte.
 
@@ -36,15 +38,19 @@ def register_op(
             (`library::name.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)`).
         library: a module that registers the kernel with this machine's runtime when it is imported,
             which is done before a program that calls it is loaded here.
+        tosa: what TOSA's CUSTOM calls it, `domain::operator`; TOSA targets refuse it without one.
+        tosa_attributes: two functions, from a mapping of the arguments that are no tensors to
+            CUSTOM's bytes, and back; JSON where nothing is said.
 
     Raises:
-        StepwellError: it is no operator with a schema, it has been registered before, or the kernel
-            does not take the operator's arguments.
+        StepwellError: it is no operator with a schema, it has been registered before, the kernel
+            does not take the operator's arguments, or TOSA's name is none.
     """
     from stepwell.backends.executorch.kernel_tables import register_kernel, schema_of_kernel
     from stepwell.backends.executorch.signatures import matched_arguments
     from stepwell.dialects.aten.interpretation import Meaning, register_meaning
     from stepwell.dialects.aten.registry import of_overload
+    from stepwell.dialects.tosa.custom import register_custom
 
     if not hasattr(getattr(overload, "_schema", None), "overload_name"):
         raise StepwellError(
@@ -62,5 +68,9 @@ def register_op(
                 help=f"the operator is {cls.SCHEMA.text}, the kernel {found.text}",
             )
         register_kernel(cls.name, found, library)
+    if tosa is not None:
+        register_custom(cls, tosa, tosa_attributes)
+    elif tosa_attributes is not None:
+        raise StepwellError(f"{cls.name}: attributes of a CUSTOM are given, and no name of it")
     if meaning is not None or shape is not None:
         register_meaning(cls, Meaning(meaning, shape))

@@ -170,6 +170,8 @@ class Registry:
         from stepwell.backends.executorch import kernel_tables
         from stepwell.dialects.aten import interpretation as meanings
         from stepwell.dialects.aten.registry import of_overload
+        from stepwell.dialects.tosa import custom as customs
+        from stepwell.dialects.tosa.custom import custom_of
         from stepwell.registering import register_op
 
         register_op(overload, **says)
@@ -177,6 +179,12 @@ class Registry:
         self._note("operators", name, meanings._REGISTERED)
         if says.get("kernel") is not None:
             self._note("kernels", name, kernel_tables._CHOSEN)
+        custom = custom_of(of_overload(overload))
+        if custom is not None:
+            named = (custom.domain, custom.operator)
+            self._note("TOSA operators", "::".join(named), customs._BY_NAME, named)
+            if self.loading:
+                self.loading[-1].added.append((customs._BY_OP, custom.op))
 
     def kernel(self, op: str, schema: str, library: str | None = None) -> None:
         """The kernel of ExecuTorch's runtime that computes an op.

@@ -78,6 +78,18 @@ class Padded(nn.Module):
         return nn.functional.pad(x, (1, 2, 0, 1)).transpose(1, 2) + 0.5
 
 
+class Steps(nn.Module):
+    """The last step of an LSTM behind a GRU: gates and steps are places in larger tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.GRU(6, 8, batch_first=True)
+        self.second = nn.LSTM(8, 5, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x)[0])[0][:, -1]
+
+
 def channels_last(value: Any) -> Any:
     return value.to(memory_format=torch.channels_last)
 
@@ -90,8 +102,9 @@ def channels_last(value: Any) -> Any:
         (Images(), (1, 3, 13, 12), {"io": "int8", "optimise": "memory"}),
         (Rows(), (2, 5, 8), {"io": "int8"}),
         (Padded(), (2, 3, 4), {}),
+        (Steps(), (1, 4, 6), {"io": "int8"}),
     ],
-    ids=["images", "images row by row", "attention", "pad"],
+    ids=["images", "images row by row", "attention", "pad", "recurrent"],
 )
 def test_the_program_in_c_computes_what_the_interpreter_does(
     quantised: Any, tmp_path: Path, module: nn.Module, shape: tuple[int, ...], options: Any

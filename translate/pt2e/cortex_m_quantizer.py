@@ -76,11 +76,14 @@ class CortexMQuantizer(Quantizer):
         self,
         per_channel_linear: bool = False,
         observer: Callable[..., Any] = MinMaxObserver,
+        recurrences: bool = True,
     ) -> None:
         """`per_channel_linear` gives linear layers a scale for each row; they then lower to 1×1
-        convolutions. `observer` is the class that watches activations.
+        convolutions. `observer` is the class that watches activations. `recurrences`: whether
+        `LSTM`, `GRU` and `RNN` become int8, step by step; else they stay floats.
         """
         super().__init__()
+        self.recurrences = recurrences
         self.activation = QuantizationSpec(
             dtype=torch.int8,
             quant_min=-128,
@@ -106,8 +109,8 @@ class CortexMQuantizer(Quantizer):
         )
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        """Takes norms and fused attention apart, so that their parts can be annotated."""
-        return decompose(model)
+        """Takes norms, attention and recurrences apart, so that their parts can be annotated."""
+        return decompose(model, self.recurrences)
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Annotate every node that has a lowering."""

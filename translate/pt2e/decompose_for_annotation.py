@@ -2,7 +2,8 @@
 
 Layer norm becomes two products with ones (mean and variance, each already spread over its row), a
 subtraction, two products and a table for 1/√; batch norm after a linear layer folds into it; fused
-attention becomes its two matrix products and a softmax. `torch.fx` in, `torch.fx` out.
+attention becomes its two matrix products and a softmax; a recurrent layer its steps. `torch.fx` in,
+`torch.fx` out.
 """
 
 from __future__ import annotations
@@ -13,11 +14,19 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule, Node
 
+from stepwell.translate.pt2e.graph_writing import Writer, tensor_of
+from stepwell.translate.pt2e.recurrences_for_annotation import unrolled
+
 aten = torch.ops.aten
 
 
-def decompose(model: GraphModule) -> GraphModule:
-    """The same function in smaller ops; the module is changed in place and returned."""
+def decompose(model: GraphModule, recurrences: bool = True) -> GraphModule:
+    """The same function in smaller ops; the module is changed in place and returned.
+
+    Args:
+        model: an exported graph.
+        recurrences: whether recurrent layers are taken apart too, step by step.
+    """
     for node in list(model.graph.nodes):
         if node.op != "call_function":
             continue
@@ -27,6 +36,8 @@ def decompose(model: GraphModule) -> GraphModule:
             _attention(model, node)
         elif node.target is aten.batch_norm.default:
             _fold_batch_norm(model, node)
+        elif recurrences:
+            unrolled(model, node)
     model.graph.eliminate_dead_code()
     model.recompile()
     return model
@@ -38,47 +49,13 @@ def _argument(node: Node, index: int, name: str, default: Any) -> Any:
     return node.kwargs.get(name, default)
 
 
-class _Writer:
-    """Adds calls before a node, with their meta values."""
-
-    def __init__(self, model: GraphModule, before: Node) -> None:
-        self.model, self.before = model, before
-
-    def call(self, target: Any, *args: Any) -> Node:
-        with self.model.graph.inserting_before(self.before):
-            made = self.model.graph.call_function(target, args)
-        made.meta = {k: v for k, v in self.before.meta.items() if k in ("nn_module_stack",)}
-        values = [a.meta.get("val") if isinstance(a, Node) else a for a in args]
-        made.meta["val"] = target(*values)
-        return made
-
-    def constant(self, name: str, tensor: torch.Tensor) -> Node:
-        free = name
-        while hasattr(self.model, free):
-            if torch.equal(cast(torch.Tensor, getattr(self.model, free)), tensor):
-                break
-            free += "_"
-        if not hasattr(self.model, free):
-            self.model.register_buffer(free, tensor)
-        with self.model.graph.inserting_before(self.before):
-            made = self.model.graph.get_attr(free)
-        value = self.before.meta["val"]
-        mode = getattr(value, "fake_mode", None)
-        made.meta["val"] = tensor if mode is None else mode.from_tensor(tensor)
-        return made
-
-    def replace(self, value: Node) -> None:
-        self.before.replace_all_uses_with(value)
-        self.model.graph.erase_node(self.before)
-
-
 def _layer_norm(model: GraphModule, node: Node) -> None:
     shape = cast("list[int]", node.args[1])
     if len(shape) != 1:
         return
     weight, bias = _argument(node, 2, "weight", None), _argument(node, 3, "bias", None)
     eps = cast(float, _argument(node, 4, "eps", 1e-5))
-    write = _Writer(model, node)
+    write = Writer(model, node)
     ones = torch.full((shape[0], shape[0]), 1.0 / shape[0])
     spread = write.constant(f"stepwell_mean_{shape[0]}", ones)
     x = node.args[0]
@@ -101,7 +78,7 @@ def _attention(model: GraphModule, node: Node) -> None:
         return
     scale = _argument(node, 6, "scale", None)
     width = query.meta["val"].shape[-1]
-    write = _Writer(model, node)
+    write = Writer(model, node)
     turned = write.call(aten.transpose.int, key, -2, -1)
     scores = write.call(aten.matmul.default, query, turned)
     scaled = write.call(aten.mul.Tensor, scores, scale or 1.0 / math.sqrt(width))
@@ -116,16 +93,16 @@ def _fold_batch_norm(model: GraphModule, node: Node) -> None:
         return
     if len(linear.meta["val"].shape) != 2 or _argument(node, 5, "training", False):
         return
-    attributes = [_tensor(model, value) for value in node.args[1:5]]
-    weight = _tensor(model, linear.args[1])
-    bias = _tensor(model, _argument(linear, 2, "bias", None))
+    attributes = [tensor_of(model, value) for value in node.args[1:5]]
+    weight = tensor_of(model, linear.args[1])
+    bias = tensor_of(model, _argument(linear, 2, "bias", None))
     gamma, beta, mean, variance = attributes
     if weight is None or mean is None or variance is None:
         return
     eps = cast(float, node.args[7])
     factor = torch.rsqrt(variance + eps) * (1.0 if gamma is None else gamma)
     shift = (0.0 if bias is None else bias) - mean
-    write = _Writer(model, node)
+    write = Writer(model, node)
     name = f"stepwell_{linear.name}"
     folded = write.call(
         aten.linear.default,
@@ -134,13 +111,3 @@ def _fold_batch_norm(model: GraphModule, node: Node) -> None:
         write.constant(f"{name}_bias", (shift * factor + (0.0 if beta is None else beta)).detach()),
     )
     write.replace(folded)
-
-
-def _tensor(model: GraphModule, value: Any) -> torch.Tensor | None:
-    """The parameter or buffer that a get_attr names."""
-    if not isinstance(value, Node) or value.op != "get_attr":
-        return None
-    found: Any = model
-    for part in str(value.target).split("."):
-        found = getattr(found, part)
-    return cast(torch.Tensor, found)

@@ -28,14 +28,14 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.tosa.shapes.rules import LARGEST_RANK
+from stepwell.dialects.tosa.limits import EIGHT_K
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.building import axis, permute, static_dims, view
 
-MOST_AXES = min(MAX_RANK, LARGEST_RANK)
+MOST_AXES = min(MAX_RANK, EIGHT_K.rank)
 """Axes of a tensor that every target moves."""
 
 

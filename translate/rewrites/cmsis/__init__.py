@@ -23,6 +23,7 @@ from stepwell.translate.rewrites.cmsis.lower_transposed_convolution import (
 )
 from stepwell.translate.rewrites.cmsis.order_operators import OrderOperators
 from stepwell.translate.rewrites.cmsis.relabel_ports import RelabelInput, RelabelOutput
+from stepwell.translate.rewrites.cmsis.slice_as_part import SliceAsPart
 from stepwell.translate.rewrites.cmsis.state_target import StateTarget
 from stepwell.translate.rewrites.cmsis.tabulate import Tabulate
 
@@ -69,6 +70,7 @@ __all__ = [
     "OrderOperators",
     "RelabelInput",
     "RelabelOutput",
+    "SliceAsPart",
     "StateTarget",
     "Tabulate",
 ]

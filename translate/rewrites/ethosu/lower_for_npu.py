@@ -32,7 +32,7 @@ U55_LACKS = frozenset(
     for name in (
         "reduce_max reduce_min reduce_all reduce_any reduce_product equal greater greater_equal "
         "select gather scatter conv3d bitwise_and bitwise_or bitwise_xor bitwise_not logical_and "
-        "logical_or logical_xor logical_not logical_right_shift intdiv pow cond_if while_loop reverse"
+        "logical_or logical_xor logical_not logical_right_shift intdiv pow cond_if while_loop reverse custom"
     ).split()
 )
 """Operators that Vela refuses for an Ethos-U55 or U65, but those of `U55_TAKES`."""
@@ -43,7 +43,7 @@ U55_TAKES: Mapping[str, tuple[IntegerType, ...]] = {
 }
 """Element types of which Vela does take an operator (it reduces bytes, and not their int32)."""
 U85_LACKS = frozenset(
-    f"tosa.{name}" for name in "conv3d pow reduce_product while_loop cond_if".split()
+    f"tosa.{name}" for name in "conv3d pow reduce_product while_loop cond_if custom".split()
 )
 """Operators that Vela refuses for an Ethos-U85."""
 

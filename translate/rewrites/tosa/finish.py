@@ -26,6 +26,7 @@ from stepwell.translate.rewrites.aten.unroll_loop import UnrollLoop
 from stepwell.translate.rewrites.quant import TypeDequantize, TypeQuantize
 from stepwell.translate.rewrites.tosa import INTEGERS, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.lower_control import LowerControl
+from stepwell.translate.rewrites.tosa.lower_custom import LowerCustom
 from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise
 from stepwell.translate.rewrites.tosa.pieces import absence
 
@@ -34,7 +35,7 @@ TYPED = (*TypeQuantize.anchors, *TypeDequantize.anchors)
 """The ops that give or take quantised values."""
 
 INTEGER_LOWERINGS = frozenset(rewrite.name for rewrite in INTEGERS)
-_OTHERS = (GatherStrides, UnrollLoop, LowerControl, LowerQuantise, LowerDequantise)
+_OTHERS = (GatherStrides, UnrollLoop, LowerControl, LowerCustom, LowerQuantise, LowerDequantise)
 LOWERINGS = INTEGER_LOWERINGS | {rewrite.name for rewrite in (*SPLIT, *TO_TOSA, *_OTHERS)}
 """The rewrites that know why an op has no form in TOSA."""
 

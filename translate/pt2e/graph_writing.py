@@ -1,0 +1,66 @@
+"""Writes calls into an exported graph, in front of the node that they will stand for."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+
+class Writer:
+    """Adds calls before a node, with their meta values."""
+
+    def __init__(self, model: GraphModule, before: Node) -> None:
+        self.model, self.before = model, before
+
+    def call(self, target: Any, *args: Any) -> Node:
+        """A call of an operator."""
+        with self.model.graph.inserting_before(self.before):
+            made = self.model.graph.call_function(target, args)
+        made.meta = {k: v for k, v in self.before.meta.items() if k in ("nn_module_stack",)}
+        values = map_arg(args, lambda node: node.meta.get("val"))
+        made.meta["val"] = target(*values)
+        return made
+
+    def constant(self, name: str, tensor: torch.Tensor) -> Node:
+        """A buffer of the module; equal ones share it."""
+        free = name
+        while hasattr(self.model, free):
+            if torch.equal(cast(torch.Tensor, getattr(self.model, free)), tensor):
+                break
+            free += "_"
+        if not hasattr(self.model, free):
+            self.model.register_buffer(free, tensor)
+        with self.model.graph.inserting_before(self.before):
+            made = self.model.graph.get_attr(free)
+        value = self.before.meta["val"]
+        mode = getattr(value, "fake_mode", None)
+        made.meta["val"] = tensor if mode is None else mode.from_tensor(tensor)
+        return made
+
+    def replace(self, value: Node) -> None:
+        """The value in the place of the node's."""
+        self.before.replace_all_uses_with(value)
+        self.model.graph.erase_node(self.before)
+
+    def replace_results(self, values: Sequence[Node]) -> None:
+        """The values in the place of a tuple's."""
+        for user in list(self.before.users):
+            assert user.target is operator.getitem
+            user.replace_all_uses_with(values[cast(int, user.args[1])])
+            self.model.graph.erase_node(user)
+        self.model.graph.erase_node(self.before)
+
+
+def tensor_of(model: GraphModule, value: Any) -> torch.Tensor | None:
+    """The parameter or buffer that a get_attr names."""
+    if not isinstance(value, Node) or value.op != "get_attr":
+        return None
+    found: Any = model
+    for part in str(value.target).split("."):
+        found = getattr(found, part)
+    return cast(torch.Tensor, found)
