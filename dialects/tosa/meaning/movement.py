@@ -17,6 +17,7 @@ from stepwell.dialects.tosa.meaning.values import (
     result_element,
     wide,
 )
+from stepwell.ir.diagnostics import StepwellError, describe_op
 from stepwell.ir.interpretation import Interpreter, interprets
 
 Args = Sequence[Any]
@@ -29,7 +30,11 @@ def _bits(x: Tensor) -> Tensor:
 
 @interprets(t.ReshapeOp)
 def _reshape(op: t.ReshapeOp, args: Args, ctx: Interpreter) -> Args:
-    return (args[0].reshape(args[1]),)
+    x, shape = args
+    if isinstance(x, BlockScaled):  # Blocks lie along the last axis, and stay whole.
+        blocks = (*shape[:-1], shape[-1] // (x.codes.shape[-1] // x.scales.shape[-1]))
+        return (BlockScaled(x.codes.reshape(shape), x.scales.reshape(blocks), x.payload),)
+    return (x.reshape(shape),)
 
 
 @interprets(t.TransposeOp)
@@ -117,21 +122,41 @@ def _scatter(op: t.ScatterOp, args: Args, ctx: Interpreter) -> Args:
     return (result.view(values.dtype),)
 
 
+def _places(size: int, n: int, d: int, o: int, b: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where each element of a resized axis of `size` lies: whole places, and n-ths of one."""
+    position = torch.arange(((size - 1) * n - o + b) // d + 1) * d + o
+    return torch.div(position, n, rounding_mode="floor"), position % n
+
+
+def _nearest(
+    x: torch.Tensor, scale: Sequence[int], offset: Sequence[int], border: Sequence[int]
+) -> torch.Tensor:
+    """The nearest elements along axes 1 and 2."""
+    for axis, n, d, o, b in zip((1, 2), scale[0::2], scale[1::2], offset, border, strict=True):
+        whole, part = _places(x.shape[axis], n, d, o, b)
+        x = x.index_select(axis, (whole + (2 * part >= n)).clamp(0, x.shape[axis] - 1))
+    return x
+
+
 @interprets(t.ResizeOp)
 def _resize(op: t.ResizeOp, args: Args, ctx: Interpreter) -> Args:
     x, scale, offset, border = args
+    if isinstance(x, BlockScaled):
+        if op.mode.data != "NEAREST_NEIGHBOR":
+            raise StepwellError(
+                "tosa.resize: block-scaled tensors are resized to their nearest elements only",
+                describe_op(op),
+            )
+        codes, scales = (_nearest(part, scale, offset, border) for part in (x.codes, x.scales))
+        return (BlockScaled(codes, scales, x.payload),)
+    if op.mode.data == "NEAREST_NEIGHBOR":
+        return (_nearest(_bits(x), scale, offset, border).view(x.dtype),)
     integer = is_integer(result_element(op))
     x = wide(x).to(torch.int64) if integer else wide(x)
     for axis, (n, d, o, b) in enumerate(
         zip(scale[0::2], scale[1::2], offset, border, strict=True), start=1
     ):
-        size = ((x.shape[axis] - 1) * n - o + b) // d + 1
-        position = torch.arange(size) * d + o
-        whole, part = torch.div(position, n, rounding_mode="floor"), position % n
-        if op.mode.data == "NEAREST_NEIGHBOR":
-            nearest = (whole + (2 * part >= n)).clamp(0, x.shape[axis] - 1)
-            x = x.index_select(axis, nearest)
-            continue
+        whole, part = _places(x.shape[axis], n, d, o, b)
         lower = x.index_select(axis, whole.clamp(0, x.shape[axis] - 1))
         upper = x.index_select(axis, (whole + 1).clamp(0, x.shape[axis] - 1))
         part = part.reshape([-1 if i == axis else 1 for i in range(x.dim())])
