@@ -132,12 +132,13 @@ def _layer(
     form: str,
 ) -> nn.Module | None:
     """The MX layer in a layer's place, or None if it stays."""
-    if isinstance(child, nn.Linear) and type(child) is nn.Linear:
+    if type(child) is nn.Linear or is_conv1d(child):
         payload = assign(name, child)
         if payload is None:
             return None
         weights = second or payload
-        return MxLinear(child, payload, weights, form)
+        linear = child if isinstance(child, nn.Linear) else of_conv1d(child)
+        return MxLinear(linear, payload, weights, form)
     if isinstance(child, nn.MultiheadAttention) and type(child) is nn.MultiheadAttention:
         payload = assign(name, child)
         if payload is None:
@@ -151,6 +152,21 @@ def _layer(
         return None
     weights = second or payload
     return MxConv2d(child, payload, weights, form)
+
+
+def is_conv1d(child: nn.Module) -> bool:
+    """Whether a module is GPT-2's linear layer, whose weight is `[inputs, outputs]`."""
+    kind = type(child)
+    return (kind.__module__, kind.__name__) == ("transformers.pytorch_utils", "Conv1D")
+
+
+def of_conv1d(child: Any) -> nn.Linear:
+    """The same layer over the same memory, its weight the other way round."""
+    inputs, outputs = child.weight.shape
+    linear = nn.Linear(inputs, outputs, device="meta")
+    linear.weight = nn.Parameter(child.weight.detach().t(), child.weight.requires_grad)
+    linear.bias = child.bias
+    return linear
 
 
 def prepared(program: Program, attention: bool) -> Program:

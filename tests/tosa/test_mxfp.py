@@ -368,6 +368,17 @@ def test_an_encoder_module_has_its_attention_in_mx_and_the_reference_models_bits
     assert torch.equal(low.run(x)[0], low.program.run(x)[0])
 
 
+def test_gpt2s_linear_layer_is_mx_as_a_module_and_as_an_addmm() -> None:
+    layers = pytest.importorskip("transformers.pytorch_utils", reason="the extra hf is absent")
+    model, x = nn.Sequential(layers.Conv1D(48, 32)).eval(), torch.randn(2, 3, 32)
+    whole = stepwell.to_mxfp(model)
+    low = lowered(whole, x)
+    assert operators(low)["tosa.matmul_t"] == 1
+    assert torch.equal(low.run(x)[0], whole(x))
+    program = stepwell.to_mxfp(torch.export.export(model, (x,)))
+    assert torch.equal(program.run(x)[0], whole(x))
+
+
 def test_attention_with_learnt_keys_is_refused() -> None:
     attention = nn.MultiheadAttention(32, 4, add_bias_kv=True)
     with pytest.raises(stepwell.StepwellError, match="add_bias_kv"):
