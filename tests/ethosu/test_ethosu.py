@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import re
 from collections import Counter
 from typing import Any, get_args
 
@@ -17,6 +16,7 @@ import stepwell
 from stepwell.backends.ethos_u.emit import tosa_of
 from stepwell.backends.ethos_u.vela import compile_tosa, read_stream
 from stepwell.dialects.ethosu import BinaryOp, DelegateOp
+from stepwell.dialects.quant.ports import meanings
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i8, i16, i32
 from stepwell.ir.types import tensor
@@ -92,12 +92,9 @@ def test_a_softmax_is_one_delegate_within_a_unit_of_the_real_one(
     assert (lowered.report.delegates, lowered.report.outside.total()) == (1, 0)
     x = torch.randint(-128, 128, (6, size), dtype=torch.int8)
     x[0], x[1], x[2, 1:] = -128, 127, -128
-    told = re.search(
-        r"scale=([\d.e-]+)", str(lowered.program.method().attributes["cmsis.input_quantization"])
-    )
-    assert told is not None
-    scale = float(told[1])
-    real = (torch.softmax(x.double() * scale, -1) * 256 - 128).clamp(max=127)
+    (held,) = meanings(lowered.program.method(), "input")
+    assert held is not None
+    real = (torch.softmax(x.double() * held.scale, -1) * 256 - 128).clamp(max=127)
     (made,) = lowered.program.run(x)
     assert float((made.double() - real).abs().max()) < 1.0
     if size == 64:

@@ -20,6 +20,8 @@ from xdsl.ir import Attribute
 
 import stepwell
 from stepwell.backends.executorch.runner import PteSession, run_pte
+from stepwell.dialects.quant.ops import dequantize, quantize
+from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, StepwellError, VerificationError
 from stepwell.ir.failures import StepFailure
 from stepwell.ir.types import element
@@ -438,8 +440,9 @@ def _compare_quantised(
     except Exception as error:
         raise WrongError("no program", f"the quantised graph fails: {error}"[:300]) from error
     flat = pytree.tree_leaves(given)
-    sides = {side: _parameters(lowered, side) for side in ("input", "output")}
-    stored = [_stored(v, *p) for v, p in zip(flat, _padded(sides["input"], len(flat)), strict=True)]
+    func = lowered.program.method()
+    taken = meanings(func, INPUT) or [None] * len(flat)
+    stored = [v if held is None else quantize(v, held) for v, held in zip(flat, taken, strict=True)]
     inside = lowered.program.run(*stored)
     try:
         outside = lowered.run(*stored)
@@ -455,30 +458,13 @@ def _compare_quantised(
                 raise WrongError(
                     "mismatch", f"output {index}: the artefact and the interpreter differ"
                 )
-    steps = _padded(sides["output"], len(outside))
+    given_back = meanings(func, OUTPUT) or [None] * len(outside)
     real = [
-        v if v.is_floating_point() or zero is None else (v.float() - zero) * scale
-        for v, (scale, zero) in zip(outside, steps, strict=True)
+        v if held is None else dequantize(v, held)
+        for v, held in zip(outside, given_back, strict=True)
     ]
     if said := expected.complaint(real):
         raise WrongError("mismatch", f"{way.target}: {said}")
-
-
-def _parameters(lowered: stepwell.Lowered, side: str) -> list[tuple[float, int]]:
-    """Scale and zero point of what a TOSA program takes and gives as integers."""
-    text = str(lowered.program.method().attributes.get(f"tosa.{side}_quantization", ""))
-    found = re.findall(r"scale=(\S+) zero_point=(-?\d+)", text)
-    return [(float(scale), int(zero)) for scale, zero in found]
-
-
-def _padded(found: list[tuple[float, int]], count: int) -> list[tuple[float, Any]]:
-    return [*found] if len(found) == count else [(0.0, None)] * count
-
-
-def _stored(value: Tensor, scale: float, zero: int | None) -> Tensor:
-    if zero is None:
-        return value
-    return (torch.round(value / scale) + zero).clamp(-128, 127).to(torch.int8)
 
 
 def judge_seed(seed: int, lane: str) -> Verdict:

@@ -1,7 +1,5 @@
 """Programs as ExecuTorch's own quantiser for TOSA quantises them, and the integers they take."""
 
-import re
-
 import torch
 from executorch.backends.arm.quantizer.arm_quantizer import (
     TOSAQuantizer,
@@ -14,6 +12,7 @@ from torch.export import ExportedProgram, export
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
+from stepwell.dialects.quant.ports import meanings
 
 WIDTHS = {8: torch.int8, 16: torch.int16}
 
@@ -35,9 +34,8 @@ def quantised(model: nn.Module, inputs: tuple[Tensor, ...], bits: int) -> Export
 
 def parameters(lowered: "stepwell.Lowered", side: str) -> list[tuple[float, int]]:
     """Scale and zero point of each input or output."""
-    text = str(lowered.program.method().attributes[f"tosa.{side}_quantization"])
-    found = re.findall(r"scale=(\S+) zero_point=(-?\d+)", text)
-    return [(float(scale), int(zero)) for scale, zero in found]
+    held = meanings(lowered.program.method(), side)
+    return [(one.scale, one.zero_point) for one in held if one]
 
 
 def stored(x: Tensor, scale: float, zero: int, bits: int) -> Tensor:

@@ -9,22 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
 
 import stepwell
 from mobilenet import mobilenet_v2_035
 from quantised import quantise, small_conv_net
+from stepwell.dialects.quant.ports import meanings
 from stepwell.dialects.tosa.meaning.quantised import apply_scale_32
 from stepwell.translate.rewrites.tosa.integers import fixed_point
 
 
 def scale_of(lowered: "stepwell.Lowered", side: str, index: int = 0) -> tuple[float, int]:
     """Scale and zero point of an input or output."""
-    held = lowered.program.method().attributes[f"tosa.{side}_quantization"]
-    assert isinstance(held, ArrayAttr) and isinstance(held.data[index], StringAttr)
-    found = re.fullmatch(r"scale=(\S+) zero_point=(\S+)", held.data[index].data)
-    assert found
-    return float(found[1]), int(found[2])
+    held = meanings(lowered.program.method(), side)[index]
+    assert held
+    return held.scale, held.zero_point
 
 
 def stored(x: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:

@@ -13,6 +13,8 @@ from torch.export import export
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
+from stepwell.dialects.quant.ops import quantize
+from stepwell.dialects.quant.ports import meanings
 
 X = torch.linspace(-2.0, 3.0, 60).reshape(3, 20)
 Y = X.flip(1) * 1.5
@@ -100,16 +102,8 @@ def quantised(function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Any:
 
 def given(func: Any, inputs: tuple[Tensor, ...]) -> list[Tensor]:
     """Inputs as the integer program takes them."""
-    notes = func.attributes.get("tosa.input_quantization")
-    made: list[Tensor] = []
-    for index, x in enumerate(inputs):
-        said = notes.data[index].data if notes is not None else ""
-        if said:
-            of = dict(part.split("=") for part in said.split())
-            x = torch.round(x / float(of["scale"])) + int(of["zero_point"])
-            x = x.clamp(-128, 127).to(torch.int8)
-        made.append(x)
-    return made
+    said = meanings(func, "input") or [None] * len(inputs)
+    return [x if held is None else quantize(x, held) for x, held in zip(inputs, said, strict=True)]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -123,11 +117,9 @@ def test_it_lowers_and_computes_what_the_pt2e_graph_does(name: str) -> None:
     (theirs,) = lowered.run(*integers)
     assert torch.equal(ours, theirs.to(ours.dtype))
     wanted = exported.module(check_guards=False)(*inputs)
-    notes = lowered.program.method().attributes.get("tosa.output_quantization")
-    said = notes.data[0].data if notes is not None else ""
-    if not said:
+    (held,) = meanings(lowered.program.method(), "output") or [None]
+    if held is None:
         assert torch.equal(ours.to(wanted.dtype), wanted)
         return
-    of = dict(part.split("=") for part in said.split())
-    units = torch.round(wanted / float(of["scale"])) + int(of["zero_point"])
+    units = torch.round(wanted / held.scale) + held.zero_point
     assert float((ours.float() - units).abs().max()) <= 1

@@ -6,7 +6,7 @@ import pytest
 
 import stepwell
 from stepwell.ir.rewriting import History
-from stepwell.translate.rewrites.cmsis.integer_ports import INPUTS, IntegerPorts
+from stepwell.translate.rewrites.cmsis.integer_ports import IntegerPorts
 
 Q, OTHER = "!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<i8:f32, 0.25>"
 IN = f"%q = quant.qcast %x : tensor<4xf32> to tensor<4x{Q}>"
@@ -32,7 +32,7 @@ def test_one_port_is_an_integer_and_the_other_stays_a_float(programs: Any):
     func = applied(programs, {"x": "int8"}, IN, OUT).method()
     taken, given = func.function_type.inputs.data[0], func.function_type.outputs.data[0]
     assert (str(taken), str(given)) == ("tensor<4xi8>", "tensor<4xf32>")
-    assert func.attributes[INPUTS].data[0].data == "scale=0.5 zero_point=3"
+    assert func.attributes["cmsis.input_quantization"].data[0].data == "scale=0.5 zero_point=3"
 
 
 @pytest.mark.parametrize(

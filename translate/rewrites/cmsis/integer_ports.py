@@ -32,12 +32,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, cast
 
-from xdsl.dialects.builtin import AnyFloat, ArrayAttr, FunctionType, StringAttr, TensorType
+from xdsl.dialects.builtin import AnyFloat, FunctionType, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.ops import quantize
+from stepwell.dialects.quant.ports import INPUT, OUTPUT, state_meanings
 from stepwell.dialects.quant.types import Quantization, quantization, storage_element
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import dtype_name
@@ -48,8 +49,6 @@ from stepwell.ir.types import element, with_element
 from stepwell.ir.xdsl_private import set_type
 
 FLOAT, INTEGERS = "float32", ("int8", "int16")
-INPUTS, OUTPUTS = "cmsis.input_quantization", "cmsis.output_quantization"
-"""Attributes of a function: for each port the meaning of its integers, empty for one of floats."""
 
 Io = str | Mapping[str, str]
 """One element type for every float port, or one for each port that is named."""
@@ -211,8 +210,8 @@ def _strip(
     func.properties["function_type"] = FunctionType.from_lists(*types)
     changed = sum(typed is not None for typed in (*taken, *given))
     if changed:
-        for name, side in ((INPUTS, taken), (OUTPUTS, given)):
-            func.attributes[name] = ArrayAttr([StringAttr(_described(typed)) for typed in side])
+        for side, types in ((INPUT, taken), (OUTPUT, given)):
+            state_meanings(func, "cmsis", side, types)
     return changed
 
 
@@ -224,10 +223,3 @@ def _held(typed: Attribute) -> Quantization:
 
 def _stored(typed: Attribute) -> Attribute:
     return with_element(typed, storage_element(_held(typed)))
-
-
-def _described(typed: Attribute | None) -> str:
-    if typed is None:
-        return ""
-    held = _held(typed)
-    return f"scale={held.scale!r} zero_point={held.zero_point}"

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, FunctionType, StringAttr
+from xdsl.dialects.builtin import FunctionType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.ops import quantize
+from stepwell.dialects.quant.ports import INPUT, OUTPUT, state_meanings
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Converted, History, Pass
@@ -90,16 +91,9 @@ def _strip(method: FuncOp) -> int:
     method.properties["function_type"] = FunctionType.from_lists(*types)
     changed = sum(typed is not None for typed in (*taken, *given))
     if changed:
-        for name, side in (("input", taken), ("output", given)):
-            texts = [StringAttr("" if typed is None else _described(typed)) for typed in side]
-            method.attributes[f"tosa.{name}_quantization"] = ArrayAttr(texts)
+        for side, types in ((INPUT, taken), (OUTPUT, given)):
+            state_meanings(method, "tosa", side, types)
     return changed
-
-
-def _described(typed: Attribute) -> str:
-    held = quantization(typed)
-    assert held is not None
-    return f"scale={held.scale!r} zero_point={held.zero_point}"
 
 
 def _integers(value: SSAValue, before: ReturnOp) -> SSAValue:

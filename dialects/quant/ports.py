@@ -1,0 +1,68 @@
+"""What the integers mean that a method takes and gives: text in its attributes, a port each.
+
+`tosa.input_quantization = ["scale=0.5 zero_point=3", ""]`: the second input is as in the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from xdsl.dialects.builtin import ArrayAttr, IntegerType, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+
+from stepwell.dialects.quant.types import Quantization, quantization
+from stepwell.ir.dtypes import f32, torch_dtype
+from stepwell.ir.types import element
+
+INPUT, OUTPUT = "input", "output"
+LEVELS = ("tosa", "cmsis")
+"""Levels at which methods take and give integers."""
+
+
+def attribute_name(level: str, side: str) -> str:
+    """`tosa.input_quantization`."""
+    return f"{level}.{side}_quantization"
+
+
+def state_meanings(func: FuncOp, level: str, side: str, types: Sequence[Attribute | None]) -> None:
+    """Note the meaning of a side's integers; None is a port that is as in the model."""
+    func.attributes[attribute_name(level, side)] = ArrayAttr(
+        [StringAttr("" if type_ is None else _described(type_)) for type_ in types]
+    )
+
+
+def meanings(func: FuncOp, side: str) -> list[Quantization | None]:
+    """What each integer of a side means; nothing where all ports are as in the model."""
+    held = next(filter(None, (func.attributes.get(attribute_name(x, side)) for x in LEVELS)), None)
+    if not isinstance(held, ArrayAttr):
+        return []
+    typed = func.function_type
+    ports = (typed.inputs if side == INPUT else typed.outputs).data
+    texts = [text.data for text in held if isinstance(text, StringAttr)]
+    return [_read(text, type_) for text, type_ in zip(texts, ports, strict=True)]
+
+
+def _described(type_: Attribute) -> str:
+    held = quantization(type_)
+    assert held is not None
+    return f"scale={held.scale!r} zero_point={held.zero_point}"
+
+
+def _read(text: str, type_: Attribute) -> Quantization | None:
+    if not text:
+        return None
+    numbers = dict(part.split("=") for part in text.split())
+    stored = element(type_)
+    assert isinstance(stored, IntegerType)
+    limits = torch.iinfo(torch_dtype(stored))
+    return Quantization(
+        limits.bits,
+        limits.min < 0,
+        limits.min,
+        limits.max,
+        f32,
+        (float(numbers["scale"]),),
+        (int(numbers["zero_point"]),),
+    )
