@@ -31,6 +31,12 @@ NEAR_MISSES = {
         "f32",
         "mul.Tensor(%x, %x) : ({x}, {x}) -> {y}",
     ),
+    "a quotient of integers": (
+        WidenMixedFloats(),
+        "i64",
+        "f32",
+        "div.Tensor(%x, %x) : ({x}, {x}) -> {y}",
+    ),
     "a single number beside halves": (
         WidenMixedFloats(),
         "f16",
@@ -115,3 +121,21 @@ def test_a_float_mask_meets_scores_in_halves_in_one_delegate() -> None:
     assert (lowered.report.delegates, sum(lowered.report.outside.values())) == (1, 0)
     # Eight products are summed in halves, each sum off by at most half a unit: 8 · 2^-11 · 8 · 16.
     torch.testing.assert_close(lowered.run(q, mask)[0], Masked()(q, mask), atol=0.05, rtol=0.05)
+
+
+def test_integers_and_truths_meet_singles_in_one_delegate() -> None:
+    class Places(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("at", torch.arange(6))
+            self.layer = nn.Linear(6, 6)
+
+        def forward(self, x: Tensor, sizes: Tensor) -> Tensor:
+            return (self.layer(x) / sizes + self.at) * (sizes > 2)
+
+    inputs = torch.randn(3, 6), torch.randint(1, 5, (3, 1))
+    exported = torch.export.export(Places().eval(), inputs)
+    lowered = stepwell.lower(exported, "xnnpack")
+    assert lowered.report.delegates == 1
+    assert set(lowered.report.outside) == {"aten._to_copy.default", "aten.gt.Scalar"}
+    torch.testing.assert_close(lowered.run(*inputs)[0], exported.module()(*inputs))

@@ -50,7 +50,7 @@ THREE_TIMES = Bound(2**-9, 2**-9, "a layer norm's scale and its shift round to h
 
 @recipe("single")
 def single(constant: torch.Tensor) -> torch.Tensor:
-    """A constant of halves in f32."""
+    """A constant in f32."""
     return constant.float()
 
 

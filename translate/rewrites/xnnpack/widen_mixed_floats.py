@@ -1,7 +1,7 @@
-"""Give an op whose operands are floats of several widths the one width that it computes with.
+"""Give an op whose operands are of several element types the one that it computes with.
 
-torch widens halves beside singles by itself: rotary tables kept in halves meet queries computed in
-f32, a float mask meets scores in halves. XNNPACK's nodes take one element type.
+torch widens halves, integers and truths beside singles by itself: rotary tables kept in halves meet
+queries computed in f32, sizes and masks meet places. XNNPACK's nodes take one element type.
 
 Before:
     func.func @forward(%x: tensor<4xf32>, %h: tensor<4xf16>) -> tensor<4xf32> {
@@ -21,8 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import IntegerType, TensorType
+from xdsl.ir import Attribute, Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
@@ -35,7 +35,7 @@ from stepwell.translate.rewrites.xnnpack.widen_halves import widened
 
 @dataclass(frozen=True)
 class MixedFloats:
-    """An op on singles, and the operands that are none."""
+    """An op that gives singles, and the operands that are none."""
 
     op: SchemaOp
     narrow: tuple[int, ...]
@@ -43,7 +43,7 @@ class MixedFloats:
 
 @dataclass(frozen=True)
 class WidenMixedFloats(Rewrite[MixedFloats]):
-    """Halves and bfloat16s beside singles, cast to singles: exact, and what torch does."""
+    """Halves, bfloat16s, integers and truths beside singles, cast to singles as torch does."""
 
     name: ClassVar[str] = "widen-mixed-floats"
     anchors: ClassVar[tuple[type[Operation], ...]] = (
@@ -56,17 +56,25 @@ class WidenMixedFloats(Rewrite[MixedFloats]):
     )
 
     def match(self, op: SchemaOp, program: Program) -> MixedFloats | None:
-        """A result of singles, and operands of which some are narrower floats."""
+        """A result of singles, and operands of which some are floats and some no singles."""
         if element(op.results[0].type) != f32:
             return None
-        narrow = tuple(
-            index
+        held = {
+            index: element(value.type)
             for index, value in enumerate(op.operands)
-            if isinstance(value.type, TensorType) and element(value.type) in (f16, bf16)
-        )
+            if isinstance(value.type, TensorType)
+        }
+        narrow = tuple(i for i, one in held.items() if one in (f16, bf16) or is_whole(one))
+        if all(map(is_whole, held.values())):
+            return None  # A quotient of integers: nothing a delegate has waits for it.
         return MixedFloats(op, narrow) if narrow else None
 
     def build(self, match: MixedFloats, rw: Rewriter) -> None:
         """Casts in front of the op."""
         for index in match.narrow:
             rw.set_operand(match.op, index, widened(rw, match.op.operands[index]))
+
+
+def is_whole(held: Attribute) -> bool:
+    """Whether an element type is one of integers or truths, which torch makes floats of."""
+    return isinstance(held, IntegerType)
