@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerType, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from stepwell.ir.diagnostics import InputMismatch, Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type, has_torch_dtype
@@ -98,7 +98,7 @@ def _declared(func: FuncOp) -> list[tuple[int, int] | None]:
 
 def declare_ranges(
     func: FuncOp, ranges: Mapping[str, tuple[int, int]]
-) -> dict[str, tuple[int, int]]:
+) -> dict[SSAValue, tuple[int, int]]:
     """State on a method what its integer inputs hold; a later call with other values is refused.
 
     Args:
@@ -106,7 +106,7 @@ def declare_ranges(
         ranges: (least, largest) by the name of an input.
 
     Returns:
-        The ranges by the name that the input's value has in the program.
+        The ranges by the input's value in the program.
 
     Raises:
         StepwellError: an input of that name is none, or holds no integers.
@@ -123,7 +123,7 @@ def declare_ranges(
             )
     texts = ["{}..{}".format(*ranges[n]) if n in ranges else "" for n in args]
     func.attributes[RANGES] = ArrayAttr([StringAttr(text) for text in texts])
-    return {args[name].name_hint or "": held for name, held in ranges.items()}
+    return {args[name]: held for name, held in ranges.items()}
 
 
 def _integers(type_: Attribute) -> bool:

@@ -12,6 +12,7 @@ from control_flow import cond_model, while_loop_model
 from gpt2 import gpt2_2layers
 from llama import llama_4layers
 from stepwell.backends.tosa.reference_model import call_reference_model
+from stepwell.ir.signature import get_signature
 
 
 class _Function(nn.Module):
@@ -308,3 +309,19 @@ def test_each_method_is_a_file_and_runs() -> None:
     assert torch.equal(graph.run(x, method="double")[0], x + x)
     assert torch.equal(graph.run(x, method="square")[0], x * x)
     assert graph.to_tosa(method="double") != graph.to_tosa(method="square")
+
+
+def test_each_of_several_inputs_of_one_name_has_its_own_range() -> None:
+    class Sum(torch.nn.Module):
+        def forward(self, *numbers: torch.Tensor) -> torch.Tensor:
+            return numbers[0] * numbers[1]
+
+    inputs = torch.tensor([[1, 2]]), torch.tensor([[70_000], [-70_000]])
+    source = stepwell.from_exported_program(torch.export.export(Sum(), inputs))
+    first, second = (port.name for port in get_signature(source.method()).inputs)
+    ranges = {first: (0, 2), second: (-70_000, 70_000)}
+    graph = stepwell.lower(source, "tosa-1.0+fp+int", ranges=ranges)
+    assert torch.equal(graph.run(*inputs)[0], (inputs[0] * inputs[1]).int())
+    wider = {first: (0, 70_000), second: (-70_000, 70_000)}
+    with pytest.raises(stepwell.StepwellError, match="4900000000"):
+        stepwell.lower(source, "tosa-1.0+fp+int", ranges=wider)

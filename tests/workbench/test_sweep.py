@@ -56,6 +56,12 @@ def heads():
             return first.tanh() * second
     return Heads(), (torch.randn(2, 16),)
 
+def another():
+    class Another(nn.Module):
+        def forward(self, x):
+            return x.tanh() if torch.compiler.is_exporting() else x
+    return Another(), (torch.randn(2, 4),)
+
 def draws():
     class Noise(nn.Module):
         def forward(self, x):
@@ -194,6 +200,11 @@ def test_what_draws_random_numbers_is_not_compared(warm: Warm, toys: Path) -> No
     (row,) = outcome(warm, toys, "draws")
     assert row.outcome in ("not compared", "refused")
     assert row.outcome == "refused" or "random" in row.note
+
+
+def test_what_export_makes_of_a_model_is_not_held_against_a_target(warm: Warm, toys: Path) -> None:
+    (row,) = outcome(warm, toys, "another")
+    assert row.outcome == "not compared" and row.error and "torch.export" in row.note
 
 
 def test_a_target_that_ends_the_process_takes_no_other_with_it(

@@ -168,7 +168,7 @@ class Intervals:
     """What is known of each integer; a sentence where it is nothing."""
 
     weights: WeightStore
-    declared: Mapping[str, Interval] = field(default_factory=dict[str, "Interval"])
+    declared: Mapping[SSAValue, Interval] = field(default_factory=dict[SSAValue, "Interval"])
     known: dict[SSAValue, Interval | str] = field(default_factory=dict[SSAValue, "Interval | str"])
     floats: FloatIntervals = field(init=False)
 
@@ -242,7 +242,7 @@ class Intervals:
         return found
 
     def _of_input(self, value: SSAValue) -> Interval:
-        low, high = self.declared.get(value.name_hint or "", (LOW, HIGH))
+        low, high = self.declared.get(value, (LOW, HIGH))
         least, most = self.demanded(value) or (LOW, HIGH)
         return max(low, least), min(high, most)
 
