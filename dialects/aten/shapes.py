@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TypeGuard
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import ComplexType, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
@@ -265,6 +265,19 @@ def _reduction(op: SchemaOp) -> Sequence[Attribute] | None:
     keep = op.arg("keepdim")
     sizes = [1 if i in axes else d for i, d in enumerate(shape) if keep or i not in axes]
     return [tensor(sizes, element(op.operands[0].type))]
+
+
+@_rule("istft.default")
+def _istft(op: SchemaOp) -> Sequence[Attribute] | None:
+    """Whose own function looks at its window's elements, which no type has."""
+    shape, length = _shape(op.operands[0]), op.arg("n_fft")
+    numbers = (length, op.arg("hop_length") or length // 4, op.arg("length") or 0)
+    if shape is None or len(shape) < 2 or not all(isinstance(number, int) for number in numbers):
+        return None
+    if element(op.operands[0].type) != ComplexType(f32) or op.arg("return_complex"):
+        return None
+    whole, cut = length + numbers[1] * (shape[-1] - 1), length // 2 if op.arg("center") else 0
+    return [tensor((*shape[:-2], numbers[2] or whole - 2 * cut), f32)]
 
 
 _QUANTIZE = ("quantize_per_tensor.default", "quantize_per_channel.default")

@@ -48,6 +48,12 @@ CASES: dict[str, Function] = {
     "arithmetic": lambda x: (fft.rfft(x) - -fft.rfft(x).conj() * x[..., :9]).mT[..., 1:].imag,
     "angles": lambda x: torch.cat([fft.rfft(x)[..., 1:8], torch.complex(x, x)], -1)[0].angle(),
     "frames": lambda x: torch.stft(x[0], 8, 3, window=WINDOW, return_complex=True).abs(),
+    "frames and back": lambda x: torch.istft(
+        torch.stft(x[0], 8, 3, window=WINDOW, return_complex=True) * 2, 8, 3, window=WINDOW
+    ),
+    "frames of complex numbers": lambda x: torch.istft(
+        torch.complex(x[:, :5], x[:, 3:]), 8, 4, window=WINDOW, length=40, normalized=True
+    ),
     "frames with a short window": lambda x: torch.view_as_real(
         torch.stft(x[0], 12, 2, 8, WINDOW, normalized=True, onesided=False, return_complex=True)
     ),

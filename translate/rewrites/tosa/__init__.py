@@ -17,6 +17,7 @@ from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
 from stepwell.translate.rewrites.tosa.fold_quantised_constant import FoldQuantisedConstant
 from stepwell.translate.rewrites.tosa.hoist_rescale_over_maximum import HoistRescaleOverMaximum
 from stepwell.translate.rewrites.tosa.hoist_reshape_over_slice import HoistReshapeOverSlice
+from stepwell.translate.rewrites.tosa.istft_to_frames import IstftToFrames
 from stepwell.translate.rewrites.tosa.lower_along import LowerAlong
 from stepwell.translate.rewrites.tosa.lower_bits import LowerBits
 from stepwell.translate.rewrites.tosa.lower_cast import LowerCast
@@ -118,6 +119,7 @@ from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGr
 SPLIT: tuple[Rewrite[Any], ...] = (
     PromoteOperands(),
     StftToFrames(),
+    IstftToFrames(),
     ComplexToPairs(),
     FillToFull(),
     ScaledSumToProducts(),

@@ -40,7 +40,7 @@ STFT = op_class("aten.stft.default")
 
 @dataclass(frozen=True)
 class Framed:
-    """A `stft` of known sizes: its frames' length and distance, and its window, if any."""
+    """A `stft` or `istft` of known sizes: its frames' length and distance, and its window, if any."""
 
     op: SchemaOp
     length: int
@@ -58,18 +58,11 @@ class StftToFrames(Rewrite[Framed]):
 
     def match(self, op: SchemaOp, program: Program) -> Framed | Refusal | None:
         """Guards: real numbers of single precision and known size, numbers known ahead of time."""
-        values = [v for v in op.operands if isinstance(v.type, TensorType)]
-        if any(element(v.type) != f32 for v in values):
+        if element(op.operands[0].type) != f32:
             return Refusal("TOSA transforms real numbers of single precision")
-        if any(static_dims(v) is None for v in values):
-            return Refusal("the shape is symbolic")
-        length = op.arg("n_fft")
-        hop, wide = op.arg("hop_length") or length // 4, op.arg("win_length") or length
-        if not all(isinstance(number, int) for number in (length, hop, wide)):
-            return Refusal("a length is known only at run time")
         if op.arg("align_to_window"):
             return Refusal("its frames are aligned to the window")
-        return Framed(op, length, hop, op.operand("window"))
+        return framed(op)
 
     def build(self, match: Framed, rw: Rewriter) -> None:
         """Frames are rows; the result has a column for each."""
@@ -77,7 +70,7 @@ class StftToFrames(Rewrite[Framed]):
         batch = dims(x.type)[:-1]
         at = len(batch)
         frames = emit(rw, aten.UnfoldDefault.make(x, at, match.length, match.hop))
-        if (window := _window(match, rw)) is not None:
+        if (window := window_of(match, rw)) is not None:
             frames = emit(rw, aten.MulTensor.make(frames, window))
         half = op.arg("onesided") is not False
         count, made = dims(frames.type)[at], match.length // 2 + 1 if half else match.length
@@ -95,7 +88,22 @@ class StftToFrames(Rewrite[Framed]):
         rw.replace(op, [y if element(op.results[0].type) == COMPLEX else pair(y, rw)])
 
 
-def _window(match: Framed, rw: Rewriter) -> SSAValue | None:
+def framed(op: SchemaOp) -> Framed | Refusal:
+    """The frames of a `stft` or `istft`; sizes and a window of single precision are known."""
+    values = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
+    if any(static_dims(v) is None for v in values):
+        return Refusal("the shape is symbolic")
+    window = op.operand("window")
+    if window is not None and element(window.type) != f32:
+        return Refusal("its window is not of single precision")
+    length = op.arg("n_fft")
+    hop, wide = op.arg("hop_length") or length // 4, op.arg("win_length") or length
+    if not all(isinstance(number, int) for number in (length, hop, wide)):
+        return Refusal("a length is known only at run time")
+    return Framed(op, length, hop, window)
+
+
+def window_of(match: Framed, rw: Rewriter) -> SSAValue | None:
     """The window in the middle of a frame, zeros around it; where none is given, ones."""
     wide, window = match.op.arg("win_length") or match.length, match.window
     if wide == match.length:
