@@ -8,12 +8,13 @@ The first table lowers each variant and lets it say 64 tokens: as many as agree 
 (or the quantised eager model). The second measures: process CPU seconds from an ExportedProgram to
 a `.pte`, its size, delegates and ops outside them, and the time of a token and of a prompt, stock ÷
 stepwell, at the tenth percentile of runs that alternate, on one thread; of several processes the
-median, and from where to where they reach. Behind it stands the most that two programs would gain
-which run in turn with the two: the whole model but for the rotation of queries and keys, and one
-with nothing left in it but the embedding, the products with weights, the caches and the attention
-operator (no norm, no rotation, no activation, no residual). A flow that runs those kernels gains no
-more. A folder to `--keep` holds programs and times: runs add to them, and one of `--processes 0`
-prints what is there.
+median, and from where to where they reach. Behind it stands the most that three programs would gain
+which run in turn with the two: the whole model with queries and keys turned as halves instead of
+neighbouring pairs (which takes weights and caches in another order), the whole model without that
+rotation, and one with nothing left in it but the embedding, the products with weights, the caches
+and the attention operator (no norm, no rotation, no activation, no residual). A flow that runs
+those kernels gains no more. A folder to `--keep` holds programs and times: runs add to them, and
+one of `--processes 0` prints what is there.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ CACHES = ("none", "plain", "custom", "quantised")
 
 
 def variants() -> Iterator[Variant]:
-    """Every kind of weights with every cache, static and dynamic; then tables and adapters."""
+    """Every kind of weights with every cache and length; then tables, adapters and windows."""
     for weights in WEIGHTS:
         for cache in CACHES:
             for dynamic in (True, False):
@@ -69,6 +70,7 @@ def variants() -> Iterator[Variant]:
         for embedding in ("8,0", "4,32", "tied"):
             yield Variant(weights, embedding=embedding)
         yield Variant(weights, lora=4)
+        yield from (Variant(weights, cache, window=16) for cache in CACHES[1:])
 
 
 def says(variant: Variant, size: Size) -> str:
@@ -158,12 +160,13 @@ class Kernels(torch.nn.Module):
 
     Products with the same activation share it, as in the model. What stands between them there is
     left out, but for one multiplication, so that both halves of the feed-forward layer are read;
-    or, of a `whole` one, the rotation of queries and keys alone.
+    or, of a `whole` one, the rotation of queries and keys alone; or nothing, but they are turned as
+    `halves`: other numbers than the model's, at the cost of the cheapest rotation.
     """
 
-    def __init__(self, model: Any, *, whole: bool = False) -> None:
+    def __init__(self, model: Any, *, whole: bool = False, halves: bool = False) -> None:
         super().__init__()
-        self.model, self.whole = model, whole
+        self.model, self.whole, self.halves = model, whole, halves
 
     def _feed(self, layer: Any, x: Tensor, seen: Tensor) -> Tensor:
         """What follows attention in a layer."""
@@ -179,15 +182,22 @@ class Kernels(torch.nn.Module):
         position = attn_options["input_pos"]
         length = tokens.shape[1]
         x = self.model.tok_embeddings(tokens)
+        turn: list[Tensor] = []
+        if self.halves:
+            cos, sin = (table[:, None, :] for table in self.model.rope.get_freqs(position, length))
+            turn = [torch.cat(each, -1) for each in ((cos, cos), (-sin, sin))]
         for layer in self.model.layers:
             attention = layer.attention
             normal = layer.attention_norm(x) if self.whole else x
             heads = (attention.n_local_heads, *[attention.n_local_kv_heads] * 2)
             layers = (attention.wq, attention.wk, attention.wv)
             q, k, v = (
-                project(normal).view(1, length, count, attention.head_dim).transpose(1, 2)
+                project(normal).view(1, length, count, attention.head_dim)
                 for project, count in zip(layers, heads, strict=True)
             )
+            if turn:
+                q, k = (each * turn[0] + swapped(each) * turn[1] for each in (q, k))
+            q, k, v = (each.transpose(1, 2) for each in (q, k, v))
             first = position[-1].item()
             torch._check_is_size(first)  # pyright: ignore
             torch._check(first < attention.max_context_len)  # pyright: ignore
@@ -198,10 +208,16 @@ class Kernels(torch.nn.Module):
         return self.model.output(self.model.norm(last) if self.whole else last)
 
 
-def kernels_alone(variant: Variant, size: Size, *, whole: bool) -> bytes:
+def swapped(x: Tensor) -> Tensor:
+    """The second half of the last axis before the first."""
+    half = x.shape[-1] // 2
+    return torch.cat([x[..., half:], x[..., :half]], -1)
+
+
+def kernels_alone(variant: Variant, size: Size, **kind: bool) -> bytes:
     """The `.pte` of `Kernels`, lowered as the model is."""
     inputs, shapes = example(variant, size)
-    model = Kernels(executorch_llama(variant, size), whole=whole).eval()
+    model = Kernels(executorch_llama(variant, size), **kind).eval()
     with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
         program = torch.export.export(model, inputs, dynamic_shapes=shapes, strict=True)
         program = program.run_decompositions({})
@@ -213,6 +229,10 @@ def made(variant: Variant, size: Size, folder: Path) -> list[str]:
 
     Those that a run with the same folder has written are taken as they are.
     """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, kind in BOUNDS.items():
+        if not (folder / name).exists():
+            (folder / name).write_bytes(kernels_alone(variant, size, **kind))
     told = folder / "cells.json"
     if told.exists():
         return json.loads(told.read_text())
@@ -225,9 +245,7 @@ def made(variant: Variant, size: Size, folder: Path) -> list[str]:
     began = time.process_time()
     stock = stock_pte(program, variant.weights)
     cpu_seconds = f"{time.process_time() - began:.0f} → {seconds:.1f} s"
-    folder.mkdir(parents=True, exist_ok=True)
-    bounds = (kernels_alone(variant, size, whole=whole) for whole in (True, False))
-    for name, pte in zip(PROGRAMS, (ours, stock, *bounds), strict=True):
+    for name, pte in zip(PROGRAMS, (ours, stock), strict=False):
         (folder / name).write_bytes(pte)
     held = f"{lowered.report.delegates} / {sum(lowered.report.outside.values())}"
     cells = [held, cpu_seconds, f"{len(stock) / 1e6:.1f} → {len(ours) / 1e6:.1f} MB"]
@@ -236,7 +254,12 @@ def made(variant: Variant, size: Size, folder: Path) -> list[str]:
 
 
 VOCABULARY = MEASURED.vocab_size
-PROGRAMS = ("ours.pte", "stock.pte", "unrotated.pte", "kernels.pte")
+BOUNDS: dict[str, dict[str, bool]] = {
+    "halves.pte": {"whole": True, "halves": True},
+    "unrotated.pte": {"whole": True},
+    "kernels.pte": {},
+}
+PROGRAMS = ("ours.pte", "stock.pte", *BOUNDS)
 
 
 def measured(variant: Variant, size: Size, given: argparse.Namespace) -> str:
@@ -306,7 +329,7 @@ def main() -> None:
     """Print the table that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--measure", type=int, nargs="+", default=[], help="contexts")
-    parser.add_argument("--only", default="", help="variants whose name has this in it")
+    parser.add_argument("--only", nargs="+", default=[""], help="variants with one of these in it")
     parser.add_argument("--layers", type=int, default=MEASURED.n_layers)
     parser.add_argument("--prompts", type=int, nargs="+", default=[128, 512], help="tokens")
     parser.add_argument("--keep", type=Path, help="a folder for programs that a later run takes up")
@@ -349,15 +372,20 @@ def heads(prompts: Sequence[int]) -> list[str]:
     return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
 
 
+def is_asked(variant: Variant, only: Sequence[str]) -> bool:
+    """Whether one of some texts is in a variant's name."""
+    return any(text in str(variant) for text in only)
+
+
 def rows(given: argparse.Namespace) -> Iterator[str]:
     """The rows of the table that was asked for."""
     if not given.measure:
-        yield from (says(each, Size()) for each in variants() if given.only in str(each))
+        yield from (says(each, Size()) for each in variants() if is_asked(each, given.only))
         return
     for context in given.measure:
         size = replace(MEASURED, context=context, n_layers=given.layers)
         for weights in ("8da4w", "fp32", "bf16", "fp16"):
-            if given.only in str(Variant(weights)):
+            if is_asked(Variant(weights), given.only):
                 yield measured(Variant(weights), size, given)
 
 
