@@ -1,4 +1,4 @@
-"""Scales and zero points by the thousand, kept in one to eight bytes each instead of thirty.
+"""Scales and zero points by the thousand, kept in up to eight bytes each instead of thirty.
 
 A layer of four-bit weights in groups has a scale for every 32 of them; of a billion weights, tuples
 of scales would take a gigabyte.
@@ -19,6 +19,8 @@ N = TypeVar("N", float, int)
 _MANY = 64
 _TYPES = {float: ("float64", "float32"), int: ("int64", "int8")}
 """That which holds every number, and the short one that holds most."""
+_UPPER = "uint16"
+"""What holds the upper half of a single: a bfloat16, of which numpy has no type."""
 
 
 def compact(values: Sequence[N], kind: type[N]) -> Sequence[N]:
@@ -61,47 +63,77 @@ def extent(values: Sequence[int]) -> tuple[int, int]:
 
 
 class Numbers(Sequence[N]):
-    """Immutable numbers of one kind.
+    """Immutable numbers of one kind, in as few bytes as hold them.
 
     Args:
         values: the numbers; an array may be of any width.
-        kind: float or int; floats that single precision holds take four bytes, ints of eight bits
-            one, all others eight.
+        kind: float or int. Floats that bfloat16 holds take two bytes, those of single precision
+            four, ints of eight bits one, all others eight; where all are equal, one is kept.
 
     Raises:
         OverflowError: an int does not fit into 64 bits.
     """
 
-    __slots__ = ("held",)
+    __slots__ = ("_count", "_kept")
 
     def __init__(self, values: Sequence[N] | Any, kind: type[N]) -> None:
         wide, narrow = _TYPES[kind]
         is_short = isinstance(values, np.ndarray) and values.dtype == narrow
-        held: Any = np.array(values, dtype=narrow if is_short else wide)
+        held: Any = np.asarray(values, dtype=narrow if is_short else wide)
+        self._count = len(held)
+        if self._count and (_bits(held) == _bits(held)[0]).all():
+            held = held[:1]
         with np.errstate(over="ignore", invalid="ignore"):
             short = held.astype(narrow, copy=False)
-        self.held: Any = short if is_short or (short == held).all() else held
-        self.held.flags.writeable = False
+        held = short if is_short or (short == held).all() else held
+        if held.dtype == np.float32 and not (_bits(held) & 0xFFFF).any():
+            held = (_bits(held) >> 16).astype(_UPPER)
+        self._kept: Any = held if held.base is None and held is not values else held.copy()
+        self._kept.flags.writeable = False
+
+    @property
+    def held(self) -> Any:
+        """The numbers as an array that cannot be written."""
+        return np.broadcast_to(_widened(self._kept), (self._count,))
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much memory they take."""
+        return self._kept.nbytes
 
     def __len__(self) -> int:
-        return len(self.held)
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> N: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[N]: ...
     def __getitem__(self, index: int | slice) -> N | Sequence[N]:
-        found = self.held[index].tolist()
+        picked = np.broadcast_to(self._kept, (self._count,))[index]
+        found = _widened(np.asarray(picked)).tolist()
         return tuple(found) if isinstance(index, slice) else cast(N, found)
 
     def __iter__(self) -> Iterator[N]:
         return iter(self.held.tolist())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Numbers) and bool(np.array_equal(self.held, other.held))
+        if not isinstance(other, Numbers) or len(self) != len(other):
+            return False
+        mine, theirs = self._kept, other._kept
+        return mine.dtype == theirs.dtype and bool(np.array_equal(_bits(mine), _bits(theirs)))
 
     def __hash__(self) -> int:
-        return hash(self.held.tobytes())
+        return hash((self._count, self._kept.tobytes()))
 
     def __repr__(self) -> str:
         return f"<{len(self)} numbers from {self.held.min()} to {self.held.max()}>"
+
+
+def _bits(held: Any) -> Any:
+    """Numbers as unsigned integers, of which two zeros are two."""
+    return held.view(f"u{held.itemsize}")
+
+
+def _widened(kept: Any) -> Any:
+    """Upper halves of singles as singles; other numbers as they are."""
+    return (kept.astype(np.uint32) << 16).view(np.float32) if kept.dtype == _UPPER else kept

@@ -12,6 +12,7 @@ from stepwell.dialects.quant.numbers import Numbers, compact
 from stepwell.dialects.quant.types import UniformQuantizedType, per_axis
 
 MANY = [0.5 + index / 8 for index in range(300)]
+HALVES = [0.5 * (index % 256 + 1) for index in range(300)]  # Numbers of bfloat16.
 
 
 def test_few_numbers_stay_a_tuple_and_many_are_kept_short() -> None:
@@ -26,17 +27,24 @@ def test_few_numbers_stay_a_tuple_and_many_are_kept_short() -> None:
 @pytest.mark.parametrize(
     ("values", "kind", "size"),
     [
-        (MANY, float, 4),
-        ([0.1] * 300, float, 8),  # Not a number of single precision.
-        ([1e300, *MANY], float, 8),
-        ([0, -128, 127] * 100, int, 1),
-        ([0, 128] * 100, int, 8),
+        (HALVES, float, 600),
+        (MANY, float, 1200),
+        ([0.1, 0.3] * 150, float, 2400),  # No numbers of single precision.
+        ([1e300, *MANY], float, 2408),
+        ([0, -128, 127] * 100, int, 300),
+        ([0, 128] * 100, int, 1600),
+        ([3] * 300, int, 1),
+        ([0.75] * 300, float, 2),
+        ([0.1] * 300, float, 8),
+        ([-0.0, *[0.0] * 99], float, 200),
     ],
 )
 def test_no_number_is_rounded(values: list[float], kind: type[float], size: int) -> None:
     held = compact(values, kind)
     assert isinstance(held, Numbers)
-    assert list(held) == values and held.held.itemsize == size
+    assert list(map(str, held)) == list(map(str, values))
+    assert held[-1] == values[-1] and held[3:60] == tuple(values[3:60])
+    assert held.kept_bytes == size and len(held.held) == len(values)
 
 
 def test_many_scales_are_verified_and_give_vectors() -> None:
