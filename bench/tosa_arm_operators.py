@@ -178,11 +178,15 @@ def main() -> None:
 
 def ran(lowered: Any, exported: Any, case: Case) -> tuple[str, str]:
     """Whether the reference model and the interpreter agree; else, how far from PT2E they are."""
+    from stepwell.dialects.quant.ops import quantize
+    from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
+
     func = lowered.program.method()
     leaves = torch.utils._pytree.tree_leaves(case.inputs)
     tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
-    scales = _scales(func, "input", len(tensors))
-    given = [_integers(x, scale) for x, scale in zip(tensors, scales, strict=True)]
+    taken = meanings(func, INPUT) or [None] * len(tensors)
+    ports = zip(tensors, taken, strict=True)
+    given = [x if held is None else quantize(x, held) for x, held in ports]
     ours = lowered.program.run(*given)
     theirs = lowered.run(*given)
     for a, b in zip(ours, theirs, strict=True):
@@ -190,36 +194,14 @@ def ran(lowered: Any, exported: Any, case: Case) -> tuple[str, str]:
             return "DIFFERS", "the interpreter and the reference model"
     wanted = exported.module(check_guards=False)(*case.inputs)
     wanted = [x for x in torch.utils._pytree.tree_leaves(wanted) if isinstance(x, torch.Tensor)]
-    scales = _scales(func, "output", len(wanted))
+    made = meanings(func, OUTPUT) or [None] * len(wanted)
     steps = 0
-    for a, b, scale in zip(ours, wanted, scales, strict=True):
+    for a, b, held in zip(ours, wanted, made, strict=True):
         if a.numel():
-            distance = (a.double() - _integers(b, scale).double()).abs().max()
+            b = b if held is None else quantize(b, held)
+            distance = (a.double() - b.double()).abs().max()
             steps = max(steps, int(distance))
     return ("lowered", "") if steps <= 1 else ("FAR", f"{steps} steps from the PyTorch program")
-
-
-def _scales(func: Any, side: str, count: int) -> list[tuple[float, int, int] | None]:
-    """Scale, zero point and bits of each input or output; None where it is what it was."""
-    notes = func.attributes.get(f"tosa.{side}_quantization")
-    types = func.function_type.inputs if side == "input" else func.function_type.outputs
-    found: list[tuple[float, int, int] | None] = []
-    for index in range(count):
-        said = notes.data[index].data if notes is not None else ""
-        of = dict(part.split("=") for part in said.split())
-        bits = 16 if "i16" in str(types.data[index]) else 8
-        found.append((float(of["scale"]), int(of["zero_point"]), bits) if said else None)
-    return found
-
-
-def _integers(x: torch.Tensor, scale: tuple[float, int, int] | None) -> torch.Tensor:
-    """The stored integers of reals; other values as they are."""
-    if scale is None:
-        return x
-    step, zero, bits = scale
-    reach = 1 << (bits - 1)
-    x = torch.round(x * torch.tensor(1 / step, dtype=torch.float32)) + zero
-    return x.clamp(-reach, reach - 1).to(torch.int8 if bits == 8 else torch.int16)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from stepwell.backends.executorch.situations import (
 )
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.reshapes import only_reshapes
 from stepwell.dialects.aten.schema import Argument
 from stepwell.ir.diagnostics import StepwellError, describe_op
 from stepwell.ir.dtypes import (
@@ -55,18 +56,6 @@ from stepwell.ir.dtypes import (
 from stepwell.ir.types import dims, element, is_static
 
 _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
-
-_RESHAPES = frozenset(
-    f"aten.{name}"
-    for name in (
-        "view.default _unsafe_view.default reshape.default unsqueeze.default squeeze.default "
-        "squeeze.dim squeeze.dims flatten.using_ints unflatten.int alias.default detach.default "
-        "lift_fresh.default clone.default contiguous.default expand.default view_copy.default "
-        "unsqueeze_copy.default squeeze_copy.default squeeze_copy.dim squeeze_copy.dims "
-        "alias_copy.default detach_copy.default lift_fresh_copy.default expand_copy.default "
-        "_to_copy.default view_as.default expand_as.default reshape_as.default"
-    ).split()
-)
 
 _BY_STRIDES = frozenset(
     f"aten.{name}.default" for name in ("as_strided", "as_strided_copy", "as_strided_scatter")
@@ -251,15 +240,8 @@ def is_reshape(op: SchemaOp) -> bool:
 
     Such an op needs no kernel: its result is another tensor value over the same bytes.
     """
-    if op.name not in _RESHAPES or len(op.results) != 1:
-        return False
-    source, result = op.operands[0].type, op.results[0].type
-    return (
-        is_static(source)
-        and is_static(result)
-        and element(source) == element(result)
-        and math.prod(cast(tuple[int, ...], dims(source)))
-        == math.prod(cast(tuple[int, ...], dims(result)))
+    return only_reshapes(op) and all(
+        is_static(value.type) for value in (op.operands[0], op.results[0])
     )
 
 

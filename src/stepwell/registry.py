@@ -171,7 +171,6 @@ class Registry:
         from stepwell.dialects.aten import interpretation as meanings
         from stepwell.dialects.aten.registry import of_overload
         from stepwell.dialects.tosa import custom as customs
-        from stepwell.dialects.tosa.custom import custom_of
         from stepwell.registering import register_op
 
         register_op(overload, **says)
@@ -179,7 +178,7 @@ class Registry:
         self._note("operators", name, meanings._REGISTERED)
         if says.get("kernel") is not None:
             self._note("kernels", name, kernel_tables._CHOSEN)
-        custom = custom_of(of_overload(overload))
+        custom = customs.custom_of(of_overload(overload))
         if custom is not None:
             named = (custom.domain, custom.operator)
             self._note("TOSA operators", "::".join(named), customs._BY_NAME, named)

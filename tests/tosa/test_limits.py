@@ -200,6 +200,13 @@ def test_without_a_level_one_operator_does_and_is_torchs(
     assert torch.equal(lowered.run(x)[0], function(x))
 
 
+@pytest.mark.parametrize(("level", "pools"), [("", 0), ("+level_none", 1)])
+def test_the_mean_of_a_plane_is_a_pool_where_the_level_holds_it(level: str, pools: int) -> None:
+    exported = torch.export.export(Of(lambda x: x.mean((2, 3))), (torch.randn(1, 2, 1, 9000),))
+    module = stepwell.lower(exported, f"tosa-1.0+fp{level}").program.module
+    assert [op.name for op in module.walk()].count("tosa.avg_pool2d") == pools
+
+
 def test_a_limit_names_the_target_that_lacks_it() -> None:
     exported = torch.export.export(
         Of(lambda x: torch.nn.functional.max_pool1d(x, 9000)), (torch.randn(1, 2, 18000),)

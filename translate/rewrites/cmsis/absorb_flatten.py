@@ -56,7 +56,7 @@ from typing import ClassVar, cast
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.reshapes import only_reshapes
 from stepwell.dialects.cmsis.ops import QuantizedConv2dNhwc, QuantizedLinear, Transpose
 from stepwell.dialects.quant import StorageCast
 from stepwell.ir.core import weight_key
@@ -65,7 +65,6 @@ from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, is_static
 from stepwell.translate.quantised.recognise import typed_weight
 from stepwell.translate.rewrites.cmsis.reshape import reshaped
-from stepwell.translate.rewrites.quant.movement import is_reshape
 
 Layer = QuantizedLinear | QuantizedConv2dNhwc
 
@@ -154,7 +153,7 @@ def absorbs_order(value: SSAValue, order: Sequence[int]) -> bool:
 
 def is_view(op: Operation | Block) -> bool:
     """Whether an op gives the elements it reads, in their order."""
-    return isinstance(op, StorageCast) or (isinstance(op, SchemaOp) and is_reshape(op))
+    return isinstance(op, StorageCast) or only_reshapes(op)
 
 
 def flattened_transpose(value: SSAValue) -> Transpose | None:

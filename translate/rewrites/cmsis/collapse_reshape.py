@@ -25,11 +25,12 @@ from typing import ClassVar
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.reshapes import only_reshapes
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, is_static
 from stepwell.translate.rewrites.cmsis.reshape import VIEW
-from stepwell.translate.rewrites.quant.movement import MOVEMENT, is_reshape
+from stepwell.translate.rewrites.quant.movement import MOVEMENT
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,10 @@ class CollapseReshape(Rewrite[Reshape]):
 
     def match(self, op: SchemaOp, program: Program) -> Reshape | Refusal | None:
         """Shapes are known, and there is a reshape above or nothing to change."""
-        if not is_reshape(op) or not is_static(op.results[0].type):
+        if not only_reshapes(op) or not is_static(op.results[0].type):
             return None
         source = op.operands[0]
-        while isinstance(source.owner, SchemaOp) and is_reshape(source.owner):
+        while only_reshapes(source.owner):
             source = source.owner.operands[0]
         changes = source is not op.operands[0] or source.type == op.results[0].type
         return Reshape(op, source) if changes else None

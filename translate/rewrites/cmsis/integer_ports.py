@@ -210,8 +210,8 @@ def _strip(
     func.properties["function_type"] = FunctionType.from_lists(*types)
     changed = sum(typed is not None for typed in (*taken, *given))
     if changed:
-        for side, types in ((INPUT, taken), (OUTPUT, given)):
-            state_meanings(func, "cmsis", side, types)
+        state_meanings(func, "cmsis", INPUT, taken)
+        state_meanings(func, "cmsis", OUTPUT, given)
     return changed
 
 

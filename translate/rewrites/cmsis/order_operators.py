@@ -18,6 +18,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.reshapes import only_reshapes
 from stepwell.dialects.cmsis.ops import CmsisOp, Copy, Join, Part, Relabel
 from stepwell.dialects.quant import StorageCast
 from stepwell.dialects.quant.types import quantization, storage_element
@@ -29,11 +30,6 @@ from stepwell.ir.rewriting import History, Pass
 from stepwell.ir.types import AnyTensor, dims, element, is_static
 
 MOST = 2_000
-RESHAPES = frozenset(
-    f"aten.{name}"
-    for name in "view.default reshape.default flatten.using_ints unflatten.int squeeze.default "
-    "squeeze.dim squeeze.dims unsqueeze.default".split()
-)
 
 
 @dataclass(frozen=True)
@@ -145,7 +141,7 @@ class Graph:
 
 
 def _is_view(op: Operation) -> bool:
-    return isinstance(op, StorageCast | Relabel) or op.name in RESHAPES
+    return isinstance(op, StorageCast | Relabel) or only_reshapes(op)
 
 
 def least(graph: Graph) -> list[int] | None:

@@ -38,12 +38,13 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.aten.building import axis, static_dims
+from stepwell.translate.rewrites.aten.hoist_slice_over_layout import static_bounds
 from stepwell.translate.rewrites.cmsis.reshape import reshaped
 
 VIEWS = (aten.ViewDefault, StorageCast)
 """What only names bytes."""
 
-LARGEST_RANK = 3
+MOST_AXES = 3
 """Tensors of more axes may lie with their channels last."""
 
 
@@ -74,7 +75,7 @@ class SliceAsPart(Rewrite[Run]):
         held, made = static_dims(x), static_dims(y)
         if held is None or made is None or len(op.operands) > 1:
             return Refusal("a size or a place is known only at run time")
-        if len(held) > LARGEST_RANK:
+        if len(held) > MOST_AXES:
             return Refusal(f"a tensor of {len(held)} axes may lie with its channels last")
         at = axis(op.arg("dim"), len(held))
         if any(size != 1 for size in held[:at]):
@@ -86,11 +87,10 @@ class SliceAsPart(Rewrite[Run]):
         if isinstance(op, aten.SelectInt):
             index = op.arg("index")
             return Run(op, at, index % held[at], 1)
-        if op.arg("step") != 1:
+        bounds = static_bounds(op)
+        if bounds is None:
             return Refusal(f"the step is {op.arg('step')}")
-        start = op.arg("start") or 0
-        start = min(max(start + held[at] if start < 0 else start, 0), held[at])
-        return Run(op, at, start, made[at])
+        return Run(op, at, bounds[1], made[at])
 
     def build(self, match: Run, rw: Rewriter) -> None:
         """The part; of one element's axis, a view without it."""

@@ -85,26 +85,6 @@ def moved(op: SchemaOp) -> Iterator[tuple[int, SSAValue]]:
 _PERMUTE = ("aten.permute.default", "aten.permute_copy.default")
 _TRANSPOSE = ("aten.transpose.int", "aten.transpose_copy.int")
 _MATRIX = ("aten.t.default", "aten.t_copy.default", "aten.numpy_T.default")
-_RESHAPE = (
-    "aten.view.default",
-    "aten.reshape.default",
-    "aten._unsafe_view.default",
-    "aten.flatten.using_ints",
-    "aten.unflatten.int",
-    "aten.squeeze.default",
-    "aten.squeeze.dim",
-    "aten.squeeze.dims",
-    "aten.unsqueeze.default",
-    "aten.clone.default",
-    "aten.contiguous.default",
-    "aten.alias.default",
-    "aten.detach.default",
-    "aten.lift_fresh_copy.default",
-    "aten.view_copy.default",
-    "aten.squeeze_copy.dims",
-    "aten.unsqueeze_copy.default",
-    "aten.dropout.default",
-)
 
 
 def permutation(op: SchemaOp) -> tuple[int, ...] | None:
@@ -120,8 +100,3 @@ def permutation(op: SchemaOp) -> tuple[int, ...] | None:
         order[first], order[second] = order[second], order[first]
         return tuple(order)
     return None
-
-
-def is_reshape(op: Operation) -> bool:
-    """Whether the elements keep their row-major order and only the shape changes (or not even)."""
-    return op.name in _RESHAPE and is_movement(op)

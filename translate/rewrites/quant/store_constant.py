@@ -31,6 +31,7 @@ from xdsl.ir import Operation
 
 import stepwell.dialects.cmsis.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.reshapes import only_reshapes
 from stepwell.dialects.quant import (
     DequantizeCast,
     QuantizeCast,
@@ -44,7 +45,7 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static
-from stepwell.translate.rewrites.quant.movement import MOVEMENT, is_reshape, permutation
+from stepwell.translate.rewrites.quant.movement import MOVEMENT, permutation
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class MoveConstant(Rewrite[Derive]):
         order = permutation(op)
         if order is not None:
             return Derive(op, "cmsis.permute", key, {"permutation": list(order)})
-        if is_reshape(op):
+        if only_reshapes(op):
             return Derive(op, "cmsis.reshape", key, {"shape": list(dims(made))})
         return None
 

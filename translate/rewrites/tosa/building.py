@@ -207,6 +207,12 @@ class Builder:
         """An elementwise operator of one operand."""
         return self.op(cls, [value], shape_of(value), element(value.type))
 
+    def negate(self, value: SSAValue) -> SSAValue:
+        """NEGATE without zero points."""
+        held = element(value.type)
+        zero = self.zero(held)
+        return self.op(t.NegateOp, [value, zero, zero], shape_of(value), held)
+
     def reduce(self, cls: type[TosaOp], value: SSAValue, axis: int) -> SSAValue:
         """A reduction that keeps its axis with size 1."""
         shape = list(shape_of(value))

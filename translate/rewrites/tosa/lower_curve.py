@@ -44,7 +44,6 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting import Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, broadcast, shape_of
@@ -107,13 +106,9 @@ def _square(x: SSAValue, b: Builder) -> SSAValue:
     return b.binary(t.MulOp, x, x)
 
 
-def _negative(x: SSAValue, b: Builder) -> SSAValue:
-    return b.op(t.NegateOp, [x, b.zero(f32), b.zero(f32)], shape_of(x), f32)
-
-
 def _signed(size: SSAValue, like: SSAValue, b: Builder) -> SSAValue:
     """`size` with the sign of `like`, which is not zero where it matters."""
-    return select(greater(0.0, like, b), _negative(size, b), size, size, b)
+    return select(greater(0.0, like, b), b.negate(size), size, size, b)
 
 
 def _halves(x: SSAValue, b: Builder) -> tuple[SSAValue, SSAValue]:
@@ -206,7 +201,7 @@ def _erfc(x: SSAValue, b: Builder) -> SSAValue:
     coarse = b.scalar(t.SubOp, b.scalar(t.AddOp, kept, shift), shift)
     rest = b.binary(t.SubOp, coarse, kept)
     fine = b.unary(t.ExpOp, b.binary(t.MulOp, rest, b.binary(t.AddOp, kept, coarse)))
-    power = b.unary(t.ExpOp, _negative(_square(coarse, b), b))
+    power = b.unary(t.ExpOp, b.negate(_square(coarse, b)))
     share = b.unary(t.ReciprocalOp, b.scalar(t.AddOp, b.scalar(t.MulOp, kept, 0.5), 1.0))
     far = b.binary(t.MulOp, b.binary(t.MulOp, fine, _polynomial(share, ERFC, b)), power)
     return select(greater(x, 0.5, b), far, near, x, b)
@@ -238,7 +233,7 @@ def _atan2(y: SSAValue, x: SSAValue, b: Builder) -> SSAValue:
     turned = b.binary(t.SubOp, b.splat(pi, angle), angle)
     angle = select(_is_below_zero(x, b), turned, angle, angle, b)
     assert shape_of(angle) == shape
-    return select(_is_below_zero(y, b), _negative(angle, b), angle, angle, b)
+    return select(_is_below_zero(y, b), b.negate(angle), angle, angle, b)
 
 
 CURVES: dict[type[Operation], Callable[[SSAValue, Builder], SSAValue]] = {

@@ -166,10 +166,7 @@ def operator_of(op: SchemaOp) -> type[TosaOp]:
 
 
 def _negate(x: SSAValue, b: Builder) -> SSAValue:
-    held = element(x.type)
-    if held not in FLOATS:
-        return b.binary(t.SubOp, b.splat(0, x), x)
-    return b.op(t.NegateOp, [x, b.zero(held), b.zero(held)], shape_of(x), held)
+    return b.negate(x) if element(x.type) in FLOATS else b.binary(t.SubOp, b.splat(0, x), x)
 
 
 def _hardswish(x: SSAValue, b: Builder) -> SSAValue:

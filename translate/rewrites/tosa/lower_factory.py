@@ -57,7 +57,7 @@ _COUNTING = (aten.ArangeDefault, aten.ArangeStart, aten.ArangeStartStep)
 LONGEST_COUNT = 1 << 16
 """Numbers of a constant that counts: 256 KiB of int32."""
 
-BLOCK = 1 << 10
+COUNTED_AT_ONCE = 1 << 10
 """Numbers counted at once where a size has no bound."""
 
 
@@ -121,13 +121,13 @@ def largest_size(value: SSAValue) -> int | None:
 
 def _counted(size: Size, held: Attribute, b: Builder) -> SSAValue:
     """0, 1, …, size - 1: in blocks, whose own numbers are sums of a triangle's rows."""
-    blocks = whole_quotient(size + BLOCK - 1, BLOCK)
+    blocks = whole_quotient(size + COUNTED_AT_ONCE - 1, COUNTED_AT_ONCE)
     below = triangle(blocks, blocks, b)
     ones = converted(below, f32, b)
     row = b.scalar(t.SubOp, b.reduce(t.ReduceSumOp, ones, 1), 1.0)
-    first = b.scalar(t.MulOp, row, float(BLOCK))
-    inner = b.constant(torch.arange(BLOCK, dtype=torch.float32).reshape(1, -1))
-    y = b.reshape(b.binary(t.AddOp, first, inner), (blocks * BLOCK,))
+    first = b.scalar(t.MulOp, row, float(COUNTED_AT_ONCE))
+    inner = b.constant(torch.arange(COUNTED_AT_ONCE, dtype=torch.float32).reshape(1, -1))
+    y = b.reshape(b.binary(t.AddOp, first, inner), (blocks * COUNTED_AT_ONCE,))
     y = narrow(y, 0, 0, size, b)
     if held in FLOATS:
         return converted(y, held, b)

@@ -33,7 +33,7 @@ from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, shape_of
 from stepwell.translate.rewrites.tosa.lower_cast import compares, converted
 from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
 from stepwell.translate.rewrites.tosa.lower_power import narrowed, power, root
-from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
+from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, reduced_axes
 
 _LOGICAL: dict[type[Operation], type[TosaOp]] = {
     aten.AnyDim: t.ReduceAnyOp,
@@ -81,7 +81,7 @@ class LowerFold(LowerToTosa):
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
         """One REDUCE an axis with what surrounds it, then a reshape if axes go."""
         x = op.operands[0]
-        axes = axes_of(op)
+        axes = reduced_axes(op)
         match op:
             case _ if type(op) in _LOGICAL:
                 y = _reduce(_LOGICAL[type(op)], converted(x, i1, b), axes, b)
@@ -92,14 +92,6 @@ class LowerFold(LowerToTosa):
             case _:
                 y = _reduce(t.ReduceProductOp, x, axes, b)
         return b.reshape(y, shape_of(op.results[0]))
-
-
-def axes_of(op: SchemaOp) -> list[int]:
-    """The axes that go, from first to last; all of them if none is named."""
-    rank = len(shape_of(op.operands[0]))
-    named = op.arg("dim") if "dim" in op.SCHEMA.by_name else None
-    listed = [named] if isinstance(named, int) else list(named or range(rank))
-    return sorted(axis % max(rank, 1) for axis in listed) if rank else []
 
 
 def _reduce(cls: type[TosaOp], x: SSAValue, axes: list[int], b: Builder) -> SSAValue:

@@ -31,7 +31,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.building import Builder
 from stepwell.translate.rewrites.tosa.choices import at_least, equal, greater, select
 from stepwell.translate.rewrites.tosa.lower_power import narrowed
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, is_number, needs_floats
@@ -82,9 +82,7 @@ def _round(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
     size = b.unary(t.AbsOp, x)
     rounded = b.scalar(t.SubOp, b.scalar(t.AddOp, size, whole), whole)
     size = select(greater(whole, size, b), rounded, size, x, b)
-    zero = b.zero(element(x.type))
-    minus = b.op(t.NegateOp, [size, zero, zero], shape_of(x), element(x.type))
-    return select(greater(0.0, x, b), minus, size, x, b)
+    return select(greater(0.0, x, b), b.negate(size), size, x, b)
 
 
 def _logarithm(base: float) -> Form:

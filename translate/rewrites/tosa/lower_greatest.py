@@ -31,12 +31,6 @@ from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, elements,
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats
 
 
-def negated(x: SSAValue, b: Builder) -> SSAValue:
-    """NEGATE without zero points."""
-    zero = b.zero(element(x.type))
-    return b.op(t.NegateOp, [x, zero, zero], shape_of(x), element(x.type))
-
-
 def place_of_greatest(x: SSAValue, axis: int, b: Builder, ignoring_nan: bool = False) -> SSAValue:
     """ARGMAX, without the axis: the first of equal elements.
 
@@ -80,6 +74,6 @@ class LowerGreatest(LowerToTosa):
             x = b.reshape(x, (1,))
         axis, shape = op.arg("dim") % len(shape_of(x)), shape_of(op.results[0])
         if op.results[1].uses:
-            found = place_of_greatest(x if greatest else negated(x, b), axis, b)
+            found = place_of_greatest(x if greatest else b.negate(x), axis, b)
             places = b.reshape(found, shape)
         return b.reshape(b.reduce(reduction, x, axis), shape), places

@@ -252,8 +252,7 @@ class LowerArgmax(LowerToTosa):
         if held and (element(x.type) in INDICES or (least and element(x.type) == i8)):
             x = _marked(x, axis, least, b)
         elif least:
-            zero = b.zero(element(x.type))
-            x = b.op(t.NegateOp, [x, zero, zero], held, element(x.type))
+            x = b.negate(x)
         shape = (*held[:axis], *held[axis + 1 :])
         y = b.op(t.ArgMaxOp, [x], shape, i64, axis=IntegerAttr(axis, i32))
         return b.reshape(y, shape_of(op.results[0]))

@@ -36,6 +36,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import Quantization
 from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.dtypes import i8, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
@@ -66,19 +67,18 @@ class LowerInt8Pool(LowerInt8):
         aten.MeanDim,
     )
 
-    def refuses(self, op: SchemaOp) -> Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> Quantised | Refusal | None:
         """A whole plane, or windows that TOSA's pools have."""
-        if isinstance(op, aten.MeanDim):
-            shape = shape_of(op.operands[0])
-            axes = sorted(axis % max(len(shape), 1) for axis in op.arg("dim") or range(len(shape)))
-            return (
-                None
-                if is_image_mean(shape, axes)
-                else Refusal(
-                    "the mean is not over the height and width of images that a pool holds"
-                )
-            )
-        found = pool_window(op)
+        found = super().match(op, program)
+        if not isinstance(op, aten.MeanDim) or not isinstance(found, Quantised):
+            return found
+        if is_image_mean(op, level_of(program.context.target)):
+            return found
+        return Refusal("the mean is not over the height and width of images that a pool holds")
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Windows that TOSA's pools have; a mean's is its plane."""
+        found = None if isinstance(op, aten.MeanDim) else pool_window(op)
         return found if isinstance(found, Refusal) else None
 
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:

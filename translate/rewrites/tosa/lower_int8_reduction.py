@@ -32,7 +32,6 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
@@ -44,6 +43,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import Quantization
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.dtypes import i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
@@ -58,6 +58,7 @@ from stepwell.translate.rewrites.tosa.integers import (
     stored,
 )
 from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean
+from stepwell.translate.rewrites.tosa.lowering import reduced_axes
 
 EXTREMA: dict[type[Operation], type[TosaOp]] = {
     aten.AmaxDefault: t.ReduceMaxOp,
@@ -74,8 +75,8 @@ class LowerInt8Reduction(LowerInt8):
 
     def match(self, op: SchemaOp, program: Program) -> Quantised | Refusal | None:
         """Sums that int32 holds and RESCALE takes, whatever the values are."""
-        shape, axes = shape_of(op.operands[0]), axes_of(op)
-        if isinstance(op, aten.MeanDim) and is_image_mean(shape, axes):
+        shape, axes = shape_of(op.operands[0]), reduced_axes(op)
+        if is_image_mean(op, level_of(program.context.target)):
             return Refusal("it is a mean of images, which a pool computes")
         if "keepdim" in op.SCHEMA.by_name and not op.arg("keepdim"):
             return Refusal("its axes are not kept; normalise-reduction keeps them")
@@ -91,7 +92,7 @@ class LowerInt8Reduction(LowerInt8):
 
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """One REDUCE an axis, between RESCALEs for a sum."""
-        op, x, axes = match.op, match.inputs[0], axes_of(match.op)
+        op, x, axes = match.op, match.inputs[0], reduced_axes(match.op)
         if type(op) in EXTREMA:
             value = stored(x.value, b)
             for axis in axes:
@@ -107,11 +108,5 @@ class LowerInt8Reduction(LowerInt8):
 def factor_of(op: SchemaOp, given: Quantization, made: Quantization) -> float:
     """What takes a sum of integers to those of a quantised sum or mean."""
     shape = shape_of(op.operands[0])
-    count = prod(shape[axis] for axis in axes_of(op)) if isinstance(op, aten.MeanDim) else 1
+    count = prod(shape[axis] for axis in reduced_axes(op)) if isinstance(op, aten.MeanDim) else 1
     return given.scale / made.scale / count
-
-
-def axes_of(op: SchemaOp) -> Sequence[int]:
-    """The axes of a normalised reduction, which keeps them."""
-    rank = len(shape_of(op.operands[0]))
-    return sorted(axis % max(rank, 1) for axis in op.arg("dim") or range(rank))

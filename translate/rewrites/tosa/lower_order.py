@@ -41,7 +41,7 @@ from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, narrow, shape_of
 from stepwell.translate.rewrites.tosa.choices import equal, greater
 from stepwell.translate.rewrites.tosa.lower_along import as_rows, from_rows, spread
-from stepwell.translate.rewrites.tosa.lower_greatest import negated, place_of_greatest
+from stepwell.translate.rewrites.tosa.lower_greatest import place_of_greatest
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats
 
 LONGEST_ORDERED = 256
@@ -99,7 +99,7 @@ def _axis(op: SchemaOp) -> int:
 def _taken(x: SSAValue, wanted: int, from_the_top: bool, b: Builder) -> tuple[SSAValue, SSAValue]:
     """The greatest, then the greatest of the rest, and so on: values and places."""
     rows, length = shape_of(x)
-    keys = x if from_the_top else negated(x, b)
+    keys = x if from_the_top else b.negate(x)
     places = _numbers(rows, length, b)
     values: list[SSAValue] = []
     found: list[SSAValue] = []
@@ -114,7 +114,7 @@ def _taken(x: SSAValue, wanted: int, from_the_top: bool, b: Builder) -> tuple[SS
             behind = b.select(is_in_front, left, b.scalar(t.AddOp, left, 1))
             keys, places = _at(keys, behind, b), _at(places, behind, b)
     joined = _beside(values, b)
-    return (joined if from_the_top else negated(joined, b)), _beside(found, b)
+    return (joined if from_the_top else b.negate(joined)), _beside(found, b)
 
 
 def _ranked(x: SSAValue, wanted: int, from_the_top: bool, b: Builder) -> tuple[SSAValue, SSAValue]:

@@ -141,19 +141,18 @@ def whole(x: SSAValue, exponent: int, b: Builder) -> SSAValue:
 def general(x: SSAValue, y: SSAValue, b: Builder) -> SSAValue:
     """X ** y: e ** (y · log |x|); negative bases have the sign of odd whole exponents, or NaN."""
     size = b.unary(t.AbsOp, x)
-    power = b.unary(t.ExpOp, b.binary(t.MulOp, y, b.unary(t.LogOp, size)))
-    one = b.splat(1.0, power)
+    result = b.unary(t.ExpOp, b.binary(t.MulOp, y, b.unary(t.LogOp, size)))
+    one = b.splat(1.0, result)
     half = b.scalar(t.MulOp, y, 0.5)
     is_even = b.binary(t.EqualOp, b.unary(t.FloorOp, half), half, i1)
     is_integer = b.binary(t.EqualOp, b.unary(t.FloorOp, y), y, i1)
     is_unit = b.binary(t.EqualOp, size, b.splat(1.0, size), i1)
-    power = b.select(is_unit, one, power)
-    minus = b.op(t.NegateOp, [power, b.zero(f32), b.zero(f32)], shape_of(power), f32)
-    signed = b.select(is_even, power, minus)
-    defined = b.select(is_integer, signed, b.splat(float("nan"), power))
+    result = b.select(is_unit, one, result)
+    signed = b.select(is_even, result, b.negate(result))
+    defined = b.select(is_integer, signed, b.splat(float("nan"), result))
     is_negative = b.binary(t.GreaterOp, b.splat(0.0, x), x, i1)
-    power = b.select(is_negative, defined, power)
-    return b.select(b.binary(t.EqualOp, y, b.splat(0.0, y), i1), one, power)
+    result = b.select(is_negative, defined, result)
+    return b.select(b.binary(t.EqualOp, y, b.splat(0.0, y), i1), one, result)
 
 
 def narrowed(y: SSAValue, like: SSAValue, b: Builder) -> SSAValue:

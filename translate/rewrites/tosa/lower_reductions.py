@@ -32,7 +32,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.dialects.tosa.limits import EIGHT_K
+from stepwell.dialects.tosa.limits import Level
 from stepwell.ir.dtypes import i8, i16, i32, i64, torch_dtype
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
@@ -47,7 +47,12 @@ from stepwell.translate.rewrites.tosa.building import (
 )
 from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC, evened
 from stepwell.translate.rewrites.tosa.lower_cast import cannot_be_converted, converted
-from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats, needs_known
+from stepwell.translate.rewrites.tosa.lowering import (
+    LowerToTosa,
+    needs_floats,
+    needs_known,
+    reduced_axes,
+)
 from stepwell.translate.rewrites.tosa.rows import gathered
 from stepwell.translate.rewrites.tosa.sizes import Size, is_known, settled
 
@@ -90,9 +95,8 @@ class LowerReduction(LowerToTosa):
         shape = shape_of(x)
         if isinstance(op, _OF_NUMBERS):  # REDUCE_SUM makes 0.0 of -0.0, as torch does
             return b.reshape(b.reduce(t.ReduceSumOp, b.reshape(x, (1,)), 0), ())
-        listed = op.arg("dim")
-        axes = sorted(axis % max(len(shape), 1) for axis in (listed or range(len(shape))))
-        if isinstance(op, aten.MeanDim) and is_image_mean(shape, axes):
+        axes = reduced_axes(op)
+        if is_image_mean(op, b.level):
             y = _pool(x, t.AvgPool2dOp, shape[2:], (1, 1), (0, 0, 0, 0), (1, 1), b)
             return b.reshape(y, shape_of(op.results[0]))
         y = x
@@ -124,10 +128,12 @@ def _shared(total: SSAValue, sizes: Sequence[Size], b: Builder) -> SSAValue:
     return b.binary(t.MulOp, total, b.unary(t.ReciprocalOp, count))
 
 
-def is_image_mean(shape: Sequence[Size], axes: Sequence[int]) -> bool:
-    """Whether a mean runs over the whole plane of an NCHW image that a pool can hold."""
-    is_plane = len(shape) == 4 and list(axes) == [2, 3] and is_known(shape[2:])
-    return is_plane and max(shape[2:]) <= EIGHT_K.kernel
+def is_image_mean(op: SchemaOp, level: Level) -> bool:
+    """Whether an op is a mean over the whole plane of an NCHW image that a level's pools hold."""
+    shape = shape_of(op.operands[0])
+    if not isinstance(op, aten.MeanDim) or len(shape) != 4 or reduced_axes(op) != [2, 3]:
+        return False
+    return is_known(shape[2:]) and max(shape[2:]) <= level.kernel
 
 
 def softmax(x: SSAValue, axis: int, b: Builder) -> SSAValue:

@@ -25,12 +25,13 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.limits import EIGHT_K
+from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.dtypes import i1
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, narrow, shape_of
-from stepwell.translate.rewrites.tosa.lowering import LowerToTosa
+from stepwell.translate.rewrites.tosa.lowering import Lowerable, LowerToTosa
 from stepwell.translate.rewrites.tosa.sizes import Size, is_known
 
 
@@ -43,14 +44,21 @@ class LowerTriangle(LowerToTosa):
     bound: ClassVar[Bound] = EXACT
     takes_symbols: ClassVar[bool] = True
 
-    def refuses(self, op: SchemaOp) -> Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
         """A diagonal that is a number, and a constant that is not too large."""
+        found = super().match(op, program)
+        if not isinstance(found, Lowerable):
+            return found
+        rows, columns = shape_of(op.operands[0])[-2:]
+        most = level_of(program.context.target).bytes
+        if is_known((rows, columns)) and rows * columns > most:
+            return Refusal(f"a mask of {rows} × {columns} is above {most} bytes")
+        return found
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """A diagonal that is a number."""
         if not isinstance(op.arg("diagonal"), int):
             return Refusal("the diagonal is known only at run time")
-        rows, columns = shape_of(op.operands[0])[-2:]
-        is_constant = is_known((rows, columns))
-        if is_constant and rows * columns > EIGHT_K.bytes:
-            return Refusal(f"a mask of {rows} × {columns} is above {EIGHT_K.bytes} bytes")
         return None
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

@@ -114,6 +114,14 @@ def needs_known(value: SSAValue, axes: Sequence[int], what: str) -> Refusal | No
     return Refusal(f"{what} {[str(shape[axis]) for axis in axes]} is symbolic")
 
 
+def reduced_axes(op: SchemaOp) -> list[int]:
+    """The axes that a reduction runs over, from first to last; all of them if none is named."""
+    rank = len(shape_of(op.operands[0]))
+    named = op.arg("dim") if "dim" in op.SCHEMA.by_name else None
+    listed = [named] if isinstance(named, int) else list(named or range(rank))
+    return sorted(axis % max(rank, 1) for axis in listed)
+
+
 def is_number(value: object) -> bool:
     """Whether an argument is known at compile time."""
     return isinstance(value, int | float)

@@ -57,13 +57,13 @@ class Windows:
     Attributes:
         op: the pool.
         held, made: the sizes of the last axes.
-        table: a row a window, its places from first to last, the last again to fill it up.
+        spans: for each of these axes, the elements of it that each of its windows has.
     """
 
     op: SchemaOp
     held: tuple[int, ...]
     made: tuple[int, ...]
-    table: tuple[tuple[int, ...], ...]
+    spans: tuple[tuple[range, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -84,22 +84,21 @@ class MaximaWithPlaces(Rewrite[Windows]):
             return Refusal("the shape is symbolic")
         space = _space(op)
         sizes, counts = held[-space:], made[-space:]
-        spans = [
-            list(_spans(op, at, *pair)) for at, pair in enumerate(zip(sizes, counts, strict=True))
-        ]
+        spans = tuple(
+            tuple(_spans(op, at, *pair)) for at, pair in enumerate(zip(sizes, counts, strict=True))
+        )
         longest = prod(max(map(len, axis)) for axis in spans)
         if longest * prod(counts) > MOST:
             return Refusal(f"its windows hold {longest * prod(counts)} elements, more than {MOST}")
-        return Windows(op, sizes, counts, _table(sizes, spans))
+        return Windows(op, sizes, counts, spans)
 
     def build(self, match: Windows, rw: Rewriter) -> None:
         """The elements of each window side by side, the greatest, and what the table says of it."""
         x = match.op.operands[0]
         shape = static_dims(x)
         assert shape is not None
-        planes, windows = prod(shape) // prod(match.held), len(match.table)
-        table = torch.tensor(match.table, dtype=torch.int64)
-        longest = table.shape[1]
+        table = _table(match.held, match.spans)
+        planes, (windows, longest) = prod(shape) // prod(match.held), table.shape
         places = rw.constant(table.reshape(-1), "places")
         held = element(x.type)
         x = view(rw, x, (planes, prod(match.held)))
@@ -142,12 +141,12 @@ def _number(op: SchemaOp, name: str, at: int) -> int:
     return given[at if len(given) > 1 else 0]
 
 
-def _table(sizes: tuple[int, ...], spans: list[list[range]]) -> tuple[tuple[int, ...], ...]:
-    """The places of each window in the order torch looks at them, all rows as long as the longest."""
+def _table(sizes: tuple[int, ...], spans: tuple[tuple[range, ...], ...]) -> torch.Tensor:
+    """A row a window: its places in the order torch looks at them, the last again to fill it up."""
     steps = [prod(sizes[at + 1 :]) for at in range(len(sizes))]
     rows = [
         [sum(i * step for i, step in zip(where, steps, strict=True)) for where in product(*window)]
         for window in product(*spans)
     ]
     longest = max(map(len, rows))
-    return tuple((*row, *[row[-1]] * (longest - len(row))) for row in rows)
+    return torch.tensor([row + [row[-1]] * (longest - len(row)) for row in rows])

@@ -28,11 +28,12 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import bf16, f16, f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, with_element
+from stepwell.ir.types import element, with_element
 from stepwell.translate.rewrites.aten.building import emit
 from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean
@@ -87,12 +88,8 @@ class WidenHalves(Rewrite[Halves]):
             return None
         if any(not isinstance(type_, TensorType) or element(type_) != held for type_ in types):
             return None
-        if isinstance(op, aten.MeanDim):
-            shape = dims(op.operands[0].type)
-            rank = max(len(shape), 1)
-            axes = sorted(axis % rank for axis in op.arg("dim") or range(len(shape)))
-            if all(isinstance(n, int) for n in shape[1:]) and is_image_mean(shape, axes):  # pyright: ignore
-                return None
+        if is_image_mean(op, level_of(program.context.target)):
+            return None
         return Halves(op, held)
 
     def build(self, match: Halves, rw: Rewriter) -> None:
