@@ -12,6 +12,8 @@ from typing import Any
 
 import stepwell.translate.rewrites as rewrites
 from stepwell.ir.rewriting import Rewrite
+from stepwell.ir.snippets import module_of_ops
+from stepwell.ir.text import to_text
 from stepwell.translate.rules.examples import examples_of as examples_of_rule
 
 _BLOCK = r"(?P<{}>(?:[ ]{{4}}.*(?:\n|$)|\n)+)"
@@ -57,4 +59,14 @@ def examples_of(module: ModuleType) -> list[tuple[str, str]]:
     if rules := getattr(module, "RULES", ()):
         return [example for rule in rules for example in examples_of_rule(rule)]
     text = module.__doc__ or ""
-    return [(dedent(m["before"]), dedent(m["after"])) for m in _EXAMPLE.finditer(text)]
+    return [_complete(dedent(m["before"]), dedent(m["after"])) for m in _EXAMPLE.finditer(text)]
+
+
+def _complete(before: str, after: str) -> tuple[str, str]:
+    """Both as whole modules: of ops alone, one takes what the other takes."""
+    if "func.func" in before:
+        return before, after
+    first = module_of_ops(before)
+    (method,) = first.body.block.ops
+    taken = {value.name_hint or "": value.type for value in method.regions[0].block.args}
+    return to_text(first) + "\n", to_text(module_of_ops(after, taken)) + "\n"
