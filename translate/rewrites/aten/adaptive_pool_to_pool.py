@@ -5,17 +5,13 @@ input's, it is an average pool with kernel and stride of the quotient. Other siz
 several lengths and stay.
 
 Before:
-    func.func @forward(%x: tensor<1x3x8x8xf32>) -> (tensor<1x3x1x1xf32>, tensor<1x3x4x2xf32>) {
-      %a = aten.adaptive_avg_pool2d.default(%x, [1, 1]) : (tensor<1x3x8x8xf32>) -> tensor<1x3x1x1xf32>
-      %b = aten.adaptive_avg_pool2d.default(%x, [4, 2]) : (tensor<1x3x8x8xf32>) -> tensor<1x3x4x2xf32>
-      func.return %a, %b : tensor<1x3x1x1xf32>, tensor<1x3x4x2xf32>
-    }
+    %a = aten.adaptive_avg_pool2d.default(%x, [1, 1]) : (tensor<1x3x8x8xf32>) -> tensor<1x3x1x1xf32>
+    %b = aten.adaptive_avg_pool2d.default(%x, [4, 2]) : (tensor<1x3x8x8xf32>) -> tensor<1x3x4x2xf32>
+    func.return %a, %b : tensor<1x3x1x1xf32>, tensor<1x3x4x2xf32>
 After:
-    func.func @forward(%x: tensor<1x3x8x8xf32>) -> (tensor<1x3x1x1xf32>, tensor<1x3x4x2xf32>) {
-      %a = aten.mean.dim(%x, [2, 3], true) : (tensor<1x3x8x8xf32>) -> tensor<1x3x1x1xf32>
-      %b = aten.avg_pool2d.default(%x, [2, 4], [2, 4]) : (tensor<1x3x8x8xf32>) -> tensor<1x3x4x2xf32>
-      func.return %a, %b : tensor<1x3x1x1xf32>, tensor<1x3x4x2xf32>
-    }
+    %a = aten.mean.dim(%x, [2, 3], true) : (tensor<1x3x8x8xf32>) -> tensor<1x3x1x1xf32>
+    %b = aten.avg_pool2d.default(%x, [2, 4], [2, 4]) : (tensor<1x3x8x8xf32>) -> tensor<1x3x4x2xf32>
+    func.return %a, %b : tensor<1x3x1x1xf32>, tensor<1x3x4x2xf32>
 """
 
 from __future__ import annotations

@@ -6,15 +6,9 @@ longer than 1 — and is a view only if the strides it asks for are the dense ro
 many elements, from the first on.
 
 Before:
-    func.func @forward(%x: tensor<2x6xf32>) -> tensor<3x4xf32> {
-      %y = aten.as_strided.default(%x, [3, 4], [4, 1]) : (tensor<2x6xf32>) -> tensor<3x4xf32>
-      func.return %y : tensor<3x4xf32>
-    }
+    %y = aten.as_strided.default(%x, [3, 4], [4, 1]) : (tensor<2x6xf32>) -> tensor<3x4xf32>
 After:
-    func.func @forward(%x: tensor<2x6xf32>) -> tensor<3x4xf32> {
-      %y = aten.view.default(%x, [3, 4]) : (tensor<2x6xf32>) -> tensor<3x4xf32>
-      func.return %y : tensor<3x4xf32>
-    }
+    %y = aten.view.default(%x, [3, 4]) : (tensor<2x6xf32>) -> tensor<3x4xf32>
 """
 
 from __future__ import annotations

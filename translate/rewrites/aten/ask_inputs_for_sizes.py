@@ -4,18 +4,12 @@ A size that is asked of what a delegate gives is known behind that delegate alon
 needs it (positions, a mask made of them) splits what could be one.
 
 Before:
-    func.func @forward(%x: tensor<?x4xf32, #stepwell.shape<["s", 4]>>) -> tensor<?xi64, #stepwell.shape<["s"]>> {
-      %y = aten.neg.default(%x) : (tensor<?x4xf32, #stepwell.shape<["s", 4]>>) -> tensor<?x4xf32, #stepwell.shape<["s", 4]>>
-      %n = aten.sym_size.int(%y, 0) : (tensor<?x4xf32, #stepwell.shape<["s", 4]>>) -> !stepwell.int<"s">
-      %r = aten.arange.default(%n) : (!stepwell.int<"s">) -> tensor<?xi64, #stepwell.shape<["s"]>>
-      func.return %r : tensor<?xi64, #stepwell.shape<["s"]>>
-    }
+    %y = aten.neg.default(%x) : (tensor<?x4xf32, #stepwell.shape<["s", 4]>>) -> tensor<?x4xf32, #stepwell.shape<["s", 4]>>
+    %n = aten.sym_size.int(%y, 0) : (tensor<?x4xf32, #stepwell.shape<["s", 4]>>) -> !stepwell.int<"s">
+    %r = aten.arange.default(%n) : (!stepwell.int<"s">) -> tensor<?xi64, #stepwell.shape<["s"]>>
 After:
-    func.func @forward(%x: tensor<?x4xf32, #stepwell.shape<["s", 4]>>) -> tensor<?xi64, #stepwell.shape<["s"]>> {
-      %n = aten.sym_size.int(%x, 0) : (tensor<?x4xf32, #stepwell.shape<["s", 4]>>) -> !stepwell.int<"s">
-      %r = aten.arange.default(%n) : (!stepwell.int<"s">) -> tensor<?xi64, #stepwell.shape<["s"]>>
-      func.return %r : tensor<?xi64, #stepwell.shape<["s"]>>
-    }
+    %n = aten.sym_size.int(%x, 0) : (tensor<?x4xf32, #stepwell.shape<["s", 4]>>) -> !stepwell.int<"s">
+    %r = aten.arange.default(%n) : (!stepwell.int<"s">) -> tensor<?xi64, #stepwell.shape<["s"]>>
 """
 
 from __future__ import annotations

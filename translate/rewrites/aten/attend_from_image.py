@@ -6,27 +6,21 @@ Where both sizes are symbolic the result could not be parted into an image again
 `[N, H, W, depth]`, keys and values broadcast over H, and the heads' results are concatenated.
 
 Before:
-    func.func @forward(%q: tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>, %k: tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>> {
-      %v = aten.view.default(%q, [1, -1, 2, 4]) : (tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>) -> tensor<1x?x2x4xf32, #stepwell.shape<[1, "h*w", 2, 4]>>
-      %p = aten.permute.default(%v, [0, 2, 1, 3]) : (tensor<1x?x2x4xf32, #stepwell.shape<[1, "h*w", 2, 4]>>) -> tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>>
-      %o = aten.scaled_dot_product_attention.default(%p, %k, %k) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>>, tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>, tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>>
-      func.return %o : tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>>
-    }
+    %v = aten.view.default(%q, [1, -1, 2, 4]) : (tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>) -> tensor<1x?x2x4xf32, #stepwell.shape<[1, "h*w", 2, 4]>>
+    %p = aten.permute.default(%v, [0, 2, 1, 3]) : (tensor<1x?x2x4xf32, #stepwell.shape<[1, "h*w", 2, 4]>>) -> tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>>
+    %o = aten.scaled_dot_product_attention.default(%p, %k, %k) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>>, tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>, tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>>
 After:
-    func.func @forward(%q: tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>, %k: tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>> {
-      %0 = aten.slice.Tensor(%q, 3, 0, 4, 1) : (tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>) -> tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>
-      %1 = aten.slice.Tensor(%k, 1, 0, 1, 1) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>
-      %2 = aten.slice.Tensor(%k, 1, 0, 1, 1) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>
-      %3 = aten.scaled_dot_product_attention.default(%0, %1, %2, scale=0.5) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>, tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>, tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>) -> tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>
-      %4 = aten.slice.Tensor(%q, 3, 4, 8, 1) : (tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>) -> tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>
-      %5 = aten.slice.Tensor(%k, 1, 1, 2, 1) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>
-      %6 = aten.slice.Tensor(%k, 1, 1, 2, 1) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>
-      %7 = aten.scaled_dot_product_attention.default(%4, %5, %6, scale=0.5) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>, tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>, tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>) -> tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>
-      %8 = aten.cat.default([%3, %7], 3) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>, tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>) -> tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>
-      %9 = aten.view.default(%8, [1, -1, 2, 4]) : (tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>) -> tensor<1x?x2x4xf32, #stepwell.shape<[1, "h*w", 2, 4]>>
-      %o = aten.permute.default(%9, [0, 2, 1, 3]) : (tensor<1x?x2x4xf32, #stepwell.shape<[1, "h*w", 2, 4]>>) -> tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>>
-      func.return %o : tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>>
-    }
+    %0 = aten.slice.Tensor(%q, 3, 0, 4, 1) : (tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>) -> tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>
+    %1 = aten.slice.Tensor(%k, 1, 0, 1, 1) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>
+    %2 = aten.slice.Tensor(%k, 1, 0, 1, 1) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>
+    %3 = aten.scaled_dot_product_attention.default(%0, %1, %2, scale=0.5) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>, tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>, tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>) -> tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>
+    %4 = aten.slice.Tensor(%q, 3, 4, 8, 1) : (tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>) -> tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>
+    %5 = aten.slice.Tensor(%k, 1, 1, 2, 1) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>
+    %6 = aten.slice.Tensor(%k, 1, 1, 2, 1) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>
+    %7 = aten.scaled_dot_product_attention.default(%4, %5, %6, scale=0.5) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>, tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>, tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>) -> tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>
+    %8 = aten.cat.default([%3, %7], 3) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>, tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>) -> tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>
+    %9 = aten.view.default(%8, [1, -1, 2, 4]) : (tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>) -> tensor<1x?x2x4xf32, #stepwell.shape<[1, "h*w", 2, 4]>>
+    %o = aten.permute.default(%9, [0, 2, 1, 3]) : (tensor<1x?x2x4xf32, #stepwell.shape<[1, "h*w", 2, 4]>>) -> tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>>
 """
 
 from __future__ import annotations

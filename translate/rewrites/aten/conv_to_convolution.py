@@ -5,16 +5,10 @@ One op has every rank, transposed or not, with lists as long as there are spatia
 axis of 1.
 
 Before:
-    func.func @forward(%x: tensor<1x3x8x8xf32>, %w: tensor<4x3x2x2xf32>) -> tensor<1x4x8x8xf32> {
-      %y = aten.conv2d.padding(%x, %w, none, [1, 1], "same") : (tensor<1x3x8x8xf32>, tensor<4x3x2x2xf32>) -> tensor<1x4x8x8xf32>
-      func.return %y : tensor<1x4x8x8xf32>
-    }
+    %y = aten.conv2d.padding(%x, %w, none, [1, 1], "same") : (tensor<1x3x8x8xf32>, tensor<4x3x2x2xf32>) -> tensor<1x4x8x8xf32>
 After:
-    func.func @forward(%x: tensor<1x3x8x8xf32>, %w: tensor<4x3x2x2xf32>) -> tensor<1x4x8x8xf32> {
-      %0 = aten.constant_pad_nd.default(%x, [0, 1, 0, 1], 0) : (tensor<1x3x8x8xf32>) -> tensor<1x3x9x9xf32>
-      %y = aten.convolution.default(%0, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x9x9xf32>, tensor<4x3x2x2xf32>) -> tensor<1x4x8x8xf32>
-      func.return %y : tensor<1x4x8x8xf32>
-    }
+    %0 = aten.constant_pad_nd.default(%x, [0, 1, 0, 1], 0) : (tensor<1x3x8x8xf32>) -> tensor<1x3x9x9xf32>
+    %y = aten.convolution.default(%0, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x9x9xf32>, tensor<4x3x2x2xf32>) -> tensor<1x4x8x8xf32>
 """
 
 from __future__ import annotations

@@ -4,16 +4,10 @@
 at run time.
 
 Before:
-    func.func @forward(%x: tensor<2x5xf32>) -> tensor<2x6xf32> {
-      %y = aten.constant_pad_nd.default(%x, [-1, 2], 0.5) : (tensor<2x5xf32>) -> tensor<2x6xf32>
-      func.return %y : tensor<2x6xf32>
-    }
+    %y = aten.constant_pad_nd.default(%x, [-1, 2], 0.5) : (tensor<2x5xf32>) -> tensor<2x6xf32>
 After:
-    func.func @forward(%x: tensor<2x5xf32>) -> tensor<2x6xf32> {
-      %s = aten.slice.Tensor(%x, 1, 1, 5, 1) : (tensor<2x5xf32>) -> tensor<2x4xf32>
-      %y = aten.constant_pad_nd.default(%s, [0, 2], 0.5) : (tensor<2x4xf32>) -> tensor<2x6xf32>
-      func.return %y : tensor<2x6xf32>
-    }
+    %s = aten.slice.Tensor(%x, 1, 1, 5, 1) : (tensor<2x5xf32>) -> tensor<2x4xf32>
+    %y = aten.constant_pad_nd.default(%s, [0, 2], 0.5) : (tensor<2x4xf32>) -> tensor<2x6xf32>
 """
 
 from __future__ import annotations

@@ -6,17 +6,11 @@ in the result (summed), in one operand and the result (free). Each operand is pe
 result lacks is refused.
 
 Before:
-    func.func @forward(%x: tensor<2x3x4xf32>, %y: tensor<5x2x4xf32>) -> tensor<2x5x3xf32> {
-      %z = aten.einsum.default("bik,jbk->bji", [%x, %y]) : (tensor<2x3x4xf32>, tensor<5x2x4xf32>) -> tensor<2x5x3xf32>
-      func.return %z : tensor<2x5x3xf32>
-    }
+    %z = aten.einsum.default("bik,jbk->bji", [%x, %y]) : (tensor<2x3x4xf32>, tensor<5x2x4xf32>) -> tensor<2x5x3xf32>
 After:
-    func.func @forward(%x: tensor<2x3x4xf32>, %y: tensor<5x2x4xf32>) -> tensor<2x5x3xf32> {
-      %0 = aten.permute.default(%y, [1, 2, 0]) : (tensor<5x2x4xf32>) -> tensor<2x4x5xf32>
-      %1 = aten.bmm.default(%x, %0) : (tensor<2x3x4xf32>, tensor<2x4x5xf32>) -> tensor<2x3x5xf32>
-      %z = aten.permute.default(%1, [0, 2, 1]) : (tensor<2x3x5xf32>) -> tensor<2x5x3xf32>
-      func.return %z : tensor<2x5x3xf32>
-    }
+    %0 = aten.permute.default(%y, [1, 2, 0]) : (tensor<5x2x4xf32>) -> tensor<2x4x5xf32>
+    %1 = aten.bmm.default(%x, %0) : (tensor<2x3x4xf32>, tensor<2x4x5xf32>) -> tensor<2x3x5xf32>
+    %z = aten.permute.default(%1, [0, 2, 1]) : (tensor<2x3x5xf32>) -> tensor<2x5x3xf32>
 """
 
 from __future__ import annotations

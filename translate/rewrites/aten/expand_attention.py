@@ -6,19 +6,13 @@ the same elements in the same order. A causal or boolean constant mask becomes a
 zeros and −inf. The softmax is plain: this rewrite refuses where a row may be all −inf.
 
 Before:
-    func.func @forward(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
-      %o = aten.scaled_dot_product_attention.default(%q, %k, %v, scale=0.25) : (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
-      func.return %o : tensor<1x2x4x8xf32>
-    }
+    %o = aten.scaled_dot_product_attention.default(%q, %k, %v, scale=0.25) : (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
 After:
-    func.func @forward(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
-      %qs = aten.mul.Scalar(%q, 0.25) : (tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
-      %kt = aten.permute.default(%k, [0, 1, 3, 2]) : (tensor<1x2x4x8xf32>) -> tensor<1x2x8x4xf32>
-      %scores = aten.matmul.default(%qs, %kt) : (tensor<1x2x4x8xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x4x4xf32>
-      %w = aten._softmax.default(%scores, 3, false) : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
-      %o = aten.matmul.default(%w, %v) : (tensor<1x2x4x4xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
-      func.return %o : tensor<1x2x4x8xf32>
-    }
+    %qs = aten.mul.Scalar(%q, 0.25) : (tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+    %kt = aten.permute.default(%k, [0, 1, 3, 2]) : (tensor<1x2x4x8xf32>) -> tensor<1x2x8x4xf32>
+    %scores = aten.matmul.default(%qs, %kt) : (tensor<1x2x4x8xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x4x4xf32>
+    %w = aten._softmax.default(%scores, 3, false) : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+    %o = aten.matmul.default(%w, %v) : (tensor<1x2x4x4xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
 """
 
 from __future__ import annotations

@@ -11,26 +11,18 @@ excludes one, the mask closes by half of the least number, so that the softmax s
 result is multiplied by whether its row is open.
 
 Before:
-    func.func @forward(%q: tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, %m: tensor<1x1x1x?xi1, #stepwell.shape<[1, 1, 1, "s"]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>> {
-      %o = aten.scaled_dot_product_attention.default(%q, %q, %q, %m, scale=0.25) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, tensor<1x1x1x?xi1, #stepwell.shape<[1, 1, 1, "s"]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>
-      func.return %o : tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>
-    }
+    %o = aten.scaled_dot_product_attention.default(%q, %q, %q, %m, scale=0.25) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, tensor<1x1x1x?xi1, #stepwell.shape<[1, 1, 1, "s"]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>
 After:
-    func.func @forward(%q: tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, %m: tensor<1x1x1x?xi1, #stepwell.shape<[1, 1, 1, "s"]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>> {
-      %0 = stepwell.weight <"scalar#13bdb83e7119"> "constant" : tensor<f32>
-      %1 = stepwell.weight <"scalar#1591bba34443"> "constant" : tensor<f32>
-      %2 = aten.where.self(%m, %1, %0) : (tensor<1x1x1x?xi1, #stepwell.shape<[1, 1, 1, "s"]>>, tensor<f32>, tensor<f32>) -> tensor<1x1x1x?xf32, #stepwell.shape<[1, 1, 1, "s"]>>
-      %3 = aten.any.dim(%m, -1, true) : (tensor<1x1x1x?xi1, #stepwell.shape<[1, 1, 1, "s"]>>) -> tensor<1x1x1x1xi1>
-      %4 = aten._to_copy.default(%3, dtype=f32) : (tensor<1x1x1x1xi1>) -> tensor<1x1x1x1xf32>
-      %5 = aten.mul.Scalar(%q, 0.25) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>
-      %6 = aten.permute.default(%q, [0, 1, 3, 2]) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> tensor<1x2x8x?xf32, #stepwell.shape<[1, 2, 8, "s"]>>
-      %7 = aten.matmul.default(%5, %6) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, tensor<1x2x8x?xf32, #stepwell.shape<[1, 2, 8, "s"]>>) -> tensor<1x2x?x?xf32, #stepwell.shape<[1, 2, "s", "s"]>>
-      %8 = aten.add.Tensor(%7, %2) : (tensor<1x2x?x?xf32, #stepwell.shape<[1, 2, "s", "s"]>>, tensor<1x1x1x?xf32, #stepwell.shape<[1, 1, 1, "s"]>>) -> tensor<1x2x?x?xf32, #stepwell.shape<[1, 2, "s", "s"]>>
-      %9 = aten._softmax.default(%8, 3, false) : (tensor<1x2x?x?xf32, #stepwell.shape<[1, 2, "s", "s"]>>) -> tensor<1x2x?x?xf32, #stepwell.shape<[1, 2, "s", "s"]>>
-      %10 = aten.matmul.default(%9, %q) : (tensor<1x2x?x?xf32, #stepwell.shape<[1, 2, "s", "s"]>>, tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>
-      %o = aten.mul.Tensor(%10, %4) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, tensor<1x1x1x1xf32>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>
-      func.return %o : tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>
-    }
+    %0 = aten.where.self(%m, dense<0.0>, dense<-1.70141173e+38>) : (tensor<1x1x1x?xi1, #stepwell.shape<[1, 1, 1, "s"]>>, tensor<f32>, tensor<f32>) -> tensor<1x1x1x?xf32, #stepwell.shape<[1, 1, 1, "s"]>>
+    %1 = aten.any.dim(%m, -1, true) : (tensor<1x1x1x?xi1, #stepwell.shape<[1, 1, 1, "s"]>>) -> tensor<1x1x1x1xi1>
+    %2 = aten._to_copy.default(%1, dtype=f32) : (tensor<1x1x1x1xi1>) -> tensor<1x1x1x1xf32>
+    %3 = aten.mul.Scalar(%q, 0.25) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>
+    %4 = aten.permute.default(%q, [0, 1, 3, 2]) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> tensor<1x2x8x?xf32, #stepwell.shape<[1, 2, 8, "s"]>>
+    %5 = aten.matmul.default(%3, %4) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, tensor<1x2x8x?xf32, #stepwell.shape<[1, 2, 8, "s"]>>) -> tensor<1x2x?x?xf32, #stepwell.shape<[1, 2, "s", "s"]>>
+    %6 = aten.add.Tensor(%5, %0) : (tensor<1x2x?x?xf32, #stepwell.shape<[1, 2, "s", "s"]>>, tensor<1x1x1x?xf32, #stepwell.shape<[1, 1, 1, "s"]>>) -> tensor<1x2x?x?xf32, #stepwell.shape<[1, 2, "s", "s"]>>
+    %7 = aten._softmax.default(%6, 3, false) : (tensor<1x2x?x?xf32, #stepwell.shape<[1, 2, "s", "s"]>>) -> tensor<1x2x?x?xf32, #stepwell.shape<[1, 2, "s", "s"]>>
+    %8 = aten.matmul.default(%7, %q) : (tensor<1x2x?x?xf32, #stepwell.shape<[1, 2, "s", "s"]>>, tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>
+    %o = aten.mul.Tensor(%8, %2) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, tensor<1x1x1x1xf32>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>
 """
 
 from __future__ import annotations

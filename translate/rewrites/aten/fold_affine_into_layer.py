@@ -11,54 +11,36 @@ not, must end in such a layer, or nothing is saved; a table that an embedding re
 is, for a language model's is most of what it weighs.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
-      %g = stepwell.weight <"g"> "parameter" : tensor<4xf32>
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
-      %s = aten.mul.Tensor(%x, %g) : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
-      %y = aten.linear.default(%s, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %g = stepwell.weight <"g"> "parameter" : tensor<4xf32>
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
+    %s = aten.mul.Tensor(%x, %g) : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+    %y = aten.linear.default(%s, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
-      %0 = stepwell.weight <"w#scale_columns.d8f7dcdf5829"> "constant" : tensor<3x4xf32>
-      %y = aten.linear.default(%x, %0) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %0 = stepwell.weight <"w#scale_columns.d8f7dcdf5829"> "constant" : tensor<3x4xf32>
+    %y = aten.linear.default(%x, %0) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
 
 Before:
-    func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<3x2x5xf32> {
-      %g = stepwell.weight <"g"> "parameter" : tensor<4xf32>
-      %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
-      %s = aten.mul.Tensor(%x, %g) : (tensor<2x3x4xf32>, tensor<4xf32>) -> tensor<2x3x4xf32>
-      %p = aten.permute.default(%s, [1, 0, 2]) : (tensor<2x3x4xf32>) -> tensor<3x2x4xf32>
-      %y = aten.linear.default(%p, %w) : (tensor<3x2x4xf32>, tensor<5x4xf32>) -> tensor<3x2x5xf32>
-      func.return %y : tensor<3x2x5xf32>
-    }
+    %g = stepwell.weight <"g"> "parameter" : tensor<4xf32>
+    %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
+    %s = aten.mul.Tensor(%x, %g) : (tensor<2x3x4xf32>, tensor<4xf32>) -> tensor<2x3x4xf32>
+    %p = aten.permute.default(%s, [1, 0, 2]) : (tensor<2x3x4xf32>) -> tensor<3x2x4xf32>
+    %y = aten.linear.default(%p, %w) : (tensor<3x2x4xf32>, tensor<5x4xf32>) -> tensor<3x2x5xf32>
 After:
-    func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<3x2x5xf32> {
-      %0 = stepwell.weight <"w#scale_columns.d8f7dcdf5829"> "constant" : tensor<5x4xf32>
-      %p = aten.permute.default(%x, [1, 0, 2]) : (tensor<2x3x4xf32>) -> tensor<3x2x4xf32>
-      %y = aten.linear.default(%p, %0) : (tensor<3x2x4xf32>, tensor<5x4xf32>) -> tensor<3x2x5xf32>
-      func.return %y : tensor<3x2x5xf32>
-    }
+    %0 = stepwell.weight <"w#scale_columns.d8f7dcdf5829"> "constant" : tensor<5x4xf32>
+    %p = aten.permute.default(%x, [1, 0, 2]) : (tensor<2x3x4xf32>) -> tensor<3x2x4xf32>
+    %y = aten.linear.default(%p, %0) : (tensor<3x2x4xf32>, tensor<5x4xf32>) -> tensor<3x2x5xf32>
 
 Before:
-    func.func @forward(%x: tensor<1x3x5x5xf32>) -> tensor<1x4x5x5xf32> {
-      %g = stepwell.weight <"g"> "parameter" : tensor<3x1x1xf32>
-      %b = stepwell.weight <"b"> "parameter" : tensor<3x1x1xf32>
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x3x1x1xf32>
-      %s = aten.mul.Tensor(%x, %g) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
-      %a = aten.add.Tensor(%s, %b) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
-      %y = aten.convolution.default(%a, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
-      func.return %y : tensor<1x4x5x5xf32>
-    }
+    %g = stepwell.weight <"g"> "parameter" : tensor<3x1x1xf32>
+    %b = stepwell.weight <"b"> "parameter" : tensor<3x1x1xf32>
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x3x1x1xf32>
+    %s = aten.mul.Tensor(%x, %g) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
+    %a = aten.add.Tensor(%s, %b) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
+    %y = aten.convolution.default(%a, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
 After:
-    func.func @forward(%x: tensor<1x3x5x5xf32>) -> tensor<1x4x5x5xf32> {
-      %0 = stepwell.weight <"w#scale_input_channels.c7a8571f8423"> "constant" : tensor<4x3x1x1xf32>
-      %1 = stepwell.weight <"w#shift_through_convolution.e4d522b6830a"> "constant" : tensor<4xf32>
-      %y = aten.convolution.default(%x, %0, %1, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>, tensor<4xf32>) -> tensor<1x4x5x5xf32>
-      func.return %y : tensor<1x4x5x5xf32>
-    }
+    %0 = stepwell.weight <"w#scale_input_channels.c7a8571f8423"> "constant" : tensor<4x3x1x1xf32>
+    %1 = stepwell.weight <"w#shift_through_convolution.e4d522b6830a"> "constant" : tensor<4xf32>
+    %y = aten.convolution.default(%x, %0, %1, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>, tensor<4xf32>) -> tensor<1x4x5x5xf32>
 """
 
 from __future__ import annotations

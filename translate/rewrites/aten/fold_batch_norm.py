@@ -5,23 +5,17 @@ layer before it takes both into its weight and bias, which are computed in f64 o
 a layer a product and a sum with constants remain.
 
 Before:
-    func.func @forward(%x: tensor<1x3x5x5xf32>) -> tensor<1x4x5x5xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x3x1x1xf32>
-      %g = stepwell.weight <"g"> "parameter" : tensor<4xf32>
-      %b = stepwell.weight <"b"> "parameter" : tensor<4xf32>
-      %m = stepwell.weight <"m"> "buffer" : tensor<4xf32>
-      %v = stepwell.weight <"#positive"> "buffer" : tensor<4xf32>
-      %c = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
-      %y = aten.batch_norm.default(%c, %g, %b, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<1x4x5x5xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<1x4x5x5xf32>
-      func.return %y : tensor<1x4x5x5xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x3x1x1xf32>
+    %g = stepwell.weight <"g"> "parameter" : tensor<4xf32>
+    %b = stepwell.weight <"b"> "parameter" : tensor<4xf32>
+    %m = stepwell.weight <"m"> "buffer" : tensor<4xf32>
+    %v = stepwell.weight <"#positive"> "buffer" : tensor<4xf32>
+    %c = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
+    %y = aten.batch_norm.default(%c, %g, %b, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<1x4x5x5xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<1x4x5x5xf32>
 After:
-    func.func @forward(%x: tensor<1x3x5x5xf32>) -> tensor<1x4x5x5xf32> {
-      %0 = stepwell.weight <"w#scale-output-channels.c7a8571f8423"> "constant" : tensor<4x3x1x1xf32>
-      %1 = stepwell.weight <"m#batch-norm-shift.e4d522b6830a"> "constant" : tensor<4xf32>
-      %y = aten.convolution.default(%x, %0, %1, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>, tensor<4xf32>) -> tensor<1x4x5x5xf32>
-      func.return %y : tensor<1x4x5x5xf32>
-    }
+    %0 = stepwell.weight <"w#scale-output-channels.c7a8571f8423"> "constant" : tensor<4x3x1x1xf32>
+    %1 = stepwell.weight <"m#batch-norm-shift.e4d522b6830a"> "constant" : tensor<4xf32>
+    %y = aten.convolution.default(%x, %0, %1, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>, tensor<4xf32>) -> tensor<1x4x5x5xf32>
 """
 
 from __future__ import annotations

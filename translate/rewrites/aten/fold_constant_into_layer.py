@@ -7,49 +7,31 @@ The constant is a number, or a tensor along the output features. This is how an 
 vanishes into the query projection. A tensor computed at run time is a residual and stays.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
-      %l = aten.linear.default(%x, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
-      %y = aten.mul.Scalar(%l, 0.5) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
+    %l = aten.linear.default(%x, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+    %y = aten.mul.Scalar(%l, 0.5) : (tensor<2x3xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
-      %0 = stepwell.weight <"w#scale_by_number.581ad45230ae"> "constant" : tensor<3x4xf32>
-      %y = aten.linear.default(%x, %0) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %0 = stepwell.weight <"w#scale_by_number.581ad45230ae"> "constant" : tensor<3x4xf32>
+    %y = aten.linear.default(%x, %0) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
 
 Before:
-    func.func @forward(%x: tensor<1x3x5x5xf32>) -> tensor<1x4x5x5xf32> {
-      %s = stepwell.weight <"s"> "parameter" : tensor<4x1x1xf32>
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x3x1x1xf32>
-      %c = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
-      %y = aten.mul.Tensor(%c, %s) : (tensor<1x4x5x5xf32>, tensor<4x1x1xf32>) -> tensor<1x4x5x5xf32>
-      func.return %y : tensor<1x4x5x5xf32>
-    }
+    %s = stepwell.weight <"s"> "parameter" : tensor<4x1x1xf32>
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x3x1x1xf32>
+    %c = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
+    %y = aten.mul.Tensor(%c, %s) : (tensor<1x4x5x5xf32>, tensor<4x1x1xf32>) -> tensor<1x4x5x5xf32>
 After:
-    func.func @forward(%x: tensor<1x3x5x5xf32>) -> tensor<1x4x5x5xf32> {
-      %0 = stepwell.weight <"w#scale_rows.c7a8571f8423"> "constant" : tensor<4x3x1x1xf32>
-      %y = aten.convolution.default(%x, %0, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
-      func.return %y : tensor<1x4x5x5xf32>
-    }
+    %0 = stepwell.weight <"w#scale_rows.c7a8571f8423"> "constant" : tensor<4x3x1x1xf32>
+    %y = aten.convolution.default(%x, %0, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
-      %b = stepwell.weight <"b"> "parameter" : tensor<3xf32>
-      %l = aten.linear.default(%x, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
-      %y = aten.add.Tensor(%l, %b) : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
+    %b = stepwell.weight <"b"> "parameter" : tensor<3xf32>
+    %l = aten.linear.default(%x, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+    %y = aten.add.Tensor(%l, %b) : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
-      %b = stepwell.weight <"b"> "parameter" : tensor<3xf32>
-      %y = aten.linear.default(%x, %w, %b) : (tensor<2x4xf32>, tensor<3x4xf32>, tensor<3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
+    %b = stepwell.weight <"b"> "parameter" : tensor<3xf32>
+    %y = aten.linear.default(%x, %w, %b) : (tensor<2x4xf32>, tensor<3x4xf32>, tensor<3xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

@@ -8,19 +8,13 @@ operands, `full_like` of a static shape is `full`, and so is `empty_like`, whose
 quantise and dequantise are not folded: a target keeps a weight in the dtype it is stored in.
 
 Before:
-    func.func @forward(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>
-      %n = aten.neg.default(%w) : (tensor<4x4xf32>) -> tensor<4x4xf32>
-      %t = aten.permute.default(%n, [1, 0]) : (tensor<4x4xf32>) -> tensor<4x4xf32>
-      %y = aten.add.Tensor(%x, %t) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-      func.return %y : tensor<4x4xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>
+    %n = aten.neg.default(%w) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    %t = aten.permute.default(%n, [1, 0]) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    %y = aten.add.Tensor(%x, %t) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
 After:
-    func.func @forward(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
-      %t = stepwell.weight <"w#operator.0253e73ce5aa"> "constant" : tensor<4x4xf32>
-      %y = aten.add.Tensor(%x, %t) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-      func.return %y : tensor<4x4xf32>
-    }
+    %t = stepwell.weight <"w#operator.0253e73ce5aa"> "constant" : tensor<4x4xf32>
+    %y = aten.add.Tensor(%x, %t) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
 """
 
 from __future__ import annotations

@@ -5,17 +5,10 @@ not its shape's. It becomes an `index_select` only of a value that provably lies
 refused else.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<3x2xf32> {
-      %y = aten.as_strided.default(%x, [3, 2], [2, 1], 2) : (tensor<2x4xf32>) -> tensor<3x2xf32>
-      func.return %y : tensor<3x2xf32>
-    }
+    %y = aten.as_strided.default(%x, [3, 2], [2, 1], 2) : (tensor<2x4xf32>) -> tensor<3x2xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<3x2xf32> {
-      %0 = stepwell.weight <"rows#3bfac098e09d"> "constant" : tensor<3xi64>
-      %1 = aten.view.default(%x, [4, 2]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
-      %y = aten.index_select.default(%1, 0, %0) : (tensor<4x2xf32>, tensor<3xi64>) -> tensor<3x2xf32>
-      func.return %y : tensor<3x2xf32>
-    }
+    %0 = aten.view.default(%x, [4, 2]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
+    %y = aten.index_select.default(%0, 0, dense<[1, 2, 3]>) : (tensor<4x2xf32>, tensor<3xi64>) -> tensor<3x2xf32>
 """
 
 from __future__ import annotations

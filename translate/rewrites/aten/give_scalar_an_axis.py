@@ -4,17 +4,11 @@ PyTorch takes the axes 0 and -1 of a tensor of rank 0, and reduces, sums up, fli
 element. No target knows of such an axis, and the portable kernels fail or end the process.
 
 Before:
-    func.func @forward(%x: tensor<f32>) -> tensor<f32> {
-      %y = aten.cumsum.default(%x, 0) : (tensor<f32>) -> tensor<f32>
-      func.return %y : tensor<f32>
-    }
+    %y = aten.cumsum.default(%x, 0) : (tensor<f32>) -> tensor<f32>
 After:
-    func.func @forward(%x: tensor<f32>) -> tensor<f32> {
-      %0 = aten.view.default(%x, [1]) : (tensor<f32>) -> tensor<1xf32>
-      %1 = aten.cumsum.default(%0, 0) : (tensor<1xf32>) -> tensor<1xf32>
-      %y = aten.view.default(%1, []) : (tensor<1xf32>) -> tensor<f32>
-      func.return %y : tensor<f32>
-    }
+    %0 = aten.view.default(%x, [1]) : (tensor<f32>) -> tensor<1xf32>
+    %1 = aten.cumsum.default(%0, 0) : (tensor<1xf32>) -> tensor<1xf32>
+    %y = aten.view.default(%1, []) : (tensor<1xf32>) -> tensor<f32>
 """
 
 from __future__ import annotations

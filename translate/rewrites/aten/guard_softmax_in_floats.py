@@ -7,24 +7,18 @@ closed and 1 if it is open. A closed row is lifted to −M before the softmax (a
 −2M = −∞, that is, not at all), and multiplied by 0 after it. A row with a NaN is NaN throughout.
 
 Before:
-    func.func @forward(%s: tensor<2x3x3xf32>) -> tensor<2x3x3xf32> {
-      %y = aten._safe_softmax.default(%s, 2) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-      func.return %y : tensor<2x3x3xf32>
-    }
+    %y = aten._safe_softmax.default(%s, 2) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
 After:
-    func.func @forward(%s: tensor<2x3x3xf32>) -> tensor<2x3x3xf32> {
-      %a = aten.mul.Scalar(%s, 0.5) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-      %b = aten.add.Scalar(%a, 3.4028234663852886e+38) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-      %c = aten.clamp.default(%b, 0.0, 1.0) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-      %d = aten.sum.dim_IntList(%c, [2], true) : (tensor<2x3x3xf32>) -> tensor<2x3x1xf32>
-      %open = aten.clamp.default(%d, 0.0, 1.0) : (tensor<2x3x1xf32>) -> tensor<2x3x1xf32>
-      %e = aten.mul.Scalar(%open, -3.4028234663852886e+38) : (tensor<2x3x1xf32>) -> tensor<2x3x1xf32>
-      %f = aten.add.Scalar(%e, -3.4028234663852886e+38) : (tensor<2x3x1xf32>) -> tensor<2x3x1xf32>
-      %g = aten.maximum.default(%f, %s) : (tensor<2x3x1xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-      %p = aten._softmax.default(%g, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-      %y = aten.mul.Tensor(%p, %open) : (tensor<2x3x3xf32>, tensor<2x3x1xf32>) -> tensor<2x3x3xf32>
-      func.return %y : tensor<2x3x3xf32>
-    }
+    %a = aten.mul.Scalar(%s, 0.5) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+    %b = aten.add.Scalar(%a, 3.4028234663852886e+38) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+    %c = aten.clamp.default(%b, 0.0, 1.0) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+    %d = aten.sum.dim_IntList(%c, [2], true) : (tensor<2x3x3xf32>) -> tensor<2x3x1xf32>
+    %open = aten.clamp.default(%d, 0.0, 1.0) : (tensor<2x3x1xf32>) -> tensor<2x3x1xf32>
+    %e = aten.mul.Scalar(%open, -3.4028234663852886e+38) : (tensor<2x3x1xf32>) -> tensor<2x3x1xf32>
+    %f = aten.add.Scalar(%e, -3.4028234663852886e+38) : (tensor<2x3x1xf32>) -> tensor<2x3x1xf32>
+    %g = aten.maximum.default(%f, %s) : (tensor<2x3x1xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+    %p = aten._softmax.default(%g, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+    %y = aten.mul.Tensor(%p, %open) : (tensor<2x3x3xf32>, tensor<2x3x1xf32>) -> tensor<2x3x3xf32>
 """
 
 from __future__ import annotations

@@ -4,17 +4,11 @@ Layout ops move elements and change none, so the products are the same numbers. 
 factor can be folded into the weights of the projection that made the tensor.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<4x2xf32> {
-      %p = aten.permute.default(%x, [1, 0]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
-      %y = aten.mul.Scalar(%p, 0.5) : (tensor<4x2xf32>) -> tensor<4x2xf32>
-      func.return %y : tensor<4x2xf32>
-    }
+    %p = aten.permute.default(%x, [1, 0]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
+    %y = aten.mul.Scalar(%p, 0.5) : (tensor<4x2xf32>) -> tensor<4x2xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<4x2xf32> {
-      %s = aten.mul.Scalar(%x, 0.5) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      %y = aten.permute.default(%s, [1, 0]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
-      func.return %y : tensor<4x2xf32>
-    }
+    %s = aten.mul.Scalar(%x, 0.5) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %y = aten.permute.default(%s, [1, 0]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
 """
 
 from __future__ import annotations

@@ -5,19 +5,13 @@ features; ahead of both layout ops `split_linear` can cut the projection itself.
 sliced axis must be the leading factor of a source axis (axes tracked by their strides, not sizes).
 
 Before:
-    func.func @forward(%x: tensor<2x6xf32>) -> tensor<1x2x3xf32> {
-      %v = aten.view.default(%x, [2, 2, 3]) : (tensor<2x6xf32>) -> tensor<2x2x3xf32>
-      %p = aten.permute.default(%v, [1, 0, 2]) : (tensor<2x2x3xf32>) -> tensor<2x2x3xf32>
-      %y = aten.slice.Tensor(%p, 0, 1, 2, 1) : (tensor<2x2x3xf32>) -> tensor<1x2x3xf32>
-      func.return %y : tensor<1x2x3xf32>
-    }
+    %v = aten.view.default(%x, [2, 2, 3]) : (tensor<2x6xf32>) -> tensor<2x2x3xf32>
+    %p = aten.permute.default(%v, [1, 0, 2]) : (tensor<2x2x3xf32>) -> tensor<2x2x3xf32>
+    %y = aten.slice.Tensor(%p, 0, 1, 2, 1) : (tensor<2x2x3xf32>) -> tensor<1x2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x6xf32>) -> tensor<1x2x3xf32> {
-      %0 = aten.slice.Tensor(%x, 1, 3, 6, 1) : (tensor<2x6xf32>) -> tensor<2x3xf32>
-      %1 = aten.view.default(%0, [2, 1, 3]) : (tensor<2x3xf32>) -> tensor<2x1x3xf32>
-      %y = aten.permute.default(%1, [1, 0, 2]) : (tensor<2x1x3xf32>) -> tensor<1x2x3xf32>
-      func.return %y : tensor<1x2x3xf32>
-    }
+    %0 = aten.slice.Tensor(%x, 1, 3, 6, 1) : (tensor<2x6xf32>) -> tensor<2x3xf32>
+    %1 = aten.view.default(%0, [2, 1, 3]) : (tensor<2x3xf32>) -> tensor<2x1x3xf32>
+    %y = aten.permute.default(%1, [1, 0, 2]) : (tensor<2x1x3xf32>) -> tensor<1x2x3xf32>
 """
 
 from __future__ import annotations

@@ -4,18 +4,12 @@
 half a tensor is one run. Indices are read from the weight; other selections stay a gather.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %i = stepwell.weight <"#rolled"> "constant" : tensor<4xi64>
-      %y = aten.index_select.default(%x, 1, %i) : (tensor<2x4xf32>, tensor<4xi64>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %i = stepwell.weight <"#rolled"> "constant" : tensor<4xi64>
+    %y = aten.index_select.default(%x, 1, %i) : (tensor<2x4xf32>, tensor<4xi64>) -> tensor<2x4xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %0 = aten.slice.Tensor(%x, 1, 3, 4, 1) : (tensor<2x4xf32>) -> tensor<2x1xf32>
-      %1 = aten.slice.Tensor(%x, 1, 0, 3, 1) : (tensor<2x4xf32>) -> tensor<2x3xf32>
-      %y = aten.cat.default([%0, %1], 1) : (tensor<2x1xf32>, tensor<2x3xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %0 = aten.slice.Tensor(%x, 1, 3, 4, 1) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+    %1 = aten.slice.Tensor(%x, 1, 0, 3, 1) : (tensor<2x4xf32>) -> tensor<2x3xf32>
+    %y = aten.cat.default([%0, %1], 1) : (tensor<2x1xf32>, tensor<2x3xf32>) -> tensor<2x4xf32>
 """
 
 from __future__ import annotations

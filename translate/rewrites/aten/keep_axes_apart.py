@@ -6,19 +6,13 @@ size of a reshape), but cannot part them again. Below norms, linear layers, perm
 done to each element alone, the view that merges meets the one that parts, and both go.
 
 Before:
-    func.func @forward(%x: tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>) -> tensor<1x?x5xf32, #stepwell.shape<[1, "h*w", 5]>> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
-      %r = aten.view.default(%x, [1, -1, 4]) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>) -> tensor<1x?x4xf32, #stepwell.shape<[1, "h*w", 4]>>
-      %y = aten.linear.default(%r, %w) : (tensor<1x?x4xf32, #stepwell.shape<[1, "h*w", 4]>>, tensor<5x4xf32>) -> tensor<1x?x5xf32, #stepwell.shape<[1, "h*w", 5]>>
-      func.return %y : tensor<1x?x5xf32, #stepwell.shape<[1, "h*w", 5]>>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
+    %r = aten.view.default(%x, [1, -1, 4]) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>) -> tensor<1x?x4xf32, #stepwell.shape<[1, "h*w", 4]>>
+    %y = aten.linear.default(%r, %w) : (tensor<1x?x4xf32, #stepwell.shape<[1, "h*w", 4]>>, tensor<5x4xf32>) -> tensor<1x?x5xf32, #stepwell.shape<[1, "h*w", 5]>>
 After:
-    func.func @forward(%x: tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>) -> tensor<1x?x5xf32, #stepwell.shape<[1, "h*w", 5]>> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
-      %0 = aten.linear.default(%x, %w) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>, tensor<5x4xf32>) -> tensor<1x?x?x5xf32, #stepwell.shape<[1, "h", "w", 5]>>
-      %y = aten.view.default(%0, [1, -1, 5]) : (tensor<1x?x?x5xf32, #stepwell.shape<[1, "h", "w", 5]>>) -> tensor<1x?x5xf32, #stepwell.shape<[1, "h*w", 5]>>
-      func.return %y : tensor<1x?x5xf32, #stepwell.shape<[1, "h*w", 5]>>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
+    %0 = aten.linear.default(%x, %w) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>, tensor<5x4xf32>) -> tensor<1x?x?x5xf32, #stepwell.shape<[1, "h", "w", 5]>>
+    %y = aten.view.default(%0, [1, -1, 5]) : (tensor<1x?x?x5xf32, #stepwell.shape<[1, "h", "w", 5]>>) -> tensor<1x?x5xf32, #stepwell.shape<[1, "h*w", 5]>>
 """
 
 from __future__ import annotations

@@ -8,16 +8,9 @@ Multipliers that scale an attention are left for the attention recogniser if the
 (`protect_attention`): it needs their value. In doubt a multiplier counts as such a scale.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %y = aten.mul.Scalar(%x, 0.5) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %y = aten.mul.Scalar(%x, 0.5) : (tensor<2x3xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %c = stepwell.weight <"scalar#8d29a2eaf5b9"> "constant" : tensor<1xf32>
-      %y = aten.mul.Tensor(%x, %c) : (tensor<2x3xf32>, tensor<1xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %y = aten.mul.Tensor(%x, dense<0.5>) : (tensor<2x3xf32>, tensor<1xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

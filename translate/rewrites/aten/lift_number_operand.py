@@ -5,17 +5,10 @@ wraps the number, and a wrapped number promotes nothing of its kind; a constant 
 operands' own type means the same, and every kernel takes it.
 
 Before:
-    func.func @forward(%x: tensor<2x3xi64>) -> tensor<2x3xi64> {
-      %n = sym.constant 2 : i64 : !stepwell.int<"2">
-      %y = aten.floor_divide.default(%x, %n) : (tensor<2x3xi64>, !stepwell.int<"2">) -> tensor<2x3xi64>
-      func.return %y : tensor<2x3xi64>
-    }
+    %n = sym.constant 2 : i64 : !stepwell.int<"2">
+    %y = aten.floor_divide.default(%x, %n) : (tensor<2x3xi64>, !stepwell.int<"2">) -> tensor<2x3xi64>
 After:
-    func.func @forward(%x: tensor<2x3xi64>) -> tensor<2x3xi64> {
-      %n = stepwell.weight <"scalar#7c1d1f6ee9c3"> "constant" : tensor<1xi64>
-      %y = aten.floor_divide.default(%x, %n) : (tensor<2x3xi64>, tensor<1xi64>) -> tensor<2x3xi64>
-      func.return %y : tensor<2x3xi64>
-    }
+    %y = aten.floor_divide.default(%x, dense<2>) : (tensor<2x3xi64>, tensor<1xi64>) -> tensor<2x3xi64>
 """
 
 from __future__ import annotations

@@ -5,20 +5,14 @@ the right of a batch is not repeated: the rows of all batches are one matrix. `b
 product and a sum.
 
 Before:
-    func.func @forward(%x: tensor<2x5x3x4xf32>, %y: tensor<5x4x6xf32>) -> tensor<2x5x3x6xf32> {
-      %z = aten.matmul.default(%x, %y) : (tensor<2x5x3x4xf32>, tensor<5x4x6xf32>) -> tensor<2x5x3x6xf32>
-      func.return %z : tensor<2x5x3x6xf32>
-    }
+    %z = aten.matmul.default(%x, %y) : (tensor<2x5x3x4xf32>, tensor<5x4x6xf32>) -> tensor<2x5x3x6xf32>
 After:
-    func.func @forward(%x: tensor<2x5x3x4xf32>, %y: tensor<5x4x6xf32>) -> tensor<2x5x3x6xf32> {
-      %0 = aten.view.default(%x, [10, 3, 4]) : (tensor<2x5x3x4xf32>) -> tensor<10x3x4xf32>
-      %1 = aten.view.default(%y, [1, 5, 4, 6]) : (tensor<5x4x6xf32>) -> tensor<1x5x4x6xf32>
-      %2 = aten.expand.default(%1, [2, 5, 4, 6]) : (tensor<1x5x4x6xf32>) -> tensor<2x5x4x6xf32>
-      %3 = aten.view.default(%2, [10, 4, 6]) : (tensor<2x5x4x6xf32>) -> tensor<10x4x6xf32>
-      %4 = aten.bmm.default(%0, %3) : (tensor<10x3x4xf32>, tensor<10x4x6xf32>) -> tensor<10x3x6xf32>
-      %z = aten.view.default(%4, [2, 5, 3, 6]) : (tensor<10x3x6xf32>) -> tensor<2x5x3x6xf32>
-      func.return %z : tensor<2x5x3x6xf32>
-    }
+    %0 = aten.view.default(%x, [10, 3, 4]) : (tensor<2x5x3x4xf32>) -> tensor<10x3x4xf32>
+    %1 = aten.view.default(%y, [1, 5, 4, 6]) : (tensor<5x4x6xf32>) -> tensor<1x5x4x6xf32>
+    %2 = aten.expand.default(%1, [2, 5, 4, 6]) : (tensor<1x5x4x6xf32>) -> tensor<2x5x4x6xf32>
+    %3 = aten.view.default(%2, [10, 4, 6]) : (tensor<2x5x4x6xf32>) -> tensor<10x4x6xf32>
+    %4 = aten.bmm.default(%0, %3) : (tensor<10x3x4xf32>, tensor<10x4x6xf32>) -> tensor<10x3x6xf32>
+    %z = aten.view.default(%4, [2, 5, 3, 6]) : (tensor<10x3x6xf32>) -> tensor<2x5x3x6xf32>
 """
 
 from __future__ import annotations

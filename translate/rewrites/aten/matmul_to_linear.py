@@ -5,24 +5,20 @@ decomposes to. Where the right side is a weight that is not transposed, its tran
 weight: a recipe, no copy. A bias of one row is the linear's, any other is added behind it.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x3xf32>
-      %b = stepwell.weight <"b"> "parameter" : tensor<4xf32>
-      %v = stepwell.weight <"v"> "parameter" : tensor<3x4xf32>
-      %t = aten.permute.default(%w, [1, 0]) : (tensor<4x3xf32>) -> tensor<3x4xf32>
-      %p = aten.addmm.default(%b, %x, %t) : (tensor<4xf32>, tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
-      %q = aten.mm.default(%x, %v) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
-      func.return %p, %q : tensor<2x4xf32>, tensor<2x4xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x3xf32>
+    %b = stepwell.weight <"b"> "parameter" : tensor<4xf32>
+    %v = stepwell.weight <"v"> "parameter" : tensor<3x4xf32>
+    %t = aten.permute.default(%w, [1, 0]) : (tensor<4x3xf32>) -> tensor<3x4xf32>
+    %p = aten.addmm.default(%b, %x, %t) : (tensor<4xf32>, tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+    %q = aten.mm.default(%x, %v) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+    func.return %p, %q : tensor<2x4xf32>, tensor<2x4xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x3xf32>
-      %b = stepwell.weight <"b"> "parameter" : tensor<4xf32>
-      %0 = stepwell.weight <"v#transpose.6b771fc4db64"> "constant" : tensor<4x3xf32>
-      %p = aten.linear.default(%x, %w, %b) : (tensor<2x3xf32>, tensor<4x3xf32>, tensor<4xf32>) -> tensor<2x4xf32>
-      %q = aten.linear.default(%x, %0) : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
-      func.return %p, %q : tensor<2x4xf32>, tensor<2x4xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x3xf32>
+    %b = stepwell.weight <"b"> "parameter" : tensor<4xf32>
+    %0 = stepwell.weight <"v#transpose.6b771fc4db64"> "constant" : tensor<4x3xf32>
+    %p = aten.linear.default(%x, %w, %b) : (tensor<2x3xf32>, tensor<4x3xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+    %q = aten.linear.default(%x, %0) : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
+    func.return %p, %q : tensor<2x4xf32>, tensor<2x4xf32>
 """
 
 from __future__ import annotations

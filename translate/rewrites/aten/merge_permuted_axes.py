@@ -5,17 +5,11 @@ of which some are of size one. Where more than six are left, blocks of axes chan
 the other, which takes four axes at a time.
 
 Before:
-    func.func @forward(%x: tensor<1x2x3x1x2x2x5xf32>) -> tensor<1x5x2x3x1x2x2xf32> {
-      %y = aten.permute.default(%x, [0, 6, 1, 2, 3, 4, 5]) : (tensor<1x2x3x1x2x2x5xf32>) -> tensor<1x5x2x3x1x2x2xf32>
-      func.return %y : tensor<1x5x2x3x1x2x2xf32>
-    }
+    %y = aten.permute.default(%x, [0, 6, 1, 2, 3, 4, 5]) : (tensor<1x2x3x1x2x2x5xf32>) -> tensor<1x5x2x3x1x2x2xf32>
 After:
-    func.func @forward(%x: tensor<1x2x3x1x2x2x5xf32>) -> tensor<1x5x2x3x1x2x2xf32> {
-      %0 = aten.view.default(%x, [24, 5]) : (tensor<1x2x3x1x2x2x5xf32>) -> tensor<24x5xf32>
-      %1 = aten.permute.default(%0, [1, 0]) : (tensor<24x5xf32>) -> tensor<5x24xf32>
-      %y = aten.view.default(%1, [1, 5, 2, 3, 1, 2, 2]) : (tensor<5x24xf32>) -> tensor<1x5x2x3x1x2x2xf32>
-      func.return %y : tensor<1x5x2x3x1x2x2xf32>
-    }
+    %0 = aten.view.default(%x, [24, 5]) : (tensor<1x2x3x1x2x2x5xf32>) -> tensor<24x5xf32>
+    %1 = aten.permute.default(%0, [1, 0]) : (tensor<24x5xf32>) -> tensor<5x24xf32>
+    %y = aten.view.default(%1, [1, 5, 2, 3, 1, 2, 2]) : (tensor<5x24xf32>) -> tensor<1x5x2x3x1x2x2xf32>
 """
 
 from __future__ import annotations

@@ -3,17 +3,11 @@
 A permute that moves nothing but axes of size 1 is such a view too, and is spelled as one.
 
 Before:
-    func.func @forward(%x: tensor<1x6x4xf32>) -> tensor<2x12xf32> {
-      %a = aten.view.default(%x, [6, 1, 4]) : (tensor<1x6x4xf32>) -> tensor<6x1x4xf32>
-      %b = aten.permute.default(%a, [1, 0, 2]) : (tensor<6x1x4xf32>) -> tensor<1x6x4xf32>
-      %y = aten.view.default(%b, [2, 12]) : (tensor<1x6x4xf32>) -> tensor<2x12xf32>
-      func.return %y : tensor<2x12xf32>
-    }
+    %a = aten.view.default(%x, [6, 1, 4]) : (tensor<1x6x4xf32>) -> tensor<6x1x4xf32>
+    %b = aten.permute.default(%a, [1, 0, 2]) : (tensor<6x1x4xf32>) -> tensor<1x6x4xf32>
+    %y = aten.view.default(%b, [2, 12]) : (tensor<1x6x4xf32>) -> tensor<2x12xf32>
 After:
-    func.func @forward(%x: tensor<1x6x4xf32>) -> tensor<2x12xf32> {
-      %y = aten.view.default(%x, [2, 12]) : (tensor<1x6x4xf32>) -> tensor<2x12xf32>
-      func.return %y : tensor<2x12xf32>
-    }
+    %y = aten.view.default(%x, [2, 12]) : (tensor<1x6x4xf32>) -> tensor<2x12xf32>
 """
 
 from __future__ import annotations

@@ -4,17 +4,11 @@ An expand of an expand is one expand. Axes that it adds in front are added by a 
 that an expand only ever repeats axes of size 1.
 
 Before:
-    func.func @forward(%x: tensor<1x3xf32>) -> tensor<5x4x3xf32> {
-      %a = aten.expand_copy.default(%x, [4, -1]) : (tensor<1x3xf32>) -> tensor<4x3xf32>
-      %y = aten.broadcast_to.default(%a, [5, 4, 3]) : (tensor<4x3xf32>) -> tensor<5x4x3xf32>
-      func.return %y : tensor<5x4x3xf32>
-    }
+    %a = aten.expand_copy.default(%x, [4, -1]) : (tensor<1x3xf32>) -> tensor<4x3xf32>
+    %y = aten.broadcast_to.default(%a, [5, 4, 3]) : (tensor<4x3xf32>) -> tensor<5x4x3xf32>
 After:
-    func.func @forward(%x: tensor<1x3xf32>) -> tensor<5x4x3xf32> {
-      %0 = aten.view.default(%x, [1, 1, 3]) : (tensor<1x3xf32>) -> tensor<1x1x3xf32>
-      %y = aten.expand.default(%0, [5, 4, 3]) : (tensor<1x1x3xf32>) -> tensor<5x4x3xf32>
-      func.return %y : tensor<5x4x3xf32>
-    }
+    %0 = aten.view.default(%x, [1, 1, 3]) : (tensor<1x3xf32>) -> tensor<1x1x3xf32>
+    %y = aten.expand.default(%0, [5, 4, 3]) : (tensor<1x1x3xf32>) -> tensor<5x4x3xf32>
 """
 
 from __future__ import annotations

@@ -4,15 +4,10 @@
 is the kernel's size.
 
 Before:
-    func.func @forward(%x: tensor<1x3x8x8xf32>) -> tensor<1x3x4x4xf32> {
-      %y, %i = aten.max_pool2d_with_indices.default(%x, [2]) : (tensor<1x3x8x8xf32>) -> (tensor<1x3x4x4xf32>, tensor<1x3x4x4xi64>)
-      func.return %y : tensor<1x3x4x4xf32>
-    }
+    %y, %i = aten.max_pool2d_with_indices.default(%x, [2]) : (tensor<1x3x8x8xf32>) -> (tensor<1x3x4x4xf32>, tensor<1x3x4x4xi64>)
+    func.return %y : tensor<1x3x4x4xf32>
 After:
-    func.func @forward(%x: tensor<1x3x8x8xf32>) -> tensor<1x3x4x4xf32> {
-      %y = aten.max_pool2d.default(%x, [2, 2], [2, 2], [0, 0], [1, 1], false) : (tensor<1x3x8x8xf32>) -> tensor<1x3x4x4xf32>
-      func.return %y : tensor<1x3x4x4xf32>
-    }
+    %y = aten.max_pool2d.default(%x, [2, 2], [2, 2], [0, 0], [1, 1], false) : (tensor<1x3x8x8xf32>) -> tensor<1x3x4x4xf32>
 """
 
 from __future__ import annotations

@@ -4,19 +4,15 @@
 casts the operand first, as torch does.
 
 Before:
-    func.func @forward(%x: tensor<2x3x4xf32>) -> (tensor<2xf32>, tensor<f32>) {
-      %a = aten.mean.dim(%x, [-1, 1]) : (tensor<2x3x4xf32>) -> tensor<2xf32>
-      %b = aten.sum.default(%x) : (tensor<2x3x4xf32>) -> tensor<f32>
-      func.return %a, %b : tensor<2xf32>, tensor<f32>
-    }
+    %a = aten.mean.dim(%x, [-1, 1]) : (tensor<2x3x4xf32>) -> tensor<2xf32>
+    %b = aten.sum.default(%x) : (tensor<2x3x4xf32>) -> tensor<f32>
+    func.return %a, %b : tensor<2xf32>, tensor<f32>
 After:
-    func.func @forward(%x: tensor<2x3x4xf32>) -> (tensor<2xf32>, tensor<f32>) {
-      %0 = aten.mean.dim(%x, [1, 2], true) : (tensor<2x3x4xf32>) -> tensor<2x1x1xf32>
-      %a = aten.view.default(%0, [2]) : (tensor<2x1x1xf32>) -> tensor<2xf32>
-      %1 = aten.sum.dim_IntList(%x, [0, 1, 2], true) : (tensor<2x3x4xf32>) -> tensor<1x1x1xf32>
-      %b = aten.view.default(%1, []) : (tensor<1x1x1xf32>) -> tensor<f32>
-      func.return %a, %b : tensor<2xf32>, tensor<f32>
-    }
+    %0 = aten.mean.dim(%x, [1, 2], true) : (tensor<2x3x4xf32>) -> tensor<2x1x1xf32>
+    %a = aten.view.default(%0, [2]) : (tensor<2x1x1xf32>) -> tensor<2xf32>
+    %1 = aten.sum.dim_IntList(%x, [0, 1, 2], true) : (tensor<2x3x4xf32>) -> tensor<1x1x1xf32>
+    %b = aten.view.default(%1, []) : (tensor<1x1x1xf32>) -> tensor<f32>
+    func.return %a, %b : tensor<2xf32>, tensor<f32>
 """
 
 from __future__ import annotations

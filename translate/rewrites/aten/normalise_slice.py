@@ -4,18 +4,14 @@
 inside the axis. On a symbolic axis an index from the front, and the last element, are provable.
 
 Before:
-    func.func @forward(%x: tensor<4x6xf32>) -> (tensor<2x6xf32>, tensor<4xf32>) {
-      %a = aten.slice.Tensor(%x, -2, -2) : (tensor<4x6xf32>) -> tensor<2x6xf32>
-      %b = aten.select.int(%x, 1, -1) : (tensor<4x6xf32>) -> tensor<4xf32>
-      func.return %a, %b : tensor<2x6xf32>, tensor<4xf32>
-    }
+    %a = aten.slice.Tensor(%x, -2, -2) : (tensor<4x6xf32>) -> tensor<2x6xf32>
+    %b = aten.select.int(%x, 1, -1) : (tensor<4x6xf32>) -> tensor<4xf32>
+    func.return %a, %b : tensor<2x6xf32>, tensor<4xf32>
 After:
-    func.func @forward(%x: tensor<4x6xf32>) -> (tensor<2x6xf32>, tensor<4xf32>) {
-      %a = aten.slice.Tensor(%x, 0, 2, 4, 1) : (tensor<4x6xf32>) -> tensor<2x6xf32>
-      %0 = aten.slice.Tensor(%x, 1, 5, 6, 1) : (tensor<4x6xf32>) -> tensor<4x1xf32>
-      %b = aten.view.default(%0, [4]) : (tensor<4x1xf32>) -> tensor<4xf32>
-      func.return %a, %b : tensor<2x6xf32>, tensor<4xf32>
-    }
+    %a = aten.slice.Tensor(%x, 0, 2, 4, 1) : (tensor<4x6xf32>) -> tensor<2x6xf32>
+    %0 = aten.slice.Tensor(%x, 1, 5, 6, 1) : (tensor<4x6xf32>) -> tensor<4x1xf32>
+    %b = aten.view.default(%0, [4]) : (tensor<4x1xf32>) -> tensor<4xf32>
+    func.return %a, %b : tensor<2x6xf32>, tensor<4xf32>
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """Spell padding with a constant as `aten.constant_pad_nd.default` with its value.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x6xf32> {
-      %y = aten.pad.default(%x, [1, 2]) : (tensor<2x3xf32>) -> tensor<2x6xf32>
-      func.return %y : tensor<2x6xf32>
-    }
+    %y = aten.pad.default(%x, [1, 2]) : (tensor<2x3xf32>) -> tensor<2x6xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x6xf32> {
-      %y = aten.constant_pad_nd.default(%x, [1, 2], 0) : (tensor<2x3xf32>) -> tensor<2x6xf32>
-      func.return %y : tensor<2x6xf32>
-    }
+    %y = aten.constant_pad_nd.default(%x, [1, 2], 0) : (tensor<2x3xf32>) -> tensor<2x6xf32>
 """
 
 from __future__ import annotations

@@ -5,18 +5,12 @@ a circular one a single slice of the other end. ExecuTorch has kernels for some 
 delegates for none; borders are a few rows wide.
 
 Before:
-    func.func @forward(%x: tensor<2x5xf32>) -> tensor<2x8xf32> {
-      %y = aten.pad.default(%x, [2, 1], "reflect") : (tensor<2x5xf32>) -> tensor<2x8xf32>
-      func.return %y : tensor<2x8xf32>
-    }
+    %y = aten.pad.default(%x, [2, 1], "reflect") : (tensor<2x5xf32>) -> tensor<2x8xf32>
 After:
-    func.func @forward(%x: tensor<2x5xf32>) -> tensor<2x8xf32> {
-      %a = aten.slice.Tensor(%x, 1, 2, 3, 1) : (tensor<2x5xf32>) -> tensor<2x1xf32>
-      %b = aten.slice.Tensor(%x, 1, 1, 2, 1) : (tensor<2x5xf32>) -> tensor<2x1xf32>
-      %c = aten.slice.Tensor(%x, 1, 3, 4, 1) : (tensor<2x5xf32>) -> tensor<2x1xf32>
-      %y = aten.cat.default([%a, %b, %x, %c], 1) : (tensor<2x1xf32>, tensor<2x1xf32>, tensor<2x5xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
-      func.return %y : tensor<2x8xf32>
-    }
+    %a = aten.slice.Tensor(%x, 1, 2, 3, 1) : (tensor<2x5xf32>) -> tensor<2x1xf32>
+    %b = aten.slice.Tensor(%x, 1, 1, 2, 1) : (tensor<2x5xf32>) -> tensor<2x1xf32>
+    %c = aten.slice.Tensor(%x, 1, 3, 4, 1) : (tensor<2x5xf32>) -> tensor<2x1xf32>
+    %y = aten.cat.default([%a, %b, %x, %c], 1) : (tensor<2x1xf32>, tensor<2x1xf32>, tensor<2x5xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
 """
 
 from __future__ import annotations

@@ -1,23 +1,17 @@
 """Spell `pixel_shuffle`, `pixel_unshuffle` and `channel_shuffle` as view, permute, view.
 
 Before:
-    func.func @forward(%x: tensor<1x8x3x3xf32>) -> tensor<1x8x3x3xf32> {
-      %a = aten.pixel_shuffle.default(%x, 2) : (tensor<1x8x3x3xf32>) -> tensor<1x2x6x6xf32>
-      %b = aten.neg.default(%a) : (tensor<1x2x6x6xf32>) -> tensor<1x2x6x6xf32>
-      %y = aten.pixel_unshuffle.default(%b, 2) : (tensor<1x2x6x6xf32>) -> tensor<1x8x3x3xf32>
-      func.return %y : tensor<1x8x3x3xf32>
-    }
+    %a = aten.pixel_shuffle.default(%x, 2) : (tensor<1x8x3x3xf32>) -> tensor<1x2x6x6xf32>
+    %b = aten.neg.default(%a) : (tensor<1x2x6x6xf32>) -> tensor<1x2x6x6xf32>
+    %y = aten.pixel_unshuffle.default(%b, 2) : (tensor<1x2x6x6xf32>) -> tensor<1x8x3x3xf32>
 After:
-    func.func @forward(%x: tensor<1x8x3x3xf32>) -> tensor<1x8x3x3xf32> {
-      %0 = aten.view.default(%x, [1, 2, 2, 2, 3, 3]) : (tensor<1x8x3x3xf32>) -> tensor<1x2x2x2x3x3xf32>
-      %1 = aten.permute.default(%0, [0, 1, 4, 2, 5, 3]) : (tensor<1x2x2x2x3x3xf32>) -> tensor<1x2x3x2x3x2xf32>
-      %a = aten.view.default(%1, [1, 2, 6, 6]) : (tensor<1x2x3x2x3x2xf32>) -> tensor<1x2x6x6xf32>
-      %b = aten.neg.default(%a) : (tensor<1x2x6x6xf32>) -> tensor<1x2x6x6xf32>
-      %2 = aten.view.default(%b, [1, 2, 3, 2, 3, 2]) : (tensor<1x2x6x6xf32>) -> tensor<1x2x3x2x3x2xf32>
-      %3 = aten.permute.default(%2, [0, 1, 3, 5, 2, 4]) : (tensor<1x2x3x2x3x2xf32>) -> tensor<1x2x2x2x3x3xf32>
-      %y = aten.view.default(%3, [1, 8, 3, 3]) : (tensor<1x2x2x2x3x3xf32>) -> tensor<1x8x3x3xf32>
-      func.return %y : tensor<1x8x3x3xf32>
-    }
+    %0 = aten.view.default(%x, [1, 2, 2, 2, 3, 3]) : (tensor<1x8x3x3xf32>) -> tensor<1x2x2x2x3x3xf32>
+    %1 = aten.permute.default(%0, [0, 1, 4, 2, 5, 3]) : (tensor<1x2x2x2x3x3xf32>) -> tensor<1x2x3x2x3x2xf32>
+    %a = aten.view.default(%1, [1, 2, 6, 6]) : (tensor<1x2x3x2x3x2xf32>) -> tensor<1x2x6x6xf32>
+    %b = aten.neg.default(%a) : (tensor<1x2x6x6xf32>) -> tensor<1x2x6x6xf32>
+    %2 = aten.view.default(%b, [1, 2, 3, 2, 3, 2]) : (tensor<1x2x6x6xf32>) -> tensor<1x2x3x2x3x2xf32>
+    %3 = aten.permute.default(%2, [0, 1, 3, 5, 2, 4]) : (tensor<1x2x3x2x3x2xf32>) -> tensor<1x2x2x2x3x3xf32>
+    %y = aten.view.default(%3, [1, 8, 3, 3]) : (tensor<1x2x2x2x3x3xf32>) -> tensor<1x8x3x3xf32>
 """
 
 from __future__ import annotations

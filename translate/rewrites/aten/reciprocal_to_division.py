@@ -1,16 +1,9 @@
 """Spell `reciprocal` as one divided by the tensor, which is how it is computed.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %y = aten.reciprocal.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %y = aten.reciprocal.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %c = stepwell.weight <"scalar#7c0cca0fb6eb"> "constant" : tensor<1xf32>
-      %y = aten.div.Tensor(%c, %x) : (tensor<1xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %y = aten.div.Tensor(dense<1.0>, %x) : (tensor<1xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

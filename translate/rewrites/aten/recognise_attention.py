@@ -9,20 +9,14 @@ Runs on the normal form (no-op expands and copies gone, permutes and views merge
 between a scale factor and its product are replayed on the unscaled tensor.
 
 Before:
-    func.func @forward(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x8x4xf32>, %v: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
-      %qs = aten.mul.Scalar(%q, 0.5) : (tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
-      %ks = aten.mul.Scalar(%k, 0.5) : (tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32>
-      %scores = aten.matmul.default(%qs, %ks) : (tensor<1x2x4x8xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x4x4xf32>
-      %w = aten._softmax.default(%scores, -1, false) : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
-      %o = aten.matmul.default(%w, %v) : (tensor<1x2x4x4xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
-      func.return %o : tensor<1x2x4x8xf32>
-    }
+    %qs = aten.mul.Scalar(%q, 0.5) : (tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+    %ks = aten.mul.Scalar(%k, 0.5) : (tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32>
+    %scores = aten.matmul.default(%qs, %ks) : (tensor<1x2x4x8xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x4x4xf32>
+    %w = aten._softmax.default(%scores, -1, false) : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+    %o = aten.matmul.default(%w, %v) : (tensor<1x2x4x4xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
 After:
-    func.func @forward(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x8x4xf32>, %v: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
-      %kt = aten.permute.default(%k, [0, 1, 3, 2]) : (tensor<1x2x8x4xf32>) -> tensor<1x2x4x8xf32>
-      %o = aten.scaled_dot_product_attention.default(%q, %kt, %v, scale=0.25) : (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
-      func.return %o : tensor<1x2x4x8xf32>
-    }
+    %kt = aten.permute.default(%k, [0, 1, 3, 2]) : (tensor<1x2x8x4xf32>) -> tensor<1x2x4x8xf32>
+    %o = aten.scaled_dot_product_attention.default(%q, %kt, %v, scale=0.25) : (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
 """
 
 from __future__ import annotations

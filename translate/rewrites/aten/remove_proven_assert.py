@@ -4,16 +4,10 @@
 dtype that agrees needs no check at run time; the device is the target's business.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      aten._assert_tensor_metadata.default(%x, none, none, f32) : (tensor<2x3xf32>) -> ()
-      %y = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    aten._assert_tensor_metadata.default(%x, none, none, f32) : (tensor<2x3xf32>) -> ()
+    %y = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %y = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %y = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

@@ -11,23 +11,17 @@ constant mask that provably leaves every row an element. (Scores themselves are 
 activations; a product that overflows to −∞ in a whole row gives NaN here and 0 there.)
 
 Before:
-    func.func @forward(%q: tensor<2x3x4xf32>, %k: tensor<2x4x3xf32>) -> tensor<2x3x3xf32> {
-      %s = aten.bmm.default(%q, %k) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
-      %p = aten._softmax.default(%s, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-      %e = aten.eq.Scalar(%s, -inf) : (tensor<2x3x3xf32>) -> tensor<2x3x3xi1>
-      %f = aten.logical_not.default(%e) : (tensor<2x3x3xi1>) -> tensor<2x3x3xi1>
-      %g = aten.any.dim(%f, -1, true) : (tensor<2x3x3xi1>) -> tensor<2x3x1xi1>
-      %h = aten.logical_not.default(%g) : (tensor<2x3x1xi1>) -> tensor<2x3x1xi1>
-      %z = aten.full_like.default(%p, 0) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-      %y = aten.where.self(%h, %z, %p) : (tensor<2x3x1xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-      func.return %y : tensor<2x3x3xf32>
-    }
+    %s = aten.bmm.default(%q, %k) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
+    %p = aten._softmax.default(%s, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+    %e = aten.eq.Scalar(%s, -inf) : (tensor<2x3x3xf32>) -> tensor<2x3x3xi1>
+    %f = aten.logical_not.default(%e) : (tensor<2x3x3xi1>) -> tensor<2x3x3xi1>
+    %g = aten.any.dim(%f, -1, true) : (tensor<2x3x3xi1>) -> tensor<2x3x1xi1>
+    %h = aten.logical_not.default(%g) : (tensor<2x3x1xi1>) -> tensor<2x3x1xi1>
+    %z = aten.full_like.default(%p, 0) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+    %y = aten.where.self(%h, %z, %p) : (tensor<2x3x1xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
 After:
-    func.func @forward(%q: tensor<2x3x4xf32>, %k: tensor<2x4x3xf32>) -> tensor<2x3x3xf32> {
-      %s = aten.bmm.default(%q, %k) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
-      %p = aten._softmax.default(%s, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-      func.return %p : tensor<2x3x3xf32>
-    }
+    %s = aten.bmm.default(%q, %k) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
+    %p = aten._softmax.default(%s, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
 """
 
 from __future__ import annotations

@@ -4,21 +4,17 @@ An axis of n elements repeated r times is the axes (r, n) of an expand, flattene
 repeated each r times are the axes (n, r). Axes of size 1 need no view.
 
 Before:
-    func.func @forward(%x: tensor<2x1xf32>) -> (tensor<6x4xf32>, tensor<6x1xf32>) {
-      %a = aten.repeat.default(%x, [3, 4]) : (tensor<2x1xf32>) -> tensor<6x4xf32>
-      %b = aten.repeat_interleave.self_int(%x, 3, 0) : (tensor<2x1xf32>) -> tensor<6x1xf32>
-      func.return %a, %b : tensor<6x4xf32>, tensor<6x1xf32>
-    }
+    %a = aten.repeat.default(%x, [3, 4]) : (tensor<2x1xf32>) -> tensor<6x4xf32>
+    %b = aten.repeat_interleave.self_int(%x, 3, 0) : (tensor<2x1xf32>) -> tensor<6x1xf32>
+    func.return %a, %b : tensor<6x4xf32>, tensor<6x1xf32>
 After:
-    func.func @forward(%x: tensor<2x1xf32>) -> (tensor<6x4xf32>, tensor<6x1xf32>) {
-      %0 = aten.view.default(%x, [1, 2, 1]) : (tensor<2x1xf32>) -> tensor<1x2x1xf32>
-      %1 = aten.expand.default(%0, [3, 2, 4]) : (tensor<1x2x1xf32>) -> tensor<3x2x4xf32>
-      %a = aten.view.default(%1, [6, 4]) : (tensor<3x2x4xf32>) -> tensor<6x4xf32>
-      %2 = aten.view.default(%x, [2, 1, 1]) : (tensor<2x1xf32>) -> tensor<2x1x1xf32>
-      %3 = aten.expand.default(%2, [2, 3, 1]) : (tensor<2x1x1xf32>) -> tensor<2x3x1xf32>
-      %b = aten.view.default(%3, [6, 1]) : (tensor<2x3x1xf32>) -> tensor<6x1xf32>
-      func.return %a, %b : tensor<6x4xf32>, tensor<6x1xf32>
-    }
+    %0 = aten.view.default(%x, [1, 2, 1]) : (tensor<2x1xf32>) -> tensor<1x2x1xf32>
+    %1 = aten.expand.default(%0, [3, 2, 4]) : (tensor<1x2x1xf32>) -> tensor<3x2x4xf32>
+    %a = aten.view.default(%1, [6, 4]) : (tensor<3x2x4xf32>) -> tensor<6x4xf32>
+    %2 = aten.view.default(%x, [2, 1, 1]) : (tensor<2x1xf32>) -> tensor<2x1x1xf32>
+    %3 = aten.expand.default(%2, [2, 3, 1]) : (tensor<2x1x1xf32>) -> tensor<2x3x1xf32>
+    %b = aten.view.default(%3, [6, 1]) : (tensor<2x3x1xf32>) -> tensor<6x1xf32>
+    func.return %a, %b : tensor<6x4xf32>, tensor<6x1xf32>
 """
 
 from __future__ import annotations

@@ -6,23 +6,17 @@ written −1, a second one is read from the operand; sizes that a view computes 
 are.
 
 Before:
-    func.func @forward(%x: tensor<2x1x12xf32>) -> tensor<1x8x3xf32> {
-      %a = aten.squeeze.dim(%x, 1) : (tensor<2x1x12xf32>) -> tensor<2x12xf32>
-      %b = aten.neg.default(%a) : (tensor<2x12xf32>) -> tensor<2x12xf32>
-      %c = aten.reshape.default(%b, [-1, 3]) : (tensor<2x12xf32>) -> tensor<8x3xf32>
-      %d = aten.neg.default(%c) : (tensor<8x3xf32>) -> tensor<8x3xf32>
-      %y = aten.unsqueeze.default(%d, 0) : (tensor<8x3xf32>) -> tensor<1x8x3xf32>
-      func.return %y : tensor<1x8x3xf32>
-    }
+    %a = aten.squeeze.dim(%x, 1) : (tensor<2x1x12xf32>) -> tensor<2x12xf32>
+    %b = aten.neg.default(%a) : (tensor<2x12xf32>) -> tensor<2x12xf32>
+    %c = aten.reshape.default(%b, [-1, 3]) : (tensor<2x12xf32>) -> tensor<8x3xf32>
+    %d = aten.neg.default(%c) : (tensor<8x3xf32>) -> tensor<8x3xf32>
+    %y = aten.unsqueeze.default(%d, 0) : (tensor<8x3xf32>) -> tensor<1x8x3xf32>
 After:
-    func.func @forward(%x: tensor<2x1x12xf32>) -> tensor<1x8x3xf32> {
-      %a = aten.view.default(%x, [2, 12]) : (tensor<2x1x12xf32>) -> tensor<2x12xf32>
-      %b = aten.neg.default(%a) : (tensor<2x12xf32>) -> tensor<2x12xf32>
-      %c = aten.view.default(%b, [8, 3]) : (tensor<2x12xf32>) -> tensor<8x3xf32>
-      %d = aten.neg.default(%c) : (tensor<8x3xf32>) -> tensor<8x3xf32>
-      %y = aten.view.default(%d, [1, 8, 3]) : (tensor<8x3xf32>) -> tensor<1x8x3xf32>
-      func.return %y : tensor<1x8x3xf32>
-    }
+    %a = aten.view.default(%x, [2, 12]) : (tensor<2x1x12xf32>) -> tensor<2x12xf32>
+    %b = aten.neg.default(%a) : (tensor<2x12xf32>) -> tensor<2x12xf32>
+    %c = aten.view.default(%b, [8, 3]) : (tensor<2x12xf32>) -> tensor<8x3xf32>
+    %d = aten.neg.default(%c) : (tensor<8x3xf32>) -> tensor<8x3xf32>
+    %y = aten.view.default(%d, [1, 8, 3]) : (tensor<8x3xf32>) -> tensor<1x8x3xf32>
 """
 
 from __future__ import annotations

@@ -4,20 +4,14 @@ Swin's shifted windows roll the feature map by half a window, both ways. No targ
 `flip` stays: only a target without a gather picks element by element (`pick-by-slices`).
 
 Before:
-    func.func @forward(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
-      %y = aten.roll.default(%x, [-1, 2], [0, 1]) : (tensor<4x6xf32>) -> tensor<4x6xf32>
-      func.return %y : tensor<4x6xf32>
-    }
+    %y = aten.roll.default(%x, [-1, 2], [0, 1]) : (tensor<4x6xf32>) -> tensor<4x6xf32>
 After:
-    func.func @forward(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
-      %0 = aten.slice.Tensor(%x, 0, 1, 4, 1) : (tensor<4x6xf32>) -> tensor<3x6xf32>
-      %1 = aten.slice.Tensor(%x, 0, 0, 1, 1) : (tensor<4x6xf32>) -> tensor<1x6xf32>
-      %2 = aten.cat.default([%0, %1], 0) : (tensor<3x6xf32>, tensor<1x6xf32>) -> tensor<4x6xf32>
-      %3 = aten.slice.Tensor(%2, 1, 4, 6, 1) : (tensor<4x6xf32>) -> tensor<4x2xf32>
-      %4 = aten.slice.Tensor(%2, 1, 0, 4, 1) : (tensor<4x6xf32>) -> tensor<4x4xf32>
-      %y = aten.cat.default([%3, %4], 1) : (tensor<4x2xf32>, tensor<4x4xf32>) -> tensor<4x6xf32>
-      func.return %y : tensor<4x6xf32>
-    }
+    %0 = aten.slice.Tensor(%x, 0, 1, 4, 1) : (tensor<4x6xf32>) -> tensor<3x6xf32>
+    %1 = aten.slice.Tensor(%x, 0, 0, 1, 1) : (tensor<4x6xf32>) -> tensor<1x6xf32>
+    %2 = aten.cat.default([%0, %1], 0) : (tensor<3x6xf32>, tensor<1x6xf32>) -> tensor<4x6xf32>
+    %3 = aten.slice.Tensor(%2, 1, 4, 6, 1) : (tensor<4x6xf32>) -> tensor<4x2xf32>
+    %4 = aten.slice.Tensor(%2, 1, 0, 4, 1) : (tensor<4x6xf32>) -> tensor<4x4xf32>
+    %y = aten.cat.default([%3, %4], 1) : (tensor<4x2xf32>, tensor<4x4xf32>) -> tensor<4x6xf32>
 """
 
 from __future__ import annotations

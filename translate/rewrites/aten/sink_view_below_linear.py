@@ -4,19 +4,13 @@ Decomposition flattens `[B, N, C]` to `[B·N, C]` around every product. Below th
 view meets the one that restores the shape, and both go.
 
 Before:
-    func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<6x5xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
-      %v = aten.view.default(%x, [6, 4]) : (tensor<2x3x4xf32>) -> tensor<6x4xf32>
-      %y = aten.linear.default(%v, %w) : (tensor<6x4xf32>, tensor<5x4xf32>) -> tensor<6x5xf32>
-      func.return %y : tensor<6x5xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
+    %v = aten.view.default(%x, [6, 4]) : (tensor<2x3x4xf32>) -> tensor<6x4xf32>
+    %y = aten.linear.default(%v, %w) : (tensor<6x4xf32>, tensor<5x4xf32>) -> tensor<6x5xf32>
 After:
-    func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<6x5xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
-      %l = aten.linear.default(%x, %w) : (tensor<2x3x4xf32>, tensor<5x4xf32>) -> tensor<2x3x5xf32>
-      %y = aten.view.default(%l, [6, 5]) : (tensor<2x3x5xf32>) -> tensor<6x5xf32>
-      func.return %y : tensor<6x5xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
+    %l = aten.linear.default(%x, %w) : (tensor<2x3x4xf32>, tensor<5x4xf32>) -> tensor<2x3x5xf32>
+    %y = aten.view.default(%l, [6, 5]) : (tensor<2x3x5xf32>) -> tensor<6x5xf32>
 """
 
 from __future__ import annotations

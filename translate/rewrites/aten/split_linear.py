@@ -6,18 +6,12 @@ The slices cost copies at run time; cut weights cost nothing, and each part can 
 follows it (a scale, a bias).
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x2xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<6x4xf32>
-      %l = aten.linear.default(%x, %w) : (tensor<2x4xf32>, tensor<6x4xf32>) -> tensor<2x6xf32>
-      %y = aten.slice.Tensor(%l, 1, 2, 4, 1) : (tensor<2x6xf32>) -> tensor<2x2xf32>
-      func.return %y : tensor<2x2xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<6x4xf32>
+    %l = aten.linear.default(%x, %w) : (tensor<2x4xf32>, tensor<6x4xf32>) -> tensor<2x6xf32>
+    %y = aten.slice.Tensor(%l, 1, 2, 4, 1) : (tensor<2x6xf32>) -> tensor<2x2xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x2xf32> {
-      %0 = stepwell.weight <"w#rows.c2392ed66a0e"> "constant" : tensor<2x4xf32>
-      %y = aten.linear.default(%x, %0) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x2xf32>
-      func.return %y : tensor<2x2xf32>
-    }
+    %0 = stepwell.weight <"w#rows.c2392ed66a0e"> "constant" : tensor<2x4xf32>
+    %y = aten.linear.default(%x, %0) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x2xf32>
 """
 
 from __future__ import annotations

@@ -1,19 +1,15 @@
 """Turn `split`, `chunk`, `tensor_split` and `unbind` into one slice a part.
 
 Before:
-    func.func @forward(%x: tensor<2x6xf32>) -> (tensor<2x4xf32>, tensor<2x2xf32>, tensor<6xf32>) {
-      %a, %b = aten.split.Tensor(%x, 4, 1) : (tensor<2x6xf32>) -> (tensor<2x4xf32>, tensor<2x2xf32>)
-      %c, %d = aten.unbind.int(%x) : (tensor<2x6xf32>) -> (tensor<6xf32>, tensor<6xf32>)
-      func.return %a, %b, %d : tensor<2x4xf32>, tensor<2x2xf32>, tensor<6xf32>
-    }
+    %a, %b = aten.split.Tensor(%x, 4, 1) : (tensor<2x6xf32>) -> (tensor<2x4xf32>, tensor<2x2xf32>)
+    %c, %d = aten.unbind.int(%x) : (tensor<2x6xf32>) -> (tensor<6xf32>, tensor<6xf32>)
+    func.return %a, %b, %d : tensor<2x4xf32>, tensor<2x2xf32>, tensor<6xf32>
 After:
-    func.func @forward(%x: tensor<2x6xf32>) -> (tensor<2x4xf32>, tensor<2x2xf32>, tensor<6xf32>) {
-      %a = aten.slice.Tensor(%x, 1, 0, 4, 1) : (tensor<2x6xf32>) -> tensor<2x4xf32>
-      %b = aten.slice.Tensor(%x, 1, 4, 6, 1) : (tensor<2x6xf32>) -> tensor<2x2xf32>
-      %0 = aten.slice.Tensor(%x, 0, 1, 2, 1) : (tensor<2x6xf32>) -> tensor<1x6xf32>
-      %d = aten.view.default(%0, [6]) : (tensor<1x6xf32>) -> tensor<6xf32>
-      func.return %a, %b, %d : tensor<2x4xf32>, tensor<2x2xf32>, tensor<6xf32>
-    }
+    %a = aten.slice.Tensor(%x, 1, 0, 4, 1) : (tensor<2x6xf32>) -> tensor<2x4xf32>
+    %b = aten.slice.Tensor(%x, 1, 4, 6, 1) : (tensor<2x6xf32>) -> tensor<2x2xf32>
+    %0 = aten.slice.Tensor(%x, 0, 1, 2, 1) : (tensor<2x6xf32>) -> tensor<1x6xf32>
+    %d = aten.view.default(%0, [6]) : (tensor<1x6xf32>) -> tensor<6xf32>
+    func.return %a, %b, %d : tensor<2x4xf32>, tensor<2x2xf32>, tensor<6xf32>
 """
 
 from __future__ import annotations

@@ -5,17 +5,11 @@ A slice of a fused projection leaves `[1, 197, 1, 3, 64]` → permute → `[1, 1
 the view before it.
 
 Before:
-    func.func @forward(%x: tensor<2x1x3xf32>) -> tensor<3x2xf32> {
-      %p = aten.permute.default(%x, [1, 2, 0]) : (tensor<2x1x3xf32>) -> tensor<1x3x2xf32>
-      %y = aten.view.default(%p, [3, 2]) : (tensor<1x3x2xf32>) -> tensor<3x2xf32>
-      func.return %y : tensor<3x2xf32>
-    }
+    %p = aten.permute.default(%x, [1, 2, 0]) : (tensor<2x1x3xf32>) -> tensor<1x3x2xf32>
+    %y = aten.view.default(%p, [3, 2]) : (tensor<1x3x2xf32>) -> tensor<3x2xf32>
 After:
-    func.func @forward(%x: tensor<2x1x3xf32>) -> tensor<3x2xf32> {
-      %v = aten.view.default(%x, [2, 3]) : (tensor<2x1x3xf32>) -> tensor<2x3xf32>
-      %y = aten.permute.default(%v, [1, 0]) : (tensor<2x3xf32>) -> tensor<3x2xf32>
-      func.return %y : tensor<3x2xf32>
-    }
+    %v = aten.view.default(%x, [2, 3]) : (tensor<2x1x3xf32>) -> tensor<2x3xf32>
+    %y = aten.permute.default(%v, [1, 0]) : (tensor<2x3xf32>) -> tensor<3x2xf32>
 """
 
 from __future__ import annotations

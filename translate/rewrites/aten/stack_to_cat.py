@@ -4,19 +4,15 @@ Empty parts are left out, among them those of shape [0] that `cat` skips by an o
 so that no target has to know them.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) -> (tensor<2x3x2xf32>, tensor<2x6xf32>) {
-      %a = aten.stack.default([%x, %y], -1) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3x2xf32>
-      %b = aten.concat.default([%x, %y], -1) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x6xf32>
-      func.return %a, %b : tensor<2x3x2xf32>, tensor<2x6xf32>
-    }
+    %a = aten.stack.default([%x, %y], -1) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3x2xf32>
+    %b = aten.concat.default([%x, %y], -1) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x6xf32>
+    func.return %a, %b : tensor<2x3x2xf32>, tensor<2x6xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) -> (tensor<2x3x2xf32>, tensor<2x6xf32>) {
-      %0 = aten.view.default(%x, [2, 3, 1]) : (tensor<2x3xf32>) -> tensor<2x3x1xf32>
-      %1 = aten.view.default(%y, [2, 3, 1]) : (tensor<2x3xf32>) -> tensor<2x3x1xf32>
-      %a = aten.cat.default([%0, %1], 2) : (tensor<2x3x1xf32>, tensor<2x3x1xf32>) -> tensor<2x3x2xf32>
-      %b = aten.cat.default([%x, %y], 1) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x6xf32>
-      func.return %a, %b : tensor<2x3x2xf32>, tensor<2x6xf32>
-    }
+    %0 = aten.view.default(%x, [2, 3, 1]) : (tensor<2x3xf32>) -> tensor<2x3x1xf32>
+    %1 = aten.view.default(%y, [2, 3, 1]) : (tensor<2x3xf32>) -> tensor<2x3x1xf32>
+    %a = aten.cat.default([%0, %1], 2) : (tensor<2x3x1xf32>, tensor<2x3x1xf32>) -> tensor<2x3x2xf32>
+    %b = aten.cat.default([%x, %y], 1) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x6xf32>
+    func.return %a, %b : tensor<2x3x2xf32>, tensor<2x6xf32>
 """
 
 from __future__ import annotations

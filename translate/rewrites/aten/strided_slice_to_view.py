@@ -6,17 +6,11 @@ slice with step one only. An axis that is not whole periods long is cut or padde
 of the padding are not taken.
 
 Before:
-    func.func @forward(%x: tensor<8x3xf32>) -> tensor<4x3xf32> {
-      %y = aten.slice.Tensor(%x, 0, 1, 8, 2) : (tensor<8x3xf32>) -> tensor<4x3xf32>
-      func.return %y : tensor<4x3xf32>
-    }
+    %y = aten.slice.Tensor(%x, 0, 1, 8, 2) : (tensor<8x3xf32>) -> tensor<4x3xf32>
 After:
-    func.func @forward(%x: tensor<8x3xf32>) -> tensor<4x3xf32> {
-      %v = aten.view.default(%x, [4, 2, 3]) : (tensor<8x3xf32>) -> tensor<4x2x3xf32>
-      %s = aten.slice.Tensor(%v, 1, 1, 2, 1) : (tensor<4x2x3xf32>) -> tensor<4x1x3xf32>
-      %y = aten.view.default(%s, [4, 3]) : (tensor<4x1x3xf32>) -> tensor<4x3xf32>
-      func.return %y : tensor<4x3xf32>
-    }
+    %v = aten.view.default(%x, [4, 2, 3]) : (tensor<8x3xf32>) -> tensor<4x2x3xf32>
+    %s = aten.slice.Tensor(%v, 1, 1, 2, 1) : (tensor<4x2x3xf32>) -> tensor<4x1x3xf32>
+    %y = aten.view.default(%s, [4, 3]) : (tensor<4x1x3xf32>) -> tensor<4x3xf32>
 """
 
 from __future__ import annotations

@@ -5,17 +5,11 @@ that function, run here on tensors without data, says which. So the result is wh
 gives, and nothing here knows any operator. It runs behind a target's lowerings, on what they left.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>, %z: tensor<2x3xf32>) -> tensor<2xf32> {
-      %y = aten.pairwise_distance.default(%x, %z, 1.0) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2xf32>
-      func.return %y : tensor<2xf32>
-    }
+    %y = aten.pairwise_distance.default(%x, %z, 1.0) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>, %z: tensor<2x3xf32>) -> tensor<2xf32> {
-      %0 = aten.sub.Tensor(%x, %z) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      %1 = aten.add.Scalar(%0, 1.0e-06) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      %y = aten.norm.ScalarOpt_dim(%1, 1.0, [1]) : (tensor<2x3xf32>) -> tensor<2xf32>
-      func.return %y : tensor<2xf32>
-    }
+    %0 = aten.sub.Tensor(%x, %z) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+    %1 = aten.add.Scalar(%0, 1.0e-06) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %y = aten.norm.ScalarOpt_dim(%1, 1.0, [1]) : (tensor<2x3xf32>) -> tensor<2xf32>
 """
 
 from __future__ import annotations

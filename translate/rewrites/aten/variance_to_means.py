@@ -1,20 +1,14 @@
 """Spell variance and standard deviation by means: var(x) = Σ(x − mean(x))² / (n − correction).
 
 Before:
-    func.func @forward(%x: tensor<2x8xf32>) -> tensor<2xf32> {
-      %y = aten.var.correction(%x, [1], correction=1) : (tensor<2x8xf32>) -> tensor<2xf32>
-      func.return %y : tensor<2xf32>
-    }
+    %y = aten.var.correction(%x, [1], correction=1) : (tensor<2x8xf32>) -> tensor<2xf32>
 After:
-    func.func @forward(%x: tensor<2x8xf32>) -> tensor<2xf32> {
-      %0 = aten.mean.dim(%x, [1], true) : (tensor<2x8xf32>) -> tensor<2x1xf32>
-      %1 = aten.sub.Tensor(%x, %0) : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
-      %2 = aten.mul.Tensor(%1, %1) : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
-      %3 = aten.mean.dim(%2, [1], true) : (tensor<2x8xf32>) -> tensor<2x1xf32>
-      %4 = aten.mul.Scalar(%3, 1.1428571428571428) : (tensor<2x1xf32>) -> tensor<2x1xf32>
-      %y = aten.view.default(%4, [2]) : (tensor<2x1xf32>) -> tensor<2xf32>
-      func.return %y : tensor<2xf32>
-    }
+    %0 = aten.mean.dim(%x, [1], true) : (tensor<2x8xf32>) -> tensor<2x1xf32>
+    %1 = aten.sub.Tensor(%x, %0) : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+    %2 = aten.mul.Tensor(%1, %1) : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+    %3 = aten.mean.dim(%2, [1], true) : (tensor<2x8xf32>) -> tensor<2x1xf32>
+    %4 = aten.mul.Scalar(%3, 1.1428571428571428) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+    %y = aten.view.default(%4, [2]) : (tensor<2x1xf32>) -> tensor<2xf32>
 """
 
 from __future__ import annotations

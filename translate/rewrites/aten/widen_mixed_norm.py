@@ -6,19 +6,13 @@ type and rounds its result once; an op of two element types is none of any targe
 in float64 where that is among them.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf16>) -> tensor<2x4xf16> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4xf32>
-      %y = aten.layer_norm.default(%x, [4], %w) : (tensor<2x4xf16>, tensor<4xf32>) -> tensor<2x4xf16>
-      func.return %y : tensor<2x4xf16>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4xf32>
+    %y = aten.layer_norm.default(%x, [4], %w) : (tensor<2x4xf16>, tensor<4xf32>) -> tensor<2x4xf16>
 After:
-    func.func @forward(%x: tensor<2x4xf16>) -> tensor<2x4xf16> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4xf32>
-      %0 = aten._to_copy.default(%x, dtype=f32) : (tensor<2x4xf16>) -> tensor<2x4xf32>
-      %1 = aten.layer_norm.default(%0, [4], %w) : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
-      %y = aten._to_copy.default(%1, dtype=f16) : (tensor<2x4xf32>) -> tensor<2x4xf16>
-      func.return %y : tensor<2x4xf16>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4xf32>
+    %0 = aten._to_copy.default(%x, dtype=f32) : (tensor<2x4xf16>) -> tensor<2x4xf32>
+    %1 = aten.layer_norm.default(%0, [4], %w) : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+    %y = aten._to_copy.default(%1, dtype=f16) : (tensor<2x4xf32>) -> tensor<2x4xf16>
 """
 
 from __future__ import annotations

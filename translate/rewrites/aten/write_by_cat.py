@@ -4,18 +4,12 @@
 last of a chain says it all: one concatenation of the written parts and of what no one wrote.
 
 Before:
-    func.func @forward(%x: tensor<2x5xf32>, %s: tensor<2x2xf32>, %t: tensor<2xf32>) -> tensor<2x5xf32> {
-      %w = aten.slice_scatter.default(%x, %s, 1, 1, 3) : (tensor<2x5xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
-      %y = aten.select_scatter.default(%w, %t, 1, 0) : (tensor<2x5xf32>, tensor<2xf32>) -> tensor<2x5xf32>
-      func.return %y : tensor<2x5xf32>
-    }
+    %w = aten.slice_scatter.default(%x, %s, 1, 1, 3) : (tensor<2x5xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
+    %y = aten.select_scatter.default(%w, %t, 1, 0) : (tensor<2x5xf32>, tensor<2xf32>) -> tensor<2x5xf32>
 After:
-    func.func @forward(%x: tensor<2x5xf32>, %s: tensor<2x2xf32>, %t: tensor<2xf32>) -> tensor<2x5xf32> {
-      %0 = aten.view.default(%t, [2, 1]) : (tensor<2xf32>) -> tensor<2x1xf32>
-      %1 = aten.slice.Tensor(%x, 1, 3, 5, 1) : (tensor<2x5xf32>) -> tensor<2x2xf32>
-      %y = aten.cat.default([%0, %s, %1], 1) : (tensor<2x1xf32>, tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
-      func.return %y : tensor<2x5xf32>
-    }
+    %0 = aten.view.default(%t, [2, 1]) : (tensor<2xf32>) -> tensor<2x1xf32>
+    %1 = aten.slice.Tensor(%x, 1, 3, 5, 1) : (tensor<2x5xf32>) -> tensor<2x2xf32>
+    %y = aten.cat.default([%0, %s, %1], 1) : (tensor<2x1xf32>, tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
 """
 
 from __future__ import annotations

@@ -5,46 +5,34 @@ layer's sums do not care in which order their terms stand: the columns of the co
 permuted ahead of time instead, and the flattening is a view.
 
 Before:
-    builtin.module {
-      func.func @forward(%x: tensor<2x2x2x3x!quant.uniform<i8:f32, 0.5:3>>)
-          -> tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>> {
-        %w = stepwell.weight <"w"> "parameter" : tensor<1x12xi8>
-        %wt = quant.scast %w : tensor<1x12xi8> to tensor<1x12x!quant.uniform<i8:f32, 0.25>>
-        %t = cmsis.transpose(%x) {perm = array<i64: 0, 3, 1, 2>}
-            : (tensor<2x2x2x3x!quant.uniform<i8:f32, 0.5:3>>)
-            -> tensor<2x3x2x2x!quant.uniform<i8:f32, 0.5:3>>
-        %r = quant.scast %t : tensor<2x3x2x2x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x3x2x2xi8>
-        %v = aten.view.default(%r, [2, 12]) : (tensor<2x3x2x2xi8>) -> tensor<2x12xi8>
-        %f = quant.scast %v : tensor<2x12xi8> to tensor<2x12x!quant.uniform<i8:f32, 0.5:3>>
-        %y = cmsis.quantized_linear(%f, %wt) {input_offset = -3 : i64, filter_offset = 0 : i64,
-            output_offset = -1 : i64, requantize_multipliers = array<i64: 1073741824>,
-            requantize_shifts = array<i64: -3>, activation_max = 127 : i64,
-            activation_min = -128 : i64}
-            : (tensor<2x12x!quant.uniform<i8:f32, 0.5:3>>,
-               tensor<1x12x!quant.uniform<i8:f32, 0.25>>)
-            -> tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
-        func.return %y : tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
-      }
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<1x12xi8>
+    %wt = quant.scast %w : tensor<1x12xi8> to tensor<1x12x!quant.uniform<i8:f32, 0.25>>
+    %t = cmsis.transpose(%x) {perm = array<i64: 0, 3, 1, 2>}
+        : (tensor<2x2x2x3x!quant.uniform<i8:f32, 0.5:3>>)
+        -> tensor<2x3x2x2x!quant.uniform<i8:f32, 0.5:3>>
+    %r = quant.scast %t : tensor<2x3x2x2x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x3x2x2xi8>
+    %v = aten.view.default(%r, [2, 12]) : (tensor<2x3x2x2xi8>) -> tensor<2x12xi8>
+    %f = quant.scast %v : tensor<2x12xi8> to tensor<2x12x!quant.uniform<i8:f32, 0.5:3>>
+    %y = cmsis.quantized_linear(%f, %wt) {input_offset = -3 : i64, filter_offset = 0 : i64,
+        output_offset = -1 : i64, requantize_multipliers = array<i64: 1073741824>,
+        requantize_shifts = array<i64: -3>, activation_max = 127 : i64,
+        activation_min = -128 : i64}
+        : (tensor<2x12x!quant.uniform<i8:f32, 0.5:3>>,
+           tensor<1x12x!quant.uniform<i8:f32, 0.25>>)
+        -> tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
 After:
-    builtin.module {
-      func.func @forward(%x: tensor<2x2x2x3x!quant.uniform<i8:f32, 0.5:3>>)
-          -> tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>> {
-        %w = stepwell.weight <"w#cmsis.reshape"> "constant" : tensor<1x12xi8>
-        %r = quant.scast %x : tensor<2x2x2x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x2x2x3xi8>
-        %v = aten.view.default(%r, [2, 12]) : (tensor<2x2x2x3xi8>) -> tensor<2x12xi8>
-        %f = quant.scast %v : tensor<2x12xi8> to tensor<2x12x!quant.uniform<i8:f32, 0.5:3>>
-        %wt = quant.scast %w : tensor<1x12xi8> to tensor<1x12x!quant.uniform<i8:f32, 0.25>>
-        %y = cmsis.quantized_linear(%f, %wt) {input_offset = -3 : i64, filter_offset = 0 : i64,
-            output_offset = -1 : i64, requantize_multipliers = array<i64: 1073741824>,
-            requantize_shifts = array<i64: -3>, activation_max = 127 : i64,
-            activation_min = -128 : i64}
-            : (tensor<2x12x!quant.uniform<i8:f32, 0.5:3>>,
-               tensor<1x12x!quant.uniform<i8:f32, 0.25>>)
-            -> tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
-        func.return %y : tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
-      }
-    }
+    %w = stepwell.weight <"w#cmsis.reshape"> "constant" : tensor<1x12xi8>
+    %r = quant.scast %x : tensor<2x2x2x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x2x2x3xi8>
+    %v = aten.view.default(%r, [2, 12]) : (tensor<2x2x2x3xi8>) -> tensor<2x12xi8>
+    %f = quant.scast %v : tensor<2x12xi8> to tensor<2x12x!quant.uniform<i8:f32, 0.5:3>>
+    %wt = quant.scast %w : tensor<1x12xi8> to tensor<1x12x!quant.uniform<i8:f32, 0.25>>
+    %y = cmsis.quantized_linear(%f, %wt) {input_offset = -3 : i64, filter_offset = 0 : i64,
+        output_offset = -1 : i64, requantize_multipliers = array<i64: 1073741824>,
+        requantize_shifts = array<i64: -3>, activation_max = 127 : i64,
+        activation_min = -128 : i64}
+        : (tensor<2x12x!quant.uniform<i8:f32, 0.5:3>>,
+           tensor<1x12x!quant.uniform<i8:f32, 0.25>>)
+        -> tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
 """
 
 from __future__ import annotations

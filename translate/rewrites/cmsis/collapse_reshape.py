@@ -1,20 +1,10 @@
 """A reshape of a reshape is one view, and a reshape to the same shape is none.
 
 Before:
-    builtin.module {
-      func.func @forward(%x: tensor<1x8x1x1xi8>) -> tensor<8xi8> {
-        %a = aten.squeeze.dims(%x, [2, 3]) : (tensor<1x8x1x1xi8>) -> tensor<1x8xi8>
-        %b = aten.flatten.using_ints(%a) : (tensor<1x8xi8>) -> tensor<8xi8>
-        func.return %b : tensor<8xi8>
-      }
-    }
+    %a = aten.squeeze.dims(%x, [2, 3]) : (tensor<1x8x1x1xi8>) -> tensor<1x8xi8>
+    %b = aten.flatten.using_ints(%a) : (tensor<1x8xi8>) -> tensor<8xi8>
 After:
-    builtin.module {
-      func.func @forward(%x: tensor<1x8x1x1xi8>) -> tensor<8xi8> {
-        %b = aten.view.default(%x, [8]) : (tensor<1x8x1x1xi8>) -> tensor<8xi8>
-        func.return %b : tensor<8xi8>
-      }
-    }
+    %b = aten.view.default(%x, [8]) : (tensor<1x8x1x1xi8>) -> tensor<8xi8>
 """
 
 from __future__ import annotations

@@ -3,23 +3,13 @@
 Chains of scalars and activations, each quantised on its own, and changes of scale between them.
 
 Before:
-    builtin.module {
-      func.func @forward(%x: tensor<4xi8>) -> tensor<4xi8> {
-        %s = stepwell.weight <"s"> "constant" : tensor<256xi8>
-        %t = stepwell.weight <"t"> "constant" : tensor<256xi8>
-        %a = cmsis.quantized_activation(%x, %s) : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
-        %b = cmsis.quantized_activation(%a, %t) : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
-        func.return %b : tensor<4xi8>
-      }
-    }
+    %s = stepwell.weight <"s"> "constant" : tensor<256xi8>
+    %t = stepwell.weight <"t"> "constant" : tensor<256xi8>
+    %a = cmsis.quantized_activation(%x, %s) : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
+    %b = cmsis.quantized_activation(%a, %t) : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
 After:
-    builtin.module {
-      func.func @forward(%x: tensor<4xi8>) -> tensor<4xi8> {
-        %u = stepwell.weight <"t#cmsis.compose"> "constant" : tensor<256xi8>
-        %b = cmsis.quantized_activation(%x, %u) : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
-        func.return %b : tensor<4xi8>
-      }
-    }
+    %u = stepwell.weight <"t#cmsis.compose"> "constant" : tensor<256xi8>
+    %b = cmsis.quantized_activation(%x, %u) : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
 """
 
 from __future__ import annotations

@@ -5,28 +5,21 @@ the clamp goes into the kernel's range. ExecuTorch's quantizer leaves a squeeze-
 one quantisation behind both.
 
 Before:
-    func.func @forward(%x: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x3x2x2x!quant.uniform<i8:f32, 0.00390625:-128>> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x2x3x3xi8>
-      %wt = quant.scast %w : tensor<3x2x3x3xi8> to tensor<3x2x3x3x!quant.uniform<i8:f32, 0.75>>
-      %xr = quant.dcast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
-      %wr = quant.dcast %wt : tensor<3x2x3x3x!quant.uniform<i8:f32, 0.75>> to tensor<3x2x3x3xf32>
-      %y = aten.conv2d.default(%xr, %wr) : (tensor<1x2x4x4xf32>, tensor<3x2x3x3xf32>) -> tensor<1x3x2x2xf32>
-      %h = aten.hardsigmoid.default(%y) : (tensor<1x3x2x2xf32>) -> tensor<1x3x2x2xf32>
-      %q = quant.qcast %h : tensor<1x3x2x2xf32> to tensor<1x3x2x2x!quant.uniform<i8:f32, 0.00390625:-128>>
-      func.return %q : tensor<1x3x2x2x!quant.uniform<i8:f32, 0.00390625:-128>>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x2x3x3xi8>
+    %wt = quant.scast %w : tensor<3x2x3x3xi8> to tensor<3x2x3x3x!quant.uniform<i8:f32, 0.75>>
+    %xr = quant.dcast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
+    %wr = quant.dcast %wt : tensor<3x2x3x3x!quant.uniform<i8:f32, 0.75>> to tensor<3x2x3x3xf32>
+    %y = aten.conv2d.default(%xr, %wr) : (tensor<1x2x4x4xf32>, tensor<3x2x3x3xf32>) -> tensor<1x3x2x2xf32>
+    %h = aten.hardsigmoid.default(%y) : (tensor<1x3x2x2xf32>) -> tensor<1x3x2x2xf32>
+    %q = quant.qcast %h : tensor<1x3x2x2xf32> to tensor<1x3x2x2x!quant.uniform<i8:f32, 0.00390625:-128>>
 After:
-    func.func @forward(%x: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x3x2x2x!quant.uniform<i8:f32, 0.00390625:-128>> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x2x3x3xi8>
-      %b = stepwell.weight <"half"> "constant" : tensor<3xf32>
-      %xr = quant.dcast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
-      %wt = quant.scast %w : tensor<3x2x3x3xi8> to tensor<3x2x3x3x!quant.uniform<i8:f32, 0.125>>
-      %wr = quant.dcast %wt : tensor<3x2x3x3x!quant.uniform<i8:f32, 0.125>> to tensor<3x2x3x3xf32>
-      %y = aten.conv2d.default(%xr, %wr, %b) : (tensor<1x2x4x4xf32>, tensor<3x2x3x3xf32>, tensor<3xf32>) -> tensor<1x3x2x2xf32>
-      %h = aten.clamp.default(%y, 0.0, 1.0) : (tensor<1x3x2x2xf32>) -> tensor<1x3x2x2xf32>
-      %q = quant.qcast %h : tensor<1x3x2x2xf32> to tensor<1x3x2x2x!quant.uniform<i8:f32, 0.00390625:-128>>
-      func.return %q : tensor<1x3x2x2x!quant.uniform<i8:f32, 0.00390625:-128>>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x2x3x3xi8>
+    %xr = quant.dcast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
+    %wt = quant.scast %w : tensor<3x2x3x3xi8> to tensor<3x2x3x3x!quant.uniform<i8:f32, 0.125>>
+    %wr = quant.dcast %wt : tensor<3x2x3x3x!quant.uniform<i8:f32, 0.125>> to tensor<3x2x3x3xf32>
+    %y = aten.conv2d.default(%xr, %wr, dense<0.5>) : (tensor<1x2x4x4xf32>, tensor<3x2x3x3xf32>, tensor<3xf32>) -> tensor<1x3x2x2xf32>
+    %h = aten.clamp.default(%y, 0.0, 1.0) : (tensor<1x3x2x2xf32>) -> tensor<1x3x2x2xf32>
+    %q = quant.qcast %h : tensor<1x3x2x2xf32> to tensor<1x3x2x2x!quant.uniform<i8:f32, 0.00390625:-128>>
 """
 
 from __future__ import annotations

@@ -8,31 +8,21 @@ only a program that must be right on every core keeps both.
     kernel_sum[n] = input_offset · Σₖ (w[n, k] + filter_offset) + bias[n]
 
 Before:
-    builtin.module {
-      func.func @forward(%x: tensor<2x4xi8>) -> tensor<2x3xi8> {
-        %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
-        %b = stepwell.weight <"b"> "parameter" : tensor<3xi32>
-        %y = cmsis.quantized_linear(%x, %w, bias = %b) {input_offset = 5 : i64,
-            filter_offset = 0 : i64, output_offset = 0 : i64,
-            requantize_multipliers = array<i64: 1073741824>, requantize_shifts = array<i64: -3>,
-            activation_max = 127 : i64, activation_min = -128 : i64}
-            : (tensor<2x4xi8>, tensor<3x4xi8>, tensor<3xi32>) -> tensor<2x3xi8>
-        func.return %y : tensor<2x3xi8>
-      }
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
+    %b = stepwell.weight <"b"> "parameter" : tensor<3xi32>
+    %y = cmsis.quantized_linear(%x, %w, bias = %b) {input_offset = 5 : i64,
+        filter_offset = 0 : i64, output_offset = 0 : i64,
+        requantize_multipliers = array<i64: 1073741824>, requantize_shifts = array<i64: -3>,
+        activation_max = 127 : i64, activation_min = -128 : i64}
+        : (tensor<2x4xi8>, tensor<3x4xi8>, tensor<3xi32>) -> tensor<2x3xi8>
 After:
-    builtin.module {
-      func.func @forward(%x: tensor<2x4xi8>) -> tensor<2x3xi8> {
-        %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
-        %s = stepwell.weight <"w#cmsis.kernel_sum"> "constant" : tensor<1x3xi32>
-        %y = cmsis.quantized_linear(%x, %w, kernel_sum = %s) {input_offset = 5 : i64,
-            filter_offset = 0 : i64, output_offset = 0 : i64,
-            requantize_multipliers = array<i64: 1073741824>, requantize_shifts = array<i64: -3>,
-            activation_max = 127 : i64, activation_min = -128 : i64}
-            : (tensor<2x4xi8>, tensor<3x4xi8>, tensor<1x3xi32>) -> tensor<2x3xi8>
-        func.return %y : tensor<2x3xi8>
-      }
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
+    %s = stepwell.weight <"w#cmsis.kernel_sum"> "constant" : tensor<1x3xi32>
+    %y = cmsis.quantized_linear(%x, %w, kernel_sum = %s) {input_offset = 5 : i64,
+        filter_offset = 0 : i64, output_offset = 0 : i64,
+        requantize_multipliers = array<i64: 1073741824>, requantize_shifts = array<i64: -3>,
+        activation_max = 127 : i64, activation_min = -128 : i64}
+        : (tensor<2x4xi8>, tensor<3x4xi8>, tensor<1x3xi32>) -> tensor<2x3xi8>
 """
 
 from __future__ import annotations

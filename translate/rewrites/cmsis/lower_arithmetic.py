@@ -6,30 +6,16 @@ run-time value by an int8 expand. Division is the one operator of the library wi
 saturates at −32768, one unit past a symmetric range.
 
 Before:
-    builtin.module {
-      func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>,
-                         %y: tensor<4x!quant.uniform<i8:f32, 0.5:2>>)
-          -> tensor<4x!quant.uniform<i8:f32, 1.0>> {
-        %a = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5>> to tensor<4xf32>
-        %b = quant.dcast %y : tensor<4x!quant.uniform<i8:f32, 0.5:2>> to tensor<4xf32>
-        %s = aten.mul.Tensor(%a, %b) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-        %q = quant.qcast %s : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 1.0>>
-        func.return %q : tensor<4x!quant.uniform<i8:f32, 1.0>>
-      }
-    }
+    %a = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5>> to tensor<4xf32>
+    %b = quant.dcast %y : tensor<4x!quant.uniform<i8:f32, 0.5:2>> to tensor<4xf32>
+    %s = aten.mul.Tensor(%a, %b) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %q = quant.qcast %s : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 1.0>>
 After:
-    builtin.module {
-      func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>,
-                         %y: tensor<4x!quant.uniform<i8:f32, 0.5:2>>)
-          -> tensor<4x!quant.uniform<i8:f32, 1.0>> {
-        %q = cmsis.quantized_mul(%x, %y) {self_zero_point = 0 : i64, other_zero_point = 2 : i64,
-            output_zero_point = 0 : i64, output_multiplier = 1073741824 : i64,
-            output_shift = -1 : i64}
-            : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5:2>>)
-            -> tensor<4x!quant.uniform<i8:f32, 1.0>>
-        func.return %q : tensor<4x!quant.uniform<i8:f32, 1.0>>
-      }
-    }
+    %q = cmsis.quantized_mul(%x, %y) {self_zero_point = 0 : i64, other_zero_point = 2 : i64,
+        output_zero_point = 0 : i64, output_multiplier = 1073741824 : i64,
+        output_shift = -1 : i64}
+        : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5:2>>)
+        -> tensor<4x!quant.uniform<i8:f32, 1.0>>
 """
 
 from __future__ import annotations

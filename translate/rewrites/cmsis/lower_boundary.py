@@ -5,21 +5,11 @@ What the library's have no form for (u8, int32, scales along an axis) goes back 
 of time.
 
 Before:
-    builtin.module {
-      func.func @forward(%x: tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5:3>> {
-        %q = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-        func.return %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-      }
-    }
+    %q = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
 After:
-    builtin.module {
-      func.func @forward(%x: tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5:3>> {
-        %q = cmsis.quantize_per_tensor(%x) {scale = 5.0e-01 : f64, zero_point = 3 : i64,
-            quant_min = -128 : i64, quant_max = 127 : i64, dtype = "int8"}
-            : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-        func.return %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-      }
-    }
+    %q = cmsis.quantize_per_tensor(%x) {scale = 5.0e-01 : f64, zero_point = 3 : i64,
+        quant_min = -128 : i64, quant_max = 127 : i64, dtype = "int8"}
+        : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5:3>>
 """
 
 from __future__ import annotations

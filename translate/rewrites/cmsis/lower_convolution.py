@@ -6,46 +6,34 @@ so that the model does not have to be traced channels-last. What "same" padding 
 only becomes a `cmsis.pad` with the zero point.
 
 Before:
-    builtin.module {
-      func.func @forward(%x: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>)
-          -> tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>> {
-        %w = stepwell.weight <"w"> "parameter" : tensor<3x2x3x3xi8>
-        %wt = quant.scast %w : tensor<3x2x3x3xi8>
-            to tensor<3x2x3x3x!quant.uniform<i8:f32:0, {0.25, 0.5, 1.0}>>
-        %xr = quant.dcast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
-        %wr = quant.dcast %wt : tensor<3x2x3x3x!quant.uniform<i8:f32:0, {0.25, 0.5, 1.0}>>
-            to tensor<3x2x3x3xf32>
-        %y = aten.conv2d.default(%xr, %wr)
-            : (tensor<1x2x4x4xf32>, tensor<3x2x3x3xf32>) -> tensor<1x3x2x2xf32>
-        %q = quant.qcast %y : tensor<1x3x2x2xf32> to tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>>
-        func.return %q : tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>>
-      }
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x2x3x3xi8>
+    %wt = quant.scast %w : tensor<3x2x3x3xi8>
+        to tensor<3x2x3x3x!quant.uniform<i8:f32:0, {0.25, 0.5, 1.0}>>
+    %xr = quant.dcast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
+    %wr = quant.dcast %wt : tensor<3x2x3x3x!quant.uniform<i8:f32:0, {0.25, 0.5, 1.0}>>
+        to tensor<3x2x3x3xf32>
+    %y = aten.conv2d.default(%xr, %wr)
+        : (tensor<1x2x4x4xf32>, tensor<3x2x3x3xf32>) -> tensor<1x3x2x2xf32>
+    %q = quant.qcast %y : tensor<1x3x2x2xf32> to tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>>
 After:
-    builtin.module {
-      func.func @forward(%x: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>)
-          -> tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>> {
-        %w = stepwell.weight <"w#cmsis.permute"> "constant" : tensor<3x3x3x2xi8>
-        %xn = cmsis.transpose(%x) {perm = array<i64: 0, 2, 3, 1>}
-            : (tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>)
-            -> tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>
-        %wt = quant.scast %w : tensor<3x3x3x2xi8>
-            to tensor<3x3x3x2x!quant.uniform<i8:f32:0, {0.25, 0.5, 1.0}>>
-        %y = cmsis.quantized_conv2d_nhwc(%xn, %wt) {stride = array<i64: 1, 1>,
-            padding = array<i64: 0, 0>, dilation = array<i64: 1, 1>, input_offset = -3 : i64,
-            output_offset = -1 : i64,
-            requantize_multipliers = array<i32: 1073741824, 1073741824, 1073741824>,
-            requantize_shifts = array<i32: -3, -2, -1>, activation_min = -128 : i64,
-            activation_max = 127 : i64, scratch = 0 : i64}
-            : (tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>,
-               tensor<3x3x3x2x!quant.uniform<i8:f32:0, {0.25, 0.5, 1.0}>>)
-            -> tensor<1x2x2x3x!quant.uniform<i8:f32, 2.0:-1>>
-        %q = cmsis.transpose(%y) {perm = array<i64: 0, 3, 1, 2>}
-            : (tensor<1x2x2x3x!quant.uniform<i8:f32, 2.0:-1>>)
-            -> tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>>
-        func.return %q : tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>>
-      }
-    }
+    %w = stepwell.weight <"w#cmsis.permute"> "constant" : tensor<3x3x3x2xi8>
+    %xn = cmsis.transpose(%x) {perm = array<i64: 0, 2, 3, 1>}
+        : (tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>)
+        -> tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>
+    %wt = quant.scast %w : tensor<3x3x3x2xi8>
+        to tensor<3x3x3x2x!quant.uniform<i8:f32:0, {0.25, 0.5, 1.0}>>
+    %y = cmsis.quantized_conv2d_nhwc(%xn, %wt) {stride = array<i64: 1, 1>,
+        padding = array<i64: 0, 0>, dilation = array<i64: 1, 1>, input_offset = -3 : i64,
+        output_offset = -1 : i64,
+        requantize_multipliers = array<i32: 1073741824, 1073741824, 1073741824>,
+        requantize_shifts = array<i32: -3, -2, -1>, activation_min = -128 : i64,
+        activation_max = 127 : i64, scratch = 0 : i64}
+        : (tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>,
+           tensor<3x3x3x2x!quant.uniform<i8:f32:0, {0.25, 0.5, 1.0}>>)
+        -> tensor<1x2x2x3x!quant.uniform<i8:f32, 2.0:-1>>
+    %q = cmsis.transpose(%y) {perm = array<i64: 0, 3, 1, 2>}
+        : (tensor<1x2x2x3x!quant.uniform<i8:f32, 2.0:-1>>)
+        -> tensor<1x3x2x2x!quant.uniform<i8:f32, 2.0:-1>>
 """
 
 from __future__ import annotations

@@ -6,34 +6,22 @@ whose requantisation is per channel. The bias form is written here; `fold-kernel
 into what an MVE build reads.
 
 Before:
-    builtin.module {
-      func.func @forward(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>)
-          -> tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>> {
-        %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
-        %wt = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.25>>
-        %xr = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
-        %wr = quant.dcast %wt : tensor<3x4x!quant.uniform<i8:f32, 0.25>> to tensor<3x4xf32>
-        %y = aten.linear.default(%xr, %wr) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
-        %z = aten.relu.default(%y) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-        %q = quant.qcast %z : tensor<2x3xf32> to tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
-        func.return %q : tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
-      }
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
+    %wt = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.25>>
+    %xr = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
+    %wr = quant.dcast %wt : tensor<3x4x!quant.uniform<i8:f32, 0.25>> to tensor<3x4xf32>
+    %y = aten.linear.default(%xr, %wr) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+    %z = aten.relu.default(%y) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %q = quant.qcast %z : tensor<2x3xf32> to tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
 After:
-    builtin.module {
-      func.func @forward(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>)
-          -> tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>> {
-        %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
-        %wt = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.25>>
-        %q = cmsis.quantized_linear(%x, %wt) {input_offset = -3 : i64, filter_offset = 0 : i64,
-            output_offset = -1 : i64, requantize_multipliers = array<i64: 1073741824>,
-            requantize_shifts = array<i64: -3>, activation_max = 127 : i64,
-            activation_min = -1 : i64}
-            : (tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<3x4x!quant.uniform<i8:f32, 0.25>>)
-            -> tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
-        func.return %q : tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
-      }
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
+    %wt = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.25>>
+    %q = cmsis.quantized_linear(%x, %wt) {input_offset = -3 : i64, filter_offset = 0 : i64,
+        output_offset = -1 : i64, requantize_multipliers = array<i64: 1073741824>,
+        requantize_shifts = array<i64: -3>, activation_max = 127 : i64,
+        activation_min = -1 : i64}
+        : (tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<3x4x!quant.uniform<i8:f32, 0.25>>)
+        -> tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
 """
 
 from __future__ import annotations

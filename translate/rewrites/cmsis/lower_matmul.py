@@ -5,30 +5,20 @@ side transposed: the transposition written here meets the model's own `k.transpo
 `cancel-transpose` takes both away.
 
 Before:
-    func.func @forward(%x: tensor<1x2x4x!quant.uniform<i8:f32, 0.5>>,
-        %y: tensor<1x4x3x!quant.uniform<i8:f32, 0.25:1>>)
-        -> tensor<1x2x3x!quant.uniform<i8:f32, 2.0>> {
-      %a = quant.dcast %x : tensor<1x2x4x!quant.uniform<i8:f32, 0.5>> to tensor<1x2x4xf32>
-      %b = quant.dcast %y : tensor<1x4x3x!quant.uniform<i8:f32, 0.25:1>> to tensor<1x4x3xf32>
-      %z = aten.bmm.default(%a, %b) : (tensor<1x2x4xf32>, tensor<1x4x3xf32>) -> tensor<1x2x3xf32>
-      %q = quant.qcast %z : tensor<1x2x3xf32> to tensor<1x2x3x!quant.uniform<i8:f32, 2.0>>
-      func.return %q : tensor<1x2x3x!quant.uniform<i8:f32, 2.0>>
-    }
+    %a = quant.dcast %x : tensor<1x2x4x!quant.uniform<i8:f32, 0.5>> to tensor<1x2x4xf32>
+    %b = quant.dcast %y : tensor<1x4x3x!quant.uniform<i8:f32, 0.25:1>> to tensor<1x4x3xf32>
+    %z = aten.bmm.default(%a, %b) : (tensor<1x2x4xf32>, tensor<1x4x3xf32>) -> tensor<1x2x3xf32>
+    %q = quant.qcast %z : tensor<1x2x3xf32> to tensor<1x2x3x!quant.uniform<i8:f32, 2.0>>
 After:
-    func.func @forward(%x: tensor<1x2x4x!quant.uniform<i8:f32, 0.5>>,
-        %y: tensor<1x4x3x!quant.uniform<i8:f32, 0.25:1>>)
-        -> tensor<1x2x3x!quant.uniform<i8:f32, 2.0>> {
-      %v0 = cmsis.transpose(%y) {perm = array<i64: 0, 2, 1>}
-          : (tensor<1x4x3x!quant.uniform<i8:f32, 0.25:1>>)
-          -> tensor<1x3x4x!quant.uniform<i8:f32, 0.25:1>>
-      %q = cmsis.quantized_batch_matmul(%x, %v0) {lhs_zero_point = 0 : i64,
-          rhs_zero_point = -1 : i64, output_zero_point = 0 : i64,
-          output_multiplier = 1073741824 : i64, output_shift = -3 : i64, scratch = 0 : i64}
-          : (tensor<1x2x4x!quant.uniform<i8:f32, 0.5>>,
-          tensor<1x3x4x!quant.uniform<i8:f32, 0.25:1>>)
-          -> tensor<1x2x3x!quant.uniform<i8:f32, 2.0>>
-      func.return %q : tensor<1x2x3x!quant.uniform<i8:f32, 2.0>>
-    }
+    %v0 = cmsis.transpose(%y) {perm = array<i64: 0, 2, 1>}
+        : (tensor<1x4x3x!quant.uniform<i8:f32, 0.25:1>>)
+        -> tensor<1x3x4x!quant.uniform<i8:f32, 0.25:1>>
+    %q = cmsis.quantized_batch_matmul(%x, %v0) {lhs_zero_point = 0 : i64,
+        rhs_zero_point = -1 : i64, output_zero_point = 0 : i64,
+        output_multiplier = 1073741824 : i64, output_shift = -3 : i64, scratch = 0 : i64}
+        : (tensor<1x2x4x!quant.uniform<i8:f32, 0.5>>,
+        tensor<1x3x4x!quant.uniform<i8:f32, 0.25:1>>)
+        -> tensor<1x2x3x!quant.uniform<i8:f32, 2.0>>
 """
 
 from __future__ import annotations

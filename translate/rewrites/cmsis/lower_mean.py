@@ -5,25 +5,16 @@ image that is made of views. The average kernel passes scale and zero point thro
 convolution with ones rounds once, whatever the result's quantisation.
 
 Before:
-    func.func @forward(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>)
-        -> tensor<2x1x!quant.uniform<i8:f32, 0.25>> {
-      %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
-      %m = aten.mean.dim(%a, [-1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
-      %q = quant.qcast %m : tensor<2x1xf32> to tensor<2x1x!quant.uniform<i8:f32, 0.25>>
-      func.return %q : tensor<2x1x!quant.uniform<i8:f32, 0.25>>
-    }
+    %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
+    %m = aten.mean.dim(%a, [-1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+    %q = quant.qcast %m : tensor<2x1xf32> to tensor<2x1x!quant.uniform<i8:f32, 0.25>>
 After:
-    func.func @forward(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>)
-        -> tensor<2x1x!quant.uniform<i8:f32, 0.25>> {
-      %v0 = stepwell.weight <"ones"> "constant" : tensor<1x4xi8>
-      %v1 = quant.scast %v0 : tensor<1x4xi8> to tensor<1x4x!quant.uniform<i8:f32, 0.25>>
-      %q = cmsis.quantized_linear(%x, %v1) {input_offset = -3 : i64, filter_offset = 0 : i64,
-          output_offset = 0 : i64, requantize_multipliers = array<i64: 1073741824>,
-          requantize_shifts = array<i64: 0>, activation_max = 127 : i64,
-          activation_min = -128 : i64} : (tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>,
-          tensor<1x4x!quant.uniform<i8:f32, 0.25>>) -> tensor<2x1x!quant.uniform<i8:f32, 0.25>>
-      func.return %q : tensor<2x1x!quant.uniform<i8:f32, 0.25>>
-    }
+    %v1 = quant.scast dense<1> : tensor<1x4xi8> to tensor<1x4x!quant.uniform<i8:f32, 0.25>>
+    %q = cmsis.quantized_linear(%x, %v1) {input_offset = -3 : i64, filter_offset = 0 : i64,
+        output_offset = 0 : i64, requantize_multipliers = array<i64: 1073741824>,
+        requantize_shifts = array<i64: 0>, activation_max = 127 : i64,
+        activation_min = -128 : i64} : (tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>,
+        tensor<1x4x!quant.uniform<i8:f32, 0.25>>) -> tensor<2x1x!quant.uniform<i8:f32, 0.25>>
 """
 
 from __future__ import annotations

@@ -1,31 +1,23 @@
 """Permutations and pads of quantised values become `cmsis.transpose` and `cmsis.pad`.
 
 Before:
-    func.func @forward(%x: tensor<2x3x!quant.uniform<i8:f32, 0.5:3>>)
-        -> tensor<4x2x!quant.uniform<i8:f32, 0.5:3>> {
-      %a = quant.dcast %x : tensor<2x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x3xf32>
-      %p = aten.constant_pad_nd.default(%a, [0, 1]) : (tensor<2x3xf32>) -> tensor<2x4xf32>
-      %q = quant.qcast %p : tensor<2x4xf32> to tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>
-      %r = quant.scast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xi8>
-      %t = aten.t.default(%r) : (tensor<2x4xi8>) -> tensor<4x2xi8>
-      %s = quant.scast %t : tensor<4x2xi8> to tensor<4x2x!quant.uniform<i8:f32, 0.5:3>>
-      func.return %s : tensor<4x2x!quant.uniform<i8:f32, 0.5:3>>
-    }
+    %a = quant.dcast %x : tensor<2x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x3xf32>
+    %p = aten.constant_pad_nd.default(%a, [0, 1]) : (tensor<2x3xf32>) -> tensor<2x4xf32>
+    %q = quant.qcast %p : tensor<2x4xf32> to tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>
+    %r = quant.scast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xi8>
+    %t = aten.t.default(%r) : (tensor<2x4xi8>) -> tensor<4x2xi8>
+    %s = quant.scast %t : tensor<4x2xi8> to tensor<4x2x!quant.uniform<i8:f32, 0.5:3>>
 After:
-    func.func @forward(%x: tensor<2x3x!quant.uniform<i8:f32, 0.5:3>>)
-        -> tensor<4x2x!quant.uniform<i8:f32, 0.5:3>> {
-      %q = cmsis.pad(%x) {pre_pad = array<i64: 0, 0, 0, 0>, post_pad = array<i64: 0, 0, 0, 1>,
-          pad_value = 3 : i64} : (tensor<2x3x!quant.uniform<i8:f32, 0.5:3>>)
-          -> tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>
-      %r = quant.scast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xi8>
-      %v0 = quant.scast %r : tensor<2x4xi8> to tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>
-      %v1 = cmsis.transpose(%v0) {perm = array<i64: 1, 0>}
-          : (tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>)
-          -> tensor<4x2x!quant.uniform<i8:f32, 0.5:3>>
-      %t = quant.scast %v1 : tensor<4x2x!quant.uniform<i8:f32, 0.5:3>> to tensor<4x2xi8>
-      %s = quant.scast %t : tensor<4x2xi8> to tensor<4x2x!quant.uniform<i8:f32, 0.5:3>>
-      func.return %s : tensor<4x2x!quant.uniform<i8:f32, 0.5:3>>
-    }
+    %q = cmsis.pad(%x) {pre_pad = array<i64: 0, 0, 0, 0>, post_pad = array<i64: 0, 0, 0, 1>,
+        pad_value = 3 : i64} : (tensor<2x3x!quant.uniform<i8:f32, 0.5:3>>)
+        -> tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>
+    %r = quant.scast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xi8>
+    %v0 = quant.scast %r : tensor<2x4xi8> to tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>
+    %v1 = cmsis.transpose(%v0) {perm = array<i64: 1, 0>}
+        : (tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>)
+        -> tensor<4x2x!quant.uniform<i8:f32, 0.5:3>>
+    %t = quant.scast %v1 : tensor<4x2x!quant.uniform<i8:f32, 0.5:3>> to tensor<4x2xi8>
+    %s = quant.scast %t : tensor<4x2xi8> to tensor<4x2x!quant.uniform<i8:f32, 0.5:3>>
 """
 
 from __future__ import annotations

@@ -6,29 +6,21 @@ depthwise convolution with ones, which rounds once. `count_include_pad` with
 padding becomes a pad with the zero point, and without padding nothing at all.
 
 Before:
-    func.func @forward(%x: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>)
-        -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>> {
-      %a = quant.dcast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
-      %p = aten.avg_pool2d.default(%a, [2, 2]) : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
-      %q = quant.qcast %p : tensor<1x2x2x2xf32> to tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
-      func.return %q : tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
-    }
+    %a = quant.dcast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
+    %p = aten.avg_pool2d.default(%a, [2, 2]) : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
+    %q = quant.qcast %p : tensor<1x2x2x2xf32> to tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
 After:
-    func.func @forward(%x: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>)
-        -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>> {
-      %v0 = cmsis.transpose(%x) {perm = array<i64: 0, 2, 3, 1>}
-          : (tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>)
-          -> tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>
-      %v1 = cmsis.quantized_avg_pool2d_nhwc(%v0) {zero_point = 3 : i64,
-          multiplier = 1073741824 : i64, shift = 0 : i64, scratch = 0 : i64,
-          kernel_size = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0>,
-          ceil_mode = false} : (tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>)
-          -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
-      %q = cmsis.transpose(%v1) {perm = array<i64: 0, 3, 1, 2>}
-          : (tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>)
-          -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
-      func.return %q : tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
-    }
+    %v0 = cmsis.transpose(%x) {perm = array<i64: 0, 2, 3, 1>}
+        : (tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>)
+        -> tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>
+    %v1 = cmsis.quantized_avg_pool2d_nhwc(%v0) {zero_point = 3 : i64,
+        multiplier = 1073741824 : i64, shift = 0 : i64, scratch = 0 : i64,
+        kernel_size = array<i64: 2, 2>, stride = array<i64: 2, 2>, padding = array<i64: 0, 0>,
+        ceil_mode = false} : (tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>)
+        -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
+    %q = cmsis.transpose(%v1) {perm = array<i64: 0, 3, 1, 2>}
+        : (tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>)
+        -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
 """
 
 from __future__ import annotations

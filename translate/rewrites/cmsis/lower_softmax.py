@@ -5,23 +5,15 @@ table after it, as long as it is no finer. Rows of more than 511 can reach a sum
 is undefined (it then gives zeros), and stay a float.
 
 Before:
-    func.func @forward(%x: tensor<2x8x!quant.uniform<i8:f32, 0.5:3>>)
-        -> tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>> {
-      %a = quant.dcast %x : tensor<2x8x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x8xf32>
-      %s = aten.softmax.int(%a, -1) : (tensor<2x8xf32>) -> tensor<2x8xf32>
-      %q = quant.qcast %s : tensor<2x8xf32> to tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
-      func.return %q : tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
-    }
+    %a = quant.dcast %x : tensor<2x8x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x8xf32>
+    %s = aten.softmax.int(%a, -1) : (tensor<2x8xf32>) -> tensor<2x8xf32>
+    %q = quant.qcast %s : tensor<2x8xf32> to tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
 After:
-    func.func @forward(%x: tensor<2x8x!quant.uniform<i8:f32, 0.5:3>>)
-        -> tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>> {
-      %q = cmsis.softmax(%x) {dim = -1 : i64, input_zero_point = 3 : i64,
-          output_zero_point = -128 : i64, input_multiplier = 1073741824 : i64,
-          input_shift = 26 : i64, diff_min = -31 : i64}
-          : (tensor<2x8x!quant.uniform<i8:f32, 0.5:3>>)
-          -> tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
-      func.return %q : tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
-    }
+    %q = cmsis.softmax(%x) {dim = -1 : i64, input_zero_point = 3 : i64,
+        output_zero_point = -128 : i64, input_multiplier = 1073741824 : i64,
+        input_shift = 26 : i64, diff_min = -31 : i64}
+        : (tensor<2x8x!quant.uniform<i8:f32, 0.5:3>>)
+        -> tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
 """
 
 from __future__ import annotations

@@ -9,42 +9,34 @@ width exceeds the other's and the kernel (#243): the first is lowered without pa
 which is right in every version, the second refused.
 
 Before:
-    func.func @forward(%x: tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>>)
-        -> tensor<1x3x6x6x!quant.uniform<i8:f32, 2.0:-1>> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<2x3x2x2xi8>
-      %wt = quant.scast %w : tensor<2x3x2x2xi8> to tensor<2x3x2x2x!quant.uniform<i8:f32:1,
-          {0.25, 0.5, 1.0}>>
-      %a = quant.dcast %x : tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x3x3xf32>
-      %b = quant.dcast %wt : tensor<2x3x2x2x!quant.uniform<i8:f32:1, {0.25, 0.5, 1.0}>>
-          to tensor<2x3x2x2xf32>
-      %y = aten.conv_transpose2d.input(%a, %b, stride=[2, 2]) : (tensor<1x2x3x3xf32>,
-          tensor<2x3x2x2xf32>) -> tensor<1x3x6x6xf32>
-      %q = quant.qcast %y : tensor<1x3x6x6xf32> to tensor<1x3x6x6x!quant.uniform<i8:f32, 2.0:-1>>
-      func.return %q : tensor<1x3x6x6x!quant.uniform<i8:f32, 2.0:-1>>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<2x3x2x2xi8>
+    %wt = quant.scast %w : tensor<2x3x2x2xi8> to tensor<2x3x2x2x!quant.uniform<i8:f32:1,
+        {0.25, 0.5, 1.0}>>
+    %a = quant.dcast %x : tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x3x3xf32>
+    %b = quant.dcast %wt : tensor<2x3x2x2x!quant.uniform<i8:f32:1, {0.25, 0.5, 1.0}>>
+        to tensor<2x3x2x2xf32>
+    %y = aten.conv_transpose2d.input(%a, %b, stride=[2, 2]) : (tensor<1x2x3x3xf32>,
+        tensor<2x3x2x2xf32>) -> tensor<1x3x6x6xf32>
+    %q = quant.qcast %y : tensor<1x3x6x6xf32> to tensor<1x3x6x6x!quant.uniform<i8:f32, 2.0:-1>>
 After:
-    func.func @forward(%x: tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>>)
-        -> tensor<1x3x6x6x!quant.uniform<i8:f32, 2.0:-1>> {
-      %v0 = stepwell.weight <"w#cmsis.permute"> "constant" : tensor<3x2x2x2xi8>
-      %v1 = cmsis.transpose(%x) {perm = array<i64: 0, 2, 3, 1>}
-          : (tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>>)
-          -> tensor<1x3x3x2x!quant.uniform<i8:f32, 0.5:3>>
-      %v2 = quant.scast %v0 : tensor<3x2x2x2xi8> to tensor<3x2x2x2x!quant.uniform<i8:f32:0,
-          {0.25, 0.5, 1.0}>>
-      %v3 = cmsis.quantized_transpose_conv2d_nhwc(%v1, %v2) {stride = array<i64: 2, 2>,
-          padding = array<i64: 0, 0>, output_padding = array<i64: 0, 0>,
-          dilation = array<i64: 1, 1>, input_offset = -3 : i64, output_offset = -1 : i64,
-          requantize_multipliers = array<i32: 1073741824, 1073741824, 1073741824>,
-          requantize_shifts = array<i32: -3, -2, -1>, activation_min = -128 : i64,
-          activation_max = 127 : i64, scratch = 0 : i64, output_scratch = 0 : i64}
-          : (tensor<1x3x3x2x!quant.uniform<i8:f32, 0.5:3>>,
-          tensor<3x2x2x2x!quant.uniform<i8:f32:0, {0.25, 0.5, 1.0}>>)
-          -> tensor<1x6x6x3x!quant.uniform<i8:f32, 2.0:-1>>
-      %q = cmsis.transpose(%v3) {perm = array<i64: 0, 3, 1, 2>}
-          : (tensor<1x6x6x3x!quant.uniform<i8:f32, 2.0:-1>>)
-          -> tensor<1x3x6x6x!quant.uniform<i8:f32, 2.0:-1>>
-      func.return %q : tensor<1x3x6x6x!quant.uniform<i8:f32, 2.0:-1>>
-    }
+    %v0 = stepwell.weight <"w#cmsis.permute"> "constant" : tensor<3x2x2x2xi8>
+    %v1 = cmsis.transpose(%x) {perm = array<i64: 0, 2, 3, 1>}
+        : (tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>>)
+        -> tensor<1x3x3x2x!quant.uniform<i8:f32, 0.5:3>>
+    %v2 = quant.scast %v0 : tensor<3x2x2x2xi8> to tensor<3x2x2x2x!quant.uniform<i8:f32:0,
+        {0.25, 0.5, 1.0}>>
+    %v3 = cmsis.quantized_transpose_conv2d_nhwc(%v1, %v2) {stride = array<i64: 2, 2>,
+        padding = array<i64: 0, 0>, output_padding = array<i64: 0, 0>,
+        dilation = array<i64: 1, 1>, input_offset = -3 : i64, output_offset = -1 : i64,
+        requantize_multipliers = array<i32: 1073741824, 1073741824, 1073741824>,
+        requantize_shifts = array<i32: -3, -2, -1>, activation_min = -128 : i64,
+        activation_max = 127 : i64, scratch = 0 : i64, output_scratch = 0 : i64}
+        : (tensor<1x3x3x2x!quant.uniform<i8:f32, 0.5:3>>,
+        tensor<3x2x2x2x!quant.uniform<i8:f32:0, {0.25, 0.5, 1.0}>>)
+        -> tensor<1x6x6x3x!quant.uniform<i8:f32, 2.0:-1>>
+    %q = cmsis.transpose(%v3) {perm = array<i64: 0, 3, 1, 2>}
+        : (tensor<1x6x6x3x!quant.uniform<i8:f32, 2.0:-1>>)
+        -> tensor<1x3x6x6x!quant.uniform<i8:f32, 2.0:-1>>
 """
 
 from __future__ import annotations

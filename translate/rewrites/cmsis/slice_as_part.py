@@ -3,21 +3,15 @@
 The gates of a recurrent layer's step are such slices, and the steps of its projected inputs.
 
 Before:
-    func.func @forward(%x: tensor<1x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>> {
-      %a = cmsis.minimum(%x, %x) : (tensor<1x4x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x!quant.uniform<i8:f32, 0.5>>
-      %r = quant.scast %a : tensor<1x4x!quant.uniform<i8:f32, 0.5>> to tensor<1x4xi8>
-      %s = aten.slice.Tensor(%r, 1, 2, 4) : (tensor<1x4xi8>) -> tensor<1x2xi8>
-      %p = quant.scast %s : tensor<1x2xi8> to tensor<1x2x!quant.uniform<i8:f32, 0.5>>
-      %y = cmsis.minimum(%p, %p) : (tensor<1x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
-      func.return %y : tensor<1x2x!quant.uniform<i8:f32, 0.5>>
-    }
+    %a = cmsis.minimum(%x, %x) : (tensor<1x4x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x!quant.uniform<i8:f32, 0.5>>
+    %r = quant.scast %a : tensor<1x4x!quant.uniform<i8:f32, 0.5>> to tensor<1x4xi8>
+    %s = aten.slice.Tensor(%r, 1, 2, 4) : (tensor<1x4xi8>) -> tensor<1x2xi8>
+    %p = quant.scast %s : tensor<1x2xi8> to tensor<1x2x!quant.uniform<i8:f32, 0.5>>
+    %y = cmsis.minimum(%p, %p) : (tensor<1x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
 After:
-    func.func @forward(%x: tensor<1x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>> {
-      %a = cmsis.minimum(%x, %x) : (tensor<1x4x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x!quant.uniform<i8:f32, 0.5>>
-      %p = cmsis.part(%a) {axis = 1 : i64, start = 2 : i64} : (tensor<1x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
-      %y = cmsis.minimum(%p, %p) : (tensor<1x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
-      func.return %y : tensor<1x2x!quant.uniform<i8:f32, 0.5>>
-    }
+    %a = cmsis.minimum(%x, %x) : (tensor<1x4x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x!quant.uniform<i8:f32, 0.5>>
+    %p = cmsis.part(%a) {axis = 1 : i64, start = 2 : i64} : (tensor<1x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
+    %y = cmsis.minimum(%p, %p) : (tensor<1x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
 """
 
 from __future__ import annotations

@@ -6,26 +6,14 @@ values, so that the table holds what the float graph computes, bit for bit.  Num
 graph as reals or as quantised constants of one element.
 
 Before:
-    builtin.module {
-      func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>)
-          -> tensor<4x!quant.uniform<i8:f32, 0.25>> {
-        %r = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5>> to tensor<4xf32>
-        %t = aten.tanh.default(%r) : (tensor<4xf32>) -> tensor<4xf32>
-        %q = quant.qcast %t : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.25>>
-        func.return %q : tensor<4x!quant.uniform<i8:f32, 0.25>>
-      }
-    }
+    %r = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5>> to tensor<4xf32>
+    %t = aten.tanh.default(%r) : (tensor<4xf32>) -> tensor<4xf32>
+    %q = quant.qcast %t : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.25>>
 After:
-    builtin.module {
-      func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>)
-          -> tensor<4x!quant.uniform<i8:f32, 0.25>> {
-        %t = stepwell.weight <"table"> "constant" : tensor<256xi8>
-        %q = cmsis.quantized_activation(%x, %t)
-            : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<256xi8>)
-            -> tensor<4x!quant.uniform<i8:f32, 0.25>>
-        func.return %q : tensor<4x!quant.uniform<i8:f32, 0.25>>
-      }
-    }
+    %t = stepwell.weight <"table"> "constant" : tensor<256xi8>
+    %q = cmsis.quantized_activation(%x, %t)
+        : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<256xi8>)
+        -> tensor<4x!quant.uniform<i8:f32, 0.25>>
 """
 
 from __future__ import annotations

@@ -4,27 +4,21 @@ Vela makes one operator on bytes of RESCALE, ADD and RESCALE; a RESHAPE between 
 behind, and an ADD of those.
 
 Before:
-    func.func @main(%x: tensor<4x6xi8>) -> tensor<2x12xi32> {
-      %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-      %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-      %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-      %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-      %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4x6xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<4x6xi32>
-      %n = tosa.const_shape {values = dense<[2, 12]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %y = tosa.reshape %r, %n : (tensor<4x6xi32>, !tosa.shape<2>) -> tensor<2x12xi32>
-      func.return %y : tensor<2x12xi32>
-    }
+    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
+    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
+    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
+    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
+    %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4x6xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<4x6xi32>
+    %n = tosa.const_shape {values = dense<[2, 12]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %y = tosa.reshape %r, %n : (tensor<4x6xi32>, !tosa.shape<2>) -> tensor<2x12xi32>
 After:
-    func.func @main(%x: tensor<4x6xi8>) -> tensor<2x12xi32> {
-      %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-      %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-      %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-      %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-      %n = tosa.const_shape {values = dense<[2, 12]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %r = tosa.reshape %x, %n : (tensor<4x6xi8>, !tosa.shape<2>) -> tensor<2x12xi8>
-      %y = tosa.rescale %r, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x12xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x12xi32>
-      func.return %y : tensor<2x12xi32>
-    }
+    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
+    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
+    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
+    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
+    %n = tosa.const_shape {values = dense<[2, 12]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %r = tosa.reshape %x, %n : (tensor<4x6xi8>, !tosa.shape<2>) -> tensor<2x12xi8>
+    %y = tosa.rescale %r, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x12xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x12xi32>
 """
 
 from __future__ import annotations

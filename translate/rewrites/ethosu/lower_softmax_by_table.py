@@ -12,70 +12,34 @@ by 2^-15 + 2^-15 + 2^-16 of itself, less than 2^-13 / scale. Less than one, and 
 most one unit apart.
 
 Before:
-    func.func @forward(%x: tensor<2x8x!quant.uniform<i8:f32, 0.1:3>>) -> tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>> {
-      %a = quant.dcast %x : tensor<2x8x!quant.uniform<i8:f32, 0.1:3>> to tensor<2x8xf32>
-      %s = aten._softmax.default(%a, 1, false) : (tensor<2x8xf32>) -> tensor<2x8xf32>
-      %y = quant.qcast %s : tensor<2x8xf32> to tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
-      func.return %y : tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
-    }
+    %a = quant.dcast %x : tensor<2x8x!quant.uniform<i8:f32, 0.1:3>> to tensor<2x8xf32>
+    %s = aten._softmax.default(%a, 1, false) : (tensor<2x8xf32>) -> tensor<2x8xf32>
+    %y = quant.qcast %s : tensor<2x8xf32> to tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
 After:
-    func.func @forward(%x: tensor<2x8x!quant.uniform<i8:f32, 0.1:3>>) -> tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>> {
-      %0 = quant.scast %x : tensor<2x8x!quant.uniform<i8:f32, 0.1:3>> to tensor<2x8xi8>
-      %1 = tosa.reduce_max %0 {axis = 1 : i32} : (tensor<2x8xi8>) -> tensor<2x1xi8>
-      %2 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %3 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
-      %4 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
-      %5 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %6 = tosa.rescale %1, %2, %3, %4, %5 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x1xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x1xi32>
-      %7 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %8 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
-      %9 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
-      %10 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %11 = tosa.rescale %0, %7, %8, %9, %10 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
-      %12 = tosa.sub %11, %6 : (tensor<2x8xi32>, tensor<2x1xi32>) -> tensor<2x8xi32>
-      %13 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %14 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
-      %15 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %16 = stepwell.weight <"constant#bf4b042bb566"> "constant" : tensor<1xi8>
-      %17 = tosa.rescale %12, %13, %14, %15, %16 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x8xi8>
-      %18 = stepwell.weight <"constant#559a4cbc41db"> "constant" : tensor<256xi8>
-      %19 = tosa.table %17, %18 : (tensor<2x8xi8>, tensor<256xi8>) -> tensor<2x8xi8>
-      %20 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %21 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
-      %22 = stepwell.weight <"constant#c07e5554d636"> "constant" : tensor<1xi8>
-      %23 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %24 = tosa.rescale %19, %20, %21, %22, %23 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
-      %25 = stepwell.weight <"constant#ae16f7cdbbe7"> "constant" : tensor<256xi8>
-      %26 = tosa.table %17, %25 : (tensor<2x8xi8>, tensor<256xi8>) -> tensor<2x8xi8>
-      %27 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %28 = stepwell.weight <"constant#fc1855b1f73b"> "constant" : tensor<1xi8>
-      %29 = stepwell.weight <"constant#c07e5554d636"> "constant" : tensor<1xi8>
-      %30 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %31 = tosa.rescale %26, %27, %28, %29, %30 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
-      %32 = tosa.add %24, %31 : (tensor<2x8xi32>, tensor<2x8xi32>) -> tensor<2x8xi32>
-      %33 = tosa.reduce_sum %32 {axis = 1 : i32} : (tensor<2x8xi32>) -> tensor<2x1xi32>
-      %34 = tosa.clz %33 : (tensor<2x1xi32>) -> tensor<2x1xi32>
-      %35 = stepwell.weight <"constant#68e2a2755a91"> "constant" : tensor<1x1xi32>
-      %36 = tosa.sub %34, %35 : (tensor<2x1xi32>, tensor<1x1xi32>) -> tensor<2x1xi32>
-      %37 = tosa.logical_left_shift %33, %36 : (tensor<2x1xi32>, tensor<2x1xi32>) -> tensor<2x1xi32>
-      %38 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %39 = stepwell.weight <"constant#42a7a412110c"> "constant" : tensor<1xi8>
-      %40 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %41 = stepwell.weight <"constant#52da3bd4ec82"> "constant" : tensor<1xi16>
-      %42 = tosa.rescale %37, %38, %39, %40, %41 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x1xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi16>) -> tensor<2x1xi16>
-      %43 = stepwell.weight <"constant#472df11092d9"> "constant" : tensor<513xi16>
-      %44 = tosa.table %42, %43 : (tensor<2x1xi16>, tensor<513xi16>) -> tensor<2x1xi32>
-      %45 = tosa.logical_left_shift %32, %36 : (tensor<2x8xi32>, tensor<2x1xi32>) -> tensor<2x8xi32>
-      %46 = stepwell.weight <"constant#35c07ab3fe9f"> "constant" : tensor<1xi8>
-      %47 = tosa.mul %45, %44, %46 : (tensor<2x8xi32>, tensor<2x1xi32>, tensor<1xi8>) -> tensor<2x8xi32>
-      %48 = stepwell.weight <"constant#04f432b86a41"> "constant" : tensor<1xi32>
-      %49 = stepwell.weight <"constant#108366e789be"> "constant" : tensor<1xi8>
-      %50 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %51 = stepwell.weight <"constant#c07e5554d636"> "constant" : tensor<1xi8>
-      %52 = tosa.rescale %47, %48, %49, %50, %51 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x8xi8>
-      %y = quant.scast %52 : tensor<2x8xi8> to tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
-      func.return %y : tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
-    }
+    %0 = quant.scast %x : tensor<2x8x!quant.uniform<i8:f32, 0.1:3>> to tensor<2x8xi8>
+    %1 = tosa.reduce_max %0 {axis = 1 : i32} : (tensor<2x8xi8>) -> tensor<2x1xi8>
+    %2 = tosa.rescale %1, dense<1073741824>, dense<30>, dense<3>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x1xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x1xi32>
+    %3 = tosa.rescale %0, dense<1073741824>, dense<30>, dense<3>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
+    %4 = tosa.sub %3, %2 : (tensor<2x8xi32>, tensor<2x1xi32>) -> tensor<2x8xi32>
+    %5 = tosa.rescale %4, dense<1073741824>, dense<30>, dense<0>, dense<127> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x8xi8>
+    %6 = stepwell.weight <"constant#559a4cbc41db"> "constant" : tensor<256xi8>
+    %7 = tosa.table %5, %6 : (tensor<2x8xi8>, tensor<256xi8>) -> tensor<2x8xi8>
+    %8 = tosa.rescale %7, dense<1073741824>, dense<30>, dense<-128>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
+    %9 = stepwell.weight <"constant#ae16f7cdbbe7"> "constant" : tensor<256xi8>
+    %10 = tosa.table %5, %9 : (tensor<2x8xi8>, tensor<256xi8>) -> tensor<2x8xi8>
+    %11 = tosa.rescale %10, dense<1073741824>, dense<22>, dense<-128>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
+    %12 = tosa.add %8, %11 : (tensor<2x8xi32>, tensor<2x8xi32>) -> tensor<2x8xi32>
+    %13 = tosa.reduce_sum %12 {axis = 1 : i32} : (tensor<2x8xi32>) -> tensor<2x1xi32>
+    %14 = tosa.clz %13 : (tensor<2x1xi32>) -> tensor<2x1xi32>
+    %15 = tosa.sub %14, dense<1> : (tensor<2x1xi32>, tensor<1x1xi32>) -> tensor<2x1xi32>
+    %16 = tosa.logical_left_shift %13, %15 : (tensor<2x1xi32>, tensor<2x1xi32>) -> tensor<2x1xi32>
+    %17 = tosa.rescale %16, dense<1073741824>, dense<46>, dense<0>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x1xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi16>) -> tensor<2x1xi16>
+    %18 = stepwell.weight <"constant#472df11092d9"> "constant" : tensor<513xi16>
+    %19 = tosa.table %17, %18 : (tensor<2x1xi16>, tensor<513xi16>) -> tensor<2x1xi32>
+    %20 = tosa.logical_left_shift %12, %15 : (tensor<2x8xi32>, tensor<2x1xi32>) -> tensor<2x8xi32>
+    %21 = tosa.mul %20, %19, dense<31> : (tensor<2x8xi32>, tensor<2x1xi32>, tensor<1xi8>) -> tensor<2x8xi32>
+    %22 = tosa.rescale %21, dense<1073774593>, dense<43>, dense<0>, dense<-128> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x8xi8>
+    %y = quant.scast %22 : tensor<2x8xi8> to tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
 """
 
 from __future__ import annotations

@@ -4,32 +4,22 @@ Vela makes one operator on bytes of RESCALE, ADD (or SUB, MUL) and RESCALE, wher
 rescaled bytes. With an operand of int32 it makes four, on int32.
 
 Before:
-    func.func @main(%x: tensor<2x4xi8>) -> tensor<2x4xi32> {
-      %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-      %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-      %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-      %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-      %c = stepwell.weight <"c"> "constant" : tensor<1x4xi32>
-      %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
-      %y = tosa.add %r, %c : (tensor<2x4xi32>, tensor<1x4xi32>) -> tensor<2x4xi32>
-      func.return %y : tensor<2x4xi32>
-    }
+    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
+    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
+    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
+    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
+    %c = stepwell.weight <"c"> "constant" : tensor<1x4xi32>
+    %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
+    %y = tosa.add %r, %c : (tensor<2x4xi32>, tensor<1x4xi32>) -> tensor<2x4xi32>
 After:
-    func.func @main(%x: tensor<2x4xi8>) -> tensor<2x4xi32> {
-      %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-      %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-      %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-      %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-      %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
-      %0 = stepwell.weight <"c#tosa_bytes.3feb8f78ba5d"> "constant" : tensor<1x4xi8>
-      %1 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %2 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
-      %3 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
-      %4 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %5 = tosa.rescale %0, %1, %2, %3, %4 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<1x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<1x4xi32>
-      %y = tosa.add %r, %5 : (tensor<2x4xi32>, tensor<1x4xi32>) -> tensor<2x4xi32>
-      func.return %y : tensor<2x4xi32>
-    }
+    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
+    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
+    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
+    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
+    %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
+    %0 = stepwell.weight <"c#tosa_bytes.3feb8f78ba5d"> "constant" : tensor<1x4xi8>
+    %1 = tosa.rescale %0, dense<1073741824>, dense<30>, dense<0>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<1x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<1x4xi32>
+    %y = tosa.add %r, %1 : (tensor<2x4xi32>, tensor<1x4xi32>) -> tensor<2x4xi32>
 """
 
 from __future__ import annotations

@@ -6,28 +6,24 @@ ExecuTorch's quantised encoder (the sum of exponentials and the product with its
 twelve times the cycles on a U85.
 
 Before:
-    func.func @main(%x: tensor<2x8xi8>) -> (tensor<2x1xi32>, tensor<2x8xi32>) {
-      %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-      %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-      %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-      %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-      %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
-      %y = tosa.reduce_sum %r {axis = 1 : i32} : (tensor<2x8xi32>) -> tensor<2x1xi32>
-      %w = tosa.add %r, %y : (tensor<2x8xi32>, tensor<2x1xi32>) -> tensor<2x8xi32>
-      func.return %y, %w : tensor<2x1xi32>, tensor<2x8xi32>
-    }
+    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
+    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
+    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
+    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
+    %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
+    %y = tosa.reduce_sum %r {axis = 1 : i32} : (tensor<2x8xi32>) -> tensor<2x1xi32>
+    %w = tosa.add %r, %y : (tensor<2x8xi32>, tensor<2x1xi32>) -> tensor<2x8xi32>
+    func.return %y, %w : tensor<2x1xi32>, tensor<2x8xi32>
 After:
-    func.func @main(%x: tensor<2x8xi8>) -> (tensor<2x1xi32>, tensor<2x8xi32>) {
-      %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-      %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-      %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-      %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-      %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
-      %y = tosa.reduce_sum %r {axis = 1 : i32} : (tensor<2x8xi32>) -> tensor<2x1xi32>
-      %again = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
-      %w = tosa.add %again, %y : (tensor<2x8xi32>, tensor<2x1xi32>) -> tensor<2x8xi32>
-      func.return %y, %w : tensor<2x1xi32>, tensor<2x8xi32>
-    }
+    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
+    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
+    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
+    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
+    %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
+    %y = tosa.reduce_sum %r {axis = 1 : i32} : (tensor<2x8xi32>) -> tensor<2x1xi32>
+    %again = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
+    %w = tosa.add %again, %y : (tensor<2x8xi32>, tensor<2x1xi32>) -> tensor<2x8xi32>
+    func.return %y, %w : tensor<2x1xi32>, tensor<2x8xi32>
 """
 
 from __future__ import annotations

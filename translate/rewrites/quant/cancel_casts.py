@@ -1,21 +1,11 @@
 """Takes away casts that undo each other: the type says that nothing is lost.
 
 Before:
-    builtin.module {
-      func.func @forward(%q: tensor<4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4xf32> {
-        %r = quant.scast %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xi8>
-        %t = quant.scast %r : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-        %x = quant.dcast %t : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
-        func.return %x : tensor<4xf32>
-      }
-    }
+    %r = quant.scast %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xi8>
+    %t = quant.scast %r : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+    %x = quant.dcast %t : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
 After:
-    builtin.module {
-      func.func @forward(%q: tensor<4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4xf32> {
-        %x = quant.dcast %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
-        func.return %x : tensor<4xf32>
-      }
-    }
+    %x = quant.dcast %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
 """
 
 from __future__ import annotations

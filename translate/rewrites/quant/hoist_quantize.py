@@ -4,23 +4,13 @@
 has its own quantised result and lowers, and the concatenation moves bytes.
 
 Before:
-    builtin.module {
-      func.func @forward(%x: tensor<2x4xf32>) -> tensor<8x!quant.uniform<i8:f32, 0.5>> {
-        %v = aten.view.default(%x, [8]) : (tensor<2x4xf32>) -> tensor<8xf32>
-        %q = quant.qcast %v : tensor<8xf32> to tensor<8x!quant.uniform<i8:f32, 0.5>>
-        func.return %q : tensor<8x!quant.uniform<i8:f32, 0.5>>
-      }
-    }
+    %v = aten.view.default(%x, [8]) : (tensor<2x4xf32>) -> tensor<8xf32>
+    %q = quant.qcast %v : tensor<8xf32> to tensor<8x!quant.uniform<i8:f32, 0.5>>
 After:
-    builtin.module {
-      func.func @forward(%x: tensor<2x4xf32>) -> tensor<8x!quant.uniform<i8:f32, 0.5>> {
-        %q = quant.qcast %x : tensor<2x4xf32> to tensor<2x4x!quant.uniform<i8:f32, 0.5>>
-        %r = quant.scast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5>> to tensor<2x4xi8>
-        %v = aten.view.default(%r, [8]) : (tensor<2x4xi8>) -> tensor<8xi8>
-        %t = quant.scast %v : tensor<8xi8> to tensor<8x!quant.uniform<i8:f32, 0.5>>
-        func.return %t : tensor<8x!quant.uniform<i8:f32, 0.5>>
-      }
-    }
+    %q = quant.qcast %x : tensor<2x4xf32> to tensor<2x4x!quant.uniform<i8:f32, 0.5>>
+    %r = quant.scast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5>> to tensor<2x4xi8>
+    %v = aten.view.default(%r, [8]) : (tensor<2x4xi8>) -> tensor<8xi8>
+    %t = quant.scast %v : tensor<8xi8> to tensor<8x!quant.uniform<i8:f32, 0.5>>
 """
 
 from __future__ import annotations

@@ -4,23 +4,13 @@ With `linear → permute → relu`, the permutation then works on the linear's i
 becomes of the relu: nothing has to be folded before it is known to lower.
 
 Before:
-    builtin.module {
-      func.func @forward(%q: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<8xf32> {
-        %x = quant.dcast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5>> to tensor<2x4xf32>
-        %v = aten.view.default(%x, [8]) : (tensor<2x4xf32>) -> tensor<8xf32>
-        func.return %v : tensor<8xf32>
-      }
-    }
+    %x = quant.dcast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5>> to tensor<2x4xf32>
+    %v = aten.view.default(%x, [8]) : (tensor<2x4xf32>) -> tensor<8xf32>
 After:
-    builtin.module {
-      func.func @forward(%q: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<8xf32> {
-        %r = quant.scast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5>> to tensor<2x4xi8>
-        %v = aten.view.default(%r, [8]) : (tensor<2x4xi8>) -> tensor<8xi8>
-        %t = quant.scast %v : tensor<8xi8> to tensor<8x!quant.uniform<i8:f32, 0.5>>
-        %x = quant.dcast %t : tensor<8x!quant.uniform<i8:f32, 0.5>> to tensor<8xf32>
-        func.return %x : tensor<8xf32>
-      }
-    }
+    %r = quant.scast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5>> to tensor<2x4xi8>
+    %v = aten.view.default(%r, [8]) : (tensor<2x4xi8>) -> tensor<8xi8>
+    %t = quant.scast %v : tensor<8xi8> to tensor<8x!quant.uniform<i8:f32, 0.5>>
+    %x = quant.dcast %t : tensor<8x!quant.uniform<i8:f32, 0.5>> to tensor<8xf32>
 """
 
 from __future__ import annotations

@@ -4,21 +4,11 @@ Graphs converted without folding quantise their weights at run time; `W.t()` and
 reach an op through a movement. Both become derived weights: a recipe over the program's tensor.
 
 Before:
-    builtin.module {
-      func.func @forward() -> tensor<4x2x!quant.uniform<i8:f32, 0.5>> {
-        %w = stepwell.weight <"w"> "parameter" : tensor<4x2xf32>
-        %q = quant.qcast %w : tensor<4x2xf32> to tensor<4x2x!quant.uniform<i8:f32, 0.5>>
-        func.return %q : tensor<4x2x!quant.uniform<i8:f32, 0.5>>
-      }
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x2xf32>
+    %q = quant.qcast %w : tensor<4x2xf32> to tensor<4x2x!quant.uniform<i8:f32, 0.5>>
 After:
-    builtin.module {
-      func.func @forward() -> tensor<4x2x!quant.uniform<i8:f32, 0.5>> {
-        %w = stepwell.weight <"w#quant.store"> "constant" : tensor<4x2xi8>
-        %q = quant.scast %w : tensor<4x2xi8> to tensor<4x2x!quant.uniform<i8:f32, 0.5>>
-        func.return %q : tensor<4x2x!quant.uniform<i8:f32, 0.5>>
-      }
-    }
+    %w = stepwell.weight <"w#quant.store"> "constant" : tensor<4x2xi8>
+    %q = quant.scast %w : tensor<4x2xi8> to tensor<4x2x!quant.uniform<i8:f32, 0.5>>
 """
 
 from __future__ import annotations

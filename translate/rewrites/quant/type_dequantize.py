@@ -1,21 +1,11 @@
 """Reads a dequantise op's parameters into the type of the integers it takes.
 
 Before:
-    builtin.module {
-      func.func @forward(%q: tensor<4xi8>) -> tensor<4xf32> {
-        %x = quantized_decomposed.dequantize_per_tensor.default(%q, 0.5, 3, -128, 127, i8)
-            : (tensor<4xi8>) -> tensor<4xf32>
-        func.return %x : tensor<4xf32>
-      }
-    }
+    %x = quantized_decomposed.dequantize_per_tensor.default(%q, 0.5, 3, -128, 127, i8)
+        : (tensor<4xi8>) -> tensor<4xf32>
 After:
-    builtin.module {
-      func.func @forward(%q: tensor<4xi8>) -> tensor<4xf32> {
-        %t = quant.scast %q : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-        %x = quant.dcast %t : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
-        func.return %x : tensor<4xf32>
-      }
-    }
+    %t = quant.scast %q : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+    %x = quant.dcast %t : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
 """
 
 from __future__ import annotations

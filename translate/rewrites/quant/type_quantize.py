@@ -5,21 +5,11 @@ range as arguments, and their result is a plain integer tensor that any op may m
 numbers move into the type; `quant.scast` gives the plain integers to whoever still wants them.
 
 Before:
-    builtin.module {
-      func.func @forward(%x: tensor<4xf32>) -> tensor<4xi8> {
-        %q = quantized_decomposed.quantize_per_tensor.default(%x, 0.5, 3, -128, 127, i8)
-            : (tensor<4xf32>) -> tensor<4xi8>
-        func.return %q : tensor<4xi8>
-      }
-    }
+    %q = quantized_decomposed.quantize_per_tensor.default(%x, 0.5, 3, -128, 127, i8)
+        : (tensor<4xf32>) -> tensor<4xi8>
 After:
-    builtin.module {
-      func.func @forward(%x: tensor<4xf32>) -> tensor<4xi8> {
-        %q = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-        %r = quant.scast %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xi8>
-        func.return %r : tensor<4xi8>
-      }
-    }
+    %q = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+    %r = quant.scast %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xi8>
 """
 
 from __future__ import annotations

@@ -1,21 +1,15 @@
 """Adaptive pools in windows of several lengths: a mean of each part of an axis, side by side.
 
 Before:
-    func.func @forward(%x: tensor<1x2x5xf32>) -> tensor<1x2x3xf32> {
-      %y = aten.adaptive_avg_pool1d.default(%x, [3]) : (tensor<1x2x5xf32>) -> tensor<1x2x3xf32>
-      func.return %y : tensor<1x2x3xf32>
-    }
+    %y = aten.adaptive_avg_pool1d.default(%x, [3]) : (tensor<1x2x5xf32>) -> tensor<1x2x3xf32>
 After:
-    func.func @forward(%x: tensor<1x2x5xf32>) -> tensor<1x2x3xf32> {
-      %0 = aten.slice.Tensor(%x, 2, 0, 2, 1) : (tensor<1x2x5xf32>) -> tensor<1x2x2xf32>
-      %1 = aten.slice.Tensor(%x, 2, 1, 4, 1) : (tensor<1x2x5xf32>) -> tensor<1x2x3xf32>
-      %2 = aten.slice.Tensor(%x, 2, 3, 5, 1) : (tensor<1x2x5xf32>) -> tensor<1x2x2xf32>
-      %3 = aten.mean.dim(%0, [2], true) : (tensor<1x2x2xf32>) -> tensor<1x2x1xf32>
-      %4 = aten.mean.dim(%1, [2], true) : (tensor<1x2x3xf32>) -> tensor<1x2x1xf32>
-      %5 = aten.mean.dim(%2, [2], true) : (tensor<1x2x2xf32>) -> tensor<1x2x1xf32>
-      %y = aten.cat.default([%3, %4, %5], 2) : (tensor<1x2x1xf32>, tensor<1x2x1xf32>, tensor<1x2x1xf32>) -> tensor<1x2x3xf32>
-      func.return %y : tensor<1x2x3xf32>
-    }
+    %0 = aten.slice.Tensor(%x, 2, 0, 2, 1) : (tensor<1x2x5xf32>) -> tensor<1x2x2xf32>
+    %1 = aten.slice.Tensor(%x, 2, 1, 4, 1) : (tensor<1x2x5xf32>) -> tensor<1x2x3xf32>
+    %2 = aten.slice.Tensor(%x, 2, 3, 5, 1) : (tensor<1x2x5xf32>) -> tensor<1x2x2xf32>
+    %3 = aten.mean.dim(%0, [2], true) : (tensor<1x2x2xf32>) -> tensor<1x2x1xf32>
+    %4 = aten.mean.dim(%1, [2], true) : (tensor<1x2x3xf32>) -> tensor<1x2x1xf32>
+    %5 = aten.mean.dim(%2, [2], true) : (tensor<1x2x2xf32>) -> tensor<1x2x1xf32>
+    %y = aten.cat.default([%3, %4, %5], 2) : (tensor<1x2x1xf32>, tensor<1x2x1xf32>, tensor<1x2x1xf32>) -> tensor<1x2x3xf32>
 """
 
 from __future__ import annotations

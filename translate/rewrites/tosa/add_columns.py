@@ -1,51 +1,41 @@
 """`col2im`: every place of the kernel laid where its window stands, one after the other.
 
 Before:
-    func.func @forward(%x: tensor<1x8x9xf32>) -> tensor<1x2x4x4xf32> {
-      %y = aten.col2im.default(%x, [4, 4], [2, 2], [1, 1], [0, 0], [1, 1]) : (tensor<1x8x9xf32>) -> tensor<1x2x4x4xf32>
-      func.return %y : tensor<1x2x4x4xf32>
-    }
+    %y = aten.col2im.default(%x, [4, 4], [2, 2], [1, 1], [0, 0], [1, 1]) : (tensor<1x8x9xf32>) -> tensor<1x2x4x4xf32>
 After:
-    func.func @forward(%x: tensor<1x8x9xf32>) -> tensor<1x2x4x4xf32> {
-      %0 = tosa.const_shape {values = dense<[1, 2, 4, 9]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %1 = tosa.reshape %x, %0 : (tensor<1x8x9xf32>, !tosa.shape<4>) -> tensor<1x2x4x9xf32>
-      %2 = tosa.const_shape {values = dense<0> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %3 = tosa.const_shape {values = dense<[1, 2, 1, 9]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %4 = tosa.slice %1, %2, %3 : (tensor<1x2x4x9xf32>, !tosa.shape<4>, !tosa.shape<4>) -> tensor<1x2x1x9xf32>
-      %5 = tosa.const_shape {values = dense<[1, 2, 3, 3]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %6 = tosa.reshape %4, %5 : (tensor<1x2x1x9xf32>, !tosa.shape<4>) -> tensor<1x2x3x3xf32>
-      %7 = tosa.const_shape {values = dense<[0, 0, 0, 0, 0, 1, 0, 1]> : tensor<8xindex>} : () -> !tosa.shape<8>
-      %8 = stepwell.weight <"constant#6f18446dfe91"> "constant" : tensor<1xf32>
-      %9 = tosa.pad %6, %7, %8 : (tensor<1x2x3x3xf32>, !tosa.shape<8>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
-      %10 = tosa.const_shape {values = dense<[0, 0, 1, 0]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %11 = tosa.const_shape {values = dense<[1, 2, 1, 9]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %12 = tosa.slice %1, %10, %11 : (tensor<1x2x4x9xf32>, !tosa.shape<4>, !tosa.shape<4>) -> tensor<1x2x1x9xf32>
-      %13 = tosa.const_shape {values = dense<[1, 2, 3, 3]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %14 = tosa.reshape %12, %13 : (tensor<1x2x1x9xf32>, !tosa.shape<4>) -> tensor<1x2x3x3xf32>
-      %15 = tosa.const_shape {values = dense<[0, 0, 0, 0, 0, 1, 1, 0]> : tensor<8xindex>} : () -> !tosa.shape<8>
-      %16 = stepwell.weight <"constant#6f18446dfe91"> "constant" : tensor<1xf32>
-      %17 = tosa.pad %14, %15, %16 : (tensor<1x2x3x3xf32>, !tosa.shape<8>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
-      %18 = tosa.add %9, %17 : (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
-      %19 = tosa.const_shape {values = dense<[0, 0, 2, 0]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %20 = tosa.const_shape {values = dense<[1, 2, 1, 9]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %21 = tosa.slice %1, %19, %20 : (tensor<1x2x4x9xf32>, !tosa.shape<4>, !tosa.shape<4>) -> tensor<1x2x1x9xf32>
-      %22 = tosa.const_shape {values = dense<[1, 2, 3, 3]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %23 = tosa.reshape %21, %22 : (tensor<1x2x1x9xf32>, !tosa.shape<4>) -> tensor<1x2x3x3xf32>
-      %24 = tosa.const_shape {values = dense<[0, 0, 0, 0, 1, 0, 0, 1]> : tensor<8xindex>} : () -> !tosa.shape<8>
-      %25 = stepwell.weight <"constant#6f18446dfe91"> "constant" : tensor<1xf32>
-      %26 = tosa.pad %23, %24, %25 : (tensor<1x2x3x3xf32>, !tosa.shape<8>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
-      %27 = tosa.add %18, %26 : (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
-      %28 = tosa.const_shape {values = dense<[0, 0, 3, 0]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %29 = tosa.const_shape {values = dense<[1, 2, 1, 9]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %30 = tosa.slice %1, %28, %29 : (tensor<1x2x4x9xf32>, !tosa.shape<4>, !tosa.shape<4>) -> tensor<1x2x1x9xf32>
-      %31 = tosa.const_shape {values = dense<[1, 2, 3, 3]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %32 = tosa.reshape %30, %31 : (tensor<1x2x1x9xf32>, !tosa.shape<4>) -> tensor<1x2x3x3xf32>
-      %33 = tosa.const_shape {values = dense<[0, 0, 0, 0, 1, 0, 1, 0]> : tensor<8xindex>} : () -> !tosa.shape<8>
-      %34 = stepwell.weight <"constant#6f18446dfe91"> "constant" : tensor<1xf32>
-      %35 = tosa.pad %32, %33, %34 : (tensor<1x2x3x3xf32>, !tosa.shape<8>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
-      %y = tosa.add %27, %35 : (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
-      func.return %y : tensor<1x2x4x4xf32>
-    }
+    %0 = tosa.const_shape {values = dense<[1, 2, 4, 9]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %1 = tosa.reshape %x, %0 : (tensor<1x8x9xf32>, !tosa.shape<4>) -> tensor<1x2x4x9xf32>
+    %2 = tosa.const_shape {values = dense<0> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %3 = tosa.const_shape {values = dense<[1, 2, 1, 9]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %4 = tosa.slice %1, %2, %3 : (tensor<1x2x4x9xf32>, !tosa.shape<4>, !tosa.shape<4>) -> tensor<1x2x1x9xf32>
+    %5 = tosa.const_shape {values = dense<[1, 2, 3, 3]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %6 = tosa.reshape %4, %5 : (tensor<1x2x1x9xf32>, !tosa.shape<4>) -> tensor<1x2x3x3xf32>
+    %7 = tosa.const_shape {values = dense<[0, 0, 0, 0, 0, 1, 0, 1]> : tensor<8xindex>} : () -> !tosa.shape<8>
+    %8 = tosa.pad %6, %7, dense<0.0> : (tensor<1x2x3x3xf32>, !tosa.shape<8>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
+    %9 = tosa.const_shape {values = dense<[0, 0, 1, 0]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %10 = tosa.const_shape {values = dense<[1, 2, 1, 9]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %11 = tosa.slice %1, %9, %10 : (tensor<1x2x4x9xf32>, !tosa.shape<4>, !tosa.shape<4>) -> tensor<1x2x1x9xf32>
+    %12 = tosa.const_shape {values = dense<[1, 2, 3, 3]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %13 = tosa.reshape %11, %12 : (tensor<1x2x1x9xf32>, !tosa.shape<4>) -> tensor<1x2x3x3xf32>
+    %14 = tosa.const_shape {values = dense<[0, 0, 0, 0, 0, 1, 1, 0]> : tensor<8xindex>} : () -> !tosa.shape<8>
+    %15 = tosa.pad %13, %14, dense<0.0> : (tensor<1x2x3x3xf32>, !tosa.shape<8>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
+    %16 = tosa.add %8, %15 : (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+    %17 = tosa.const_shape {values = dense<[0, 0, 2, 0]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %18 = tosa.const_shape {values = dense<[1, 2, 1, 9]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %19 = tosa.slice %1, %17, %18 : (tensor<1x2x4x9xf32>, !tosa.shape<4>, !tosa.shape<4>) -> tensor<1x2x1x9xf32>
+    %20 = tosa.const_shape {values = dense<[1, 2, 3, 3]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %21 = tosa.reshape %19, %20 : (tensor<1x2x1x9xf32>, !tosa.shape<4>) -> tensor<1x2x3x3xf32>
+    %22 = tosa.const_shape {values = dense<[0, 0, 0, 0, 1, 0, 0, 1]> : tensor<8xindex>} : () -> !tosa.shape<8>
+    %23 = tosa.pad %21, %22, dense<0.0> : (tensor<1x2x3x3xf32>, !tosa.shape<8>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
+    %24 = tosa.add %16, %23 : (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+    %25 = tosa.const_shape {values = dense<[0, 0, 3, 0]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %26 = tosa.const_shape {values = dense<[1, 2, 1, 9]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %27 = tosa.slice %1, %25, %26 : (tensor<1x2x4x9xf32>, !tosa.shape<4>, !tosa.shape<4>) -> tensor<1x2x1x9xf32>
+    %28 = tosa.const_shape {values = dense<[1, 2, 3, 3]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %29 = tosa.reshape %27, %28 : (tensor<1x2x1x9xf32>, !tosa.shape<4>) -> tensor<1x2x3x3xf32>
+    %30 = tosa.const_shape {values = dense<[0, 0, 0, 0, 1, 0, 1, 0]> : tensor<8xindex>} : () -> !tosa.shape<8>
+    %31 = tosa.pad %29, %30, dense<0.0> : (tensor<1x2x3x3xf32>, !tosa.shape<8>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
+    %y = tosa.add %24, %31 : (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
 """
 
 from __future__ import annotations

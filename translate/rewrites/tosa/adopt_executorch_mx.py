@@ -5,18 +5,12 @@ gives the same values. The activation is cast with the specification's rule, whe
 eager operator uses torchao's RCEIL: a block's scale may differ by a factor of two.
 
 Before:
-    func.func @forward(%x: tensor<2x32xf32>) -> tensor<2x3xf32> {
-      %c = stepwell.weight <"codes"> "buffer" : tensor<1x3x32xf8E4M3FN>
-      %s = stepwell.weight <"scales"> "buffer" : tensor<1x3x1xf8E8M0FNU>
-      %y = tosa_mxfp.linear.default(%x, %c, %s, none, 32, "f8e4m3") : (tensor<2x32xf32>, tensor<1x3x32xf8E4M3FN>, tensor<1x3x1xf8E8M0FNU>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %c = stepwell.weight <"codes"> "buffer" : tensor<1x3x32xf8E4M3FN>
+    %s = stepwell.weight <"scales"> "buffer" : tensor<1x3x1xf8E8M0FNU>
+    %y = tosa_mxfp.linear.default(%x, %c, %s, none, 32, "f8e4m3") : (tensor<2x32xf32>, tensor<1x3x32xf8E4M3FN>, tensor<1x3x1xf8E8M0FNU>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x32xf32>) -> tensor<2x3xf32> {
-      %0 = stepwell.weight <"codes#mx_linear_weight.000000000000"> "constant" : tensor<3x32xf32>
-      %y = stepwell_mx.linear.default(%x, %0, none, "fp8e4m3", "fp8e4m3", "operators") : (tensor<2x32xf32>, tensor<3x32xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %0 = stepwell.weight <"codes#mx_linear_weight.000000000000"> "constant" : tensor<3x32xf32>
+    %y = stepwell_mx.linear.default(%x, %0, none, "fp8e4m3", "fp8e4m3", "operators") : (tensor<2x32xf32>, tensor<3x32xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

@@ -1,20 +1,14 @@
 """A batch norm whose statistics or weights the run computes: products and sums.
 
 Before:
-    func.func @forward(%x: tensor<2x3x4xf32>, %m: tensor<3xf32>, %v: tensor<3xf32>) -> tensor<2x3x4xf32> {
-      %y = aten.batch_norm.default(%x, none, none, %m, %v, false, 0.1, 1.0, false) : (tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x3x4xf32>
-      func.return %y : tensor<2x3x4xf32>
-    }
+    %y = aten.batch_norm.default(%x, none, none, %m, %v, false, 0.1, 1.0, false) : (tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x3x4xf32>
 After:
-    func.func @forward(%x: tensor<2x3x4xf32>, %m: tensor<3xf32>, %v: tensor<3xf32>) -> tensor<2x3x4xf32> {
-      %0 = aten.view.default(%m, [1, 3, 1]) : (tensor<3xf32>) -> tensor<1x3x1xf32>
-      %1 = aten.view.default(%v, [1, 3, 1]) : (tensor<3xf32>) -> tensor<1x3x1xf32>
-      %2 = aten.add.Scalar(%1, 1.0) : (tensor<1x3x1xf32>) -> tensor<1x3x1xf32>
-      %3 = aten.rsqrt.default(%2) : (tensor<1x3x1xf32>) -> tensor<1x3x1xf32>
-      %4 = aten.sub.Tensor(%x, %0) : (tensor<2x3x4xf32>, tensor<1x3x1xf32>) -> tensor<2x3x4xf32>
-      %y = aten.mul.Tensor(%4, %3) : (tensor<2x3x4xf32>, tensor<1x3x1xf32>) -> tensor<2x3x4xf32>
-      func.return %y : tensor<2x3x4xf32>
-    }
+    %0 = aten.view.default(%m, [1, 3, 1]) : (tensor<3xf32>) -> tensor<1x3x1xf32>
+    %1 = aten.view.default(%v, [1, 3, 1]) : (tensor<3xf32>) -> tensor<1x3x1xf32>
+    %2 = aten.add.Scalar(%1, 1.0) : (tensor<1x3x1xf32>) -> tensor<1x3x1xf32>
+    %3 = aten.rsqrt.default(%2) : (tensor<1x3x1xf32>) -> tensor<1x3x1xf32>
+    %4 = aten.sub.Tensor(%x, %0) : (tensor<2x3x4xf32>, tensor<1x3x1xf32>) -> tensor<2x3x4xf32>
+    %y = aten.mul.Tensor(%4, %3) : (tensor<2x3x4xf32>, tensor<1x3x1xf32>) -> tensor<2x3x4xf32>
 """
 
 from __future__ import annotations

@@ -5,15 +5,9 @@ Separate data and scales (`mxfp`, of convolutions `mxfp_conv` too) are added up 
 it takes the other one, and its last bits may change.
 
 Before:
-    func.func @forward(%x: tensor<1x2x32xf32>, %y: tensor<1x3x32xf32>) -> tensor<1x2x3xf32> {
-      %z = stepwell_mx.matmul_t.default(%x, %y, "fp4e2m1", "fp4e2m1", "operators") : (tensor<1x2x32xf32>, tensor<1x3x32xf32>) -> tensor<1x2x3xf32>
-      func.return %z : tensor<1x2x3xf32>
-    }
+    %z = stepwell_mx.matmul_t.default(%x, %y, "fp4e2m1", "fp4e2m1", "operators") : (tensor<1x2x32xf32>, tensor<1x3x32xf32>) -> tensor<1x2x3xf32>
 After:
-    func.func @forward(%x: tensor<1x2x32xf32>, %y: tensor<1x3x32xf32>) -> tensor<1x2x3xf32> {
-      %z = stepwell_mx.matmul_t.default(%x, %y, "fp4e2m1", "fp4e2m1", "types") : (tensor<1x2x32xf32>, tensor<1x3x32xf32>) -> tensor<1x2x3xf32>
-      func.return %z : tensor<1x2x3xf32>
-    }
+    %z = stepwell_mx.matmul_t.default(%x, %y, "fp4e2m1", "fp4e2m1", "types") : (tensor<1x2x32xf32>, tensor<1x3x32xf32>) -> tensor<1x2x3xf32>
 """
 
 from __future__ import annotations

@@ -1,17 +1,11 @@
 """Let linear layers, convolutions and products of activations compute in MX.
 
 Before:
-    func.func @forward(%x: tensor<2x64xf32>) -> tensor<2x3xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x64xf32>
-      %y = aten.linear.default(%x, %w) : (tensor<2x64xf32>, tensor<3x64xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x64xf32>
+    %y = aten.linear.default(%x, %w) : (tensor<2x64xf32>, tensor<3x64xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x64xf32>) -> tensor<2x3xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x64xf32>
-      %y = stepwell_mx.linear.default(%x, %w, none, "fp8e4m3", "fp8e4m3", "operators") : (tensor<2x64xf32>, tensor<3x64xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x64xf32>
+    %y = stepwell_mx.linear.default(%x, %w, none, "fp8e4m3", "fp8e4m3", "operators") : (tensor<2x64xf32>, tensor<3x64xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

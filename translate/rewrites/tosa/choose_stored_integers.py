@@ -6,19 +6,13 @@ result is quantised alike too, whoever reads it. Operands of several scales are 
 scale first, where the result is quantised; that rounds once, as quantising the result does.
 
 Before:
-    func.func @forward(%x: tensor<4x3x!quant.uniform<i8:f32, 0.5:3>>, %i: tensor<2xi64>) -> tensor<2x3xf32> {
-      %a = quant.dcast %x : tensor<4x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<4x3xf32>
-      %y = aten.index.Tensor(%a, [%i]) : (tensor<4x3xf32>, tensor<2xi64>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %a = quant.dcast %x : tensor<4x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<4x3xf32>
+    %y = aten.index.Tensor(%a, [%i]) : (tensor<4x3xf32>, tensor<2xi64>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<4x3x!quant.uniform<i8:f32, 0.5:3>>, %i: tensor<2xi64>) -> tensor<2x3xf32> {
-      %0 = quant.scast %x : tensor<4x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<4x3xi8>
-      %1 = aten.index.Tensor(%0, [%i]) : (tensor<4x3xi8>, tensor<2xi64>) -> tensor<2x3xi8>
-      %2 = quant.scast %1 : tensor<2x3xi8> to tensor<2x3x!quant.uniform<i8:f32, 0.5:3>>
-      %y = quant.dcast %2 : tensor<2x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %0 = quant.scast %x : tensor<4x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<4x3xi8>
+    %1 = aten.index.Tensor(%0, [%i]) : (tensor<4x3xi8>, tensor<2xi64>) -> tensor<2x3xi8>
+    %2 = quant.scast %1 : tensor<2x3xi8> to tensor<2x3x!quant.uniform<i8:f32, 0.5:3>>
+    %y = quant.dcast %2 : tensor<2x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x3xf32>
 """
 
 from __future__ import annotations

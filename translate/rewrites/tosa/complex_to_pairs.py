@@ -4,18 +4,12 @@
 left between an operator that makes it and one that reads its parts.
 
 Before:
-    func.func @forward(%x: tensor<3x5x2xf32>) -> tensor<3x5xf32> {
-      %c = aten.view_as_complex.default(%x) : (tensor<3x5x2xf32>) -> tensor<3x5xcomplex<f32>>
-      %y = aten.abs.default(%c) : (tensor<3x5xcomplex<f32>>) -> tensor<3x5xf32>
-      func.return %y : tensor<3x5xf32>
-    }
+    %c = aten.view_as_complex.default(%x) : (tensor<3x5x2xf32>) -> tensor<3x5xcomplex<f32>>
+    %y = aten.abs.default(%c) : (tensor<3x5xcomplex<f32>>) -> tensor<3x5xf32>
 After:
-    func.func @forward(%x: tensor<3x5x2xf32>) -> tensor<3x5xf32> {
-      %0 = aten.mul.Tensor(%x, %x) : (tensor<3x5x2xf32>, tensor<3x5x2xf32>) -> tensor<3x5x2xf32>
-      %1 = aten.sum.dim_IntList(%0, [-1]) : (tensor<3x5x2xf32>) -> tensor<3x5xf32>
-      %y = aten.sqrt.default(%1) : (tensor<3x5xf32>) -> tensor<3x5xf32>
-      func.return %y : tensor<3x5xf32>
-    }
+    %0 = aten.mul.Tensor(%x, %x) : (tensor<3x5x2xf32>, tensor<3x5x2xf32>) -> tensor<3x5x2xf32>
+    %1 = aten.sum.dim_IntList(%0, [-1]) : (tensor<3x5x2xf32>) -> tensor<3x5xf32>
+    %y = aten.sqrt.default(%1) : (tensor<3x5xf32>) -> tensor<3x5xf32>
 """
 
 from __future__ import annotations

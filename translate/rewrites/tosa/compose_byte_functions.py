@@ -4,19 +4,13 @@ A TABLE, a RESCALE between integers of 8 bits and a CLAMP are such functions.  T
 epsilon and the root of a layer norm that is quantised op by op become one TABLE.
 
 Before:
-    func.func @forward(%x: tensor<4xi8>) -> tensor<4xi8> {
-      %s = stepwell.weight <"s"> "constant" : tensor<256xi8>
-      %t = stepwell.weight <"t"> "constant" : tensor<256xi8>
-      %a = tosa.table %x, %s : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
-      %y = tosa.table %a, %t : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
-      func.return %y : tensor<4xi8>
-    }
+    %s = stepwell.weight <"s"> "constant" : tensor<256xi8>
+    %t = stepwell.weight <"t"> "constant" : tensor<256xi8>
+    %a = tosa.table %x, %s : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
+    %y = tosa.table %a, %t : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
 After:
-    func.func @forward(%x: tensor<4xi8>) -> tensor<4xi8> {
-      %0 = stepwell.weight <"constant#7d06bebca859"> "constant" : tensor<256xi8>
-      %y = tosa.table %x, %0 : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
-      func.return %y : tensor<4xi8>
-    }
+    %0 = stepwell.weight <"constant#7d06bebca859"> "constant" : tensor<256xi8>
+    %y = tosa.table %x, %0 : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
 """
 
 from __future__ import annotations

@@ -1,18 +1,12 @@
 """`cdist` between two lists of points: the norm of all differences.
 
 Before:
-    func.func @forward(%x: tensor<3x4xf32>, %z: tensor<2x4xf32>) -> tensor<3x2xf32> {
-      %y = aten._cdist_forward.default(%x, %z, 2.0, none) : (tensor<3x4xf32>, tensor<2x4xf32>) -> tensor<3x2xf32>
-      func.return %y : tensor<3x2xf32>
-    }
+    %y = aten._cdist_forward.default(%x, %z, 2.0, none) : (tensor<3x4xf32>, tensor<2x4xf32>) -> tensor<3x2xf32>
 After:
-    func.func @forward(%x: tensor<3x4xf32>, %z: tensor<2x4xf32>) -> tensor<3x2xf32> {
-      %0 = aten.view.default(%x, [3, 1, 4]) : (tensor<3x4xf32>) -> tensor<3x1x4xf32>
-      %1 = aten.view.default(%z, [1, 2, 4]) : (tensor<2x4xf32>) -> tensor<1x2x4xf32>
-      %2 = aten.sub.Tensor(%0, %1) : (tensor<3x1x4xf32>, tensor<1x2x4xf32>) -> tensor<3x2x4xf32>
-      %y = aten.linalg_vector_norm.default(%2, 2.0, [2], false) : (tensor<3x2x4xf32>) -> tensor<3x2xf32>
-      func.return %y : tensor<3x2xf32>
-    }
+    %0 = aten.view.default(%x, [3, 1, 4]) : (tensor<3x4xf32>) -> tensor<3x1x4xf32>
+    %1 = aten.view.default(%z, [1, 2, 4]) : (tensor<2x4xf32>) -> tensor<1x2x4xf32>
+    %2 = aten.sub.Tensor(%0, %1) : (tensor<3x1x4xf32>, tensor<1x2x4xf32>) -> tensor<3x2x4xf32>
+    %y = aten.linalg_vector_norm.default(%2, 2.0, [2], false) : (tensor<3x2x4xf32>) -> tensor<3x2xf32>
 """
 
 from __future__ import annotations

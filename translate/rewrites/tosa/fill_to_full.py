@@ -1,15 +1,9 @@
 """`fill` and `copy`, which keep nothing but the shape of their first operand.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>, %s: tensor<3xf32>) -> tensor<2x3xf32> {
-      %y = aten.copy.default(%x, %s) : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %y = aten.copy.default(%x, %s) : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>, %s: tensor<3xf32>) -> tensor<2x3xf32> {
-      %y = aten.expand.default(%s, [2, 3]) : (tensor<3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %y = aten.expand.default(%s, [2, 3]) : (tensor<3xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

@@ -4,20 +4,13 @@ ExecuTorch's quantiser for TOSA writes a division as the product with a reciproc
 to be computed from a quantised constant at run time.
 
 Before:
-    func.func @forward() -> tensor<1x3x!quant.uniform<i8:f32, 0.01>> {
-      %w = stepwell.weight <"w"> "constant" : tensor<1x3xi8>
-      %t = quant.scast %w : tensor<1x3xi8> to tensor<1x3x!quant.uniform<i8:f32, 0.5:-128>>
-      %a = quant.dcast %t : tensor<1x3x!quant.uniform<i8:f32, 0.5:-128>> to tensor<1x3xf32>
-      %r = aten.sigmoid.default(%a) : (tensor<1x3xf32>) -> tensor<1x3xf32>
-      %y = quant.qcast %r : tensor<1x3xf32> to tensor<1x3x!quant.uniform<i8:f32, 0.01>>
-      func.return %y : tensor<1x3x!quant.uniform<i8:f32, 0.01>>
-    }
+    %w = stepwell.weight <"w"> "constant" : tensor<1x3xi8>
+    %t = quant.scast %w : tensor<1x3xi8> to tensor<1x3x!quant.uniform<i8:f32, 0.5:-128>>
+    %a = quant.dcast %t : tensor<1x3x!quant.uniform<i8:f32, 0.5:-128>> to tensor<1x3xf32>
+    %r = aten.sigmoid.default(%a) : (tensor<1x3xf32>) -> tensor<1x3xf32>
+    %y = quant.qcast %r : tensor<1x3xf32> to tensor<1x3x!quant.uniform<i8:f32, 0.01>>
 After:
-    func.func @forward() -> tensor<1x3x!quant.uniform<i8:f32, 0.01>> {
-      %0 = stepwell.weight <"folded#5f0a21a2d872"> "constant" : tensor<1x3xi8>
-      %y = quant.scast %0 : tensor<1x3xi8> to tensor<1x3x!quant.uniform<i8:f32, 0.01>>
-      func.return %y : tensor<1x3x!quant.uniform<i8:f32, 0.01>>
-    }
+    %y = quant.scast dense<100> : tensor<1x3xi8> to tensor<1x3x!quant.uniform<i8:f32, 0.01>>
 """
 
 from __future__ import annotations

@@ -4,22 +4,18 @@ Attention scales q, and q is a slice of what one linear layer makes of q, k and 
 into the rows of the weight, and of the bias, that make q; k and v keep theirs.
 
 Before:
-    func.func @forward(%x: tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xf32>) {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>
-      %p = aten.linear.default(%x, %w) : (tensor<3x4xf32>, tensor<4x4xf32>) -> tensor<3x4xf32>
-      %q = aten.slice.Tensor(%p, 1, 0, 2, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
-      %k = aten.slice.Tensor(%p, 1, 2, 4, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
-      %s = aten.mul.Scalar(%q, 0.125) : (tensor<3x2xf32>) -> tensor<3x2xf32>
-      func.return %s, %k : tensor<3x2xf32>, tensor<3x2xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>
+    %p = aten.linear.default(%x, %w) : (tensor<3x4xf32>, tensor<4x4xf32>) -> tensor<3x4xf32>
+    %q = aten.slice.Tensor(%p, 1, 0, 2, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
+    %k = aten.slice.Tensor(%p, 1, 2, 4, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
+    %s = aten.mul.Scalar(%q, 0.125) : (tensor<3x2xf32>) -> tensor<3x2xf32>
+    func.return %s, %k : tensor<3x2xf32>, tensor<3x2xf32>
 After:
-    func.func @forward(%x: tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xf32>) {
-      %0 = stepwell.weight <"w#scale_some_rows.1f19f048210a"> "constant" : tensor<4x4xf32>
-      %p = aten.linear.default(%x, %0) : (tensor<3x4xf32>, tensor<4x4xf32>) -> tensor<3x4xf32>
-      %q = aten.slice.Tensor(%p, 1, 0, 2, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
-      %k = aten.slice.Tensor(%p, 1, 2, 4, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
-      func.return %q, %k : tensor<3x2xf32>, tensor<3x2xf32>
-    }
+    %0 = stepwell.weight <"w#scale_some_rows.1f19f048210a"> "constant" : tensor<4x4xf32>
+    %p = aten.linear.default(%x, %0) : (tensor<3x4xf32>, tensor<4x4xf32>) -> tensor<3x4xf32>
+    %q = aten.slice.Tensor(%p, 1, 0, 2, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
+    %k = aten.slice.Tensor(%p, 1, 2, 4, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
+    func.return %q, %k : tensor<3x2xf32>, tensor<3x2xf32>
 """
 
 from __future__ import annotations

@@ -3,17 +3,11 @@
 GATHER and SCATTER of `i1` came with TOSA 1.1.
 
 Before:
-    func.func @forward(%x: tensor<1x4x2xi1>, %i: tensor<1x3xi32>) -> tensor<1x3x2xi1> {
-      %y = tosa.gather %x, %i : (tensor<1x4x2xi1>, tensor<1x3xi32>) -> tensor<1x3x2xi1>
-      func.return %y : tensor<1x3x2xi1>
-    }
+    %y = tosa.gather %x, %i : (tensor<1x4x2xi1>, tensor<1x3xi32>) -> tensor<1x3x2xi1>
 After:
-    func.func @forward(%x: tensor<1x4x2xi1>, %i: tensor<1x3xi32>) -> tensor<1x3x2xi1> {
-      %0 = tosa.cast %x : (tensor<1x4x2xi1>) -> tensor<1x4x2xi8>
-      %1 = tosa.gather %0, %i : (tensor<1x4x2xi8>, tensor<1x3xi32>) -> tensor<1x3x2xi8>
-      %y = tosa.cast %1 : (tensor<1x3x2xi8>) -> tensor<1x3x2xi1>
-      func.return %y : tensor<1x3x2xi1>
-    }
+    %0 = tosa.cast %x : (tensor<1x4x2xi1>) -> tensor<1x4x2xi8>
+    %1 = tosa.gather %0, %i : (tensor<1x4x2xi8>, tensor<1x3xi32>) -> tensor<1x3x2xi8>
+    %y = tosa.cast %1 : (tensor<1x3x2xi8>) -> tensor<1x3x2xi1>
 """
 
 from __future__ import annotations

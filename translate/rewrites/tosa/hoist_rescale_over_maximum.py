@@ -4,29 +4,23 @@ A softmax subtracts the maximum of its row, both at the scale of the difference:
 the row and its maximum, for RESCALE never turns an order around.
 
 Before:
-    func.func @forward(%x: tensor<2x4xi8>) -> tensor<2x4xi32> {
-      %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-      %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-      %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-      %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-      %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
-      %g = tosa.reduce_max %x {axis = 1 : i32} : (tensor<2x4xi8>) -> tensor<2x1xi8>
-      %q = tosa.rescale %g, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x1xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x1xi32>
-      %y = tosa.sub %r, %q : (tensor<2x4xi32>, tensor<2x1xi32>) -> tensor<2x4xi32>
-      func.return %y : tensor<2x4xi32>
-    }
+    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
+    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
+    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
+    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
+    %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
+    %g = tosa.reduce_max %x {axis = 1 : i32} : (tensor<2x4xi8>) -> tensor<2x1xi8>
+    %q = tosa.rescale %g, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x1xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x1xi32>
+    %y = tosa.sub %r, %q : (tensor<2x4xi32>, tensor<2x1xi32>) -> tensor<2x4xi32>
 After:
-    func.func @forward(%x: tensor<2x4xi8>) -> tensor<2x4xi32> {
-      %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-      %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-      %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-      %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-      %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
-      %0 = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
-      %q = tosa.reduce_max %0 {axis = 1 : i32} : (tensor<2x4xi32>) -> tensor<2x1xi32>
-      %y = tosa.sub %r, %q : (tensor<2x4xi32>, tensor<2x1xi32>) -> tensor<2x4xi32>
-      func.return %y : tensor<2x4xi32>
-    }
+    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
+    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
+    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
+    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
+    %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
+    %0 = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
+    %q = tosa.reduce_max %0 {axis = 1 : i32} : (tensor<2x4xi32>) -> tensor<2x1xi32>
+    %y = tosa.sub %r, %q : (tensor<2x4xi32>, tensor<2x1xi32>) -> tensor<2x4xi32>
 """
 
 from __future__ import annotations

@@ -4,25 +4,19 @@
 of the slices one reshape serves all.
 
 Before:
-    func.func @main(%w: tensor<1x2x3x4xf32>) -> tensor<3x4xf32> {
-      %x = tosa.transpose %w {perms = array<i32: 1, 0, 2, 3>} : (tensor<1x2x3x4xf32>) -> tensor<2x1x3x4xf32>
-      %b = tosa.const_shape {values = dense<[1, 0, 0, 0]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %n = tosa.const_shape {values = dense<[1, 1, 3, 4]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %a = tosa.slice %x, %b, %n : (tensor<2x1x3x4xf32>, !tosa.shape<4>, !tosa.shape<4>) -> tensor<1x1x3x4xf32>
-      %s = tosa.const_shape {values = dense<[3, 4]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %y = tosa.reshape %a, %s : (tensor<1x1x3x4xf32>, !tosa.shape<2>) -> tensor<3x4xf32>
-      func.return %y : tensor<3x4xf32>
-    }
+    %x = tosa.transpose %w {perms = array<i32: 1, 0, 2, 3>} : (tensor<1x2x3x4xf32>) -> tensor<2x1x3x4xf32>
+    %b = tosa.const_shape {values = dense<[1, 0, 0, 0]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %n = tosa.const_shape {values = dense<[1, 1, 3, 4]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %a = tosa.slice %x, %b, %n : (tensor<2x1x3x4xf32>, !tosa.shape<4>, !tosa.shape<4>) -> tensor<1x1x3x4xf32>
+    %s = tosa.const_shape {values = dense<[3, 4]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %y = tosa.reshape %a, %s : (tensor<1x1x3x4xf32>, !tosa.shape<2>) -> tensor<3x4xf32>
 After:
-    func.func @main(%w: tensor<1x2x3x4xf32>) -> tensor<3x4xf32> {
-      %x = tosa.transpose %w {perms = array<i32: 1, 0, 2, 3>} : (tensor<1x2x3x4xf32>) -> tensor<2x1x3x4xf32>
-      %0 = tosa.const_shape {values = dense<[6, 4]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %1 = tosa.reshape %x, %0 : (tensor<2x1x3x4xf32>, !tosa.shape<2>) -> tensor<6x4xf32>
-      %2 = tosa.const_shape {values = dense<[3, 0]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %3 = tosa.const_shape {values = dense<[3, 4]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %y = tosa.slice %1, %2, %3 : (tensor<6x4xf32>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<3x4xf32>
-      func.return %y : tensor<3x4xf32>
-    }
+    %x = tosa.transpose %w {perms = array<i32: 1, 0, 2, 3>} : (tensor<1x2x3x4xf32>) -> tensor<2x1x3x4xf32>
+    %0 = tosa.const_shape {values = dense<[6, 4]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %1 = tosa.reshape %x, %0 : (tensor<2x1x3x4xf32>, !tosa.shape<2>) -> tensor<6x4xf32>
+    %2 = tosa.const_shape {values = dense<[3, 0]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %3 = tosa.const_shape {values = dense<[3, 4]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %y = tosa.slice %1, %2, %3 : (tensor<6x4xf32>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<3x4xf32>
 """
 
 from __future__ import annotations

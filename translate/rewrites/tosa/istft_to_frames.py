@@ -4,36 +4,29 @@ Frames are cut into pieces as long as two frames lie apart, and the first pieces
 second ones and so on are added as whole rows. What windows add up to is divided by.
 
 Before:
-    func.func @forward(%x: tensor<3x4xcomplex<f32>>) -> tensor<6xf32> {
-      %y = aten.istft.default(%x, 4, 2) : (tensor<3x4xcomplex<f32>>) -> tensor<6xf32>
-      func.return %y : tensor<6xf32>
-    }
+    %y = aten.istft.default(%x, 4, 2) : (tensor<3x4xcomplex<f32>>) -> tensor<6xf32>
 After:
-    func.func @forward(%x: tensor<3x4xcomplex<f32>>) -> tensor<6xf32> {
-      %0 = stepwell.weight <"constant#77fa5f905d6e"> "constant" : tensor<4xf32>
-      %1 = aten.permute.default(%x, [1, 0]) : (tensor<3x4xcomplex<f32>>) -> tensor<4x3xcomplex<f32>>
-      %2 = aten._fft_c2r.default(%1, [1], 2, 4) : (tensor<4x3xcomplex<f32>>) -> tensor<4x4xf32>
-      %3 = aten.mul.Tensor(%2, %0) : (tensor<4x4xf32>, tensor<4xf32>) -> tensor<4x4xf32>
-      %4 = aten.mul.Tensor(%0, %0) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-      %5 = aten.view.default(%4, [1, 4]) : (tensor<4xf32>) -> tensor<1x4xf32>
-      %6 = aten.expand.default(%5, [4, 4]) : (tensor<1x4xf32>) -> tensor<4x4xf32>
-      %7 = aten.slice.Tensor(%3, 1, 0, 2, 1) : (tensor<4x4xf32>) -> tensor<4x2xf32>
-      %8 = aten.constant_pad_nd.default(%7, [0, 0, 0, 1], 0.0) : (tensor<4x2xf32>) -> tensor<5x2xf32>
-      %9 = aten.slice.Tensor(%3, 1, 2, 4, 1) : (tensor<4x4xf32>) -> tensor<4x2xf32>
-      %10 = aten.constant_pad_nd.default(%9, [0, 0, 1, 0], 0.0) : (tensor<4x2xf32>) -> tensor<5x2xf32>
-      %11 = aten.add.Tensor(%8, %10) : (tensor<5x2xf32>, tensor<5x2xf32>) -> tensor<5x2xf32>
-      %12 = aten.view.default(%11, [10]) : (tensor<5x2xf32>) -> tensor<10xf32>
-      %13 = aten.slice.Tensor(%6, 1, 0, 2, 1) : (tensor<4x4xf32>) -> tensor<4x2xf32>
-      %14 = aten.constant_pad_nd.default(%13, [0, 0, 0, 1], 0.0) : (tensor<4x2xf32>) -> tensor<5x2xf32>
-      %15 = aten.slice.Tensor(%6, 1, 2, 4, 1) : (tensor<4x4xf32>) -> tensor<4x2xf32>
-      %16 = aten.constant_pad_nd.default(%15, [0, 0, 1, 0], 0.0) : (tensor<4x2xf32>) -> tensor<5x2xf32>
-      %17 = aten.add.Tensor(%14, %16) : (tensor<5x2xf32>, tensor<5x2xf32>) -> tensor<5x2xf32>
-      %18 = aten.view.default(%17, [10]) : (tensor<5x2xf32>) -> tensor<10xf32>
-      %19 = aten.slice.Tensor(%12, 0, 2, 8, 1) : (tensor<10xf32>) -> tensor<6xf32>
-      %20 = aten.slice.Tensor(%18, 0, 2, 8, 1) : (tensor<10xf32>) -> tensor<6xf32>
-      %y = aten.div.Tensor(%19, %20) : (tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
-      func.return %y : tensor<6xf32>
-    }
+    %0 = aten.permute.default(%x, [1, 0]) : (tensor<3x4xcomplex<f32>>) -> tensor<4x3xcomplex<f32>>
+    %1 = aten._fft_c2r.default(%0, [1], 2, 4) : (tensor<4x3xcomplex<f32>>) -> tensor<4x4xf32>
+    %2 = aten.mul.Tensor(%1, dense<1.0>) : (tensor<4x4xf32>, tensor<4xf32>) -> tensor<4x4xf32>
+    %3 = aten.mul.Tensor(dense<1.0>, dense<1.0>) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %4 = aten.view.default(%3, [1, 4]) : (tensor<4xf32>) -> tensor<1x4xf32>
+    %5 = aten.expand.default(%4, [4, 4]) : (tensor<1x4xf32>) -> tensor<4x4xf32>
+    %6 = aten.slice.Tensor(%2, 1, 0, 2, 1) : (tensor<4x4xf32>) -> tensor<4x2xf32>
+    %7 = aten.constant_pad_nd.default(%6, [0, 0, 0, 1], 0.0) : (tensor<4x2xf32>) -> tensor<5x2xf32>
+    %8 = aten.slice.Tensor(%2, 1, 2, 4, 1) : (tensor<4x4xf32>) -> tensor<4x2xf32>
+    %9 = aten.constant_pad_nd.default(%8, [0, 0, 1, 0], 0.0) : (tensor<4x2xf32>) -> tensor<5x2xf32>
+    %10 = aten.add.Tensor(%7, %9) : (tensor<5x2xf32>, tensor<5x2xf32>) -> tensor<5x2xf32>
+    %11 = aten.view.default(%10, [10]) : (tensor<5x2xf32>) -> tensor<10xf32>
+    %12 = aten.slice.Tensor(%5, 1, 0, 2, 1) : (tensor<4x4xf32>) -> tensor<4x2xf32>
+    %13 = aten.constant_pad_nd.default(%12, [0, 0, 0, 1], 0.0) : (tensor<4x2xf32>) -> tensor<5x2xf32>
+    %14 = aten.slice.Tensor(%5, 1, 2, 4, 1) : (tensor<4x4xf32>) -> tensor<4x2xf32>
+    %15 = aten.constant_pad_nd.default(%14, [0, 0, 1, 0], 0.0) : (tensor<4x2xf32>) -> tensor<5x2xf32>
+    %16 = aten.add.Tensor(%13, %15) : (tensor<5x2xf32>, tensor<5x2xf32>) -> tensor<5x2xf32>
+    %17 = aten.view.default(%16, [10]) : (tensor<5x2xf32>) -> tensor<10xf32>
+    %18 = aten.slice.Tensor(%11, 0, 2, 8, 1) : (tensor<10xf32>) -> tensor<6xf32>
+    %19 = aten.slice.Tensor(%17, 0, 2, 8, 1) : (tensor<10xf32>) -> tensor<6xf32>
+    %y = aten.div.Tensor(%18, %19) : (tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
 """
 
 from __future__ import annotations

@@ -4,19 +4,13 @@ GATHER has one list of rows for all channels, so the other axes become its batch
 spread over the axes behind, as networks that pick tokens write it, keeps them as channels.
 
 Before:
-    func.func @forward(%x: tensor<2x5xf32>, %i: tensor<2x3xi64>) -> tensor<2x3xf32> {
-      %y = aten.gather.default(%x, 1, %i) : (tensor<2x5xf32>, tensor<2x3xi64>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %y = aten.gather.default(%x, 1, %i) : (tensor<2x5xf32>, tensor<2x3xi64>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x5xf32>, %i: tensor<2x3xi64>) -> tensor<2x3xf32> {
-      %0 = tosa.const_shape {values = dense<[2, 5, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
-      %1 = tosa.reshape %x, %0 : (tensor<2x5xf32>, !tosa.shape<3>) -> tensor<2x5x1xf32>
-      %2 = tosa.gather %1, %i : (tensor<2x5x1xf32>, tensor<2x3xi64>) -> tensor<2x3x1xf32>
-      %3 = tosa.const_shape {values = dense<[2, 3]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %y = tosa.reshape %2, %3 : (tensor<2x3x1xf32>, !tosa.shape<2>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %0 = tosa.const_shape {values = dense<[2, 5, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
+    %1 = tosa.reshape %x, %0 : (tensor<2x5xf32>, !tosa.shape<3>) -> tensor<2x5x1xf32>
+    %2 = tosa.gather %1, %i : (tensor<2x5x1xf32>, tensor<2x3xi64>) -> tensor<2x3x1xf32>
+    %3 = tosa.const_shape {values = dense<[2, 3]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %y = tosa.reshape %2, %3 : (tensor<2x3x1xf32>, !tosa.shape<2>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
 """Bitwise operators on integers of 8, 16 and 32 bits: BITWISE_AND and its kin.
 
 Before:
-    func.func @forward(%x: tensor<4xi32>) -> tensor<4xi32> {
-      %y = aten.bitwise_and.Scalar(%x, 6) : (tensor<4xi32>) -> tensor<4xi32>
-      func.return %y : tensor<4xi32>
-    }
+    %y = aten.bitwise_and.Scalar(%x, 6) : (tensor<4xi32>) -> tensor<4xi32>
 After:
-    func.func @forward(%x: tensor<4xi32>) -> tensor<4xi32> {
-      %0 = stepwell.weight <"constant#08000e53208b"> "constant" : tensor<1xi32>
-      %y = tosa.bitwise_and %x, %0 : (tensor<4xi32>, tensor<1xi32>) -> tensor<4xi32>
-      func.return %y : tensor<4xi32>
-    }
+    %y = tosa.bitwise_and %x, dense<6> : (tensor<4xi32>, tensor<1xi32>) -> tensor<4xi32>
 """
 
 from __future__ import annotations

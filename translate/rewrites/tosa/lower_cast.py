@@ -4,17 +4,9 @@ TOSA rounds a float to the nearest integer where torch cuts its fraction off, an
 between truth values and floats.
 
 Before:
-    func.func @forward(%x: tensor<4xi1>) -> tensor<4xf32> {
-      %y = aten.to.dtype(%x, f32) : (tensor<4xi1>) -> tensor<4xf32>
-      func.return %y : tensor<4xf32>
-    }
+    %y = aten.to.dtype(%x, f32) : (tensor<4xi1>) -> tensor<4xf32>
 After:
-    func.func @forward(%x: tensor<4xi1>) -> tensor<4xf32> {
-      %0 = stepwell.weight <"constant#6f18446dfe91"> "constant" : tensor<1xf32>
-      %1 = stepwell.weight <"constant#6f18446dfe92"> "constant" : tensor<1xf32>
-      %y = tosa.select %x, %0, %1 : (tensor<4xi1>, tensor<1xf32>, tensor<1xf32>) -> tensor<4xf32>
-      func.return %y : tensor<4xf32>
-    }
+    %y = tosa.select %x, dense<1.0>, dense<0.0> : (tensor<4xi1>, tensor<1xf32>, tensor<1xf32>) -> tensor<4xf32>
 """
 
 from __future__ import annotations

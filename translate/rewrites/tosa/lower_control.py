@@ -3,28 +3,22 @@
 Weights that a region takes as arguments become its own first, so that its layers see constants.
 
 Before:
-    func.func @forward(%p: tensor<i1>, %x: tensor<2xf32>) -> tensor<2xf32> {
-      %y = control.cond %p(%x) : (tensor<i1>, tensor<2xf32>) -> tensor<2xf32> {
-      ^bb0(%a: tensor<2xf32>):
-        %b = tosa.exp %a : (tensor<2xf32>) -> tensor<2xf32>
-        control.yield %b : tensor<2xf32>
-      } else {
-      ^bb0(%a: tensor<2xf32>):
-        control.yield %a : tensor<2xf32>
-      }
-      func.return %y : tensor<2xf32>
+    %y = control.cond %p(%x) : (tensor<i1>, tensor<2xf32>) -> tensor<2xf32> {
+    ^bb0(%a: tensor<2xf32>):
+      %b = tosa.exp %a : (tensor<2xf32>) -> tensor<2xf32>
+      control.yield %b : tensor<2xf32>
+    } else {
+    ^bb0(%a: tensor<2xf32>):
+      control.yield %a : tensor<2xf32>
     }
 After:
-    func.func @forward(%p: tensor<i1>, %x: tensor<2xf32>) -> tensor<2xf32> {
-      %y = tosa.cond_if %p (%a = %x) : tensor<i1> (tensor<2xf32>) -> tensor<2xf32> {
-      ^bb0(%a: tensor<2xf32>):
-        %b = tosa.exp %a : (tensor<2xf32>) -> tensor<2xf32>
-        tosa.yield %b : tensor<2xf32>
-      } else {
-      ^bb0(%a_1: tensor<2xf32>):
-        tosa.yield %a_1 : tensor<2xf32>
-      }
-      func.return %y : tensor<2xf32>
+    %y = tosa.cond_if %p (%a = %x) : tensor<i1> (tensor<2xf32>) -> tensor<2xf32> {
+    ^bb0(%a: tensor<2xf32>):
+      %b = tosa.exp %a : (tensor<2xf32>) -> tensor<2xf32>
+      tosa.yield %b : tensor<2xf32>
+    } else {
+    ^bb0(%a_1: tensor<2xf32>):
+      tosa.yield %a_1 : tensor<2xf32>
     }
 """
 

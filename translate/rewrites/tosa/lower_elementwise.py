@@ -1,15 +1,9 @@
 """Elementwise ops, one for one where TOSA has the operator, else spelled out.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %y = aten.tanh.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = aten.tanh.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %y = tosa.tanh %x : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = tosa.tanh %x : (tensor<2x4xf32>) -> tensor<2x4xf32>
 """
 
 from __future__ import annotations

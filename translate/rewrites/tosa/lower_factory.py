@@ -4,17 +4,10 @@ Of a known size they are constants. Numbers are a TILE; the numbers 0, 1, 2, …
 where the size has a bound, else the sums of a triangle's rows.
 
 Before:
-    func.func @forward(%x: tensor<?xf32, #stepwell.shape<["s"]>>) -> tensor<?xf32, #stepwell.shape<["s"]>> {
-      %y = aten.full_like.default(%x, 2) : (tensor<?xf32, #stepwell.shape<["s"]>>) -> tensor<?xf32, #stepwell.shape<["s"]>>
-      func.return %y : tensor<?xf32, #stepwell.shape<["s"]>>
-    }
+    %y = aten.full_like.default(%x, 2) : (tensor<?xf32, #stepwell.shape<["s"]>>) -> tensor<?xf32, #stepwell.shape<["s"]>>
 After:
-    func.func @forward(%x: tensor<?xf32, #stepwell.shape<["s"]>>) -> tensor<?xf32, #stepwell.shape<["s"]>> {
-      %0 = stepwell.weight <"constant#e1d7141d4124"> "constant" : tensor<1xf32>
-      %1 = tosa.dim %x {axis = 0 : i32} : (tensor<?xf32, #stepwell.shape<["s"]>>) -> !tosa.shape<1>
-      %y = tosa.tile %0, %1 : (tensor<1xf32>, !tosa.shape<1>) -> tensor<?xf32, #stepwell.shape<["s"]>>
-      func.return %y : tensor<?xf32, #stepwell.shape<["s"]>>
-    }
+    %0 = tosa.dim %x {axis = 0 : i32} : (tensor<?xf32, #stepwell.shape<["s"]>>) -> !tosa.shape<1>
+    %y = tosa.tile dense<2.0>, %0 : (tensor<1xf32>, !tosa.shape<1>) -> tensor<?xf32, #stepwell.shape<["s"]>>
 """
 
 from __future__ import annotations

@@ -1,17 +1,11 @@
 """Reductions that are no sum or extreme: truth values, products, norms, sums of exponentials.
 
 Before:
-    func.func @forward(%x: tensor<2x4xi1>) -> tensor<2xi1> {
-      %y = aten.any.dim(%x, 1) : (tensor<2x4xi1>) -> tensor<2xi1>
-      func.return %y : tensor<2xi1>
-    }
+    %y = aten.any.dim(%x, 1) : (tensor<2x4xi1>) -> tensor<2xi1>
 After:
-    func.func @forward(%x: tensor<2x4xi1>) -> tensor<2xi1> {
-      %0 = tosa.reduce_any %x {axis = 1 : i32} : (tensor<2x4xi1>) -> tensor<2x1xi1>
-      %1 = tosa.const_shape {values = dense<2> : tensor<1xindex>} : () -> !tosa.shape<1>
-      %y = tosa.reshape %0, %1 : (tensor<2x1xi1>, !tosa.shape<1>) -> tensor<2xi1>
-      func.return %y : tensor<2xi1>
-    }
+    %0 = tosa.reduce_any %x {axis = 1 : i32} : (tensor<2x4xi1>) -> tensor<2x1xi1>
+    %1 = tosa.const_shape {values = dense<2> : tensor<1xindex>} : () -> !tosa.shape<1>
+    %y = tosa.reshape %0, %1 : (tensor<2x1xi1>, !tosa.shape<1>) -> tensor<2xi1>
 """
 
 from __future__ import annotations

@@ -1,18 +1,10 @@
 """Functions of one tensor that TOSA has no operator for, in operators, inf and NaN included.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %y = aten.leaky_relu.default(%x, 0.5) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = aten.leaky_relu.default(%x, 0.5) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %0 = stepwell.weight <"constant#0f2a8a0ee8d2"> "constant" : tensor<1x1xf32>
-      %1 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
-      %2 = tosa.mul %x, %0, %1 : (tensor<2x4xf32>, tensor<1x1xf32>, tensor<1xi8>) -> tensor<2x4xf32>
-      %y = tosa.maximum %x, %2 : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %0 = tosa.mul %x, dense<0.5>, dense<0> : (tensor<2x4xf32>, tensor<1x1xf32>, tensor<1xi8>) -> tensor<2x4xf32>
+    %y = tosa.maximum %x, %0 : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
 """`max` and `min` along an axis, values and places: REDUCE_MAX and ARGMAX; of all elements, too.
 
 Before:
-    func.func @forward(%x: tensor<2x5xf32>) -> tensor<2xi64> {
-      %v, %y = aten.max.dim(%x, 1) : (tensor<2x5xf32>) -> (tensor<2xf32>, tensor<2xi64>)
-      func.return %y : tensor<2xi64>
-    }
+    %v, %y = aten.max.dim(%x, 1) : (tensor<2x5xf32>) -> (tensor<2xf32>, tensor<2xi64>)
+    func.return %y : tensor<2xi64>
 After:
-    func.func @forward(%x: tensor<2x5xf32>) -> tensor<2xi64> {
-      %y = tosa.argmax %x {axis = 1 : i32} : (tensor<2x5xf32>) -> tensor<2xi64>
-      func.return %y : tensor<2xi64>
-    }
+    %y = tosa.argmax %x {axis = 1 : i32} : (tensor<2x5xf32>) -> tensor<2xi64>
 """
 
 from __future__ import annotations

@@ -4,21 +4,15 @@ Indexed axes are brought to the one axis that TOSA gathers along: those in front
 those behind its channels, and several indexed axes one, their indices added up.
 
 Before:
-    func.func @forward(%w: tensor<10x4xf32>, %i: tensor<2x3xi64>) -> tensor<2x3x4xf32> {
-      %y = aten.embedding.default(%w, %i) : (tensor<10x4xf32>, tensor<2x3xi64>) -> tensor<2x3x4xf32>
-      func.return %y : tensor<2x3x4xf32>
-    }
+    %y = aten.embedding.default(%w, %i) : (tensor<10x4xf32>, tensor<2x3xi64>) -> tensor<2x3x4xf32>
 After:
-    func.func @forward(%w: tensor<10x4xf32>, %i: tensor<2x3xi64>) -> tensor<2x3x4xf32> {
-      %0 = tosa.const_shape {values = dense<[1, 6]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %1 = tosa.reshape %i, %0 : (tensor<2x3xi64>, !tosa.shape<2>) -> tensor<1x6xi64>
-      %2 = tosa.const_shape {values = dense<[1, 10, 4]> : tensor<3xindex>} : () -> !tosa.shape<3>
-      %3 = tosa.reshape %w, %2 : (tensor<10x4xf32>, !tosa.shape<3>) -> tensor<1x10x4xf32>
-      %4 = tosa.gather %3, %1 : (tensor<1x10x4xf32>, tensor<1x6xi64>) -> tensor<1x6x4xf32>
-      %5 = tosa.const_shape {values = dense<[2, 3, 4]> : tensor<3xindex>} : () -> !tosa.shape<3>
-      %y = tosa.reshape %4, %5 : (tensor<1x6x4xf32>, !tosa.shape<3>) -> tensor<2x3x4xf32>
-      func.return %y : tensor<2x3x4xf32>
-    }
+    %0 = tosa.const_shape {values = dense<[1, 6]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %1 = tosa.reshape %i, %0 : (tensor<2x3xi64>, !tosa.shape<2>) -> tensor<1x6xi64>
+    %2 = tosa.const_shape {values = dense<[1, 10, 4]> : tensor<3xindex>} : () -> !tosa.shape<3>
+    %3 = tosa.reshape %w, %2 : (tensor<10x4xf32>, !tosa.shape<3>) -> tensor<1x10x4xf32>
+    %4 = tosa.gather %3, %1 : (tensor<1x10x4xf32>, tensor<1x6xi64>) -> tensor<1x6x4xf32>
+    %5 = tosa.const_shape {values = dense<[2, 3, 4]> : tensor<3xindex>} : () -> !tosa.shape<3>
+    %y = tosa.reshape %4, %5 : (tensor<1x6x4xf32>, !tosa.shape<3>) -> tensor<2x3x4xf32>
 """
 
 from __future__ import annotations

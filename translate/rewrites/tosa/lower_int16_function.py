@@ -7,31 +7,20 @@ Otherwise (a reciprocal near zero, an exponential at a coarse scale) every resul
 of them, and GATHER reads them exactly.
 
 Before:
-    func.func @forward(%x: tensor<4x!quant.uniform<i16:f32, 0.001>>) -> tensor<4x!quant.uniform<i16:f32, 0.0001>> {
-      %a = quant.dcast %x : tensor<4x!quant.uniform<i16:f32, 0.001>> to tensor<4xf32>
-      %s = aten.sigmoid.default(%a) : (tensor<4xf32>) -> tensor<4xf32>
-      %y = quant.qcast %s : tensor<4xf32> to tensor<4x!quant.uniform<i16:f32, 0.0001>>
-      func.return %y : tensor<4x!quant.uniform<i16:f32, 0.0001>>
-    }
+    %a = quant.dcast %x : tensor<4x!quant.uniform<i16:f32, 0.001>> to tensor<4xf32>
+    %s = aten.sigmoid.default(%a) : (tensor<4xf32>) -> tensor<4xf32>
+    %y = quant.qcast %s : tensor<4xf32> to tensor<4x!quant.uniform<i16:f32, 0.0001>>
 After:
-    func.func @forward(%x: tensor<4x!quant.uniform<i16:f32, 0.001>>) -> tensor<4x!quant.uniform<i16:f32, 0.0001>> {
-      %0 = quant.scast %x : tensor<4x!quant.uniform<i16:f32, 0.001>> to tensor<4xi16>
-      %1 = tosa.const_shape {values = dense<[1, 4]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %2 = tosa.reshape %0, %1 : (tensor<4xi16>, !tosa.shape<2>) -> tensor<1x4xi16>
-      %3 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %4 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
-      %5 = stepwell.weight <"constant#52da3bd4ec82"> "constant" : tensor<1xi16>
-      %6 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %7 = tosa.rescale %2, %3, %4, %5, %6 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<1x4xi16>, tensor<1xi32>, tensor<1xi8>, tensor<1xi16>, tensor<1xi32>) -> tensor<1x4xi32>
-      %8 = stepwell.weight <"constant#42ba2206c596"> "constant" : tensor<1x1xi32>
-      %9 = tosa.add %7, %8 : (tensor<1x4xi32>, tensor<1x1xi32>) -> tensor<1x4xi32>
-      %10 = stepwell.weight <"constant#28c582169f45"> "constant" : tensor<1x65536x1xi16>
-      %11 = tosa.gather %10, %9 : (tensor<1x65536x1xi16>, tensor<1x4xi32>) -> tensor<1x4x1xi16>
-      %12 = tosa.const_shape {values = dense<4> : tensor<1xindex>} : () -> !tosa.shape<1>
-      %13 = tosa.reshape %11, %12 : (tensor<1x4x1xi16>, !tosa.shape<1>) -> tensor<4xi16>
-      %y = quant.scast %13 : tensor<4xi16> to tensor<4x!quant.uniform<i16:f32, 0.0001>>
-      func.return %y : tensor<4x!quant.uniform<i16:f32, 0.0001>>
-    }
+    %0 = quant.scast %x : tensor<4x!quant.uniform<i16:f32, 0.001>> to tensor<4xi16>
+    %1 = tosa.const_shape {values = dense<[1, 4]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %2 = tosa.reshape %0, %1 : (tensor<4xi16>, !tosa.shape<2>) -> tensor<1x4xi16>
+    %3 = tosa.rescale %2, dense<1073741824>, dense<30>, dense<0>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<1x4xi16>, tensor<1xi32>, tensor<1xi8>, tensor<1xi16>, tensor<1xi32>) -> tensor<1x4xi32>
+    %4 = tosa.add %3, dense<32768> : (tensor<1x4xi32>, tensor<1x1xi32>) -> tensor<1x4xi32>
+    %5 = stepwell.weight <"constant#28c582169f45"> "constant" : tensor<1x65536x1xi16>
+    %6 = tosa.gather %5, %4 : (tensor<1x65536x1xi16>, tensor<1x4xi32>) -> tensor<1x4x1xi16>
+    %7 = tosa.const_shape {values = dense<4> : tensor<1xindex>} : () -> !tosa.shape<1>
+    %8 = tosa.reshape %6, %7 : (tensor<1x4x1xi16>, !tosa.shape<1>) -> tensor<4xi16>
+    %y = quant.scast %8 : tensor<4xi16> to tensor<4x!quant.uniform<i16:f32, 0.0001>>
 """
 
 from __future__ import annotations

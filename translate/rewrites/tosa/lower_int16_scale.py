@@ -3,26 +3,16 @@
 The mean's 1/n, attention's 1/√d: as a product they would be read, multiplied and rescaled.
 
 Before:
-    func.func @forward(%x: tensor<4x!quant.uniform<i16:f32, 0.001>>) -> tensor<4x!quant.uniform<i16:f32, 0.0001>> {
-      %n = stepwell.weight <"n#ones"> "constant" : tensor<1xi16>
-      %t = quant.scast %n : tensor<1xi16> to tensor<1x!quant.uniform<i16:f32, 0.25>>
-      %c = quant.dcast %t : tensor<1x!quant.uniform<i16:f32, 0.25>> to tensor<1xf32>
-      %a = quant.dcast %x : tensor<4x!quant.uniform<i16:f32, 0.001>> to tensor<4xf32>
-      %z = aten.mul.Tensor(%a, %c) : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>
-      %y = quant.qcast %z : tensor<4xf32> to tensor<4x!quant.uniform<i16:f32, 0.0001>>
-      func.return %y : tensor<4x!quant.uniform<i16:f32, 0.0001>>
-    }
+    %n = stepwell.weight <"n#ones"> "constant" : tensor<1xi16>
+    %t = quant.scast %n : tensor<1xi16> to tensor<1x!quant.uniform<i16:f32, 0.25>>
+    %c = quant.dcast %t : tensor<1x!quant.uniform<i16:f32, 0.25>> to tensor<1xf32>
+    %a = quant.dcast %x : tensor<4x!quant.uniform<i16:f32, 0.001>> to tensor<4xf32>
+    %z = aten.mul.Tensor(%a, %c) : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>
+    %y = quant.qcast %z : tensor<4xf32> to tensor<4x!quant.uniform<i16:f32, 0.0001>>
 After:
-    func.func @forward(%x: tensor<4x!quant.uniform<i16:f32, 0.001>>) -> tensor<4x!quant.uniform<i16:f32, 0.0001>> {
-      %0 = quant.scast %x : tensor<4x!quant.uniform<i16:f32, 0.001>> to tensor<4xi16>
-      %1 = stepwell.weight <"constant#260dda81aa8b"> "constant" : tensor<1xi32>
-      %2 = stepwell.weight <"constant#e95adebe7a1b"> "constant" : tensor<1xi8>
-      %3 = stepwell.weight <"constant#52da3bd4ec82"> "constant" : tensor<1xi16>
-      %4 = stepwell.weight <"constant#52da3bd4ec82"> "constant" : tensor<1xi16>
-      %5 = tosa.rescale %0, %1, %2, %3, %4 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4xi16>, tensor<1xi32>, tensor<1xi8>, tensor<1xi16>, tensor<1xi16>) -> tensor<4xi16>
-      %y = quant.scast %5 : tensor<4xi16> to tensor<4x!quant.uniform<i16:f32, 0.0001>>
-      func.return %y : tensor<4x!quant.uniform<i16:f32, 0.0001>>
-    }
+    %0 = quant.scast %x : tensor<4x!quant.uniform<i16:f32, 0.001>> to tensor<4xi16>
+    %1 = tosa.rescale %0, dense<1342177280>, dense<29>, dense<0>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4xi16>, tensor<1xi32>, tensor<1xi8>, tensor<1xi16>, tensor<1xi16>) -> tensor<4xi16>
+    %y = quant.scast %1 : tensor<4xi16> to tensor<4x!quant.uniform<i16:f32, 0.0001>>
 """
 
 from __future__ import annotations

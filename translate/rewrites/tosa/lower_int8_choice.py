@@ -5,36 +5,18 @@ value is cut off yet; MINIMUM, MAXIMUM or SELECT chooses, and a last RESCALE add
 narrows. A padding cell is a constant, quantised ahead of time.
 
 Before:
-    func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5:3>>, %y: tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x!quant.uniform<i8:f32, 0.5:3>> {
-      %a = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
-      %b = quant.dcast %y : tensor<4x!quant.uniform<i8:f32, 0.25>> to tensor<4xf32>
-      %m = aten.minimum.default(%a, %b) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-      %z = quant.qcast %m : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-      func.return %z : tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-    }
+    %a = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
+    %b = quant.dcast %y : tensor<4x!quant.uniform<i8:f32, 0.25>> to tensor<4xf32>
+    %m = aten.minimum.default(%a, %b) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %z = quant.qcast %m : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
 After:
-    func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5:3>>, %y: tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x!quant.uniform<i8:f32, 0.5:3>> {
-      %0 = quant.scast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xi8>
-      %1 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %2 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
-      %3 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
-      %4 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %5 = tosa.rescale %0, %1, %2, %3, %4 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<4xi32>
-      %6 = quant.scast %y : tensor<4x!quant.uniform<i8:f32, 0.25>> to tensor<4xi8>
-      %7 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %8 = stepwell.weight <"constant#35c07ab3fe9f"> "constant" : tensor<1xi8>
-      %9 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
-      %10 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %11 = tosa.rescale %6, %7, %8, %9, %10 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<4xi32>
-      %12 = tosa.minimum %5, %11 : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>
-      %13 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %14 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
-      %15 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %16 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
-      %17 = tosa.rescale %12, %13, %14, %15, %16 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<4xi8>
-      %z = quant.scast %17 : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-      func.return %z : tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-    }
+    %0 = quant.scast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xi8>
+    %1 = tosa.rescale %0, dense<1073741824>, dense<30>, dense<3>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<4xi32>
+    %2 = quant.scast %y : tensor<4x!quant.uniform<i8:f32, 0.25>> to tensor<4xi8>
+    %3 = tosa.rescale %2, dense<1073741824>, dense<31>, dense<0>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<4xi32>
+    %4 = tosa.minimum %1, %3 : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>
+    %5 = tosa.rescale %4, dense<1073741824>, dense<30>, dense<0>, dense<3> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<4xi8>
+    %z = quant.scast %5 : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
 """
 
 from __future__ import annotations

@@ -5,19 +5,13 @@ GREATER_EQUAL in int32. Against a number a value has 256 answers, which a TABLE 
 the float comparison gives them.
 
 Before:
-    func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4xi1> {
-      %a = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
-      %y = aten.gt.Scalar(%a, 1.0) : (tensor<4xf32>) -> tensor<4xi1>
-      func.return %y : tensor<4xi1>
-    }
+    %a = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
+    %y = aten.gt.Scalar(%a, 1.0) : (tensor<4xf32>) -> tensor<4xi1>
 After:
-    func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4xi1> {
-      %0 = stepwell.weight <"constant#de0eb661c19a"> "constant" : tensor<256xi8>
-      %1 = quant.scast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xi8>
-      %2 = tosa.table %1, %0 : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
-      %y = tosa.cast %2 : (tensor<4xi8>) -> tensor<4xi1>
-      func.return %y : tensor<4xi1>
-    }
+    %0 = stepwell.weight <"constant#de0eb661c19a"> "constant" : tensor<256xi8>
+    %1 = quant.scast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xi8>
+    %2 = tosa.table %1, %0 : (tensor<4xi8>, tensor<256xi8>) -> tensor<4xi8>
+    %y = tosa.cast %2 : (tensor<4xi8>) -> tensor<4xi1>
 """
 
 from __future__ import annotations

@@ -1,42 +1,26 @@
 """Running sums of quantised values: added up in int32, then one RESCALE.
 
 Before:
-    func.func @forward(%x: tensor<2x3x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x3x!quant.uniform<i8:f32, 1.0:-1>> {
-      %a = quant.dcast %x : tensor<2x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x3xf32>
-      %s = aten.cumsum.default(%a, 1) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      %y = quant.qcast %s : tensor<2x3xf32> to tensor<2x3x!quant.uniform<i8:f32, 1.0:-1>>
-      func.return %y : tensor<2x3x!quant.uniform<i8:f32, 1.0:-1>>
-    }
+    %a = quant.dcast %x : tensor<2x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x3xf32>
+    %s = aten.cumsum.default(%a, 1) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %y = quant.qcast %s : tensor<2x3xf32> to tensor<2x3x!quant.uniform<i8:f32, 1.0:-1>>
 After:
-    func.func @forward(%x: tensor<2x3x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x3x!quant.uniform<i8:f32, 1.0:-1>> {
-      %0 = quant.scast %x : tensor<2x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x3xi8>
-      %1 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %2 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
-      %3 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
-      %4 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %5 = tosa.rescale %0, %1, %2, %3, %4 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x3xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x3xi32>
-      %6 = tosa.const_shape {values = dense<0> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %7 = tosa.const_shape {values = dense<2> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %8 = tosa.slice %5, %6, %7 : (tensor<2x3xi32>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<2x2xi32>
-      %9 = tosa.const_shape {values = dense<[0, 0, 1, 0]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %10 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %11 = tosa.pad %8, %9, %10 : (tensor<2x2xi32>, !tosa.shape<4>, tensor<1xi32>) -> tensor<2x3xi32>
-      %12 = tosa.add %5, %11 : (tensor<2x3xi32>, tensor<2x3xi32>) -> tensor<2x3xi32>
-      %13 = tosa.const_shape {values = dense<0> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %14 = tosa.const_shape {values = dense<[2, 1]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %15 = tosa.slice %12, %13, %14 : (tensor<2x3xi32>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<2x1xi32>
-      %16 = tosa.const_shape {values = dense<[0, 0, 2, 0]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %17 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %18 = tosa.pad %15, %16, %17 : (tensor<2x1xi32>, !tosa.shape<4>, tensor<1xi32>) -> tensor<2x3xi32>
-      %19 = tosa.add %12, %18 : (tensor<2x3xi32>, tensor<2x3xi32>) -> tensor<2x3xi32>
-      %20 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %21 = stepwell.weight <"constant#35c07ab3fe9f"> "constant" : tensor<1xi8>
-      %22 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %23 = stepwell.weight <"constant#6d7c621fee7e"> "constant" : tensor<1xi8>
-      %24 = tosa.rescale %19, %20, %21, %22, %23 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x3xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x3xi8>
-      %y = quant.scast %24 : tensor<2x3xi8> to tensor<2x3x!quant.uniform<i8:f32, 1.0:-1>>
-      func.return %y : tensor<2x3x!quant.uniform<i8:f32, 1.0:-1>>
-    }
+    %0 = quant.scast %x : tensor<2x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x3xi8>
+    %1 = tosa.rescale %0, dense<1073741824>, dense<30>, dense<3>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x3xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x3xi32>
+    %2 = tosa.const_shape {values = dense<0> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %3 = tosa.const_shape {values = dense<2> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %4 = tosa.slice %1, %2, %3 : (tensor<2x3xi32>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<2x2xi32>
+    %5 = tosa.const_shape {values = dense<[0, 0, 1, 0]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %6 = tosa.pad %4, %5, dense<0> : (tensor<2x2xi32>, !tosa.shape<4>, tensor<1xi32>) -> tensor<2x3xi32>
+    %7 = tosa.add %1, %6 : (tensor<2x3xi32>, tensor<2x3xi32>) -> tensor<2x3xi32>
+    %8 = tosa.const_shape {values = dense<0> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %9 = tosa.const_shape {values = dense<[2, 1]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %10 = tosa.slice %7, %8, %9 : (tensor<2x3xi32>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<2x1xi32>
+    %11 = tosa.const_shape {values = dense<[0, 0, 2, 0]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %12 = tosa.pad %10, %11, dense<0> : (tensor<2x1xi32>, !tosa.shape<4>, tensor<1xi32>) -> tensor<2x3xi32>
+    %13 = tosa.add %7, %12 : (tensor<2x3xi32>, tensor<2x3xi32>) -> tensor<2x3xi32>
+    %14 = tosa.rescale %13, dense<1073741824>, dense<31>, dense<0>, dense<-1> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x3xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x3xi8>
+    %y = quant.scast %14 : tensor<2x3xi8> to tensor<2x3x!quant.uniform<i8:f32, 1.0:-1>>
 """
 
 from __future__ import annotations

@@ -5,22 +5,12 @@ the result's. A function of one int8 value alone is a TABLE, exact whatever it i
 RESCALE.
 
 Before:
-    func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x!quant.uniform<i8:f32, 1.0>> {
-      %a = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
-      %y = quant.qcast %a : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 1.0>>
-      func.return %y : tensor<4x!quant.uniform<i8:f32, 1.0>>
-    }
+    %a = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
+    %y = quant.qcast %a : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 1.0>>
 After:
-    func.func @forward(%x: tensor<4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x!quant.uniform<i8:f32, 1.0>> {
-      %0 = quant.scast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xi8>
-      %1 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %2 = stepwell.weight <"constant#35c07ab3fe9f"> "constant" : tensor<1xi8>
-      %3 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
-      %4 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
-      %5 = tosa.rescale %0, %1, %2, %3, %4 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi8>) -> tensor<4xi8>
-      %y = quant.scast %5 : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 1.0>>
-      func.return %y : tensor<4x!quant.uniform<i8:f32, 1.0>>
-    }
+    %0 = quant.scast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xi8>
+    %1 = tosa.rescale %0, dense<1073741824>, dense<31>, dense<3>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi8>) -> tensor<4xi8>
+    %y = quant.scast %1 : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 1.0>>
 """
 
 from __future__ import annotations

@@ -5,35 +5,22 @@ integers; clamps between are folded into the quantised range.  Activations of 16
 accumulators of 48 and 16-bit multipliers (the extension `int16`).
 
 Before:
-    func.func @forward(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
-      %t = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.25>>
-      %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
-      %b = quant.dcast %t : tensor<3x4x!quant.uniform<i8:f32, 0.25>> to tensor<3x4xf32>
-      %l = aten.linear.default(%a, %b) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
-      %y = quant.qcast %l : tensor<2x3xf32> to tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
-      func.return %y : tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
+    %t = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.25>>
+    %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
+    %b = quant.dcast %t : tensor<3x4x!quant.uniform<i8:f32, 0.25>> to tensor<3x4xf32>
+    %l = aten.linear.default(%a, %b) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+    %y = quant.qcast %l : tensor<2x3xf32> to tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
 After:
-    func.func @forward(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>> {
-      %0 = quant.scast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xi8>
-      %1 = tosa.const_shape {values = dense<[2, 1, 1, 4]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %2 = tosa.reshape %0, %1 : (tensor<2x4xi8>, !tosa.shape<4>) -> tensor<2x1x1x4xi8>
-      %3 = stepwell.weight <"w#tosa_reshape.38d5a8e9c62c"> "constant" : tensor<3x1x1x4xi8>
-      %4 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %5 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
-      %6 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
-      %7 = tosa.conv2d %2, %3, %4, %5, %6 {acc_type = i32, dilation = array<i64: 1, 1>, pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 1, 1>} : (tensor<2x1x1x4xi8>, tensor<3x1x1x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>) -> tensor<2x1x1x3xi32>
-      %8 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %9 = stepwell.weight <"constant#57abbae0127b"> "constant" : tensor<1xi8>
-      %10 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %11 = stepwell.weight <"constant#6d7c621fee7e"> "constant" : tensor<1xi8>
-      %12 = tosa.rescale %7, %8, %9, %10, %11 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x1x1x3xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x1x1x3xi8>
-      %13 = tosa.const_shape {values = dense<[2, 3]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %14 = tosa.reshape %12, %13 : (tensor<2x1x1x3xi8>, !tosa.shape<2>) -> tensor<2x3xi8>
-      %y = quant.scast %14 : tensor<2x3xi8> to tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
-      func.return %y : tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
-    }
+    %0 = quant.scast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xi8>
+    %1 = tosa.const_shape {values = dense<[2, 1, 1, 4]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %2 = tosa.reshape %0, %1 : (tensor<2x4xi8>, !tosa.shape<4>) -> tensor<2x1x1x4xi8>
+    %3 = stepwell.weight <"w#tosa_reshape.38d5a8e9c62c"> "constant" : tensor<3x1x1x4xi8>
+    %4 = tosa.conv2d %2, %3, dense<0>, dense<3>, dense<0> {acc_type = i32, dilation = array<i64: 1, 1>, pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 1, 1>} : (tensor<2x1x1x4xi8>, tensor<3x1x1x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>) -> tensor<2x1x1x3xi32>
+    %5 = tosa.rescale %4, dense<1073741824>, dense<34>, dense<0>, dense<-1> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x1x1x3xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x1x1x3xi8>
+    %6 = tosa.const_shape {values = dense<[2, 3]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %7 = tosa.reshape %5, %6 : (tensor<2x1x1x3xi8>, !tosa.shape<2>) -> tensor<2x3xi8>
+    %y = quant.scast %7 : tensor<2x3xi8> to tensor<2x3x!quant.uniform<i8:f32, 2.0:-1>>
 """
 
 from __future__ import annotations

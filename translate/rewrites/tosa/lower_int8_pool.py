@@ -5,21 +5,15 @@ RESCALE follows. The mean of a whole plane at another scale is a sum and one RES
 So is an average that is quantised finer than its operand: a depthwise convolution with ones sums it.
 
 Before:
-    func.func @forward(%x: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>> {
-      %a = quant.dcast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
-      %m = aten.max_pool2d.default(%a, [2, 2]) : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
-      %y = quant.qcast %m : tensor<1x2x2x2xf32> to tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
-      func.return %y : tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
-    }
+    %a = quant.dcast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
+    %m = aten.max_pool2d.default(%a, [2, 2]) : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
+    %y = quant.qcast %m : tensor<1x2x2x2xf32> to tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
 After:
-    func.func @forward(%x: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>> {
-      %0 = quant.scast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xi8>
-      %1 = tosa.transpose %0 {perms = array<i32: 0, 2, 3, 1>} : (tensor<1x2x4x4xi8>) -> tensor<1x4x4x2xi8>
-      %2 = tosa.max_pool2d %1 {kernel = array<i64: 2, 2>, pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 2, 2>} : (tensor<1x4x4x2xi8>) -> tensor<1x2x2x2xi8>
-      %3 = tosa.transpose %2 {perms = array<i32: 0, 3, 1, 2>} : (tensor<1x2x2x2xi8>) -> tensor<1x2x2x2xi8>
-      %y = quant.scast %3 : tensor<1x2x2x2xi8> to tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
-      func.return %y : tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
-    }
+    %0 = quant.scast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xi8>
+    %1 = tosa.transpose %0 {perms = array<i32: 0, 2, 3, 1>} : (tensor<1x2x4x4xi8>) -> tensor<1x4x4x2xi8>
+    %2 = tosa.max_pool2d %1 {kernel = array<i64: 2, 2>, pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 2, 2>} : (tensor<1x4x4x2xi8>) -> tensor<1x2x2x2xi8>
+    %3 = tosa.transpose %2 {perms = array<i32: 0, 3, 1, 2>} : (tensor<1x2x2x2xi8>) -> tensor<1x2x2x2xi8>
+    %y = quant.scast %3 : tensor<1x2x2x2xi8> to tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
 """
 
 from __future__ import annotations

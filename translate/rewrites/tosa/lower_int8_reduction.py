@@ -5,29 +5,15 @@ the number of elements for a mean: it rounds once.  Maxima and minima are those 
 integers, for quantising is monotone; a RESCALE follows where the scale changes.
 
 Before:
-    func.func @forward(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>> {
-      %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
-      %s = aten.sum.dim_IntList(%a, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
-      %y = quant.qcast %s : tensor<2x1xf32> to tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
-      func.return %y : tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
-    }
+    %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
+    %s = aten.sum.dim_IntList(%a, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+    %y = quant.qcast %s : tensor<2x1xf32> to tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
 After:
-    func.func @forward(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>> {
-      %0 = quant.scast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xi8>
-      %1 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %2 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
-      %3 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
-      %4 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %5 = tosa.rescale %0, %1, %2, %3, %4 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
-      %6 = tosa.reduce_sum %5 {axis = 1 : i32} : (tensor<2x4xi32>) -> tensor<2x1xi32>
-      %7 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %8 = stepwell.weight <"constant#ad240b33d0fa"> "constant" : tensor<1xi8>
-      %9 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %10 = stepwell.weight <"constant#6d7c621fee7e"> "constant" : tensor<1xi8>
-      %11 = tosa.rescale %6, %7, %8, %9, %10 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x1xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x1xi8>
-      %y = quant.scast %11 : tensor<2x1xi8> to tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
-      func.return %y : tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
-    }
+    %0 = quant.scast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xi8>
+    %1 = tosa.rescale %0, dense<1073741824>, dense<30>, dense<3>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
+    %2 = tosa.reduce_sum %1 {axis = 1 : i32} : (tensor<2x4xi32>) -> tensor<2x1xi32>
+    %3 = tosa.rescale %2, dense<1073741824>, dense<32>, dense<0>, dense<-1> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x1xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x1xi8>
+    %y = quant.scast %3 : tensor<2x1xi8> to tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
 """
 
 from __future__ import annotations

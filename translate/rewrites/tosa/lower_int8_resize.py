@@ -4,31 +4,20 @@ The weights of a linear RESIZE add up to the product of its numerators, by which
 zero point is taken off before, as often as the weights count it.
 
 Before:
-    func.func @forward(%x: tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x2x6x6x!quant.uniform<i8:f32, 0.5:3>> {
-      %a = quant.dcast %x : tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x3x3xf32>
-      %r = aten.upsample_bilinear2d.default(%a, [6, 6], false) : (tensor<1x2x3x3xf32>) -> tensor<1x2x6x6xf32>
-      %y = quant.qcast %r : tensor<1x2x6x6xf32> to tensor<1x2x6x6x!quant.uniform<i8:f32, 0.5:3>>
-      func.return %y : tensor<1x2x6x6x!quant.uniform<i8:f32, 0.5:3>>
-    }
+    %a = quant.dcast %x : tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x3x3xf32>
+    %r = aten.upsample_bilinear2d.default(%a, [6, 6], false) : (tensor<1x2x3x3xf32>) -> tensor<1x2x6x6xf32>
+    %y = quant.qcast %r : tensor<1x2x6x6xf32> to tensor<1x2x6x6x!quant.uniform<i8:f32, 0.5:3>>
 After:
-    func.func @forward(%x: tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x2x6x6x!quant.uniform<i8:f32, 0.5:3>> {
-      %0 = quant.scast %x : tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x3x3xi8>
-      %1 = tosa.transpose %0 {perms = array<i32: 0, 2, 3, 1>} : (tensor<1x2x3x3xi8>) -> tensor<1x3x3x2xi8>
-      %2 = tosa.const_shape {values = dense<[4, 2, 4, 2]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %3 = tosa.const_shape {values = dense<-1> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %4 = tosa.const_shape {values = dense<1> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %5 = tosa.resize %1, %2, %3, %4 {mode = BILINEAR} : (tensor<1x3x3x2xi8>, !tosa.shape<4>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<1x6x6x2xi32>
-      %6 = stepwell.weight <"constant#f83a29a7713a"> "constant" : tensor<1x1x1x1xi32>
-      %7 = tosa.sub %5, %6 : (tensor<1x6x6x2xi32>, tensor<1x1x1x1xi32>) -> tensor<1x6x6x2xi32>
-      %8 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %9 = stepwell.weight <"constant#57abbae0127b"> "constant" : tensor<1xi8>
-      %10 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %11 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
-      %12 = tosa.rescale %7, %8, %9, %10, %11 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<1x6x6x2xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<1x6x6x2xi8>
-      %13 = tosa.transpose %12 {perms = array<i32: 0, 3, 1, 2>} : (tensor<1x6x6x2xi8>) -> tensor<1x2x6x6xi8>
-      %y = quant.scast %13 : tensor<1x2x6x6xi8> to tensor<1x2x6x6x!quant.uniform<i8:f32, 0.5:3>>
-      func.return %y : tensor<1x2x6x6x!quant.uniform<i8:f32, 0.5:3>>
-    }
+    %0 = quant.scast %x : tensor<1x2x3x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x3x3xi8>
+    %1 = tosa.transpose %0 {perms = array<i32: 0, 2, 3, 1>} : (tensor<1x2x3x3xi8>) -> tensor<1x3x3x2xi8>
+    %2 = tosa.const_shape {values = dense<[4, 2, 4, 2]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %3 = tosa.const_shape {values = dense<-1> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %4 = tosa.const_shape {values = dense<1> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %5 = tosa.resize %1, %2, %3, %4 {mode = BILINEAR} : (tensor<1x3x3x2xi8>, !tosa.shape<4>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<1x6x6x2xi32>
+    %6 = tosa.sub %5, dense<48> : (tensor<1x6x6x2xi32>, tensor<1x1x1x1xi32>) -> tensor<1x6x6x2xi32>
+    %7 = tosa.rescale %6, dense<1073741824>, dense<34>, dense<0>, dense<3> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<1x6x6x2xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<1x6x6x2xi8>
+    %8 = tosa.transpose %7 {perms = array<i32: 0, 3, 1, 2>} : (tensor<1x6x6x2xi8>) -> tensor<1x2x6x6xi8>
+    %y = quant.scast %8 : tensor<1x2x6x6xi8> to tensor<1x2x6x6x!quant.uniform<i8:f32, 0.5:3>>
 """
 
 from __future__ import annotations

@@ -10,57 +10,27 @@ n / (2^(p+1) scale); the division cuts off 2^-g.  Less than one, and the integer
 unit apart.  `Fixed` is the smallest p for which that holds and RESCALE takes every product.
 
 Before:
-    func.func @forward(%x: tensor<2x8x!quant.uniform<i8:f32, 0.1:3>>) -> tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>> {
-      %a = quant.dcast %x : tensor<2x8x!quant.uniform<i8:f32, 0.1:3>> to tensor<2x8xf32>
-      %s = aten._softmax.default(%a, 1, false) : (tensor<2x8xf32>) -> tensor<2x8xf32>
-      %y = quant.qcast %s : tensor<2x8xf32> to tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
-      func.return %y : tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
-    }
+    %a = quant.dcast %x : tensor<2x8x!quant.uniform<i8:f32, 0.1:3>> to tensor<2x8xf32>
+    %s = aten._softmax.default(%a, 1, false) : (tensor<2x8xf32>) -> tensor<2x8xf32>
+    %y = quant.qcast %s : tensor<2x8xf32> to tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
 After:
-    func.func @forward(%x: tensor<2x8x!quant.uniform<i8:f32, 0.1:3>>) -> tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>> {
-      %0 = quant.scast %x : tensor<2x8x!quant.uniform<i8:f32, 0.1:3>> to tensor<2x8xi8>
-      %1 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %2 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
-      %3 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
-      %4 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %5 = tosa.rescale %0, %1, %2, %3, %4 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
-      %6 = tosa.reduce_max %5 {axis = 1 : i32} : (tensor<2x8xi32>) -> tensor<2x1xi32>
-      %7 = tosa.sub %5, %6 : (tensor<2x8xi32>, tensor<2x1xi32>) -> tensor<2x8xi32>
-      %8 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %9 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
-      %10 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %11 = stepwell.weight <"constant#bf4b042bb566"> "constant" : tensor<1xi8>
-      %12 = tosa.rescale %7, %8, %9, %10, %11 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x8xi8>
-      %13 = stepwell.weight <"constant#559a4cbc41db"> "constant" : tensor<256xi8>
-      %14 = tosa.table %12, %13 : (tensor<2x8xi8>, tensor<256xi8>) -> tensor<2x8xi8>
-      %15 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %16 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
-      %17 = stepwell.weight <"constant#c07e5554d636"> "constant" : tensor<1xi8>
-      %18 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %19 = tosa.rescale %14, %15, %16, %17, %18 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
-      %20 = stepwell.weight <"constant#ae16f7cdbbe7"> "constant" : tensor<256xi8>
-      %21 = tosa.table %12, %20 : (tensor<2x8xi8>, tensor<256xi8>) -> tensor<2x8xi8>
-      %22 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %23 = stepwell.weight <"constant#fc1855b1f73b"> "constant" : tensor<1xi8>
-      %24 = stepwell.weight <"constant#c07e5554d636"> "constant" : tensor<1xi8>
-      %25 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %26 = tosa.rescale %21, %22, %23, %24, %25 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
-      %27 = tosa.add %19, %26 : (tensor<2x8xi32>, tensor<2x8xi32>) -> tensor<2x8xi32>
-      %28 = tosa.reduce_sum %27 {axis = 1 : i32} : (tensor<2x8xi32>) -> tensor<2x1xi32>
-      %29 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %30 = stepwell.weight <"constant#ab23c5516915"> "constant" : tensor<1xi8>
-      %31 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %32 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %33 = tosa.rescale %27, %29, %30, %31, %32 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi32>) -> tensor<2x8xi32>
-      %34 = tosa.intdiv %33, %28 : (tensor<2x8xi32>, tensor<2x1xi32>) -> tensor<2x8xi32>
-      %35 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %36 = stepwell.weight <"constant#57abbae0127b"> "constant" : tensor<1xi8>
-      %37 = stepwell.weight <"constant#174905601033"> "constant" : tensor<1xi32>
-      %38 = stepwell.weight <"constant#c07e5554d636"> "constant" : tensor<1xi8>
-      %39 = tosa.rescale %34, %35, %36, %37, %38 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x8xi8>
-      %y = quant.scast %39 : tensor<2x8xi8> to tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
-      func.return %y : tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
-    }
+    %0 = quant.scast %x : tensor<2x8x!quant.uniform<i8:f32, 0.1:3>> to tensor<2x8xi8>
+    %1 = tosa.rescale %0, dense<1073741824>, dense<30>, dense<3>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
+    %2 = tosa.reduce_max %1 {axis = 1 : i32} : (tensor<2x8xi32>) -> tensor<2x1xi32>
+    %3 = tosa.sub %1, %2 : (tensor<2x8xi32>, tensor<2x1xi32>) -> tensor<2x8xi32>
+    %4 = tosa.rescale %3, dense<1073741824>, dense<30>, dense<0>, dense<127> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x8xi8>
+    %5 = stepwell.weight <"constant#559a4cbc41db"> "constant" : tensor<256xi8>
+    %6 = tosa.table %4, %5 : (tensor<2x8xi8>, tensor<256xi8>) -> tensor<2x8xi8>
+    %7 = tosa.rescale %6, dense<1073741824>, dense<30>, dense<-128>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
+    %8 = stepwell.weight <"constant#ae16f7cdbbe7"> "constant" : tensor<256xi8>
+    %9 = tosa.table %4, %8 : (tensor<2x8xi8>, tensor<256xi8>) -> tensor<2x8xi8>
+    %10 = tosa.rescale %9, dense<1073741824>, dense<22>, dense<-128>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
+    %11 = tosa.add %7, %10 : (tensor<2x8xi32>, tensor<2x8xi32>) -> tensor<2x8xi32>
+    %12 = tosa.reduce_sum %11 {axis = 1 : i32} : (tensor<2x8xi32>) -> tensor<2x1xi32>
+    %13 = tosa.rescale %11, dense<1073741824>, dense<17>, dense<0>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi32>) -> tensor<2x8xi32>
+    %14 = tosa.intdiv %13, %12 : (tensor<2x8xi32>, tensor<2x1xi32>) -> tensor<2x8xi32>
+    %15 = tosa.rescale %14, dense<1073741824>, dense<35>, dense<0>, dense<-128> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<2x8xi8>
+    %y = quant.scast %15 : tensor<2x8xi8> to tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """Ops that move elements: RESHAPE, TRANSPOSE, SLICE, CONCAT, TILE, PAD.
 
 Before:
-    func.func @forward(%x: tensor<2x6xf32>) -> tensor<6x2xf32> {
-      %y = aten.permute.default(%x, [1, 0]) : (tensor<2x6xf32>) -> tensor<6x2xf32>
-      func.return %y : tensor<6x2xf32>
-    }
+    %y = aten.permute.default(%x, [1, 0]) : (tensor<2x6xf32>) -> tensor<6x2xf32>
 After:
-    func.func @forward(%x: tensor<2x6xf32>) -> tensor<6x2xf32> {
-      %y = tosa.transpose %x {perms = array<i32: 1, 0>} : (tensor<2x6xf32>) -> tensor<6x2xf32>
-      func.return %y : tensor<6x2xf32>
-    }
+    %y = tosa.transpose %x {perms = array<i32: 1, 0>} : (tensor<2x6xf32>) -> tensor<6x2xf32>
 """
 
 from __future__ import annotations

@@ -9,17 +9,11 @@ A product has no bias, so that one is an ADD of its own, unless it is zeros. CON
 one, but takes rank 4, no mxint8, and an extension of its own.
 
 Before:
-    func.func @forward(%x: tensor<1x2x32xf32>, %y: tensor<1x3x32xf32>) -> tensor<1x2x3xf32> {
-      %z = stepwell_mx.matmul_t.default(%x, %y, "fp4e2m1", "fp4e2m1") : (tensor<1x2x32xf32>, tensor<1x3x32xf32>) -> tensor<1x2x3xf32>
-      func.return %z : tensor<1x2x3xf32>
-    }
+    %z = stepwell_mx.matmul_t.default(%x, %y, "fp4e2m1", "fp4e2m1") : (tensor<1x2x32xf32>, tensor<1x3x32xf32>) -> tensor<1x2x3xf32>
 After:
-    func.func @forward(%x: tensor<1x2x32xf32>, %y: tensor<1x3x32xf32>) -> tensor<1x2x3xf32> {
-      %0, %1 = tosa.cast_to_block_scaled %x {block_size = BLOCK_SIZE_32} : (tensor<1x2x32xf32>) -> (tensor<1x2x32xf4E2M1FN>, tensor<1x2x1xf8E8M0FNU>)
-      %2, %3 = tosa.cast_to_block_scaled %y {block_size = BLOCK_SIZE_32} : (tensor<1x3x32xf32>) -> (tensor<1x3x32xf4E2M1FN>, tensor<1x3x1xf8E8M0FNU>)
-      %z = tosa.matmul_t_block_scaled %0, %1, %2, %3 {block_size = BLOCK_SIZE_32} : (tensor<1x2x32xf4E2M1FN>, tensor<1x2x1xf8E8M0FNU>, tensor<1x3x32xf4E2M1FN>, tensor<1x3x1xf8E8M0FNU>) -> tensor<1x2x3xf32>
-      func.return %z : tensor<1x2x3xf32>
-    }
+    %0, %1 = tosa.cast_to_block_scaled %x {block_size = BLOCK_SIZE_32} : (tensor<1x2x32xf32>) -> (tensor<1x2x32xf4E2M1FN>, tensor<1x2x1xf8E8M0FNU>)
+    %2, %3 = tosa.cast_to_block_scaled %y {block_size = BLOCK_SIZE_32} : (tensor<1x3x32xf32>) -> (tensor<1x3x32xf4E2M1FN>, tensor<1x3x1xf8E8M0FNU>)
+    %z = tosa.matmul_t_block_scaled %0, %1, %2, %3 {block_size = BLOCK_SIZE_32} : (tensor<1x2x32xf4E2M1FN>, tensor<1x2x1xf8E8M0FNU>, tensor<1x3x32xf4E2M1FN>, tensor<1x3x1xf8E8M0FNU>) -> tensor<1x2x3xf32>
 """
 
 from __future__ import annotations

@@ -6,22 +6,17 @@ number of those before it, and SCATTER puts each where it belongs. Equal element
 torch's `sort` has them; which of equal elements its `topk` takes first torch leaves open.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x1xf32> {
-      %y, %i = aten.topk.default(%x, 1) : (tensor<2x3xf32>) -> (tensor<2x1xf32>, tensor<2x1xi64>)
-      func.return %y : tensor<2x1xf32>
-    }
+    %y, %i = aten.topk.default(%x, 1) : (tensor<2x3xf32>) -> (tensor<2x1xf32>, tensor<2x1xi64>)
+    func.return %y : tensor<2x1xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x1xf32> {
-      %0 = tosa.argmax %x {axis = 1 : i32} : (tensor<2x3xf32>) -> tensor<2xi64>
-      %1 = tosa.const_shape {values = dense<[2, 1]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %i = tosa.reshape %0, %1 : (tensor<2xi64>, !tosa.shape<2>) -> tensor<2x1xi64>
-      %2 = tosa.const_shape {values = dense<[2, 3, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
-      %3 = tosa.reshape %x, %2 : (tensor<2x3xf32>, !tosa.shape<3>) -> tensor<2x3x1xf32>
-      %4 = tosa.gather %3, %i : (tensor<2x3x1xf32>, tensor<2x1xi64>) -> tensor<2x1x1xf32>
-      %5 = tosa.const_shape {values = dense<[2, 1]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %y = tosa.reshape %4, %5 : (tensor<2x1x1xf32>, !tosa.shape<2>) -> tensor<2x1xf32>
-      func.return %y : tensor<2x1xf32>
-    }
+    %0 = tosa.argmax %x {axis = 1 : i32} : (tensor<2x3xf32>) -> tensor<2xi64>
+    %1 = tosa.const_shape {values = dense<[2, 1]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %i = tosa.reshape %0, %1 : (tensor<2xi64>, !tosa.shape<2>) -> tensor<2x1xi64>
+    %2 = tosa.const_shape {values = dense<[2, 3, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
+    %3 = tosa.reshape %x, %2 : (tensor<2x3xf32>, !tosa.shape<3>) -> tensor<2x3x1xf32>
+    %4 = tosa.gather %3, %i : (tensor<2x3x1xf32>, tensor<2x1xi64>) -> tensor<2x1x1xf32>
+    %5 = tosa.const_shape {values = dense<[2, 1]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %y = tosa.reshape %4, %5 : (tensor<2x1x1xf32>, !tosa.shape<2>) -> tensor<2x1xf32>
 """
 
 from __future__ import annotations

@@ -1,17 +1,9 @@
 """Linear layers, batched products and convolutions: MATMUL and the CONV operators.
 
 Before:
-    func.func @forward(%x: tensor<2x3x4xf32>, %y: tensor<2x4x5xf32>) -> tensor<2x3x5xf32> {
-      %z = aten.bmm.default(%x, %y) : (tensor<2x3x4xf32>, tensor<2x4x5xf32>) -> tensor<2x3x5xf32>
-      func.return %z : tensor<2x3x5xf32>
-    }
+    %z = aten.bmm.default(%x, %y) : (tensor<2x3x4xf32>, tensor<2x4x5xf32>) -> tensor<2x3x5xf32>
 After:
-    func.func @forward(%x: tensor<2x3x4xf32>, %y: tensor<2x4x5xf32>) -> tensor<2x3x5xf32> {
-      %0 = stepwell.weight <"constant#6f18446dfe91"> "constant" : tensor<1xf32>
-      %1 = stepwell.weight <"constant#6f18446dfe91"> "constant" : tensor<1xf32>
-      %z = tosa.matmul %x, %y, %0, %1 : (tensor<2x3x4xf32>, tensor<2x4x5xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<2x3x5xf32>
-      func.return %z : tensor<2x3x5xf32>
-    }
+    %z = tosa.matmul %x, %y, dense<0.0>, dense<0.0> : (tensor<2x3x4xf32>, tensor<2x4x5xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<2x3x5xf32>
 """
 
 from __future__ import annotations

@@ -6,30 +6,15 @@ saturates.  A zero point is added to the integer, not to the float before it is 
 one would turn ties around: CAST gives 16 bits, which hold the sum, and RESCALE by one saturates.
 
 Before:
-    func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
-      %q = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-      %y = quant.dcast %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
-      func.return %y : tensor<4xf32>
-    }
+    %q = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+    %y = quant.dcast %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
 After:
-    func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
-      %0 = stepwell.weight <"constant#e1d7141d4124"> "constant" : tensor<1xf32>
-      %1 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
-      %2 = tosa.mul %x, %0, %1 : (tensor<4xf32>, tensor<1xf32>, tensor<1xi8>) -> tensor<4xf32>
-      %3 = tosa.cast %2 : (tensor<4xf32>) -> tensor<4xi16>
-      %4 = stepwell.weight <"constant#949d05302669"> "constant" : tensor<1xi32>
-      %5 = stepwell.weight <"constant#37210b1d0755"> "constant" : tensor<1xi8>
-      %6 = stepwell.weight <"constant#52da3bd4ec82"> "constant" : tensor<1xi16>
-      %7 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
-      %8 = tosa.rescale %3, %4, %5, %6, %7 {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4xi16>, tensor<1xi32>, tensor<1xi8>, tensor<1xi16>, tensor<1xi8>) -> tensor<4xi8>
-      %9 = tosa.cast %8 : (tensor<4xi8>) -> tensor<4xf32>
-      %10 = stepwell.weight <"constant#a663703caa25"> "constant" : tensor<1xf32>
-      %11 = tosa.sub %9, %10 : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>
-      %12 = stepwell.weight <"constant#fe389ab82742"> "constant" : tensor<1xf32>
-      %13 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
-      %y = tosa.mul %11, %12, %13 : (tensor<4xf32>, tensor<1xf32>, tensor<1xi8>) -> tensor<4xf32>
-      func.return %y : tensor<4xf32>
-    }
+    %0 = tosa.mul %x, dense<2.0>, dense<0> : (tensor<4xf32>, tensor<1xf32>, tensor<1xi8>) -> tensor<4xf32>
+    %1 = tosa.cast %0 : (tensor<4xf32>) -> tensor<4xi16>
+    %2 = tosa.rescale %1, dense<1073741824>, dense<30>, dense<0>, dense<3> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<4xi16>, tensor<1xi32>, tensor<1xi8>, tensor<1xi16>, tensor<1xi8>) -> tensor<4xi8>
+    %3 = tosa.cast %2 : (tensor<4xi8>) -> tensor<4xf32>
+    %4 = tosa.sub %3, dense<3.0> : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>
+    %y = tosa.mul %4, dense<0.5>, dense<0> : (tensor<4xf32>, tensor<1xf32>, tensor<1xi8>) -> tensor<4xf32>
 """
 
 from __future__ import annotations

@@ -1,21 +1,14 @@
 """Reductions, softmax, pooling and the norms that stay whole.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %y = aten._softmax.default(%x, 1, false) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = aten._softmax.default(%x, 1, false) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %0 = tosa.reduce_max %x {axis = 1 : i32} : (tensor<2x4xf32>) -> tensor<2x1xf32>
-      %1 = tosa.sub %x, %0 : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
-      %2 = tosa.exp %1 : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      %3 = tosa.reduce_sum %2 {axis = 1 : i32} : (tensor<2x4xf32>) -> tensor<2x1xf32>
-      %4 = tosa.reciprocal %3 : (tensor<2x1xf32>) -> tensor<2x1xf32>
-      %5 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
-      %y = tosa.mul %2, %4, %5 : (tensor<2x4xf32>, tensor<2x1xf32>, tensor<1xi8>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %0 = tosa.reduce_max %x {axis = 1 : i32} : (tensor<2x4xf32>) -> tensor<2x1xf32>
+    %1 = tosa.sub %x, %0 : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+    %2 = tosa.exp %1 : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %3 = tosa.reduce_sum %2 {axis = 1 : i32} : (tensor<2x4xf32>) -> tensor<2x1xf32>
+    %4 = tosa.reciprocal %3 : (tensor<2x1xf32>) -> tensor<2x1xf32>
+    %y = tosa.mul %2, %4, dense<0> : (tensor<2x4xf32>, tensor<2x1xf32>, tensor<1xi8>) -> tensor<2x4xf32>
 """
 
 from __future__ import annotations

@@ -4,37 +4,22 @@ x - trunc(x / b) · b has no rounding then. By another divisor the quotient roun
 multiple of it the result would be off by the whole divisor: that is refused.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %y = aten.fmod.Scalar(%x, 2.0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = aten.fmod.Scalar(%x, 2.0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %0 = stepwell.weight <"constant#de8e1752464f"> "constant" : tensor<1x1xf32>
-      %1 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
-      %2 = tosa.mul %x, %0, %1 : (tensor<2x4xf32>, tensor<1x1xf32>, tensor<1xi8>) -> tensor<2x4xf32>
-      %3 = stepwell.weight <"constant#8ad8c8b97325"> "constant" : tensor<1x1xf32>
-      %4 = tosa.greater %3, %x : (tensor<1x1xf32>, tensor<2x4xf32>) -> tensor<2x4xi1>
-      %5 = tosa.ceil %2 : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      %6 = tosa.floor %2 : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      %7 = tosa.select %4, %5, %6 : (tensor<2x4xi1>, tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-      %8 = stepwell.weight <"constant#d54fb1673a1d"> "constant" : tensor<1x1xf32>
-      %9 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
-      %10 = tosa.mul %7, %8, %9 : (tensor<2x4xf32>, tensor<1x1xf32>, tensor<1xi8>) -> tensor<2x4xf32>
-      %11 = tosa.sub %x, %10 : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-      %12 = tosa.sub %x, %x : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-      %13 = tosa.abs %x : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      %14 = stepwell.weight <"constant#93accfbb1206"> "constant" : tensor<1x1xf32>
-      %15 = tosa.greater %14, %13 : (tensor<1x1xf32>, tensor<2x4xf32>) -> tensor<2x4xi1>
-      %16 = tosa.select %15, %11, %12 : (tensor<2x4xi1>, tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-      %17 = stepwell.weight <"constant#8ad8c8b97325"> "constant" : tensor<1x1xf32>
-      %18 = stepwell.weight <"constant#fbc34303c9d3"> "constant" : tensor<1xi8>
-      %19 = tosa.mul %x, %17, %18 : (tensor<2x4xf32>, tensor<1x1xf32>, tensor<1xi8>) -> tensor<2x4xf32>
-      %20 = stepwell.weight <"constant#8ad8c8b97325"> "constant" : tensor<1x1xf32>
-      %21 = tosa.equal %16, %20 : (tensor<2x4xf32>, tensor<1x1xf32>) -> tensor<2x4xi1>
-      %y = tosa.select %21, %19, %16 : (tensor<2x4xi1>, tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %0 = tosa.mul %x, dense<0.5>, dense<0> : (tensor<2x4xf32>, tensor<1x1xf32>, tensor<1xi8>) -> tensor<2x4xf32>
+    %1 = tosa.greater dense<0.0>, %x : (tensor<1x1xf32>, tensor<2x4xf32>) -> tensor<2x4xi1>
+    %2 = tosa.ceil %0 : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %3 = tosa.floor %0 : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %4 = tosa.select %1, %2, %3 : (tensor<2x4xi1>, tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+    %5 = tosa.mul %4, dense<2.0>, dense<0> : (tensor<2x4xf32>, tensor<1x1xf32>, tensor<1xi8>) -> tensor<2x4xf32>
+    %6 = tosa.sub %x, %5 : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+    %7 = tosa.sub %x, %x : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+    %8 = tosa.abs %x : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %9 = tosa.greater dense<0x4C000000>, %8 : (tensor<1x1xf32>, tensor<2x4xf32>) -> tensor<2x4xi1>
+    %10 = tosa.select %9, %6, %7 : (tensor<2x4xi1>, tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+    %11 = tosa.mul %x, dense<0.0>, dense<0> : (tensor<2x4xf32>, tensor<1x1xf32>, tensor<1xi8>) -> tensor<2x4xf32>
+    %12 = tosa.equal %10, dense<0.0> : (tensor<2x4xf32>, tensor<1x1xf32>) -> tensor<2x4xi1>
+    %y = tosa.select %12, %11, %10 : (tensor<2x4xi1>, tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
 """
 
 from __future__ import annotations

@@ -5,20 +5,14 @@ torch's places, which are asked of torch itself, a stated scale included. Where 
 above 2048, less than a sixteenth of the size), rows and columns are gathered and weighted.
 
 Before:
-    func.func @forward(%x: tensor<1x2x3x3xf32>) -> tensor<1x2x6x6xf32> {
-      %y = aten.upsample_nearest2d.default(%x, [6, 6]) : (tensor<1x2x3x3xf32>) -> tensor<1x2x6x6xf32>
-      func.return %y : tensor<1x2x6x6xf32>
-    }
+    %y = aten.upsample_nearest2d.default(%x, [6, 6]) : (tensor<1x2x3x3xf32>) -> tensor<1x2x6x6xf32>
 After:
-    func.func @forward(%x: tensor<1x2x3x3xf32>) -> tensor<1x2x6x6xf32> {
-      %0 = tosa.transpose %x {perms = array<i32: 0, 2, 3, 1>} : (tensor<1x2x3x3xf32>) -> tensor<1x3x3x2xf32>
-      %1 = tosa.const_shape {values = dense<[2, 1, 2, 1]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %2 = tosa.const_shape {values = dense<-1> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %3 = tosa.const_shape {values = dense<0> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %4 = tosa.resize %0, %1, %2, %3 {mode = NEAREST_NEIGHBOR} : (tensor<1x3x3x2xf32>, !tosa.shape<4>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<1x6x6x2xf32>
-      %y = tosa.transpose %4 {perms = array<i32: 0, 3, 1, 2>} : (tensor<1x6x6x2xf32>) -> tensor<1x2x6x6xf32>
-      func.return %y : tensor<1x2x6x6xf32>
-    }
+    %0 = tosa.transpose %x {perms = array<i32: 0, 2, 3, 1>} : (tensor<1x2x3x3xf32>) -> tensor<1x3x3x2xf32>
+    %1 = tosa.const_shape {values = dense<[2, 1, 2, 1]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %2 = tosa.const_shape {values = dense<-1> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %3 = tosa.const_shape {values = dense<0> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %4 = tosa.resize %0, %1, %2, %3 {mode = NEAREST_NEIGHBOR} : (tensor<1x3x3x2xf32>, !tosa.shape<4>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<1x6x6x2xf32>
+    %y = tosa.transpose %4 {perms = array<i32: 0, 3, 1, 2>} : (tensor<1x6x6x2xf32>) -> tensor<1x2x6x6xf32>
 """
 
 from __future__ import annotations

@@ -6,21 +6,15 @@ a comparison finds its place; long lists of sums are added up by one reduction. 
 a SCATTER to one place twice does, so that it is never written.
 
 Before:
-    func.func @forward(%x: tensor<2x5xf32>, %i: tensor<2x1xi64>, %s: tensor<2x1xf32>) -> tensor<2x5xf32> {
-      %y = aten.scatter.src(%x, 1, %i, %s) : (tensor<2x5xf32>, tensor<2x1xi64>, tensor<2x1xf32>) -> tensor<2x5xf32>
-      func.return %y : tensor<2x5xf32>
-    }
+    %y = aten.scatter.src(%x, 1, %i, %s) : (tensor<2x5xf32>, tensor<2x1xi64>, tensor<2x1xf32>) -> tensor<2x5xf32>
 After:
-    func.func @forward(%x: tensor<2x5xf32>, %i: tensor<2x1xi64>, %s: tensor<2x1xf32>) -> tensor<2x5xf32> {
-      %0 = tosa.const_shape {values = dense<[2, 5, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
-      %1 = tosa.reshape %x, %0 : (tensor<2x5xf32>, !tosa.shape<3>) -> tensor<2x5x1xf32>
-      %2 = tosa.const_shape {values = dense<[2, 1, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
-      %3 = tosa.reshape %s, %2 : (tensor<2x1xf32>, !tosa.shape<3>) -> tensor<2x1x1xf32>
-      %4 = tosa.scatter %1, %i, %3 : (tensor<2x5x1xf32>, tensor<2x1xi64>, tensor<2x1x1xf32>) -> tensor<2x5x1xf32>
-      %5 = tosa.const_shape {values = dense<[2, 5]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %y = tosa.reshape %4, %5 : (tensor<2x5x1xf32>, !tosa.shape<2>) -> tensor<2x5xf32>
-      func.return %y : tensor<2x5xf32>
-    }
+    %0 = tosa.const_shape {values = dense<[2, 5, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
+    %1 = tosa.reshape %x, %0 : (tensor<2x5xf32>, !tosa.shape<3>) -> tensor<2x5x1xf32>
+    %2 = tosa.const_shape {values = dense<[2, 1, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
+    %3 = tosa.reshape %s, %2 : (tensor<2x1xf32>, !tosa.shape<3>) -> tensor<2x1x1xf32>
+    %4 = tosa.scatter %1, %i, %3 : (tensor<2x5x1xf32>, tensor<2x1xi64>, tensor<2x1x1xf32>) -> tensor<2x5x1xf32>
+    %5 = tosa.const_shape {values = dense<[2, 5]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %y = tosa.reshape %4, %5 : (tensor<2x5x1xf32>, !tosa.shape<2>) -> tensor<2x5xf32>
 """
 
 from __future__ import annotations

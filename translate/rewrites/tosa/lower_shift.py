@@ -5,16 +5,9 @@ and more, leaves 0, and to the right the sign. Counts that only the run knows ar
 TOSA's range, in int32, of whose places the narrower types have the lowest.
 
 Before:
-    func.func @forward(%x: tensor<4xi8>) -> tensor<4xi8> {
-      %y = aten.bitwise_left_shift.Tensor_Scalar(%x, 3) : (tensor<4xi8>) -> tensor<4xi8>
-      func.return %y : tensor<4xi8>
-    }
+    %y = aten.bitwise_left_shift.Tensor_Scalar(%x, 3) : (tensor<4xi8>) -> tensor<4xi8>
 After:
-    func.func @forward(%x: tensor<4xi8>) -> tensor<4xi8> {
-      %0 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
-      %y = tosa.logical_left_shift %x, %0 : (tensor<4xi8>, tensor<1xi8>) -> tensor<4xi8>
-      func.return %y : tensor<4xi8>
-    }
+    %y = tosa.logical_left_shift %x, dense<3> : (tensor<4xi8>, tensor<1xi8>) -> tensor<4xi8>
 """
 
 from __future__ import annotations

@@ -6,29 +6,23 @@ value is a pair of real ones on an axis of its own behind the others, as `view_a
 TOSA's operators take both parts apart.
 
 Before:
-    func.func @forward(%x: tensor<3x8xf32>) -> tensor<3x5x2xf32> {
-      %c = aten._fft_r2c.default(%x, [1], 0, true) : (tensor<3x8xf32>) -> tensor<3x5xcomplex<f32>>
-      %y = aten.view_as_real.default(%c) : (tensor<3x5xcomplex<f32>>) -> tensor<3x5x2xf32>
-      func.return %y : tensor<3x5x2xf32>
-    }
+    %c = aten._fft_r2c.default(%x, [1], 0, true) : (tensor<3x8xf32>) -> tensor<3x5xcomplex<f32>>
+    %y = aten.view_as_real.default(%c) : (tensor<3x5xcomplex<f32>>) -> tensor<3x5x2xf32>
 After:
-    func.func @forward(%x: tensor<3x8xf32>) -> tensor<3x5x2xf32> {
-      %0 = tosa.const_shape {values = dense<[3, 1, 8]> : tensor<3xindex>} : () -> !tosa.shape<3>
-      %1 = tosa.reshape %x, %0 : (tensor<3x8xf32>, !tosa.shape<3>) -> tensor<3x1x8xf32>
-      %2, %3 = tosa.rfft2d %1 : (tensor<3x1x8xf32>) -> (tensor<3x1x5xf32>, tensor<3x1x5xf32>)
-      %4 = tosa.const_shape {values = dense<[3, 5]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %5 = tosa.reshape %2, %4 : (tensor<3x1x5xf32>, !tosa.shape<2>) -> tensor<3x5xf32>
-      %6 = tosa.const_shape {values = dense<[3, 5]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %7 = tosa.reshape %3, %6 : (tensor<3x1x5xf32>, !tosa.shape<2>) -> tensor<3x5xf32>
-      %8 = tosa.const_shape {values = dense<[3, 5, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
-      %9 = tosa.reshape %5, %8 : (tensor<3x5xf32>, !tosa.shape<3>) -> tensor<3x5x1xf32>
-      %10 = tosa.const_shape {values = dense<[3, 5, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
-      %11 = tosa.reshape %7, %10 : (tensor<3x5xf32>, !tosa.shape<3>) -> tensor<3x5x1xf32>
-      %12 = tosa.concat %9, %11 {axis = 2 : i32} : (tensor<3x5x1xf32>, tensor<3x5x1xf32>) -> tensor<3x5x2xf32>
-      %c = aten.view_as_complex.default(%12) : (tensor<3x5x2xf32>) -> tensor<3x5xcomplex<f32>>
-      %y = aten.view_as_real.default(%c) : (tensor<3x5xcomplex<f32>>) -> tensor<3x5x2xf32>
-      func.return %y : tensor<3x5x2xf32>
-    }
+    %0 = tosa.const_shape {values = dense<[3, 1, 8]> : tensor<3xindex>} : () -> !tosa.shape<3>
+    %1 = tosa.reshape %x, %0 : (tensor<3x8xf32>, !tosa.shape<3>) -> tensor<3x1x8xf32>
+    %2, %3 = tosa.rfft2d %1 : (tensor<3x1x8xf32>) -> (tensor<3x1x5xf32>, tensor<3x1x5xf32>)
+    %4 = tosa.const_shape {values = dense<[3, 5]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %5 = tosa.reshape %2, %4 : (tensor<3x1x5xf32>, !tosa.shape<2>) -> tensor<3x5xf32>
+    %6 = tosa.const_shape {values = dense<[3, 5]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %7 = tosa.reshape %3, %6 : (tensor<3x1x5xf32>, !tosa.shape<2>) -> tensor<3x5xf32>
+    %8 = tosa.const_shape {values = dense<[3, 5, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
+    %9 = tosa.reshape %5, %8 : (tensor<3x5xf32>, !tosa.shape<3>) -> tensor<3x5x1xf32>
+    %10 = tosa.const_shape {values = dense<[3, 5, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
+    %11 = tosa.reshape %7, %10 : (tensor<3x5xf32>, !tosa.shape<3>) -> tensor<3x5x1xf32>
+    %12 = tosa.concat %9, %11 {axis = 2 : i32} : (tensor<3x5x1xf32>, tensor<3x5x1xf32>) -> tensor<3x5x2xf32>
+    %c = aten.view_as_complex.default(%12) : (tensor<3x5x2xf32>) -> tensor<3x5xcomplex<f32>>
+    %y = aten.view_as_real.default(%c) : (tensor<3x5xcomplex<f32>>) -> tensor<3x5x2xf32>
 """
 
 from __future__ import annotations

@@ -1,17 +1,10 @@
 """`tril` and `triu`: a choice by a constant mask, or by one that shape operators lay out.
 
 Before:
-    func.func @forward(%x: tensor<3x3xf32>) -> tensor<3x3xf32> {
-      %y = aten.tril.default(%x) : (tensor<3x3xf32>) -> tensor<3x3xf32>
-      func.return %y : tensor<3x3xf32>
-    }
+    %y = aten.tril.default(%x) : (tensor<3x3xf32>) -> tensor<3x3xf32>
 After:
-    func.func @forward(%x: tensor<3x3xf32>) -> tensor<3x3xf32> {
-      %0 = stepwell.weight <"constant#673a53f07e6a"> "constant" : tensor<3x3xi1>
-      %1 = stepwell.weight <"constant#8ad8c8b97325"> "constant" : tensor<1x1xf32>
-      %y = tosa.select %0, %x, %1 : (tensor<3x3xi1>, tensor<3x3xf32>, tensor<1x1xf32>) -> tensor<3x3xf32>
-      func.return %y : tensor<3x3xf32>
-    }
+    %0 = stepwell.weight <"constant#673a53f07e6a"> "constant" : tensor<3x3xi1>
+    %y = tosa.select %0, %x, dense<0.0> : (tensor<3x3xi1>, tensor<3x3xf32>, tensor<1x1xf32>) -> tensor<3x3xf32>
 """
 
 from __future__ import annotations

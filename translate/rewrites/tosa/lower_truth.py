@@ -1,18 +1,11 @@
 """`logical_and` and its kin on numbers: what is not zero is true.
 
 Before:
-    func.func @forward(%x: tensor<4xf32>) -> tensor<4xi1> {
-      %y = aten.logical_not.default(%x) : (tensor<4xf32>) -> tensor<4xi1>
-      func.return %y : tensor<4xi1>
-    }
+    %y = aten.logical_not.default(%x) : (tensor<4xf32>) -> tensor<4xi1>
 After:
-    func.func @forward(%x: tensor<4xf32>) -> tensor<4xi1> {
-      %0 = stepwell.weight <"constant#6f18446dfe91"> "constant" : tensor<1xf32>
-      %1 = tosa.equal %x, %0 : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xi1>
-      %2 = tosa.logical_not %1 : (tensor<4xi1>) -> tensor<4xi1>
-      %y = tosa.logical_not %2 : (tensor<4xi1>) -> tensor<4xi1>
-      func.return %y : tensor<4xi1>
-    }
+    %0 = tosa.equal %x, dense<0.0> : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xi1>
+    %1 = tosa.logical_not %0 : (tensor<4xi1>) -> tensor<4xi1>
+    %y = tosa.logical_not %1 : (tensor<4xi1>) -> tensor<4xi1>
 """
 
 from __future__ import annotations

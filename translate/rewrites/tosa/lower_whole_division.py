@@ -4,16 +4,9 @@ By another number a float's quotient rounds, and next to a whole one it would be
 refused, as its remainder is. INTDIV cuts off; floors are one less where a remainder has the other sign.
 
 Before:
-    func.func @forward(%x: tensor<4xi32>) -> tensor<4xi32> {
-      %y = aten.div.Scalar_mode(%x, 3, rounding_mode="trunc") : (tensor<4xi32>) -> tensor<4xi32>
-      func.return %y : tensor<4xi32>
-    }
+    %y = aten.div.Scalar_mode(%x, 3, rounding_mode="trunc") : (tensor<4xi32>) -> tensor<4xi32>
 After:
-    func.func @forward(%x: tensor<4xi32>) -> tensor<4xi32> {
-      %0 = stepwell.weight <"constant#3ac7e56905f6"> "constant" : tensor<1xi32>
-      %y = tosa.intdiv %x, %0 : (tensor<4xi32>, tensor<1xi32>) -> tensor<4xi32>
-      func.return %y : tensor<4xi32>
-    }
+    %y = tosa.intdiv %x, dense<3> : (tensor<4xi32>, tensor<1xi32>) -> tensor<4xi32>
 """
 
 from __future__ import annotations

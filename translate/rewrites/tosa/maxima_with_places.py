@@ -4,24 +4,17 @@ The table is known: it is what is gathered, and where the greatest of a window s
 is cut off, or shorter than others, names its last element again, behind itself.
 
 Before:
-    func.func @forward(%x: tensor<1x1x4xf32>) -> tensor<1x1x2xi64> {
-      %m, %y = aten.adaptive_max_pool1d.default(%x, [2]) : (tensor<1x1x4xf32>) -> (tensor<1x1x2xf32>, tensor<1x1x2xi64>)
-      func.return %y : tensor<1x1x2xi64>
-    }
+    %m, %y = aten.adaptive_max_pool1d.default(%x, [2]) : (tensor<1x1x4xf32>) -> (tensor<1x1x2xf32>, tensor<1x1x2xi64>)
+    func.return %y : tensor<1x1x2xi64>
 After:
-    func.func @forward(%x: tensor<1x1x4xf32>) -> tensor<1x1x2xi64> {
-      %0 = stepwell.weight <"places#9e7078026f58"> "constant" : tensor<4xi64>
-      %1 = stepwell.weight <"rows#468199b223e3"> "constant" : tensor<2xi64>
-      %2 = aten.view.default(%x, [1, 4]) : (tensor<1x1x4xf32>) -> tensor<1x4xf32>
-      %3 = aten.index_select.default(%2, 1, %0) : (tensor<1x4xf32>, tensor<4xi64>) -> tensor<1x4xf32>
-      %4 = aten.view.default(%3, [1, 2, 2]) : (tensor<1x4xf32>) -> tensor<1x2x2xf32>
-      %m, %5 = aten.max.dim(%4, 2, false) : (tensor<1x2x2xf32>) -> (tensor<1x2xf32>, tensor<1x2xi64>)
-      %6 = aten.add.Tensor(%5, %1) : (tensor<1x2xi64>, tensor<2xi64>) -> tensor<1x2xi64>
-      %7 = aten.view.default(%6, [2]) : (tensor<1x2xi64>) -> tensor<2xi64>
-      %8 = aten.index_select.default(%0, 0, %7) : (tensor<4xi64>, tensor<2xi64>) -> tensor<2xi64>
-      %y = aten.view.default(%8, [1, 1, 2]) : (tensor<2xi64>) -> tensor<1x1x2xi64>
-      func.return %y : tensor<1x1x2xi64>
-    }
+    %0 = aten.view.default(%x, [1, 4]) : (tensor<1x1x4xf32>) -> tensor<1x4xf32>
+    %1 = aten.index_select.default(%0, 1, dense<[0, 1, 2, 3]>) : (tensor<1x4xf32>, tensor<4xi64>) -> tensor<1x4xf32>
+    %2 = aten.view.default(%1, [1, 2, 2]) : (tensor<1x4xf32>) -> tensor<1x2x2xf32>
+    %m, %3 = aten.max.dim(%2, 2, false) : (tensor<1x2x2xf32>) -> (tensor<1x2xf32>, tensor<1x2xi64>)
+    %4 = aten.add.Tensor(%3, dense<[0, 2]>) : (tensor<1x2xi64>, tensor<2xi64>) -> tensor<1x2xi64>
+    %5 = aten.view.default(%4, [2]) : (tensor<1x2xi64>) -> tensor<2xi64>
+    %6 = aten.index_select.default(dense<[0, 1, 2, 3]>, 0, %5) : (tensor<4xi64>, tensor<2xi64>) -> tensor<2xi64>
+    %y = aten.view.default(%6, [1, 1, 2]) : (tensor<2xi64>) -> tensor<1x1x2xi64>
 """
 
 from __future__ import annotations

@@ -5,24 +5,17 @@ of torch, by moving 0, 1, 2, … Runs of neighbours go as one, and im2col's padd
 its own behind the others.
 
 Before:
-    func.func @forward(%x: tensor<3x3xf32>) -> tensor<3xf32> {
-      %y = aten.diagonal.default(%x) : (tensor<3x3xf32>) -> tensor<3xf32>
-      func.return %y : tensor<3xf32>
-    }
+    %y = aten.diagonal.default(%x) : (tensor<3x3xf32>) -> tensor<3xf32>
 After:
-    func.func @forward(%x: tensor<3x3xf32>) -> tensor<3xf32> {
-      %0 = tosa.const_shape {values = dense<[9, 1]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %1 = tosa.reshape %x, %0 : (tensor<3x3xf32>, !tosa.shape<2>) -> tensor<9x1xf32>
-      %2 = stepwell.weight <"constant#e7c2f9a69c33"> "constant" : tensor<1x3xi32>
-      %3 = tosa.const_shape {values = dense<[1, 9, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
-      %4 = tosa.reshape %1, %3 : (tensor<9x1xf32>, !tosa.shape<3>) -> tensor<1x9x1xf32>
-      %5 = tosa.gather %4, %2 : (tensor<1x9x1xf32>, tensor<1x3xi32>) -> tensor<1x3x1xf32>
-      %6 = tosa.const_shape {values = dense<[3, 1]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %7 = tosa.reshape %5, %6 : (tensor<1x3x1xf32>, !tosa.shape<2>) -> tensor<3x1xf32>
-      %8 = tosa.const_shape {values = dense<3> : tensor<1xindex>} : () -> !tosa.shape<1>
-      %y = tosa.reshape %7, %8 : (tensor<3x1xf32>, !tosa.shape<1>) -> tensor<3xf32>
-      func.return %y : tensor<3xf32>
-    }
+    %0 = tosa.const_shape {values = dense<[9, 1]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %1 = tosa.reshape %x, %0 : (tensor<3x3xf32>, !tosa.shape<2>) -> tensor<9x1xf32>
+    %2 = tosa.const_shape {values = dense<[1, 9, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
+    %3 = tosa.reshape %1, %2 : (tensor<9x1xf32>, !tosa.shape<3>) -> tensor<1x9x1xf32>
+    %4 = tosa.gather %3, dense<[[0, 4, 8]]> : (tensor<1x9x1xf32>, tensor<1x3xi32>) -> tensor<1x3x1xf32>
+    %5 = tosa.const_shape {values = dense<[3, 1]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %6 = tosa.reshape %4, %5 : (tensor<1x3x1xf32>, !tosa.shape<2>) -> tensor<3x1xf32>
+    %7 = tosa.const_shape {values = dense<3> : tensor<1xindex>} : () -> !tosa.shape<1>
+    %y = tosa.reshape %6, %7 : (tensor<3x1xf32>, !tosa.shape<1>) -> tensor<3xf32>
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """Statistics of a batch or of each image: `group_norm`, each channel a group.
 
 Before:
-    func.func @forward(%x: tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32> {
-      %y = aten.instance_norm.default(%x, none, none, none, none, true, 0.1, 1.0e-05, false) : (tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
-      func.return %y : tensor<2x3x4x4xf32>
-    }
+    %y = aten.instance_norm.default(%x, none, none, none, none, true, 0.1, 1.0e-05, false) : (tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
 After:
-    func.func @forward(%x: tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32> {
-      %y = aten.group_norm.default(%x, 3, none, none, 1.0e-05) : (tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
-      func.return %y : tensor<2x3x4x4xf32>
-    }
+    %y = aten.group_norm.default(%x, 3, none, none, 1.0e-05) : (tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
 """
 
 from __future__ import annotations

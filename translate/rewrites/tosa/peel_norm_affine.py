@@ -1,17 +1,11 @@
 """Layer norms over several axes, and norms scaled by what the run computes: first the norm alone.
 
 Before:
-    func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
-      %y = aten.layer_norm.default(%x, [3, 4]) : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
-      func.return %y : tensor<2x3x4xf32>
-    }
+    %y = aten.layer_norm.default(%x, [3, 4]) : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
 After:
-    func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
-      %0 = aten.view.default(%x, [2, 12]) : (tensor<2x3x4xf32>) -> tensor<2x12xf32>
-      %1 = aten.layer_norm.default(%0, [12], none, none, 1.0e-05) : (tensor<2x12xf32>) -> tensor<2x12xf32>
-      %y = aten.view.default(%1, [2, 3, 4]) : (tensor<2x12xf32>) -> tensor<2x3x4xf32>
-      func.return %y : tensor<2x3x4xf32>
-    }
+    %0 = aten.view.default(%x, [2, 12]) : (tensor<2x3x4xf32>) -> tensor<2x12xf32>
+    %1 = aten.layer_norm.default(%0, [12], none, none, 1.0e-05) : (tensor<2x12xf32>) -> tensor<2x12xf32>
+    %y = aten.view.default(%1, [2, 3, 4]) : (tensor<2x12xf32>) -> tensor<2x3x4xf32>
 """
 
 from __future__ import annotations

@@ -4,19 +4,13 @@ A maximum over a box is one over planes, then one over depths, and so is an aver
 by is the product of the axes' counts, whether padding counts or not.
 
 Before:
-    func.func @forward(%x: tensor<1x2x4x6x6xf32>) -> tensor<1x2x2x3x3xf32> {
-      %y = aten.max_pool3d.default(%x, [2, 2, 2]) : (tensor<1x2x4x6x6xf32>) -> tensor<1x2x2x3x3xf32>
-      func.return %y : tensor<1x2x2x3x3xf32>
-    }
+    %y = aten.max_pool3d.default(%x, [2, 2, 2]) : (tensor<1x2x4x6x6xf32>) -> tensor<1x2x2x3x3xf32>
 After:
-    func.func @forward(%x: tensor<1x2x4x6x6xf32>) -> tensor<1x2x2x3x3xf32> {
-      %0 = aten.view.default(%x, [1, 8, 6, 6]) : (tensor<1x2x4x6x6xf32>) -> tensor<1x8x6x6xf32>
-      %1 = aten.max_pool2d.default(%0, [2, 2], [2, 2], [0, 0], [1, 1], false) : (tensor<1x8x6x6xf32>) -> tensor<1x8x3x3xf32>
-      %2 = aten.view.default(%1, [1, 2, 4, 9]) : (tensor<1x8x3x3xf32>) -> tensor<1x2x4x9xf32>
-      %3 = aten.max_pool2d.default(%2, [2, 1], [2, 1], [0, 0], [1, 1], false) : (tensor<1x2x4x9xf32>) -> tensor<1x2x2x9xf32>
-      %y = aten.view.default(%3, [1, 2, 2, 3, 3]) : (tensor<1x2x2x9xf32>) -> tensor<1x2x2x3x3xf32>
-      func.return %y : tensor<1x2x2x3x3xf32>
-    }
+    %0 = aten.view.default(%x, [1, 8, 6, 6]) : (tensor<1x2x4x6x6xf32>) -> tensor<1x8x6x6xf32>
+    %1 = aten.max_pool2d.default(%0, [2, 2], [2, 2], [0, 0], [1, 1], false) : (tensor<1x8x6x6xf32>) -> tensor<1x8x3x3xf32>
+    %2 = aten.view.default(%1, [1, 2, 4, 9]) : (tensor<1x8x3x3xf32>) -> tensor<1x2x4x9xf32>
+    %3 = aten.max_pool2d.default(%2, [2, 1], [2, 1], [0, 0], [1, 1], false) : (tensor<1x2x4x9xf32>) -> tensor<1x2x2x9xf32>
+    %y = aten.view.default(%3, [1, 2, 2, 3, 3]) : (tensor<1x2x2x9xf32>) -> tensor<1x2x2x3x3xf32>
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
 """Operands of several element types in the one that torch computes with.
 
 Before:
-    func.func @forward(%x: tensor<4xf32>, %n: tensor<4xi32>) -> tensor<4xf32> {
-      %y = aten.mul.Tensor(%x, %n) : (tensor<4xf32>, tensor<4xi32>) -> tensor<4xf32>
-      func.return %y : tensor<4xf32>
-    }
+    %y = aten.mul.Tensor(%x, %n) : (tensor<4xf32>, tensor<4xi32>) -> tensor<4xf32>
 After:
-    func.func @forward(%x: tensor<4xf32>, %n: tensor<4xi32>) -> tensor<4xf32> {
-      %0 = aten._to_copy.default(%n, dtype=f32) : (tensor<4xi32>) -> tensor<4xf32>
-      %y = aten.mul.Tensor(%x, %0) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-      func.return %y : tensor<4xf32>
-    }
+    %0 = aten._to_copy.default(%n, dtype=f32) : (tensor<4xi32>) -> tensor<4xf32>
+    %y = aten.mul.Tensor(%x, %0) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
 """
 
 from __future__ import annotations

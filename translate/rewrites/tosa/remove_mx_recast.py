@@ -4,19 +4,13 @@ Casting the values of a cast again gives the same codes and scales, unless the l
 block was rounded up past the largest float32. So the numbers must be known to stay below 2**127.
 
 Before:
-    func.func @forward(%x: tensor<1x2x32xf32>) -> (tensor<1x2x32xf8E4M3FN>, tensor<1x2x1xf8E8M0FNU>) {
-      %y = tosa.tanh %x : (tensor<1x2x32xf32>) -> tensor<1x2x32xf32>
-      %0, %1 = tosa.cast_to_block_scaled %y {block_size = BLOCK_SIZE_32} : (tensor<1x2x32xf32>) -> (tensor<1x2x32xf8E4M3FN>, tensor<1x2x1xf8E8M0FNU>)
-      %2 = tosa.cast_from_block_scaled %0, %1 {block_size = BLOCK_SIZE_32} : (tensor<1x2x32xf8E4M3FN>, tensor<1x2x1xf8E8M0FNU>) -> tensor<1x2x32xf32>
-      %3, %4 = tosa.cast_to_block_scaled %2 {block_size = BLOCK_SIZE_32} : (tensor<1x2x32xf32>) -> (tensor<1x2x32xf8E4M3FN>, tensor<1x2x1xf8E8M0FNU>)
-      func.return %3, %4 : tensor<1x2x32xf8E4M3FN>, tensor<1x2x1xf8E8M0FNU>
-    }
+    %y = tosa.tanh %x : (tensor<1x2x32xf32>) -> tensor<1x2x32xf32>
+    %0, %1 = tosa.cast_to_block_scaled %y {block_size = BLOCK_SIZE_32} : (tensor<1x2x32xf32>) -> (tensor<1x2x32xf8E4M3FN>, tensor<1x2x1xf8E8M0FNU>)
+    %2 = tosa.cast_from_block_scaled %0, %1 {block_size = BLOCK_SIZE_32} : (tensor<1x2x32xf8E4M3FN>, tensor<1x2x1xf8E8M0FNU>) -> tensor<1x2x32xf32>
+    %3, %4 = tosa.cast_to_block_scaled %2 {block_size = BLOCK_SIZE_32} : (tensor<1x2x32xf32>) -> (tensor<1x2x32xf8E4M3FN>, tensor<1x2x1xf8E8M0FNU>)
 After:
-    func.func @forward(%x: tensor<1x2x32xf32>) -> (tensor<1x2x32xf8E4M3FN>, tensor<1x2x1xf8E8M0FNU>) {
-      %y = tosa.tanh %x : (tensor<1x2x32xf32>) -> tensor<1x2x32xf32>
-      %0, %1 = tosa.cast_to_block_scaled %y {block_size = BLOCK_SIZE_32} : (tensor<1x2x32xf32>) -> (tensor<1x2x32xf8E4M3FN>, tensor<1x2x1xf8E8M0FNU>)
-      func.return %0, %1 : tensor<1x2x32xf8E4M3FN>, tensor<1x2x1xf8E8M0FNU>
-    }
+    %y = tosa.tanh %x : (tensor<1x2x32xf32>) -> tensor<1x2x32xf32>
+    %0, %1 = tosa.cast_to_block_scaled %y {block_size = BLOCK_SIZE_32} : (tensor<1x2x32xf32>) -> (tensor<1x2x32xf8E4M3FN>, tensor<1x2x1xf8E8M0FNU>)
 """
 
 from __future__ import annotations

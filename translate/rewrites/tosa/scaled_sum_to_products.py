@@ -1,18 +1,12 @@
 """Products with a scaled sum: `addmm`, `baddbmm`, and numbers that `alpha` scales.
 
 Before:
-    func.func @forward(%a: tensor<5xf32>, %x: tensor<3x4xf32>, %z: tensor<4x5xf32>) -> tensor<3x5xf32> {
-      %y = aten.addmm.default(%a, %x, %z, beta=0.5, alpha=2) : (tensor<5xf32>, tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
-      func.return %y : tensor<3x5xf32>
-    }
+    %y = aten.addmm.default(%a, %x, %z, beta=0.5, alpha=2) : (tensor<5xf32>, tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
 After:
-    func.func @forward(%a: tensor<5xf32>, %x: tensor<3x4xf32>, %z: tensor<4x5xf32>) -> tensor<3x5xf32> {
-      %0 = aten.mm.default(%x, %z) : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
-      %1 = aten.mul.Scalar(%0, 2) : (tensor<3x5xf32>) -> tensor<3x5xf32>
-      %2 = aten.mul.Scalar(%a, 0.5) : (tensor<5xf32>) -> tensor<5xf32>
-      %y = aten.add.Tensor(%1, %2) : (tensor<3x5xf32>, tensor<5xf32>) -> tensor<3x5xf32>
-      func.return %y : tensor<3x5xf32>
-    }
+    %0 = aten.mm.default(%x, %z) : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
+    %1 = aten.mul.Scalar(%0, 2) : (tensor<3x5xf32>) -> tensor<3x5xf32>
+    %2 = aten.mul.Scalar(%a, 0.5) : (tensor<5xf32>) -> tensor<5xf32>
+    %y = aten.add.Tensor(%1, %2) : (tensor<3x5xf32>, tensor<5xf32>) -> tensor<3x5xf32>
 """
 
 from __future__ import annotations

@@ -4,27 +4,21 @@ Axes of size 1 and axes that stay neighbours are no business of a transpose.  At
 `[1, 3, 197, 64]` to `[1, 197, 3, 64]` between reshapes is `[3, 197, 64]` to `[197, 3, 64]`.
 
 Before:
-    func.func @main(%x: tensor<3x4x8xf32>) -> tensor<4x24xf32> {
-      %s = tosa.const_shape {values = dense<[1, 3, 4, 8]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %a = tosa.reshape %x, %s : (tensor<3x4x8xf32>, !tosa.shape<4>) -> tensor<1x3x4x8xf32>
-      %b = tosa.transpose %a {perms = array<i32: 0, 2, 1, 3>} : (tensor<1x3x4x8xf32>) -> tensor<1x4x3x8xf32>
-      %r = tosa.const_shape {values = dense<[4, 24]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %y = tosa.reshape %b, %r : (tensor<1x4x3x8xf32>, !tosa.shape<2>) -> tensor<4x24xf32>
-      func.return %y : tensor<4x24xf32>
-    }
+    %s = tosa.const_shape {values = dense<[1, 3, 4, 8]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %a = tosa.reshape %x, %s : (tensor<3x4x8xf32>, !tosa.shape<4>) -> tensor<1x3x4x8xf32>
+    %b = tosa.transpose %a {perms = array<i32: 0, 2, 1, 3>} : (tensor<1x3x4x8xf32>) -> tensor<1x4x3x8xf32>
+    %r = tosa.const_shape {values = dense<[4, 24]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %y = tosa.reshape %b, %r : (tensor<1x4x3x8xf32>, !tosa.shape<2>) -> tensor<4x24xf32>
 After:
-    func.func @main(%x: tensor<3x4x8xf32>) -> tensor<4x24xf32> {
-      %s = tosa.const_shape {values = dense<[1, 3, 4, 8]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %a = tosa.reshape %x, %s : (tensor<3x4x8xf32>, !tosa.shape<4>) -> tensor<1x3x4x8xf32>
-      %0 = tosa.const_shape {values = dense<[3, 4, 8]> : tensor<3xindex>} : () -> !tosa.shape<3>
-      %1 = tosa.reshape %a, %0 : (tensor<1x3x4x8xf32>, !tosa.shape<3>) -> tensor<3x4x8xf32>
-      %2 = tosa.transpose %1 {perms = array<i32: 1, 0, 2>} : (tensor<3x4x8xf32>) -> tensor<4x3x8xf32>
-      %3 = tosa.const_shape {values = dense<[1, 4, 3, 8]> : tensor<4xindex>} : () -> !tosa.shape<4>
-      %b = tosa.reshape %2, %3 : (tensor<4x3x8xf32>, !tosa.shape<4>) -> tensor<1x4x3x8xf32>
-      %r = tosa.const_shape {values = dense<[4, 24]> : tensor<2xindex>} : () -> !tosa.shape<2>
-      %y = tosa.reshape %b, %r : (tensor<1x4x3x8xf32>, !tosa.shape<2>) -> tensor<4x24xf32>
-      func.return %y : tensor<4x24xf32>
-    }
+    %s = tosa.const_shape {values = dense<[1, 3, 4, 8]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %a = tosa.reshape %x, %s : (tensor<3x4x8xf32>, !tosa.shape<4>) -> tensor<1x3x4x8xf32>
+    %0 = tosa.const_shape {values = dense<[3, 4, 8]> : tensor<3xindex>} : () -> !tosa.shape<3>
+    %1 = tosa.reshape %a, %0 : (tensor<1x3x4x8xf32>, !tosa.shape<3>) -> tensor<3x4x8xf32>
+    %2 = tosa.transpose %1 {perms = array<i32: 1, 0, 2>} : (tensor<3x4x8xf32>) -> tensor<4x3x8xf32>
+    %3 = tosa.const_shape {values = dense<[1, 4, 3, 8]> : tensor<4xindex>} : () -> !tosa.shape<4>
+    %b = tosa.reshape %2, %3 : (tensor<4x3x8xf32>, !tosa.shape<4>) -> tensor<1x4x3x8xf32>
+    %r = tosa.const_shape {values = dense<[4, 24]> : tensor<2xindex>} : () -> !tosa.shape<2>
+    %y = tosa.reshape %b, %r : (tensor<1x4x3x8xf32>, !tosa.shape<2>) -> tensor<4x24xf32>
 """
 
 from __future__ import annotations

@@ -5,19 +5,13 @@ meet.  One that only adds axes of size 1 passes whatever keeps those axes; any o
 computes each element for itself, if nothing else reads it.
 
 Before:
-    func.func @main(%x: tensor<3x4xf32>) -> tensor<1x3x4xf32> {
-      %s = tosa.const_shape {values = dense<[1, 3, 4]> : tensor<3xindex>} : () -> !tosa.shape<3>
-      %a = tosa.reshape %x, %s : (tensor<3x4xf32>, !tosa.shape<3>) -> tensor<1x3x4xf32>
-      %y = tosa.exp %a : (tensor<1x3x4xf32>) -> tensor<1x3x4xf32>
-      func.return %y : tensor<1x3x4xf32>
-    }
+    %s = tosa.const_shape {values = dense<[1, 3, 4]> : tensor<3xindex>} : () -> !tosa.shape<3>
+    %a = tosa.reshape %x, %s : (tensor<3x4xf32>, !tosa.shape<3>) -> tensor<1x3x4xf32>
+    %y = tosa.exp %a : (tensor<1x3x4xf32>) -> tensor<1x3x4xf32>
 After:
-    func.func @main(%x: tensor<3x4xf32>) -> tensor<1x3x4xf32> {
-      %y = tosa.exp %x : (tensor<3x4xf32>) -> tensor<3x4xf32>
-      %0 = tosa.const_shape {values = dense<[1, 3, 4]> : tensor<3xindex>} : () -> !tosa.shape<3>
-      %y_1 = tosa.reshape %y, %0 : (tensor<3x4xf32>, !tosa.shape<3>) -> tensor<1x3x4xf32>
-      func.return %y_1 : tensor<1x3x4xf32>
-    }
+    %y = tosa.exp %x : (tensor<3x4xf32>) -> tensor<3x4xf32>
+    %0 = tosa.const_shape {values = dense<[1, 3, 4]> : tensor<3xindex>} : () -> !tosa.shape<3>
+    %y_1 = tosa.reshape %y, %0 : (tensor<3x4xf32>, !tosa.shape<3>) -> tensor<1x3x4xf32>
 """
 
 from __future__ import annotations

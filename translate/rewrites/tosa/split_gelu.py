@@ -3,22 +3,15 @@
     gelu(x) = (x · (1 + erf(x/√2))) · ½
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>, %w: tensor<3x4xf32>) -> tensor<2x3xf32> {
-      %g = aten.gelu.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      %y = aten.linear.default(%g, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %g = aten.gelu.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %y = aten.linear.default(%g, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>, %w: tensor<3x4xf32>) -> tensor<2x3xf32> {
-      %0 = stepwell.weight <"constant#fe389ab82742"> "constant" : tensor<1xf32>
-      %1 = aten.mul.Scalar(%x, 0.7071067811865476) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      %2 = aten.erf.default(%1) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      %3 = aten.add.Scalar(%2, 1.0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      %4 = aten.mul.Tensor(%3, %x) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-      %g = aten.mul.Tensor(%4, %0) : (tensor<2x4xf32>, tensor<1xf32>) -> tensor<2x4xf32>
-      %y = aten.linear.default(%g, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %0 = aten.mul.Scalar(%x, 0.7071067811865476) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %1 = aten.erf.default(%0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %2 = aten.add.Scalar(%1, 1.0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %3 = aten.mul.Tensor(%2, %x) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+    %g = aten.mul.Tensor(%3, dense<0.5>) : (tensor<2x4xf32>, tensor<1xf32>) -> tensor<2x4xf32>
+    %y = aten.linear.default(%g, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

@@ -6,23 +6,17 @@ The mean of the squares needs no product of its own: √C is in the scale, which
 `fold-affine-into-layer` takes into the layer that follows.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %y = aten.layer_norm.default(%x, [4], eps=1.0e-06) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = aten.layer_norm.default(%x, [4], eps=1.0e-06) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %0 = aten.sum.dim_IntList(%x, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
-      %1 = aten.mul.Scalar(%0, 0.25) : (tensor<2x1xf32>) -> tensor<2x1xf32>
-      %2 = aten.sub.Tensor(%x, %1) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
-      %3 = aten.mul.Tensor(%2, %2) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-      %4 = aten.sum.dim_IntList(%3, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
-      %5 = aten.add.Scalar(%4, 4.0e-06) : (tensor<2x1xf32>) -> tensor<2x1xf32>
-      %6 = aten.rsqrt.default(%5) : (tensor<2x1xf32>) -> tensor<2x1xf32>
-      %7 = aten.mul.Tensor(%2, %6) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
-      %y = aten.mul.Scalar(%7, 2.0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %0 = aten.sum.dim_IntList(%x, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+    %1 = aten.mul.Scalar(%0, 0.25) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+    %2 = aten.sub.Tensor(%x, %1) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+    %3 = aten.mul.Tensor(%2, %2) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+    %4 = aten.sum.dim_IntList(%3, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+    %5 = aten.add.Scalar(%4, 4.0e-06) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+    %6 = aten.rsqrt.default(%5) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+    %7 = aten.mul.Tensor(%2, %6) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+    %y = aten.mul.Scalar(%7, 2.0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 """
 
 from __future__ import annotations

@@ -3,17 +3,11 @@
 PyTorch cuts frames by strides of memory; `unfold` says the same of elements, whatever lies where.
 
 Before:
-    func.func @forward(%x: tensor<12xf32>) -> tensor<3x5xcomplex<f32>> {
-      %y = aten.stft.default(%x, 4, 2, return_complex=true) : (tensor<12xf32>) -> tensor<3x5xcomplex<f32>>
-      func.return %y : tensor<3x5xcomplex<f32>>
-    }
+    %y = aten.stft.default(%x, 4, 2, return_complex=true) : (tensor<12xf32>) -> tensor<3x5xcomplex<f32>>
 After:
-    func.func @forward(%x: tensor<12xf32>) -> tensor<3x5xcomplex<f32>> {
-      %0 = aten.unfold.default(%x, 0, 4, 2) : (tensor<12xf32>) -> tensor<5x4xf32>
-      %1 = aten._fft_r2c.default(%0, [1], 0, true) : (tensor<5x4xf32>) -> tensor<5x3xcomplex<f32>>
-      %y = aten.permute.default(%1, [1, 0]) : (tensor<5x3xcomplex<f32>>) -> tensor<3x5xcomplex<f32>>
-      func.return %y : tensor<3x5xcomplex<f32>>
-    }
+    %0 = aten.unfold.default(%x, 0, 4, 2) : (tensor<12xf32>) -> tensor<5x4xf32>
+    %1 = aten._fft_r2c.default(%0, [1], 0, true) : (tensor<5x4xf32>) -> tensor<5x3xcomplex<f32>>
+    %y = aten.permute.default(%1, [1, 0]) : (tensor<5x3xcomplex<f32>>) -> tensor<3x5xcomplex<f32>>
 """
 
 from __future__ import annotations

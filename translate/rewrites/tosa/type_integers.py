@@ -4,22 +4,16 @@ A conversion from 8 or 16 bits is a dequantisation of these very integers; what 
 after any other. The two values that a truth can become are quantised ahead of time.
 
 Before:
-    func.func @forward(%x: tensor<4xi8>, %t: tensor<4xi1>) -> (tensor<4xf32>, tensor<4x!quant.uniform<i8:f32, 0.5:3>>) {
-      %y = aten.to.dtype(%x, f32) : (tensor<4xi8>) -> tensor<4xf32>
-      %f = aten.to.dtype(%t, f32) : (tensor<4xi1>) -> tensor<4xf32>
-      %q = quant.qcast %f : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-      func.return %y, %q : tensor<4xf32>, tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-    }
+    %y = aten.to.dtype(%x, f32) : (tensor<4xi8>) -> tensor<4xf32>
+    %f = aten.to.dtype(%t, f32) : (tensor<4xi1>) -> tensor<4xf32>
+    %q = quant.qcast %f : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+    func.return %y, %q : tensor<4xf32>, tensor<4x!quant.uniform<i8:f32, 0.5:3>>
 After:
-    func.func @forward(%x: tensor<4xi8>, %t: tensor<4xi1>) -> (tensor<4xf32>, tensor<4x!quant.uniform<i8:f32, 0.5:3>>) {
-      %0 = quant.scast %x : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 1.0>>
-      %y = quant.dcast %0 : tensor<4x!quant.uniform<i8:f32, 1.0>> to tensor<4xf32>
-      %1 = stepwell.weight <"constant#17ed680f4640"> "constant" : tensor<1xi8>
-      %2 = stepwell.weight <"constant#38ea739e07b0"> "constant" : tensor<1xi8>
-      %3 = tosa.select %t, %1, %2 : (tensor<4xi1>, tensor<1xi8>, tensor<1xi8>) -> tensor<4xi8>
-      %q = quant.scast %3 : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-      func.return %y, %q : tensor<4xf32>, tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-    }
+    %0 = quant.scast %x : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 1.0>>
+    %y = quant.dcast %0 : tensor<4x!quant.uniform<i8:f32, 1.0>> to tensor<4xf32>
+    %1 = tosa.select %t, dense<5>, dense<3> : (tensor<4xi1>, tensor<1xi8>, tensor<1xi8>) -> tensor<4xi8>
+    %q = quant.scast %1 : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+    func.return %y, %q : tensor<4xf32>, tensor<4x!quant.uniform<i8:f32, 0.5:3>>
 """
 
 from __future__ import annotations

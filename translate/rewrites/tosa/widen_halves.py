@@ -5,17 +5,11 @@ at every step (3000 ones add up to 2048), and a norm or an activation spelled ou
 rounds after each of them. So these ops stand between two casts, as torch has them.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf16>) -> tensor<2x4xf16> {
-      %y = aten._softmax.default(%x, 1, false) : (tensor<2x4xf16>) -> tensor<2x4xf16>
-      func.return %y : tensor<2x4xf16>
-    }
+    %y = aten._softmax.default(%x, 1, false) : (tensor<2x4xf16>) -> tensor<2x4xf16>
 After:
-    func.func @forward(%x: tensor<2x4xf16>) -> tensor<2x4xf16> {
-      %0 = aten._to_copy.default(%x, dtype=f32) : (tensor<2x4xf16>) -> tensor<2x4xf32>
-      %1 = aten._softmax.default(%0, 1, false) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      %y = aten._to_copy.default(%1, dtype=f16) : (tensor<2x4xf32>) -> tensor<2x4xf16>
-      func.return %y : tensor<2x4xf16>
-    }
+    %0 = aten._to_copy.default(%x, dtype=f32) : (tensor<2x4xf16>) -> tensor<2x4xf32>
+    %1 = aten._softmax.default(%0, 1, false) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %y = aten._to_copy.default(%1, dtype=f16) : (tensor<2x4xf32>) -> tensor<2x4xf16>
 """
 
 from __future__ import annotations

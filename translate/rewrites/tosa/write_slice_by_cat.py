@@ -3,17 +3,11 @@
 Every second element, and the like, is an `index_put` instead.
 
 Before:
-    func.func @forward(%x: tensor<2x5xf32>, %s: tensor<2x2xf32>) -> tensor<2x5xf32> {
-      %y = aten.slice_scatter.default(%x, %s, 1, 1, 3) : (tensor<2x5xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
-      func.return %y : tensor<2x5xf32>
-    }
+    %y = aten.slice_scatter.default(%x, %s, 1, 1, 3) : (tensor<2x5xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
 After:
-    func.func @forward(%x: tensor<2x5xf32>, %s: tensor<2x2xf32>) -> tensor<2x5xf32> {
-      %0 = aten.slice.Tensor(%x, 1, 0, 1, 1) : (tensor<2x5xf32>) -> tensor<2x1xf32>
-      %1 = aten.slice.Tensor(%x, 1, 3, 5, 1) : (tensor<2x5xf32>) -> tensor<2x2xf32>
-      %y = aten.cat.default([%0, %s, %1], 1) : (tensor<2x1xf32>, tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
-      func.return %y : tensor<2x5xf32>
-    }
+    %0 = aten.slice.Tensor(%x, 1, 0, 1, 1) : (tensor<2x5xf32>) -> tensor<2x1xf32>
+    %1 = aten.slice.Tensor(%x, 1, 3, 5, 1) : (tensor<2x5xf32>) -> tensor<2x2xf32>
+    %y = aten.cat.default([%0, %s, %1], 1) : (tensor<2x1xf32>, tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
 """
 
 from __future__ import annotations

@@ -5,20 +5,14 @@ reads and writes the image. XNNPACK broadcasts a constant along the channels pix
 depthwise convolution does both at once, in a half to a third of the time. Of one channel nothing is gained.
 
 Before:
-    func.func @forward(%x: tensor<1x5x5x3xf32>) -> tensor<1x5x5x3xf32> {
-      %g = stepwell.weight <"g"> "parameter" : tensor<3xf32>
-      %b = stepwell.weight <"b"> "parameter" : tensor<1x1x1x3xf32>
-      %s = xnnpack.multiply(%x, %g) : (tensor<1x5x5x3xf32>, tensor<3xf32>) -> tensor<1x5x5x3xf32>
-      %y = xnnpack.add(%s, %b) : (tensor<1x5x5x3xf32>, tensor<1x1x1x3xf32>) -> tensor<1x5x5x3xf32>
-      func.return %y : tensor<1x5x5x3xf32>
-    }
+    %g = stepwell.weight <"g"> "parameter" : tensor<3xf32>
+    %b = stepwell.weight <"b"> "parameter" : tensor<1x1x1x3xf32>
+    %s = xnnpack.multiply(%x, %g) : (tensor<1x5x5x3xf32>, tensor<3xf32>) -> tensor<1x5x5x3xf32>
+    %y = xnnpack.add(%s, %b) : (tensor<1x5x5x3xf32>, tensor<1x1x1x3xf32>) -> tensor<1x5x5x3xf32>
 After:
-    func.func @forward(%x: tensor<1x5x5x3xf32>) -> tensor<1x5x5x3xf32> {
-      %0 = stepwell.weight <"g#filter_of_pixel.614511dd59f1"> "constant" : tensor<1x1x1x3xf32>
-      %1 = stepwell.weight <"b#as_bias.614511dd59f1"> "constant" : tensor<3xf32>
-      %y = xnnpack.depthwise_convolution_2d(%x, %0, %1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (tensor<1x5x5x3xf32>, tensor<1x1x1x3xf32>, tensor<3xf32>) -> tensor<1x5x5x3xf32>
-      func.return %y : tensor<1x5x5x3xf32>
-    }
+    %0 = stepwell.weight <"g#filter_of_pixel.614511dd59f1"> "constant" : tensor<1x1x1x3xf32>
+    %1 = stepwell.weight <"b#as_bias.614511dd59f1"> "constant" : tensor<3xf32>
+    %y = xnnpack.depthwise_convolution_2d(%x, %0, %1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (tensor<1x5x5x3xf32>, tensor<1x1x1x3xf32>, tensor<3xf32>) -> tensor<1x5x5x3xf32>
 """
 
 from __future__ import annotations

@@ -5,16 +5,10 @@ stock flow pools plain windows so; where padding is counted, or windows are fitt
 no pooling, and a sum of products, which keeps every class, costs about as much.
 
 Before:
-    func.func @forward(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-      %y = aten.avg_pool2d.default(%x, [3, 3], [1, 1], [1, 1]) : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
-      func.return %y : tensor<1x2x4x4xf32>
-    }
+    %y = aten.avg_pool2d.default(%x, [3, 3], [1, 1], [1, 1]) : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
 After:
-    func.func @forward(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-      %0 = stepwell.weight <"average#000000000000"> "constant" : tensor<2x1x3x3xf32>
-      %y = aten.convolution.default(%x, %0, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 2) : (tensor<1x2x4x4xf32>, tensor<2x1x3x3xf32>) -> tensor<1x2x4x4xf32>
-      func.return %y : tensor<1x2x4x4xf32>
-    }
+    %0 = stepwell.weight <"average#000000000000"> "constant" : tensor<2x1x3x3xf32>
+    %y = aten.convolution.default(%x, %0, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 2) : (tensor<1x2x4x4xf32>, tensor<2x1x3x3xf32>) -> tensor<1x2x4x4xf32>
 """
 
 from __future__ import annotations

@@ -4,17 +4,11 @@ One of the two casts stands around an op that was widened (`widen-bfloat`). Wher
 model's own it asks for the rounding, and gets it.
 
 Before:
-    func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
-      %h = aten._to_copy.default(%x, dtype=bf16) : (tensor<4xf32>) -> tensor<4xbf16>
-      %w = aten._to_copy.default(%h, dtype=f32) : (tensor<4xbf16>) -> tensor<4xf32>
-      %y = aten.neg.default(%w) : (tensor<4xf32>) -> tensor<4xf32>
-      func.return %y : tensor<4xf32>
-    }
+    %h = aten._to_copy.default(%x, dtype=bf16) : (tensor<4xf32>) -> tensor<4xbf16>
+    %w = aten._to_copy.default(%h, dtype=f32) : (tensor<4xbf16>) -> tensor<4xf32>
+    %y = aten.neg.default(%w) : (tensor<4xf32>) -> tensor<4xf32>
 After:
-    func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
-      %y = aten.neg.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
-      func.return %y : tensor<4xf32>
-    }
+    %y = aten.neg.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
 """
 
 from __future__ import annotations

@@ -5,22 +5,15 @@ only a NaN, is arithmetic: `0 / (1 + |x|)` is 0 for every number, infinities too
 It is subtracted, since −0 − 0 is −0.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>, %a: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %y = aten.clamp.Tensor(%x, %a) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %y = aten.clamp.Tensor(%x, %a) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>, %a: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %0 = stepwell.weight <"zero#000000000000"> "constant" : tensor<1xf32>
-      %1 = aten.maximum.default(%x, %a) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      %2 = aten.abs.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      %3 = aten.abs.default(%a) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      %4 = aten.add.Tensor(%2, %3) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      %5 = aten.add.Scalar(%4, 1.0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      %6 = aten.div.Tensor(%0, %5) : (tensor<1xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      %y = aten.sub.Tensor(%1, %6) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %0 = aten.maximum.default(%x, %a) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+    %1 = aten.abs.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %2 = aten.abs.default(%a) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %3 = aten.add.Tensor(%1, %2) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+    %4 = aten.add.Scalar(%3, 1.0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %5 = aten.div.Tensor(dense<0.0>, %4) : (tensor<1xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+    %y = aten.sub.Tensor(%0, %5) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

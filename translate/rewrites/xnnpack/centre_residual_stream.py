@@ -11,24 +11,18 @@ following the channel axis through them by element order, never by size. One rea
 norm, or one writer whose mean cannot be taken out of its weights, and the whole stream stays.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x4xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x3xf32>
-      %s = aten.linear.default(%x, %w) : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
-      %y = aten.layer_norm.default(%s, [4], eps=1.0e-06) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x3xf32>
+    %s = aten.linear.default(%x, %w) : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
+    %y = aten.layer_norm.default(%s, [4], eps=1.0e-06) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x4xf32> {
-      %w = stepwell.weight <"w#centred.b0d7bc2dbd5e"> "constant" : tensor<4x3xf32>
-      %0 = stepwell.weight <"row_mean#83bc22741743"> "constant" : tensor<1x4xf32>
-      %1 = stepwell.weight <"epsilon#a12d79aeff6b"> "constant" : tensor<1xf32>
-      %s = aten.linear.default(%x, %w) : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
-      %2 = aten.mul.Tensor(%s, %s) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-      %3 = aten.linear.default(%2, %0, %1) : (tensor<2x4xf32>, tensor<1x4xf32>, tensor<1xf32>) -> tensor<2x1xf32>
-      %4 = aten.rsqrt.default(%3) : (tensor<2x1xf32>) -> tensor<2x1xf32>
-      %y = aten.mul.Tensor(%s, %4) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %w = stepwell.weight <"w#centred.b0d7bc2dbd5e"> "constant" : tensor<4x3xf32>
+    %0 = stepwell.weight <"row_mean#83bc22741743"> "constant" : tensor<1x4xf32>
+    %1 = stepwell.weight <"epsilon#a12d79aeff6b"> "constant" : tensor<1xf32>
+    %s = aten.linear.default(%x, %w) : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
+    %2 = aten.mul.Tensor(%s, %s) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+    %3 = aten.linear.default(%2, %0, %1) : (tensor<2x4xf32>, tensor<1x4xf32>, tensor<1xf32>) -> tensor<2x1xf32>
+    %4 = aten.rsqrt.default(%3) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+    %y = aten.mul.Tensor(%s, %4) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
 """
 
 from __future__ import annotations

@@ -12,101 +12,95 @@ direct form's). But infinities cancel to NaN, in all four results of the tiles t
 `numerics="finite"` allows it. The weights take 16/9 of their size.
 
 Before:
-    func.func @forward(%x: tensor<1x31x32x64xf32>) -> tensor<1x31x32x48xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<48x3x3x64xf32>
-      %b = stepwell.weight <"b"> "parameter" : tensor<48xf32>
-      %y = xnnpack.convolution_2d(%x, %w, %b, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (tensor<1x31x32x64xf32>, tensor<48x3x3x64xf32>, tensor<48xf32>) -> tensor<1x31x32x48xf32>
-      func.return %y : tensor<1x31x32x48xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<48x3x3x64xf32>
+    %b = stepwell.weight <"b"> "parameter" : tensor<48xf32>
+    %y = xnnpack.convolution_2d(%x, %w, %b, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (tensor<1x31x32x64xf32>, tensor<48x3x3x64xf32>, tensor<48xf32>) -> tensor<1x31x32x48xf32>
 After:
-    func.func @forward(%x: tensor<1x31x32x64xf32>) -> tensor<1x31x32x48xf32> {
-      %b = stepwell.weight <"b"> "parameter" : tensor<48xf32>
-      %0 = stepwell.weight <"signs#5d304f84397e"> "constant" : tensor<1x2x2x64xf32>
-      %1 = stepwell.weight <"w#winograd_filter.6100bf1d7a3e"> "constant" : tensor<48x64xf32>
-      %2 = stepwell.weight <"signs#2b391df12bbc"> "constant" : tensor<1x2x2x64xf32>
-      %3 = stepwell.weight <"w#winograd_filter.a2ebf708995f"> "constant" : tensor<48x64xf32>
-      %4 = stepwell.weight <"signs#f9e369caa68c"> "constant" : tensor<1x2x2x64xf32>
-      %5 = stepwell.weight <"w#winograd_filter.0d52c274fec9"> "constant" : tensor<48x64xf32>
-      %6 = stepwell.weight <"w#winograd_filter.70d2a7ad67b5"> "constant" : tensor<48x64xf32>
-      %7 = stepwell.weight <"signs#18c73c70a977"> "constant" : tensor<1x2x2x64xf32>
-      %8 = stepwell.weight <"w#winograd_filter.6a8d2dd4e15e"> "constant" : tensor<48x64xf32>
-      %9 = stepwell.weight <"signs#bf12bf8fe571"> "constant" : tensor<1x2x2x64xf32>
-      %10 = stepwell.weight <"w#winograd_filter.13932d4e54b1"> "constant" : tensor<48x64xf32>
-      %11 = stepwell.weight <"signs#c086ec6173ad"> "constant" : tensor<1x2x2x64xf32>
-      %12 = stepwell.weight <"w#winograd_filter.4d06da618ba0"> "constant" : tensor<48x64xf32>
-      %13 = stepwell.weight <"w#winograd_filter.0c4da7ee1bc5"> "constant" : tensor<48x64xf32>
-      %14 = stepwell.weight <"w#winograd_filter.b2f0129a9023"> "constant" : tensor<48x64xf32>
-      %15 = stepwell.weight <"signs#38c282c778a2"> "constant" : tensor<1x2x2x64xf32>
-      %16 = stepwell.weight <"w#winograd_filter.4f14524fa246"> "constant" : tensor<48x64xf32>
-      %17 = stepwell.weight <"w#winograd_filter.457e3914e238"> "constant" : tensor<48x64xf32>
-      %18 = stepwell.weight <"w#winograd_filter.6ffc3413ec05"> "constant" : tensor<48x64xf32>
-      %19 = stepwell.weight <"w#winograd_filter.8399ab62a61a"> "constant" : tensor<48x64xf32>
-      %20 = stepwell.weight <"w#winograd_filter.d3bf7a6def69"> "constant" : tensor<48x64xf32>
-      %21 = stepwell.weight <"w#winograd_filter.ccb4c7697df7"> "constant" : tensor<48x64xf32>
-      %22 = stepwell.weight <"w#winograd_filter.504ebe8cf4ae"> "constant" : tensor<48x64xf32>
-      %23 = xnnpack.depthwise_convolution_2d(%x, %0, padding=[1, 0, 1, 1], stride=[2, 2], dilation=[2, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %24 = xnnpack.fully_connected(%23, %1) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %25 = xnnpack.depthwise_convolution_2d(%x, %2, padding=[0, 0, 1, 1], stride=[2, 2], dilation=[1, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %26 = xnnpack.fully_connected(%25, %3) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %27 = xnnpack.depthwise_convolution_2d(%x, %4, padding=[0, 0, 1, 1], stride=[2, 2], dilation=[1, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %28 = xnnpack.fully_connected(%27, %5) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %29 = xnnpack.depthwise_convolution_2d(%x, %0, padding=[0, 0, 2, 1], stride=[2, 2], dilation=[2, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %30 = xnnpack.fully_connected(%29, %6) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %31 = xnnpack.add(%24, %26) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %32 = xnnpack.add(%31, %28) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %33 = xnnpack.subtract(%26, %28) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %34 = xnnpack.subtract(%33, %30) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %35 = xnnpack.depthwise_convolution_2d(%x, %7, padding=[1, 0, 1, 0], stride=[2, 2], dilation=[2, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %36 = xnnpack.fully_connected(%35, %8) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %37 = xnnpack.depthwise_convolution_2d(%x, %9, padding=[0, 0, 1, 0], stride=[2, 2], dilation=[1, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %38 = xnnpack.fully_connected(%37, %10, %b) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>, tensor<48xf32>) -> tensor<1x16x16x48xf32>
-      %39 = xnnpack.depthwise_convolution_2d(%x, %11, padding=[0, 0, 1, 0], stride=[2, 2], dilation=[1, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %40 = xnnpack.fully_connected(%39, %12) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %41 = xnnpack.depthwise_convolution_2d(%x, %7, padding=[0, 0, 2, 0], stride=[2, 2], dilation=[2, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %42 = xnnpack.fully_connected(%41, %13) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %43 = xnnpack.add(%36, %38) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %44 = xnnpack.add(%43, %40) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %45 = xnnpack.subtract(%38, %40) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %46 = xnnpack.subtract(%45, %42) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %47 = xnnpack.depthwise_convolution_2d(%x, %4, padding=[1, 0, 1, 0], stride=[2, 2], dilation=[2, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %48 = xnnpack.fully_connected(%47, %14) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %49 = xnnpack.depthwise_convolution_2d(%x, %15, padding=[0, 0, 1, 0], stride=[2, 2], dilation=[1, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %50 = xnnpack.fully_connected(%49, %16) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %51 = xnnpack.depthwise_convolution_2d(%x, %0, padding=[0, 0, 1, 0], stride=[2, 2], dilation=[1, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %52 = xnnpack.fully_connected(%51, %17) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %53 = xnnpack.depthwise_convolution_2d(%x, %4, padding=[0, 0, 2, 0], stride=[2, 2], dilation=[2, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %54 = xnnpack.fully_connected(%53, %18) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %55 = xnnpack.add(%48, %50) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %56 = xnnpack.add(%55, %52) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %57 = xnnpack.subtract(%50, %52) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %58 = xnnpack.subtract(%57, %54) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %59 = xnnpack.depthwise_convolution_2d(%x, %0, padding=[1, 1, 1, 0], stride=[2, 2], dilation=[2, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %60 = xnnpack.fully_connected(%59, %19) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %61 = xnnpack.depthwise_convolution_2d(%x, %2, padding=[0, 1, 1, 0], stride=[2, 2], dilation=[1, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %62 = xnnpack.fully_connected(%61, %20) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %63 = xnnpack.depthwise_convolution_2d(%x, %4, padding=[0, 1, 1, 0], stride=[2, 2], dilation=[1, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %64 = xnnpack.fully_connected(%63, %21) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %65 = xnnpack.depthwise_convolution_2d(%x, %0, padding=[0, 1, 2, 0], stride=[2, 2], dilation=[2, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
-      %66 = xnnpack.fully_connected(%65, %22) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
-      %67 = xnnpack.add(%60, %62) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %68 = xnnpack.add(%67, %64) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %69 = xnnpack.subtract(%62, %64) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %70 = xnnpack.subtract(%69, %66) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %71 = xnnpack.add(%32, %44) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %72 = xnnpack.add(%71, %56) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %73 = xnnpack.subtract(%44, %56) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %74 = xnnpack.subtract(%73, %68) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %75 = xnnpack.concatenate2(%72, %74, axis=3) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x96xf32>
-      %76 = xnnpack.add(%34, %46) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %77 = xnnpack.add(%76, %58) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %78 = xnnpack.subtract(%46, %58) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %79 = xnnpack.subtract(%78, %70) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
-      %80 = xnnpack.concatenate2(%77, %79, axis=3) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x96xf32>
-      %81 = xnnpack.concatenate2(%75, %80, axis=2) : (tensor<1x16x16x96xf32>, tensor<1x16x16x96xf32>) -> tensor<1x16x32x96xf32>
-      %82 = xnnpack.static_reshape(%81, new_shape=[1, 32, 32, 48]) : (tensor<1x16x32x96xf32>) -> tensor<1x32x32x48xf32>
-      %y = xnnpack.static_slice(%82, offsets=[0, 0, 0, 0], sizes=[1, 31, 32, 48]) : (tensor<1x32x32x48xf32>) -> tensor<1x31x32x48xf32>
-      func.return %y : tensor<1x31x32x48xf32>
-    }
+    %b = stepwell.weight <"b"> "parameter" : tensor<48xf32>
+    %0 = stepwell.weight <"signs#5d304f84397e"> "constant" : tensor<1x2x2x64xf32>
+    %1 = stepwell.weight <"w#winograd_filter.6100bf1d7a3e"> "constant" : tensor<48x64xf32>
+    %2 = stepwell.weight <"signs#2b391df12bbc"> "constant" : tensor<1x2x2x64xf32>
+    %3 = stepwell.weight <"w#winograd_filter.a2ebf708995f"> "constant" : tensor<48x64xf32>
+    %4 = stepwell.weight <"signs#f9e369caa68c"> "constant" : tensor<1x2x2x64xf32>
+    %5 = stepwell.weight <"w#winograd_filter.0d52c274fec9"> "constant" : tensor<48x64xf32>
+    %6 = stepwell.weight <"w#winograd_filter.70d2a7ad67b5"> "constant" : tensor<48x64xf32>
+    %7 = stepwell.weight <"signs#18c73c70a977"> "constant" : tensor<1x2x2x64xf32>
+    %8 = stepwell.weight <"w#winograd_filter.6a8d2dd4e15e"> "constant" : tensor<48x64xf32>
+    %9 = stepwell.weight <"signs#bf12bf8fe571"> "constant" : tensor<1x2x2x64xf32>
+    %10 = stepwell.weight <"w#winograd_filter.13932d4e54b1"> "constant" : tensor<48x64xf32>
+    %11 = stepwell.weight <"signs#c086ec6173ad"> "constant" : tensor<1x2x2x64xf32>
+    %12 = stepwell.weight <"w#winograd_filter.4d06da618ba0"> "constant" : tensor<48x64xf32>
+    %13 = stepwell.weight <"w#winograd_filter.0c4da7ee1bc5"> "constant" : tensor<48x64xf32>
+    %14 = stepwell.weight <"w#winograd_filter.b2f0129a9023"> "constant" : tensor<48x64xf32>
+    %15 = stepwell.weight <"signs#38c282c778a2"> "constant" : tensor<1x2x2x64xf32>
+    %16 = stepwell.weight <"w#winograd_filter.4f14524fa246"> "constant" : tensor<48x64xf32>
+    %17 = stepwell.weight <"w#winograd_filter.457e3914e238"> "constant" : tensor<48x64xf32>
+    %18 = stepwell.weight <"w#winograd_filter.6ffc3413ec05"> "constant" : tensor<48x64xf32>
+    %19 = stepwell.weight <"w#winograd_filter.8399ab62a61a"> "constant" : tensor<48x64xf32>
+    %20 = stepwell.weight <"w#winograd_filter.d3bf7a6def69"> "constant" : tensor<48x64xf32>
+    %21 = stepwell.weight <"w#winograd_filter.ccb4c7697df7"> "constant" : tensor<48x64xf32>
+    %22 = stepwell.weight <"w#winograd_filter.504ebe8cf4ae"> "constant" : tensor<48x64xf32>
+    %23 = xnnpack.depthwise_convolution_2d(%x, %0, padding=[1, 0, 1, 1], stride=[2, 2], dilation=[2, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %24 = xnnpack.fully_connected(%23, %1) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %25 = xnnpack.depthwise_convolution_2d(%x, %2, padding=[0, 0, 1, 1], stride=[2, 2], dilation=[1, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %26 = xnnpack.fully_connected(%25, %3) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %27 = xnnpack.depthwise_convolution_2d(%x, %4, padding=[0, 0, 1, 1], stride=[2, 2], dilation=[1, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %28 = xnnpack.fully_connected(%27, %5) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %29 = xnnpack.depthwise_convolution_2d(%x, %0, padding=[0, 0, 2, 1], stride=[2, 2], dilation=[2, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %30 = xnnpack.fully_connected(%29, %6) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %31 = xnnpack.add(%24, %26) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %32 = xnnpack.add(%31, %28) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %33 = xnnpack.subtract(%26, %28) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %34 = xnnpack.subtract(%33, %30) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %35 = xnnpack.depthwise_convolution_2d(%x, %7, padding=[1, 0, 1, 0], stride=[2, 2], dilation=[2, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %36 = xnnpack.fully_connected(%35, %8) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %37 = xnnpack.depthwise_convolution_2d(%x, %9, padding=[0, 0, 1, 0], stride=[2, 2], dilation=[1, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %38 = xnnpack.fully_connected(%37, %10, %b) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>, tensor<48xf32>) -> tensor<1x16x16x48xf32>
+    %39 = xnnpack.depthwise_convolution_2d(%x, %11, padding=[0, 0, 1, 0], stride=[2, 2], dilation=[1, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %40 = xnnpack.fully_connected(%39, %12) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %41 = xnnpack.depthwise_convolution_2d(%x, %7, padding=[0, 0, 2, 0], stride=[2, 2], dilation=[2, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %42 = xnnpack.fully_connected(%41, %13) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %43 = xnnpack.add(%36, %38) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %44 = xnnpack.add(%43, %40) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %45 = xnnpack.subtract(%38, %40) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %46 = xnnpack.subtract(%45, %42) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %47 = xnnpack.depthwise_convolution_2d(%x, %4, padding=[1, 0, 1, 0], stride=[2, 2], dilation=[2, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %48 = xnnpack.fully_connected(%47, %14) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %49 = xnnpack.depthwise_convolution_2d(%x, %15, padding=[0, 0, 1, 0], stride=[2, 2], dilation=[1, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %50 = xnnpack.fully_connected(%49, %16) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %51 = xnnpack.depthwise_convolution_2d(%x, %0, padding=[0, 0, 1, 0], stride=[2, 2], dilation=[1, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %52 = xnnpack.fully_connected(%51, %17) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %53 = xnnpack.depthwise_convolution_2d(%x, %4, padding=[0, 0, 2, 0], stride=[2, 2], dilation=[2, 1]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %54 = xnnpack.fully_connected(%53, %18) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %55 = xnnpack.add(%48, %50) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %56 = xnnpack.add(%55, %52) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %57 = xnnpack.subtract(%50, %52) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %58 = xnnpack.subtract(%57, %54) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %59 = xnnpack.depthwise_convolution_2d(%x, %0, padding=[1, 1, 1, 0], stride=[2, 2], dilation=[2, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %60 = xnnpack.fully_connected(%59, %19) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %61 = xnnpack.depthwise_convolution_2d(%x, %2, padding=[0, 1, 1, 0], stride=[2, 2], dilation=[1, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %62 = xnnpack.fully_connected(%61, %20) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %63 = xnnpack.depthwise_convolution_2d(%x, %4, padding=[0, 1, 1, 0], stride=[2, 2], dilation=[1, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %64 = xnnpack.fully_connected(%63, %21) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %65 = xnnpack.depthwise_convolution_2d(%x, %0, padding=[0, 1, 2, 0], stride=[2, 2], dilation=[2, 2]) : (tensor<1x31x32x64xf32>, tensor<1x2x2x64xf32>) -> tensor<1x16x16x64xf32>
+    %66 = xnnpack.fully_connected(%65, %22) : (tensor<1x16x16x64xf32>, tensor<48x64xf32>) -> tensor<1x16x16x48xf32>
+    %67 = xnnpack.add(%60, %62) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %68 = xnnpack.add(%67, %64) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %69 = xnnpack.subtract(%62, %64) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %70 = xnnpack.subtract(%69, %66) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %71 = xnnpack.add(%32, %44) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %72 = xnnpack.add(%71, %56) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %73 = xnnpack.subtract(%44, %56) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %74 = xnnpack.subtract(%73, %68) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %75 = xnnpack.concatenate2(%72, %74, axis=3) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x96xf32>
+    %76 = xnnpack.add(%34, %46) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %77 = xnnpack.add(%76, %58) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %78 = xnnpack.subtract(%46, %58) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %79 = xnnpack.subtract(%78, %70) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x48xf32>
+    %80 = xnnpack.concatenate2(%77, %79, axis=3) : (tensor<1x16x16x48xf32>, tensor<1x16x16x48xf32>) -> tensor<1x16x16x96xf32>
+    %81 = xnnpack.concatenate2(%75, %80, axis=2) : (tensor<1x16x16x96xf32>, tensor<1x16x16x96xf32>) -> tensor<1x16x32x96xf32>
+    %82 = xnnpack.static_reshape(%81, new_shape=[1, 32, 32, 48]) : (tensor<1x16x32x96xf32>) -> tensor<1x32x32x48xf32>
+    %y = xnnpack.static_slice(%82, offsets=[0, 0, 0, 0], sizes=[1, 31, 32, 48]) : (tensor<1x32x32x48xf32>) -> tensor<1x31x32x48xf32>
 """
 
 from __future__ import annotations

@@ -5,24 +5,16 @@ norm stays between convolutions without a transpose. A convolution in groups giv
 average of its own group and reads no other.
 
 Before:
-    func.func @forward(%x: tensor<2x4x3xf32>) -> tensor<2x4x3xf32> {
-      %y = aten.group_norm.default(%x, 2, eps=1.0e-05) : (tensor<2x4x3xf32>) -> tensor<2x4x3xf32>
-      func.return %y : tensor<2x4x3xf32>
-    }
+    %y = aten.group_norm.default(%x, 2, eps=1.0e-05) : (tensor<2x4x3xf32>) -> tensor<2x4x3xf32>
 After:
-    func.func @forward(%x: tensor<2x4x3xf32>) -> tensor<2x4x3xf32> {
-      %0 = stepwell.weight <"row_mean#dca5b94c631b"> "constant" : tensor<1x6xf32>
-      %1 = stepwell.weight <"epsilon#5824601c58ed"> "constant" : tensor<1xf32>
-      %2 = aten.view.default(%x, [2, 2, 6]) : (tensor<2x4x3xf32>) -> tensor<2x2x6xf32>
-      %3 = aten.linear.default(%2, %0) : (tensor<2x2x6xf32>, tensor<1x6xf32>) -> tensor<2x2x1xf32>
-      %4 = aten.sub.Tensor(%2, %3) : (tensor<2x2x6xf32>, tensor<2x2x1xf32>) -> tensor<2x2x6xf32>
-      %5 = aten.mul.Tensor(%4, %4) : (tensor<2x2x6xf32>, tensor<2x2x6xf32>) -> tensor<2x2x6xf32>
-      %6 = aten.linear.default(%5, %0, %1) : (tensor<2x2x6xf32>, tensor<1x6xf32>, tensor<1xf32>) -> tensor<2x2x1xf32>
-      %7 = aten.rsqrt.default(%6) : (tensor<2x2x1xf32>) -> tensor<2x2x1xf32>
-      %8 = aten.mul.Tensor(%4, %7) : (tensor<2x2x6xf32>, tensor<2x2x1xf32>) -> tensor<2x2x6xf32>
-      %y = aten.view.default(%8, [2, 4, 3]) : (tensor<2x2x6xf32>) -> tensor<2x4x3xf32>
-      func.return %y : tensor<2x4x3xf32>
-    }
+    %0 = aten.view.default(%x, [2, 2, 6]) : (tensor<2x4x3xf32>) -> tensor<2x2x6xf32>
+    %1 = aten.linear.default(%0, dense<0.166666672>) : (tensor<2x2x6xf32>, tensor<1x6xf32>) -> tensor<2x2x1xf32>
+    %2 = aten.sub.Tensor(%0, %1) : (tensor<2x2x6xf32>, tensor<2x2x1xf32>) -> tensor<2x2x6xf32>
+    %3 = aten.mul.Tensor(%2, %2) : (tensor<2x2x6xf32>, tensor<2x2x6xf32>) -> tensor<2x2x6xf32>
+    %4 = aten.linear.default(%3, dense<0.166666672>, dense<1.0e-05>) : (tensor<2x2x6xf32>, tensor<1x6xf32>, tensor<1xf32>) -> tensor<2x2x1xf32>
+    %5 = aten.rsqrt.default(%4) : (tensor<2x2x1xf32>) -> tensor<2x2x1xf32>
+    %6 = aten.mul.Tensor(%2, %5) : (tensor<2x2x6xf32>, tensor<2x2x1xf32>) -> tensor<2x2x6xf32>
+    %y = aten.view.default(%6, [2, 4, 3]) : (tensor<2x2x6xf32>) -> tensor<2x4x3xf32>
 """
 
 from __future__ import annotations

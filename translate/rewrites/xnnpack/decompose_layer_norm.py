@@ -5,22 +5,14 @@ pieces. Scale and shift are separate ops here; `fold_affine_into_layer` takes th
 linears that follow.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %y = aten.layer_norm.default(%x, [4], eps=1.0e-06) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = aten.layer_norm.default(%x, [4], eps=1.0e-06) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %0 = stepwell.weight <"row_mean#83bc22741743"> "constant" : tensor<1x4xf32>
-      %1 = stepwell.weight <"epsilon#a12d79aeff6b"> "constant" : tensor<1xf32>
-      %2 = aten.linear.default(%x, %0) : (tensor<2x4xf32>, tensor<1x4xf32>) -> tensor<2x1xf32>
-      %3 = aten.sub.Tensor(%x, %2) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
-      %4 = aten.mul.Tensor(%3, %3) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-      %5 = aten.linear.default(%4, %0, %1) : (tensor<2x4xf32>, tensor<1x4xf32>, tensor<1xf32>) -> tensor<2x1xf32>
-      %6 = aten.rsqrt.default(%5) : (tensor<2x1xf32>) -> tensor<2x1xf32>
-      %y = aten.mul.Tensor(%3, %6) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %0 = aten.linear.default(%x, dense<0.25>) : (tensor<2x4xf32>, tensor<1x4xf32>) -> tensor<2x1xf32>
+    %1 = aten.sub.Tensor(%x, %0) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+    %2 = aten.mul.Tensor(%1, %1) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+    %3 = aten.linear.default(%2, dense<0.25>, dense<1.0e-06>) : (tensor<2x4xf32>, tensor<1x4xf32>, tensor<1xf32>) -> tensor<2x1xf32>
+    %4 = aten.rsqrt.default(%3) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+    %y = aten.mul.Tensor(%1, %4) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
 """
 
 from __future__ import annotations

@@ -6,18 +6,12 @@ were. A fractional power stays a kernel: its square root would lose the sign tha
 and the infinity that it gives for −inf.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %y = aten.pow.Tensor_Scalar(%x, -5) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %y = aten.pow.Tensor_Scalar(%x, -5) : (tensor<2x3xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %a = aten.mul.Tensor(%x, %x) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      %b = aten.mul.Tensor(%a, %a) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      %c = aten.mul.Tensor(%x, %b) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      %y = aten.reciprocal.default(%c) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %a = aten.mul.Tensor(%x, %x) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+    %b = aten.mul.Tensor(%a, %a) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+    %c = aten.mul.Tensor(%x, %b) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+    %y = aten.reciprocal.default(%c) : (tensor<2x3xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

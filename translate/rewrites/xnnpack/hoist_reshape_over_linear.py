@@ -4,23 +4,17 @@ A linear layer, and what stands between layers, works on rows in any shape: a re
 chain of them that keeps whole rows meets the reshape in front of the chain, however long it is.
 
 Before:
-    func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<3x2x5xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
-      %a = xnnpack.static_reshape(%x, new_shape=[6, 4]) : (tensor<2x3x4xf32>) -> tensor<6x4xf32>
-      %b = xnnpack.fully_connected(%a, %w) : (tensor<6x4xf32>, tensor<5x4xf32>) -> tensor<6x5xf32>
-      %c = xnnpack.gelu(%b) : (tensor<6x5xf32>) -> tensor<6x5xf32>
-      %y = xnnpack.static_reshape(%c, new_shape=[3, 2, 5]) : (tensor<6x5xf32>) -> tensor<3x2x5xf32>
-      func.return %y : tensor<3x2x5xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
+    %a = xnnpack.static_reshape(%x, new_shape=[6, 4]) : (tensor<2x3x4xf32>) -> tensor<6x4xf32>
+    %b = xnnpack.fully_connected(%a, %w) : (tensor<6x4xf32>, tensor<5x4xf32>) -> tensor<6x5xf32>
+    %c = xnnpack.gelu(%b) : (tensor<6x5xf32>) -> tensor<6x5xf32>
+    %y = xnnpack.static_reshape(%c, new_shape=[3, 2, 5]) : (tensor<6x5xf32>) -> tensor<3x2x5xf32>
 After:
-    func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<3x2x5xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
-      %a = xnnpack.static_reshape(%x, new_shape=[6, 4]) : (tensor<2x3x4xf32>) -> tensor<6x4xf32>
-      %0 = xnnpack.static_reshape(%a, new_shape=[3, 2, 4]) : (tensor<6x4xf32>) -> tensor<3x2x4xf32>
-      %b = xnnpack.fully_connected(%0, %w) : (tensor<3x2x4xf32>, tensor<5x4xf32>) -> tensor<3x2x5xf32>
-      %y = xnnpack.gelu(%b) : (tensor<3x2x5xf32>) -> tensor<3x2x5xf32>
-      func.return %y : tensor<3x2x5xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
+    %a = xnnpack.static_reshape(%x, new_shape=[6, 4]) : (tensor<2x3x4xf32>) -> tensor<6x4xf32>
+    %0 = xnnpack.static_reshape(%a, new_shape=[3, 2, 4]) : (tensor<6x4xf32>) -> tensor<3x2x4xf32>
+    %b = xnnpack.fully_connected(%0, %w) : (tensor<3x2x4xf32>, tensor<5x4xf32>) -> tensor<3x2x5xf32>
+    %y = xnnpack.gelu(%b) : (tensor<3x2x5xf32>) -> tensor<3x2x5xf32>
 """
 
 from __future__ import annotations

@@ -7,18 +7,12 @@ is subtracted as `limited − x`, which is +0 where nothing was cut off: −0 �
 A norm of numbers beyond 10¹⁹ is infinite, and so `x / norm` zero; it would be NaN.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %y = aten.sqrt.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %y = aten.sqrt.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %0 = aten.clamp.default(%x, none, 3.4028234663852886e+38) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      %1 = aten.sqrt.default(%0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      %2 = aten.sub.Tensor(%0, %x) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      %y = aten.sub.Tensor(%1, %2) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %0 = aten.clamp.default(%x, none, 3.4028234663852886e+38) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %1 = aten.sqrt.default(%0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %2 = aten.sub.Tensor(%0, %x) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+    %y = aten.sub.Tensor(%1, %2) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

@@ -7,17 +7,11 @@ maximum do not say what becomes of one, so a value that may be made NaN by a div
 logarithm or a power is left outside: a mask is often there to hide just that.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %m = stepwell.weight <"#causal"> "constant" : tensor<2x3xi1>
-      %y = aten.masked_fill.Scalar(%x, %m, -inf) : (tensor<2x3xf32>, tensor<2x3xi1>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %m = stepwell.weight <"#causal"> "constant" : tensor<2x3xi1>
+    %y = aten.masked_fill.Scalar(%x, %m, -inf) : (tensor<2x3xf32>, tensor<2x3xi1>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %0 = stepwell.weight <"#limits.14f9ca01a2b6"> "constant" : tensor<2x3xf32>
-      %y = aten.minimum.default(%x, %0) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %0 = stepwell.weight <"#limits.14f9ca01a2b6"> "constant" : tensor<2x3xf32>
+    %y = aten.minimum.default(%x, %0) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

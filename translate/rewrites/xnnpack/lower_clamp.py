@@ -1,15 +1,9 @@
 """Clamps and relus: into the node that makes the value if it can clamp its output, else a node.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %y = aten.relu.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = aten.relu.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %y = xnnpack.clamp(%x, output_min=0.0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = xnnpack.clamp(%x, output_min=0.0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 """
 
 from __future__ import annotations

@@ -5,19 +5,13 @@ moves the transposes to where they cost least, most of them against each other. 
 convolutions run as images of height one.
 
 Before:
-    func.func @forward(%x: tensor<1x3x8x8xf32>) -> tensor<1x4x8x8xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x3x3x3xf32>
-      %y = aten.convolution.default(%x, %w, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 1) : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>) -> tensor<1x4x8x8xf32>
-      func.return %y : tensor<1x4x8x8xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x3x3x3xf32>
+    %y = aten.convolution.default(%x, %w, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 1) : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>) -> tensor<1x4x8x8xf32>
 After:
-    func.func @forward(%x: tensor<1x3x8x8xf32>) -> tensor<1x4x8x8xf32> {
-      %0 = stepwell.weight <"w#filter_ohwi.614511dd59f1"> "constant" : tensor<4x3x3x3xf32>
-      %1 = xnnpack.static_transpose(%x, perm=[0, 2, 3, 1]) : (tensor<1x3x8x8xf32>) -> tensor<1x8x8x3xf32>
-      %2 = xnnpack.convolution_2d(%1, %0, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (tensor<1x8x8x3xf32>, tensor<4x3x3x3xf32>) -> tensor<1x8x8x4xf32>
-      %y = xnnpack.static_transpose(%2, perm=[0, 3, 1, 2]) : (tensor<1x8x8x4xf32>) -> tensor<1x4x8x8xf32>
-      func.return %y : tensor<1x4x8x8xf32>
-    }
+    %0 = stepwell.weight <"w#filter_ohwi.614511dd59f1"> "constant" : tensor<4x3x3x3xf32>
+    %1 = xnnpack.static_transpose(%x, perm=[0, 2, 3, 1]) : (tensor<1x3x8x8xf32>) -> tensor<1x8x8x3xf32>
+    %2 = xnnpack.convolution_2d(%1, %0, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (tensor<1x8x8x3xf32>, tensor<4x3x3x3xf32>) -> tensor<1x8x8x4xf32>
+    %y = xnnpack.static_transpose(%2, perm=[0, 3, 1, 2]) : (tensor<1x8x8x4xf32>) -> tensor<1x4x8x8xf32>
 """
 
 from __future__ import annotations

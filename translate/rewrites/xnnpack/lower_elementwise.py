@@ -1,15 +1,9 @@
 """Elementwise ops, one for one.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %y = aten.tanh.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = aten.tanh.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %y = xnnpack.tanh(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = xnnpack.tanh(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """Casts between single and half precision are nodes too.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf16>) -> tensor<2x4xf32> {
-      %y = aten._to_copy.default(%x, dtype=f32) : (tensor<2x4xf16>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = aten._to_copy.default(%x, dtype=f32) : (tensor<2x4xf16>) -> tensor<2x4xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf16>) -> tensor<2x4xf32> {
-      %y = xnnpack.convert(%x) : (tensor<2x4xf16>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = xnnpack.convert(%x) : (tensor<2x4xf16>) -> tensor<2x4xf32>
 """
 
 from __future__ import annotations

@@ -8,17 +8,11 @@ XNNPACK's pooling may take the number where one of two is NaN: by default a sum 
 NaN for nothing else, is turned into 0 or NaN and taken off (`carry-nans` says how).
 
 Before:
-    func.func @forward(%x: tensor<2x4x8xf32>) -> tensor<2x8xf32> {
-      %y = aten.amax.default(%x, [1]) : (tensor<2x4x8xf32>) -> tensor<2x8xf32>
-      func.return %y : tensor<2x8xf32>
-    }
+    %y = aten.amax.default(%x, [1]) : (tensor<2x4x8xf32>) -> tensor<2x8xf32>
 After:
-    func.func @forward(%x: tensor<2x4x8xf32>) -> tensor<2x8xf32> {
-      %0 = aten.view.default(%x, [2, 4, 1, 8]) : (tensor<2x4x8xf32>) -> tensor<2x4x1x8xf32>
-      %1 = xnnpack.max_pooling_2d(%0, kernel=[4, 1], padding=[0, 0, 0, 0], stride=[4, 1], dilation=[1, 1]) : (tensor<2x4x1x8xf32>) -> tensor<2x1x1x8xf32>
-      %y = aten.view.default(%1, [2, 8]) : (tensor<2x1x1x8xf32>) -> tensor<2x8xf32>
-      func.return %y : tensor<2x8xf32>
-    }
+    %0 = aten.view.default(%x, [2, 4, 1, 8]) : (tensor<2x4x8xf32>) -> tensor<2x4x1x8xf32>
+    %1 = xnnpack.max_pooling_2d(%0, kernel=[4, 1], padding=[0, 0, 0, 0], stride=[4, 1], dilation=[1, 1]) : (tensor<2x4x1x8xf32>) -> tensor<2x1x1x8xf32>
+    %y = aten.view.default(%1, [2, 8]) : (tensor<2x1x1x8xf32>) -> tensor<2x8xf32>
 """
 
 from __future__ import annotations

@@ -1,17 +1,11 @@
 """Linear layers to fully-connected nodes.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
-      %y = aten.linear.default(%x, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
+    %y = aten.linear.default(%x, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
-      %y = xnnpack.fully_connected(%x, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
+    %y = xnnpack.fully_connected(%x, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

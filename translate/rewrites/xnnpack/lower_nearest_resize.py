@@ -4,19 +4,13 @@ XNNPACK resizes bilinearly only. Enlarged by a whole factor, each pixel stands s
 row, and each row several times: concatenations, which copy memory, with the channels last.
 
 Before:
-    func.func @forward(%x: tensor<1x3x4x4xf32>) -> tensor<1x3x8x4xf32> {
-      %y = aten.upsample_nearest2d.default(%x, [8, 4]) : (tensor<1x3x4x4xf32>) -> tensor<1x3x8x4xf32>
-      func.return %y : tensor<1x3x8x4xf32>
-    }
+    %y = aten.upsample_nearest2d.default(%x, [8, 4]) : (tensor<1x3x4x4xf32>) -> tensor<1x3x8x4xf32>
 After:
-    func.func @forward(%x: tensor<1x3x4x4xf32>) -> tensor<1x3x8x4xf32> {
-      %0 = xnnpack.static_transpose(%x, perm=[0, 2, 3, 1]) : (tensor<1x3x4x4xf32>) -> tensor<1x4x4x3xf32>
-      %1 = xnnpack.static_reshape(%0, new_shape=[1, 4, 1, 12]) : (tensor<1x4x4x3xf32>) -> tensor<1x4x1x12xf32>
-      %2 = xnnpack.concatenate2(%1, %1, axis=2) : (tensor<1x4x1x12xf32>, tensor<1x4x1x12xf32>) -> tensor<1x4x2x12xf32>
-      %3 = xnnpack.static_reshape(%2, new_shape=[1, 8, 4, 3]) : (tensor<1x4x2x12xf32>) -> tensor<1x8x4x3xf32>
-      %y = xnnpack.static_transpose(%3, perm=[0, 3, 1, 2]) : (tensor<1x8x4x3xf32>) -> tensor<1x3x8x4xf32>
-      func.return %y : tensor<1x3x8x4xf32>
-    }
+    %0 = xnnpack.static_transpose(%x, perm=[0, 2, 3, 1]) : (tensor<1x3x4x4xf32>) -> tensor<1x4x4x3xf32>
+    %1 = xnnpack.static_reshape(%0, new_shape=[1, 4, 1, 12]) : (tensor<1x4x4x3xf32>) -> tensor<1x4x1x12xf32>
+    %2 = xnnpack.concatenate2(%1, %1, axis=2) : (tensor<1x4x1x12xf32>, tensor<1x4x1x12xf32>) -> tensor<1x4x2x12xf32>
+    %3 = xnnpack.static_reshape(%2, new_shape=[1, 8, 4, 3]) : (tensor<1x4x2x12xf32>) -> tensor<1x8x4x3xf32>
+    %y = xnnpack.static_transpose(%3, perm=[0, 3, 1, 2]) : (tensor<1x8x4x3xf32>) -> tensor<1x3x8x4xf32>
 """
 
 from __future__ import annotations

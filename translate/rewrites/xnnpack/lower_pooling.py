@@ -1,17 +1,11 @@
 """Pooling and resizing of images, channels last between transposes like convolutions.
 
 Before:
-    func.func @forward(%x: tensor<1x3x8x8xf32>) -> tensor<1x3x4x4xf32> {
-      %y = aten.max_pool2d.default(%x, [2, 2], [2, 2]) : (tensor<1x3x8x8xf32>) -> tensor<1x3x4x4xf32>
-      func.return %y : tensor<1x3x4x4xf32>
-    }
+    %y = aten.max_pool2d.default(%x, [2, 2], [2, 2]) : (tensor<1x3x8x8xf32>) -> tensor<1x3x4x4xf32>
 After:
-    func.func @forward(%x: tensor<1x3x8x8xf32>) -> tensor<1x3x4x4xf32> {
-      %0 = xnnpack.static_transpose(%x, perm=[0, 2, 3, 1]) : (tensor<1x3x8x8xf32>) -> tensor<1x8x8x3xf32>
-      %1 = xnnpack.max_pooling_2d(%0, kernel=[2, 2], padding=[0, 0, 0, 0], stride=[2, 2], dilation=[1, 1]) : (tensor<1x8x8x3xf32>) -> tensor<1x4x4x3xf32>
-      %y = xnnpack.static_transpose(%1, perm=[0, 3, 1, 2]) : (tensor<1x4x4x3xf32>) -> tensor<1x3x4x4xf32>
-      func.return %y : tensor<1x3x4x4xf32>
-    }
+    %0 = xnnpack.static_transpose(%x, perm=[0, 2, 3, 1]) : (tensor<1x3x8x8xf32>) -> tensor<1x8x8x3xf32>
+    %1 = xnnpack.max_pooling_2d(%0, kernel=[2, 2], padding=[0, 0, 0, 0], stride=[2, 2], dilation=[1, 1]) : (tensor<1x8x8x3xf32>) -> tensor<1x4x4x3xf32>
+    %y = xnnpack.static_transpose(%1, perm=[0, 3, 1, 2]) : (tensor<1x4x4x3xf32>) -> tensor<1x3x4x4xf32>
 """
 
 from __future__ import annotations

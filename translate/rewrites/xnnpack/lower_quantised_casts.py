@@ -5,17 +5,11 @@ in XNNPACK. Every other cast is `xnnpack.convert` where XNNPACK has one, and els
 `quantized_decomposed`, whose kernels ExecuTorch has.
 
 Before:
-    func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
-      %q = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-      %y = quant.dcast %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
-      func.return %y : tensor<4xf32>
-    }
+    %q = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+    %y = quant.dcast %q : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
 After:
-    func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {
-      %q = xnnpack.convert(%x) : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-      %y = xnnpack.convert(%q) : (tensor<4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4xf32>
-      func.return %y : tensor<4xf32>
-    }
+    %q = xnnpack.convert(%x) : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+    %y = xnnpack.convert(%q) : (tensor<4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4xf32>
 """
 
 from __future__ import annotations

@@ -1,24 +1,18 @@
 """Quantised convolutions to int8 nodes, channels last, their scales moved with the filter's axes.
 
 Before:
-    func.func @forward(%q: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x2x1x1xi8>
-      %t = quant.scast %w : tensor<3x2x1x1xi8> to tensor<3x2x1x1x!quant.uniform<i8:f32, 0.125>>
-      %r = quant.dcast %t : tensor<3x2x1x1x!quant.uniform<i8:f32, 0.125>> to tensor<3x2x1x1xf32>
-      %x = quant.dcast %q : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
-      %y = aten.convolution.default(%x, %r, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x2x4x4xf32>, tensor<3x2x1x1xf32>) -> tensor<1x3x4x4xf32>
-      %z = quant.qcast %y : tensor<1x3x4x4xf32> to tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>>
-      func.return %z : tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x2x1x1xi8>
+    %t = quant.scast %w : tensor<3x2x1x1xi8> to tensor<3x2x1x1x!quant.uniform<i8:f32, 0.125>>
+    %r = quant.dcast %t : tensor<3x2x1x1x!quant.uniform<i8:f32, 0.125>> to tensor<3x2x1x1xf32>
+    %x = quant.dcast %q : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
+    %y = aten.convolution.default(%x, %r, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x2x4x4xf32>, tensor<3x2x1x1xf32>) -> tensor<1x3x4x4xf32>
+    %z = quant.qcast %y : tensor<1x3x4x4xf32> to tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>>
 After:
-    func.func @forward(%q: tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>> {
-      %0 = stepwell.weight <"w#filter_ohwi.614511dd59f1"> "constant" : tensor<3x1x1x2xi8>
-      %1 = xnnpack.static_transpose(%q, perm=[0, 2, 3, 1]) : (tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>
-      %2 = quant.scast %0 : tensor<3x1x1x2xi8> to tensor<3x1x1x2x!quant.uniform<i8:f32, 0.125>>
-      %3 = xnnpack.convolution_2d(%1, %2, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>, tensor<3x1x1x2x!quant.uniform<i8:f32, 0.125>>) -> tensor<1x4x4x3x!quant.uniform<i8:f32, 0.25>>
-      %z = xnnpack.static_transpose(%3, perm=[0, 3, 1, 2]) : (tensor<1x4x4x3x!quant.uniform<i8:f32, 0.25>>) -> tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>>
-      func.return %z : tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>>
-    }
+    %0 = stepwell.weight <"w#filter_ohwi.614511dd59f1"> "constant" : tensor<3x1x1x2xi8>
+    %1 = xnnpack.static_transpose(%q, perm=[0, 2, 3, 1]) : (tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>
+    %2 = quant.scast %0 : tensor<3x1x1x2xi8> to tensor<3x1x1x2x!quant.uniform<i8:f32, 0.125>>
+    %3 = xnnpack.convolution_2d(%1, %2, groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1]) : (tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:3>>, tensor<3x1x1x2x!quant.uniform<i8:f32, 0.125>>) -> tensor<1x4x4x3x!quant.uniform<i8:f32, 0.25>>
+    %z = xnnpack.static_transpose(%3, perm=[0, 3, 1, 2]) : (tensor<1x4x4x3x!quant.uniform<i8:f32, 0.25>>) -> tensor<1x3x4x4x!quant.uniform<i8:f32, 0.25>>
 """
 
 from __future__ import annotations

@@ -1,18 +1,12 @@
 """Elementwise ops, clamps and pooling of int8, where XNNPACK has the kernel.
 
 Before:
-    func.func @forward(%a: tensor<4x!quant.uniform<i8:f32, 0.5>>, %b: tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x!quant.uniform<i8:f32, 0.75:3>> {
-      %x = quant.dcast %a : tensor<4x!quant.uniform<i8:f32, 0.5>> to tensor<4xf32>
-      %y = quant.dcast %b : tensor<4x!quant.uniform<i8:f32, 0.25>> to tensor<4xf32>
-      %s = aten.add.Tensor(%x, %y) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-      %q = quant.qcast %s : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.75:3>>
-      func.return %q : tensor<4x!quant.uniform<i8:f32, 0.75:3>>
-    }
+    %x = quant.dcast %a : tensor<4x!quant.uniform<i8:f32, 0.5>> to tensor<4xf32>
+    %y = quant.dcast %b : tensor<4x!quant.uniform<i8:f32, 0.25>> to tensor<4xf32>
+    %s = aten.add.Tensor(%x, %y) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %q = quant.qcast %s : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.75:3>>
 After:
-    func.func @forward(%a: tensor<4x!quant.uniform<i8:f32, 0.5>>, %b: tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x!quant.uniform<i8:f32, 0.75:3>> {
-      %q = xnnpack.add(%a, %b) : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x!quant.uniform<i8:f32, 0.75:3>>
-      func.return %q : tensor<4x!quant.uniform<i8:f32, 0.75:3>>
-    }
+    %q = xnnpack.add(%a, %b) : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x!quant.uniform<i8:f32, 0.75:3>>
 """
 
 from __future__ import annotations

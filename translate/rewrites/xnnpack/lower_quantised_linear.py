@@ -5,22 +5,16 @@ result all are what the kernel takes. A dynamic one finds the scales of its inpu
 each row (PT2E describes one scale for the whole tensor: with a row's own, no step is greater).
 
 Before:
-    func.func @forward(%q: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x3x!quant.uniform<i8:f32, 0.25>> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
-      %t = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.125>>
-      %r = quant.dcast %t : tensor<3x4x!quant.uniform<i8:f32, 0.125>> to tensor<3x4xf32>
-      %x = quant.dcast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
-      %y = aten.linear.default(%x, %r) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
-      %z = quant.qcast %y : tensor<2x3xf32> to tensor<2x3x!quant.uniform<i8:f32, 0.25>>
-      func.return %z : tensor<2x3x!quant.uniform<i8:f32, 0.25>>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
+    %t = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.125>>
+    %r = quant.dcast %t : tensor<3x4x!quant.uniform<i8:f32, 0.125>> to tensor<3x4xf32>
+    %x = quant.dcast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
+    %y = aten.linear.default(%x, %r) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+    %z = quant.qcast %y : tensor<2x3xf32> to tensor<2x3x!quant.uniform<i8:f32, 0.25>>
 After:
-    func.func @forward(%q: tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x3x!quant.uniform<i8:f32, 0.25>> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
-      %0 = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.125>>
-      %z = xnnpack.fully_connected(%q, %0) : (tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<3x4x!quant.uniform<i8:f32, 0.125>>) -> tensor<2x3x!quant.uniform<i8:f32, 0.25>>
-      func.return %z : tensor<2x3x!quant.uniform<i8:f32, 0.25>>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
+    %0 = quant.scast %w : tensor<3x4xi8> to tensor<3x4x!quant.uniform<i8:f32, 0.125>>
+    %z = xnnpack.fully_connected(%q, %0) : (tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>, tensor<3x4x!quant.uniform<i8:f32, 0.125>>) -> tensor<2x3x!quant.uniform<i8:f32, 0.25>>
 """
 
 from __future__ import annotations

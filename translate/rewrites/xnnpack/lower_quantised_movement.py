@@ -4,17 +4,11 @@ PT2E annotates a flatten or a concatenation with one quantisation on both sides.
 between other casts stays one: nothing is quantised that the program did not quantise.
 
 Before:
-    func.func @forward(%q: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<8x!quant.uniform<i8:f32, 0.5>> {
-      %x = quant.dcast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5>> to tensor<2x4xf32>
-      %v = aten.view.default(%x, [8]) : (tensor<2x4xf32>) -> tensor<8xf32>
-      %r = quant.qcast %v : tensor<8xf32> to tensor<8x!quant.uniform<i8:f32, 0.5>>
-      func.return %r : tensor<8x!quant.uniform<i8:f32, 0.5>>
-    }
+    %x = quant.dcast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5>> to tensor<2x4xf32>
+    %v = aten.view.default(%x, [8]) : (tensor<2x4xf32>) -> tensor<8xf32>
+    %r = quant.qcast %v : tensor<8xf32> to tensor<8x!quant.uniform<i8:f32, 0.5>>
 After:
-    func.func @forward(%q: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<8x!quant.uniform<i8:f32, 0.5>> {
-      %r = xnnpack.static_reshape(%q, new_shape=[8]) : (tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<8x!quant.uniform<i8:f32, 0.5>>
-      func.return %r : tensor<8x!quant.uniform<i8:f32, 0.5>>
-    }
+    %r = xnnpack.static_reshape(%q, new_shape=[8]) : (tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<8x!quant.uniform<i8:f32, 0.5>>
 """
 
 from __future__ import annotations

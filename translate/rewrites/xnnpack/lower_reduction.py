@@ -5,16 +5,9 @@ width one, channels last already, so no transpose is needed. Axes that do not li
 reduced one run at a time.
 
 Before:
-    func.func @forward(%x: tensor<2x4x8xf32>) -> tensor<2x4x1xf32> {
-      %y = aten.mean.dim(%x, [2], true) : (tensor<2x4x8xf32>) -> tensor<2x4x1xf32>
-      func.return %y : tensor<2x4x1xf32>
-    }
+    %y = aten.mean.dim(%x, [2], true) : (tensor<2x4x8xf32>) -> tensor<2x4x1xf32>
 After:
-    func.func @forward(%x: tensor<2x4x8xf32>) -> tensor<2x4x1xf32> {
-      %0 = stepwell.weight <"row_mean#0b17d3e89079"> "constant" : tensor<1x8xf32>
-      %y = aten.linear.default(%x, %0) : (tensor<2x4x8xf32>, tensor<1x8xf32>) -> tensor<2x4x1xf32>
-      func.return %y : tensor<2x4x1xf32>
-    }
+    %y = aten.linear.default(%x, dense<0.125>) : (tensor<2x4x8xf32>, tensor<1x8xf32>) -> tensor<2x4x1xf32>
 """
 
 from __future__ import annotations

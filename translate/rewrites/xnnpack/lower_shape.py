@@ -1,15 +1,9 @@
 """Ops that move elements: view, permute, slice, cat, pad and expand.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<4x2xf32> {
-      %y = aten.permute.default(%x, [1, 0]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
-      func.return %y : tensor<4x2xf32>
-    }
+    %y = aten.permute.default(%x, [1, 0]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<4x2xf32> {
-      %y = xnnpack.static_transpose(%x, perm=[1, 0]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
-      func.return %y : tensor<4x2xf32>
-    }
+    %y = xnnpack.static_transpose(%x, perm=[1, 0]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """Softmax over the last axis to a softmax node; over another axis with transposes around it.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %y = aten._softmax.default(%x, 1, false) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = aten._softmax.default(%x, 1, false) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
-      %y = xnnpack.softmax(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      func.return %y : tensor<2x4xf32>
-    }
+    %y = xnnpack.softmax(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 """
 
 from __future__ import annotations

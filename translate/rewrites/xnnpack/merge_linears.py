@@ -5,19 +5,13 @@ It is done only where one layer multiplies no more than the two: a narrow layer 
 ones (a low-rank weight) is there to save work.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
-      %a = stepwell.weight <"a"> "parameter" : tensor<8x4xf32>
-      %b = stepwell.weight <"b"> "parameter" : tensor<3x8xf32>
-      %h = aten.linear.default(%x, %a) : (tensor<2x4xf32>, tensor<8x4xf32>) -> tensor<2x8xf32>
-      %y = aten.linear.default(%h, %b) : (tensor<2x8xf32>, tensor<3x8xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %a = stepwell.weight <"a"> "parameter" : tensor<8x4xf32>
+    %b = stepwell.weight <"b"> "parameter" : tensor<3x8xf32>
+    %h = aten.linear.default(%x, %a) : (tensor<2x4xf32>, tensor<8x4xf32>) -> tensor<2x8xf32>
+    %y = aten.linear.default(%h, %b) : (tensor<2x8xf32>, tensor<3x8xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
-      %0 = stepwell.weight <"b#merged_weights.6fe1f5dbb3d1"> "constant" : tensor<3x4xf32>
-      %y = aten.linear.default(%x, %0) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %0 = stepwell.weight <"b#merged_weights.6fe1f5dbb3d1"> "constant" : tensor<3x4xf32>
+    %y = aten.linear.default(%x, %0) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

@@ -3,17 +3,11 @@
 `AssignLayouts` decides where transposes stand; here those that meet become one, or vanish.
 
 Before:
-    func.func @forward(%x: tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32> {
-      %a = xnnpack.static_transpose(%x, perm=[0, 3, 1, 2]) : (tensor<1x2x3x4xf32>) -> tensor<1x4x2x3xf32>
-      %c = xnnpack.static_transpose(%a, perm=[0, 2, 3, 1]) : (tensor<1x4x2x3xf32>) -> tensor<1x2x3x4xf32>
-      %y = xnnpack.tanh(%c) : (tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
-      func.return %y : tensor<1x2x3x4xf32>
-    }
+    %a = xnnpack.static_transpose(%x, perm=[0, 3, 1, 2]) : (tensor<1x2x3x4xf32>) -> tensor<1x4x2x3xf32>
+    %c = xnnpack.static_transpose(%a, perm=[0, 2, 3, 1]) : (tensor<1x4x2x3xf32>) -> tensor<1x2x3x4xf32>
+    %y = xnnpack.tanh(%c) : (tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
 After:
-    func.func @forward(%x: tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32> {
-      %y = xnnpack.tanh(%x) : (tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
-      func.return %y : tensor<1x2x3x4xf32>
-    }
+    %y = xnnpack.tanh(%x) : (tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
 """
 
 from __future__ import annotations

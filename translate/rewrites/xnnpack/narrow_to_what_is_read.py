@@ -7,17 +7,11 @@ that could do less is narrowed if that saves more multiplications and copies tha
 which then stand at its edge.
 
 Before:
-    func.func @forward(%x: tensor<1x5x4xf32>) -> tensor<1x1x4xf32> {
-      %a = xnnpack.exp(%x) : (tensor<1x5x4xf32>) -> tensor<1x5x4xf32>
-      %y = xnnpack.static_slice(%a, offsets=[0, 0, 0], sizes=[1, 1, 4]) : (tensor<1x5x4xf32>) -> tensor<1x1x4xf32>
-      func.return %y : tensor<1x1x4xf32>
-    }
+    %a = xnnpack.exp(%x) : (tensor<1x5x4xf32>) -> tensor<1x5x4xf32>
+    %y = xnnpack.static_slice(%a, offsets=[0, 0, 0], sizes=[1, 1, 4]) : (tensor<1x5x4xf32>) -> tensor<1x1x4xf32>
 After:
-    func.func @forward(%x: tensor<1x5x4xf32>) -> tensor<1x1x4xf32> {
-      %0 = xnnpack.static_slice(%x, offsets=[0, 0, 0], sizes=[1, 1, 4]) : (tensor<1x5x4xf32>) -> tensor<1x1x4xf32>
-      %y = xnnpack.exp(%0) : (tensor<1x1x4xf32>) -> tensor<1x1x4xf32>
-      func.return %y : tensor<1x1x4xf32>
-    }
+    %0 = xnnpack.static_slice(%x, offsets=[0, 0, 0], sizes=[1, 1, 4]) : (tensor<1x5x4xf32>) -> tensor<1x1x4xf32>
+    %y = xnnpack.exp(%0) : (tensor<1x1x4xf32>) -> tensor<1x1x4xf32>
 """
 
 from __future__ import annotations

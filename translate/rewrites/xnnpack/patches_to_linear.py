@@ -8,21 +8,15 @@ in torch's order is laid out as patches at once, instead of channels last first.
 quantised by its own range becomes rows that are quantised by theirs, with steps no greater.
 
 Before:
-    func.func @forward(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x2x5xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<5x2x2x3xf32>
-      %i = xnnpack.static_transpose(%x, perm=[0, 2, 3, 1]) : (tensor<1x3x4x4xf32>) -> tensor<1x4x4x3xf32>
-      %y = xnnpack.convolution_2d(%i, %w, groups=1, padding=[0, 0, 0, 0], stride=[2, 2], dilation=[1, 1]) : (tensor<1x4x4x3xf32>, tensor<5x2x2x3xf32>) -> tensor<1x2x2x5xf32>
-      func.return %y : tensor<1x2x2x5xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<5x2x2x3xf32>
+    %i = xnnpack.static_transpose(%x, perm=[0, 2, 3, 1]) : (tensor<1x3x4x4xf32>) -> tensor<1x4x4x3xf32>
+    %y = xnnpack.convolution_2d(%i, %w, groups=1, padding=[0, 0, 0, 0], stride=[2, 2], dilation=[1, 1]) : (tensor<1x4x4x3xf32>, tensor<5x2x2x3xf32>) -> tensor<1x2x2x5xf32>
 After:
-    func.func @forward(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x2x5xf32> {
-      %w = stepwell.weight <"w#filter_rows"> "constant" : tensor<5x12xf32>
-      %0 = xnnpack.static_reshape(%x, new_shape=[1, 3, 2, 2, 2, 2]) : (tensor<1x3x4x4xf32>) -> tensor<1x3x2x2x2x2xf32>
-      %1 = xnnpack.static_transpose(%0, perm=[0, 2, 4, 1, 3, 5]) : (tensor<1x3x2x2x2x2xf32>) -> tensor<1x2x2x3x2x2xf32>
-      %2 = xnnpack.static_reshape(%1, new_shape=[1, 2, 2, 12]) : (tensor<1x2x2x3x2x2xf32>) -> tensor<1x2x2x12xf32>
-      %y = xnnpack.fully_connected(%2, %w) : (tensor<1x2x2x12xf32>, tensor<5x12xf32>) -> tensor<1x2x2x5xf32>
-      func.return %y : tensor<1x2x2x5xf32>
-    }
+    %w = stepwell.weight <"w#filter_rows"> "constant" : tensor<5x12xf32>
+    %0 = xnnpack.static_reshape(%x, new_shape=[1, 3, 2, 2, 2, 2]) : (tensor<1x3x4x4xf32>) -> tensor<1x3x2x2x2x2xf32>
+    %1 = xnnpack.static_transpose(%0, perm=[0, 2, 4, 1, 3, 5]) : (tensor<1x3x2x2x2x2xf32>) -> tensor<1x2x2x3x2x2xf32>
+    %2 = xnnpack.static_reshape(%1, new_shape=[1, 2, 2, 12]) : (tensor<1x2x2x3x2x2xf32>) -> tensor<1x2x2x12xf32>
+    %y = xnnpack.fully_connected(%2, %w) : (tensor<1x2x2x12xf32>, tensor<5x12xf32>) -> tensor<1x2x2x5xf32>
 """
 
 from __future__ import annotations

@@ -5,19 +5,13 @@ XNNPACK has no gather. Where the places are known and have some order, a few sli
 product with a constant matrix would too, but makes NaN of an infinity beside what is picked.
 
 Before:
-    func.func @forward(%x: tensor<1x4x3xf32>) -> tensor<1x4x3xf32> {
-      %y = aten.flip.default(%x, [1]) : (tensor<1x4x3xf32>) -> tensor<1x4x3xf32>
-      func.return %y : tensor<1x4x3xf32>
-    }
+    %y = aten.flip.default(%x, [1]) : (tensor<1x4x3xf32>) -> tensor<1x4x3xf32>
 After:
-    func.func @forward(%x: tensor<1x4x3xf32>) -> tensor<1x4x3xf32> {
-      %0 = aten.slice.Tensor(%x, 1, 3, 4, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
-      %1 = aten.slice.Tensor(%x, 1, 2, 3, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
-      %2 = aten.slice.Tensor(%x, 1, 1, 2, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
-      %3 = aten.slice.Tensor(%x, 1, 0, 1, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
-      %y = aten.cat.default([%0, %1, %2, %3], 1) : (tensor<1x1x3xf32>, tensor<1x1x3xf32>, tensor<1x1x3xf32>, tensor<1x1x3xf32>) -> tensor<1x4x3xf32>
-      func.return %y : tensor<1x4x3xf32>
-    }
+    %0 = aten.slice.Tensor(%x, 1, 3, 4, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
+    %1 = aten.slice.Tensor(%x, 1, 2, 3, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
+    %2 = aten.slice.Tensor(%x, 1, 1, 2, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
+    %3 = aten.slice.Tensor(%x, 1, 0, 1, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
+    %y = aten.cat.default([%0, %1, %2, %3], 1) : (tensor<1x1x3xf32>, tensor<1x1x3xf32>, tensor<1x1x3xf32>, tensor<1x1x3xf32>) -> tensor<1x4x3xf32>
 """
 
 from __future__ import annotations

@@ -3,19 +3,13 @@
 The transposes around it meet those around a convolution and vanish (`assign-layouts`).
 
 Before:
-    func.func @forward(%x: tensor<2x4x3xf32>) -> tensor<2x4x3xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4xf32>
-      %y = aten.prelu.default(%x, %w) : (tensor<2x4x3xf32>, tensor<4xf32>) -> tensor<2x4x3xf32>
-      func.return %y : tensor<2x4x3xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4xf32>
+    %y = aten.prelu.default(%x, %w) : (tensor<2x4x3xf32>, tensor<4xf32>) -> tensor<2x4x3xf32>
 After:
-    func.func @forward(%x: tensor<2x4x3xf32>) -> tensor<2x4x3xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4xf32>
-      %0 = aten.permute.default(%x, [0, 2, 1]) : (tensor<2x4x3xf32>) -> tensor<2x3x4xf32>
-      %1 = xnnpack.prelu(%0, %w) : (tensor<2x3x4xf32>, tensor<4xf32>) -> tensor<2x3x4xf32>
-      %y = aten.permute.default(%1, [0, 2, 1]) : (tensor<2x3x4xf32>) -> tensor<2x4x3xf32>
-      func.return %y : tensor<2x4x3xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4xf32>
+    %0 = aten.permute.default(%x, [0, 2, 1]) : (tensor<2x4x3xf32>) -> tensor<2x3x4xf32>
+    %1 = xnnpack.prelu(%0, %w) : (tensor<2x3x4xf32>, tensor<4xf32>) -> tensor<2x3x4xf32>
+    %y = aten.permute.default(%1, [0, 2, 1]) : (tensor<2x3x4xf32>) -> tensor<2x4x3xf32>
 """
 
 from __future__ import annotations

@@ -5,19 +5,13 @@ factor may stand anywhere and be any number: what is found is `x * (1 + erf(x / 
 twice a GELU, and products with numbers merge.
 
 Before:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %a = aten.mul.Scalar(%x, 0.5) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      %b = aten.div.Scalar(%x, 1.4142135623730951) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      %c = aten.erf.default(%b) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      %d = aten.add.Scalar(%c, 1.0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      %y = aten.mul.Tensor(%a, %d) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %a = aten.mul.Scalar(%x, 0.5) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %b = aten.div.Scalar(%x, 1.4142135623730951) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %c = aten.erf.default(%b) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %d = aten.add.Scalar(%c, 1.0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %y = aten.mul.Tensor(%a, %d) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
 After:
-    func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-      %y = aten.gelu.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-      func.return %y : tensor<2x3xf32>
-    }
+    %y = aten.gelu.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
 """
 
 from __future__ import annotations

@@ -8,28 +8,22 @@ steps over the image where one will do. `fold-affine-into-layer` then takes in w
 behind the maximum; where the convolution pads, which a shift may not pass, the factor alone.
 
 Before:
-    func.func @forward(%x: tensor<1x3x5x5xf32>) -> tensor<1x4x5x5xf32> {
-      %g = stepwell.weight <"g#positive"> "parameter" : tensor<3x1x1xf32>
-      %b = stepwell.weight <"b"> "parameter" : tensor<3x1x1xf32>
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x3x1x1xf32>
-      %s = aten.mul.Tensor(%x, %g) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
-      %a = aten.add.Tensor(%s, %b) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
-      %r = aten.relu.default(%a) : (tensor<1x3x5x5xf32>) -> tensor<1x3x5x5xf32>
-      %y = aten.convolution.default(%r, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
-      func.return %y : tensor<1x4x5x5xf32>
-    }
+    %g = stepwell.weight <"g#positive"> "parameter" : tensor<3x1x1xf32>
+    %b = stepwell.weight <"b"> "parameter" : tensor<3x1x1xf32>
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x3x1x1xf32>
+    %s = aten.mul.Tensor(%x, %g) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
+    %a = aten.add.Tensor(%s, %b) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
+    %r = aten.relu.default(%a) : (tensor<1x3x5x5xf32>) -> tensor<1x3x5x5xf32>
+    %y = aten.convolution.default(%r, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
 After:
-    func.func @forward(%x: tensor<1x3x5x5xf32>) -> tensor<1x4x5x5xf32> {
-      %g = stepwell.weight <"g#positive"> "parameter" : tensor<3x1x1xf32>
-      %b = stepwell.weight <"b"> "parameter" : tensor<3x1x1xf32>
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x3x1x1xf32>
-      %0 = stepwell.weight <"b#zero-of-affine.e4d522b6830a"> "constant" : tensor<3x1x1xf32>
-      %1 = aten.maximum.default(%x, %0) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
-      %2 = aten.mul.Tensor(%1, %g) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
-      %r = aten.add.Tensor(%2, %b) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
-      %y = aten.convolution.default(%r, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
-      func.return %y : tensor<1x4x5x5xf32>
-    }
+    %g = stepwell.weight <"g#positive"> "parameter" : tensor<3x1x1xf32>
+    %b = stepwell.weight <"b"> "parameter" : tensor<3x1x1xf32>
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x3x1x1xf32>
+    %0 = stepwell.weight <"b#zero-of-affine.e4d522b6830a"> "constant" : tensor<3x1x1xf32>
+    %1 = aten.maximum.default(%x, %0) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
+    %2 = aten.mul.Tensor(%1, %g) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
+    %r = aten.add.Tensor(%2, %b) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
+    %y = aten.convolution.default(%r, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
 """
 
 from __future__ import annotations

@@ -8,36 +8,30 @@ Places are torch's: `i·(old − 1)/(new − 1)` where corners are aligned, else
 `(i + ½)·old/new − ½`, held within the image.
 
 Before:
-    func.func @forward(%x: tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "2*s", 8]>> {
-      %y = aten.upsample_bilinear2d.vec(%x, none, false, [2.0, 1.0]) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "2*s", 8]>>
-      func.return %y : tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "2*s", 8]>>
-    }
+    %y = aten.upsample_bilinear2d.vec(%x, none, false, [2.0, 1.0]) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "2*s", 8]>>
 After:
-    func.func @forward(%x: tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "2*s", 8]>> {
-      %0 = aten.permute.default(%x, [0, 2, 3, 1]) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> tensor<1x?x8x2xf32, #stepwell.shape<[1, "s", 8, 2]>>
-      %1 = aten.permute.default(%0, [0, 2, 1, 3]) : (tensor<1x?x8x2xf32, #stepwell.shape<[1, "s", 8, 2]>>) -> tensor<1x8x?x2xf32, #stepwell.shape<[1, 8, "s", 2]>>
-      %2 = aten.sym_size.int(%x, 2) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> !stepwell.int<"s">
-      %3 = sym.mul [#aten.dyn, 2 : i64](%2) : (!stepwell.int<"s">) -> !stepwell.int<"2*s">
-      %4 = aten.arange.default(%3, dtype=f32) : (!stepwell.int<"2*s">) -> tensor<?xf32, #stepwell.shape<["2*s"]>>
-      %5 = aten.sym_size.int(%x, 2) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> !stepwell.int<"s">
-      %6 = aten.arange.default(%5, dtype=f32) : (!stepwell.int<"s">) -> tensor<?xf32, #stepwell.shape<["s"]>>
-      %7 = aten.view.default(%4, [1, 1, -1, 1]) : (tensor<?xf32, #stepwell.shape<["2*s"]>>) -> tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>
-      %8 = aten.view.default(%6, [1, 1, 1, -1]) : (tensor<?xf32, #stepwell.shape<["s"]>>) -> tensor<1x1x1x?xf32, #stepwell.shape<[1, 1, 1, "s"]>>
-      %9 = aten.slice.Tensor(%6, 0, -1, 9223372036854775807, 1) : (tensor<?xf32, #stepwell.shape<["s"]>>) -> tensor<1xf32>
-      %10 = aten.view.default(%9, [1, 1, 1, 1]) : (tensor<1xf32>) -> tensor<1x1x1x1xf32>
-      %11 = aten.mul.Scalar(%7, 0.5) : (tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>) -> tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>
-      %12 = aten.add.Scalar(%11, -0.25) : (tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>) -> tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>
-      %13 = aten.relu.default(%12) : (tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>) -> tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>
-      %14 = aten.minimum.default(%13, %10) : (tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>, tensor<1x1x1x1xf32>) -> tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>
-      %15 = aten.sub.Tensor(%14, %8) : (tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>, tensor<1x1x1x?xf32, #stepwell.shape<[1, 1, 1, "s"]>>) -> tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>
-      %16 = aten.abs.default(%15) : (tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>) -> tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>
-      %17 = aten.neg.default(%16) : (tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>) -> tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>
-      %18 = aten.add.Scalar(%17, 1.0) : (tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>) -> tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>
-      %19 = aten.relu.default(%18) : (tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>) -> tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>
-      %20 = aten.matmul.default(%19, %1) : (tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>, tensor<1x8x?x2xf32, #stepwell.shape<[1, 8, "s", 2]>>) -> tensor<1x8x?x2xf32, #stepwell.shape<[1, 8, "2*s", 2]>>
-      %y = aten.permute.default(%20, [0, 3, 2, 1]) : (tensor<1x8x?x2xf32, #stepwell.shape<[1, 8, "2*s", 2]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "2*s", 8]>>
-      func.return %y : tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "2*s", 8]>>
-    }
+    %0 = aten.permute.default(%x, [0, 2, 3, 1]) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> tensor<1x?x8x2xf32, #stepwell.shape<[1, "s", 8, 2]>>
+    %1 = aten.permute.default(%0, [0, 2, 1, 3]) : (tensor<1x?x8x2xf32, #stepwell.shape<[1, "s", 8, 2]>>) -> tensor<1x8x?x2xf32, #stepwell.shape<[1, 8, "s", 2]>>
+    %2 = aten.sym_size.int(%x, 2) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> !stepwell.int<"s">
+    %3 = sym.mul [#aten.dyn, 2 : i64](%2) : (!stepwell.int<"s">) -> !stepwell.int<"2*s">
+    %4 = aten.arange.default(%3, dtype=f32) : (!stepwell.int<"2*s">) -> tensor<?xf32, #stepwell.shape<["2*s"]>>
+    %5 = aten.sym_size.int(%x, 2) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> !stepwell.int<"s">
+    %6 = aten.arange.default(%5, dtype=f32) : (!stepwell.int<"s">) -> tensor<?xf32, #stepwell.shape<["s"]>>
+    %7 = aten.view.default(%4, [1, 1, -1, 1]) : (tensor<?xf32, #stepwell.shape<["2*s"]>>) -> tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>
+    %8 = aten.view.default(%6, [1, 1, 1, -1]) : (tensor<?xf32, #stepwell.shape<["s"]>>) -> tensor<1x1x1x?xf32, #stepwell.shape<[1, 1, 1, "s"]>>
+    %9 = aten.slice.Tensor(%6, 0, -1, 9223372036854775807, 1) : (tensor<?xf32, #stepwell.shape<["s"]>>) -> tensor<1xf32>
+    %10 = aten.view.default(%9, [1, 1, 1, 1]) : (tensor<1xf32>) -> tensor<1x1x1x1xf32>
+    %11 = aten.mul.Scalar(%7, 0.5) : (tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>) -> tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>
+    %12 = aten.add.Scalar(%11, -0.25) : (tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>) -> tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>
+    %13 = aten.relu.default(%12) : (tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>) -> tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>
+    %14 = aten.minimum.default(%13, %10) : (tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>, tensor<1x1x1x1xf32>) -> tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>
+    %15 = aten.sub.Tensor(%14, %8) : (tensor<1x1x?x1xf32, #stepwell.shape<[1, 1, "2*s", 1]>>, tensor<1x1x1x?xf32, #stepwell.shape<[1, 1, 1, "s"]>>) -> tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>
+    %16 = aten.abs.default(%15) : (tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>) -> tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>
+    %17 = aten.neg.default(%16) : (tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>) -> tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>
+    %18 = aten.add.Scalar(%17, 1.0) : (tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>) -> tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>
+    %19 = aten.relu.default(%18) : (tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>) -> tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>
+    %20 = aten.matmul.default(%19, %1) : (tensor<1x1x?x?xf32, #stepwell.shape<[1, 1, "2*s", "s"]>>, tensor<1x8x?x2xf32, #stepwell.shape<[1, 8, "s", 2]>>) -> tensor<1x8x?x2xf32, #stepwell.shape<[1, 8, "2*s", 2]>>
+    %y = aten.permute.default(%20, [0, 3, 2, 1]) : (tensor<1x8x?x2xf32, #stepwell.shape<[1, 8, "2*s", 2]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "2*s", 8]>>
 """
 
 from __future__ import annotations

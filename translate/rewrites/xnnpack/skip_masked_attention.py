@@ -10,23 +10,17 @@ How many blocks there are follows from what they cost: slices and the starts of 
 multiplications and exponentials. A block must save a twentieth of the whole, or it is not made.
 
 Before:
-    func.func @forward(%q: tensor<1x8x128x64xf32>, %k: tensor<1x8x128x64xf32>, %v: tensor<1x8x128x64xf32>) -> tensor<1x8x128x64xf32> {
-      %o = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true, scale=1.0) : (tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>) -> tensor<1x8x128x64xf32>
-      func.return %o : tensor<1x8x128x64xf32>
-    }
+    %o = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true, scale=1.0) : (tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>) -> tensor<1x8x128x64xf32>
 After:
-    func.func @forward(%q: tensor<1x8x128x64xf32>, %k: tensor<1x8x128x64xf32>, %v: tensor<1x8x128x64xf32>) -> tensor<1x8x128x64xf32> {
-      %0 = stepwell.weight <"causal#ba32389c1cbe"> "constant" : tensor<64x64xi1>
-      %1 = stepwell.weight <"causal#a13a55ba3a0e"> "constant" : tensor<64x128xi1>
-      %2 = aten.slice.Tensor(%q, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
-      %3 = aten.slice.Tensor(%k, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
-      %4 = aten.slice.Tensor(%v, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
-      %5 = aten.scaled_dot_product_attention.default(%2, %3, %4, %0, scale=1.0) : (tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>, tensor<64x64xi1>) -> tensor<1x8x64x64xf32>
-      %6 = aten.slice.Tensor(%q, 2, 64, 128, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
-      %7 = aten.scaled_dot_product_attention.default(%6, %k, %v, %1, scale=1.0) : (tensor<1x8x64x64xf32>, tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>, tensor<64x128xi1>) -> tensor<1x8x64x64xf32>
-      %o = aten.cat.default([%5, %7], 2) : (tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>) -> tensor<1x8x128x64xf32>
-      func.return %o : tensor<1x8x128x64xf32>
-    }
+    %0 = stepwell.weight <"causal#ba32389c1cbe"> "constant" : tensor<64x64xi1>
+    %1 = stepwell.weight <"causal#a13a55ba3a0e"> "constant" : tensor<64x128xi1>
+    %2 = aten.slice.Tensor(%q, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
+    %3 = aten.slice.Tensor(%k, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
+    %4 = aten.slice.Tensor(%v, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
+    %5 = aten.scaled_dot_product_attention.default(%2, %3, %4, %0, scale=1.0) : (tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>, tensor<64x64xi1>) -> tensor<1x8x64x64xf32>
+    %6 = aten.slice.Tensor(%q, 2, 64, 128, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
+    %7 = aten.scaled_dot_product_attention.default(%6, %k, %v, %1, scale=1.0) : (tensor<1x8x64x64xf32>, tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>, tensor<64x128xi1>) -> tensor<1x8x64x64xf32>
+    %o = aten.cat.default([%5, %7], 2) : (tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>) -> tensor<1x8x128x64xf32>
 """
 
 from __future__ import annotations

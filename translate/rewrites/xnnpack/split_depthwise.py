@@ -9,25 +9,19 @@ slice. Images of halves and int8 are convolved in float32 between two converts: 
 products are slower still.
 
 Before:
-    func.func @forward(%x: tensor<1x64x64x16xf32>) -> tensor<1x64x64x16xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<1x9x3x16xf32>
-      %b = stepwell.weight <"b"> "parameter" : tensor<16xf32>
-      %y = xnnpack.depthwise_convolution_2d(%x, %w, %b, padding=[4, 1, 4, 1], stride=[1, 1], dilation=[1, 1]) : (tensor<1x64x64x16xf32>, tensor<1x9x3x16xf32>, tensor<16xf32>) -> tensor<1x64x64x16xf32>
-      func.return %y : tensor<1x64x64x16xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<1x9x3x16xf32>
+    %b = stepwell.weight <"b"> "parameter" : tensor<16xf32>
+    %y = xnnpack.depthwise_convolution_2d(%x, %w, %b, padding=[4, 1, 4, 1], stride=[1, 1], dilation=[1, 1]) : (tensor<1x64x64x16xf32>, tensor<1x9x3x16xf32>, tensor<16xf32>) -> tensor<1x64x64x16xf32>
 After:
-    func.func @forward(%x: tensor<1x64x64x16xf32>) -> tensor<1x64x64x16xf32> {
-      %b = stepwell.weight <"b"> "parameter" : tensor<16xf32>
-      %0 = stepwell.weight <"w#filter_part.defc5e4df6a6"> "constant" : tensor<1x3x3x16xf32>
-      %1 = stepwell.weight <"w#filter_part.06c239c7c787"> "constant" : tensor<1x3x3x16xf32>
-      %2 = stepwell.weight <"w#filter_part.1b7f15a27d3b"> "constant" : tensor<1x3x3x16xf32>
-      %3 = xnnpack.depthwise_convolution_2d(%x, %0, %b, padding=[4, 1, 2, 1], stride=[1, 1], dilation=[3, 1]) : (tensor<1x64x64x16xf32>, tensor<1x3x3x16xf32>, tensor<16xf32>) -> tensor<1x64x64x16xf32>
-      %4 = xnnpack.depthwise_convolution_2d(%x, %1, padding=[3, 1, 3, 1], stride=[1, 1], dilation=[3, 1]) : (tensor<1x64x64x16xf32>, tensor<1x3x3x16xf32>) -> tensor<1x64x64x16xf32>
-      %5 = xnnpack.add(%3, %4) : (tensor<1x64x64x16xf32>, tensor<1x64x64x16xf32>) -> tensor<1x64x64x16xf32>
-      %6 = xnnpack.depthwise_convolution_2d(%x, %2, padding=[2, 1, 4, 1], stride=[1, 1], dilation=[3, 1]) : (tensor<1x64x64x16xf32>, tensor<1x3x3x16xf32>) -> tensor<1x64x64x16xf32>
-      %y = xnnpack.add(%5, %6) : (tensor<1x64x64x16xf32>, tensor<1x64x64x16xf32>) -> tensor<1x64x64x16xf32>
-      func.return %y : tensor<1x64x64x16xf32>
-    }
+    %b = stepwell.weight <"b"> "parameter" : tensor<16xf32>
+    %0 = stepwell.weight <"w#filter_part.defc5e4df6a6"> "constant" : tensor<1x3x3x16xf32>
+    %1 = stepwell.weight <"w#filter_part.06c239c7c787"> "constant" : tensor<1x3x3x16xf32>
+    %2 = stepwell.weight <"w#filter_part.1b7f15a27d3b"> "constant" : tensor<1x3x3x16xf32>
+    %3 = xnnpack.depthwise_convolution_2d(%x, %0, %b, padding=[4, 1, 2, 1], stride=[1, 1], dilation=[3, 1]) : (tensor<1x64x64x16xf32>, tensor<1x3x3x16xf32>, tensor<16xf32>) -> tensor<1x64x64x16xf32>
+    %4 = xnnpack.depthwise_convolution_2d(%x, %1, padding=[3, 1, 3, 1], stride=[1, 1], dilation=[3, 1]) : (tensor<1x64x64x16xf32>, tensor<1x3x3x16xf32>) -> tensor<1x64x64x16xf32>
+    %5 = xnnpack.add(%3, %4) : (tensor<1x64x64x16xf32>, tensor<1x64x64x16xf32>) -> tensor<1x64x64x16xf32>
+    %6 = xnnpack.depthwise_convolution_2d(%x, %2, padding=[2, 1, 4, 1], stride=[1, 1], dilation=[3, 1]) : (tensor<1x64x64x16xf32>, tensor<1x3x3x16xf32>) -> tensor<1x64x64x16xf32>
+    %y = xnnpack.add(%5, %6) : (tensor<1x64x64x16xf32>, tensor<1x64x64x16xf32>) -> tensor<1x64x64x16xf32>
 """
 
 from __future__ import annotations

@@ -7,26 +7,20 @@ long: 5×5 over 672 channels at 14² does 33 GFLOP/s, in three parts of 224 chan
 that nothing is sliced; the parts are then joined.
 
 Before:
-    func.func @forward(%x: tensor<1x24x24x16xf32>) -> tensor<1x24x24x384xf32> {
-      %l = stepwell.weight <"l"> "parameter" : tensor<384x16xf32>
-      %w = stepwell.weight <"w"> "parameter" : tensor<1x5x5x384xf32>
-      %i = xnnpack.fully_connected(%x, %l) : (tensor<1x24x24x16xf32>, tensor<384x16xf32>) -> tensor<1x24x24x384xf32>
-      %y = xnnpack.depthwise_convolution_2d(%i, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (tensor<1x24x24x384xf32>, tensor<1x5x5x384xf32>) -> tensor<1x24x24x384xf32>
-      func.return %y : tensor<1x24x24x384xf32>
-    }
+    %l = stepwell.weight <"l"> "parameter" : tensor<384x16xf32>
+    %w = stepwell.weight <"w"> "parameter" : tensor<1x5x5x384xf32>
+    %i = xnnpack.fully_connected(%x, %l) : (tensor<1x24x24x16xf32>, tensor<384x16xf32>) -> tensor<1x24x24x384xf32>
+    %y = xnnpack.depthwise_convolution_2d(%i, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (tensor<1x24x24x384xf32>, tensor<1x5x5x384xf32>) -> tensor<1x24x24x384xf32>
 After:
-    func.func @forward(%x: tensor<1x24x24x16xf32>) -> tensor<1x24x24x384xf32> {
-      %0 = stepwell.weight <"l#box_of.6b73f9fbff4a"> "constant" : tensor<192x16xf32>
-      %1 = stepwell.weight <"w#box_of.1a1324d7e8fa"> "constant" : tensor<1x5x5x192xf32>
-      %2 = stepwell.weight <"l#box_of.097ca795f1c8"> "constant" : tensor<192x16xf32>
-      %3 = stepwell.weight <"w#box_of.6352d02380d0"> "constant" : tensor<1x5x5x192xf32>
-      %4 = xnnpack.fully_connected(%x, %0) : (tensor<1x24x24x16xf32>, tensor<192x16xf32>) -> tensor<1x24x24x192xf32>
-      %5 = xnnpack.depthwise_convolution_2d(%4, %1, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (tensor<1x24x24x192xf32>, tensor<1x5x5x192xf32>) -> tensor<1x24x24x192xf32>
-      %6 = xnnpack.fully_connected(%x, %2) : (tensor<1x24x24x16xf32>, tensor<192x16xf32>) -> tensor<1x24x24x192xf32>
-      %7 = xnnpack.depthwise_convolution_2d(%6, %3, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (tensor<1x24x24x192xf32>, tensor<1x5x5x192xf32>) -> tensor<1x24x24x192xf32>
-      %y = xnnpack.concatenate2(%5, %7, axis=3) : (tensor<1x24x24x192xf32>, tensor<1x24x24x192xf32>) -> tensor<1x24x24x384xf32>
-      func.return %y : tensor<1x24x24x384xf32>
-    }
+    %0 = stepwell.weight <"l#box_of.6b73f9fbff4a"> "constant" : tensor<192x16xf32>
+    %1 = stepwell.weight <"w#box_of.1a1324d7e8fa"> "constant" : tensor<1x5x5x192xf32>
+    %2 = stepwell.weight <"l#box_of.097ca795f1c8"> "constant" : tensor<192x16xf32>
+    %3 = stepwell.weight <"w#box_of.6352d02380d0"> "constant" : tensor<1x5x5x192xf32>
+    %4 = xnnpack.fully_connected(%x, %0) : (tensor<1x24x24x16xf32>, tensor<192x16xf32>) -> tensor<1x24x24x192xf32>
+    %5 = xnnpack.depthwise_convolution_2d(%4, %1, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (tensor<1x24x24x192xf32>, tensor<1x5x5x192xf32>) -> tensor<1x24x24x192xf32>
+    %6 = xnnpack.fully_connected(%x, %2) : (tensor<1x24x24x16xf32>, tensor<192x16xf32>) -> tensor<1x24x24x192xf32>
+    %7 = xnnpack.depthwise_convolution_2d(%6, %3, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (tensor<1x24x24x192xf32>, tensor<1x5x5x192xf32>) -> tensor<1x24x24x192xf32>
+    %y = xnnpack.concatenate2(%5, %7, axis=3) : (tensor<1x24x24x192xf32>, tensor<1x24x24x192xf32>) -> tensor<1x24x24x384xf32>
 """
 
 from __future__ import annotations

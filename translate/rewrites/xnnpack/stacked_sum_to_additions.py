@@ -4,18 +4,12 @@
 copies each part and reduces over an outer axis, or cannot, where sizes are symbolic.
 
 Before:
-    func.func @forward(%x: tensor<1x2x3xf32>, %y: tensor<1x2x3xf32>, %z: tensor<1x2x3xf32>) -> tensor<1x2x3xf32> {
-      %s = aten.cat.default([%x, %y, %z], 0) : (tensor<1x2x3xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>) -> tensor<3x2x3xf32>
-      %r = aten.mean.dim(%s, [0], true) : (tensor<3x2x3xf32>) -> tensor<1x2x3xf32>
-      func.return %r : tensor<1x2x3xf32>
-    }
+    %s = aten.cat.default([%x, %y, %z], 0) : (tensor<1x2x3xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>) -> tensor<3x2x3xf32>
+    %r = aten.mean.dim(%s, [0], true) : (tensor<3x2x3xf32>) -> tensor<1x2x3xf32>
 After:
-    func.func @forward(%x: tensor<1x2x3xf32>, %y: tensor<1x2x3xf32>, %z: tensor<1x2x3xf32>) -> tensor<1x2x3xf32> {
-      %0 = aten.add.Tensor(%x, %y) : (tensor<1x2x3xf32>, tensor<1x2x3xf32>) -> tensor<1x2x3xf32>
-      %1 = aten.add.Tensor(%0, %z) : (tensor<1x2x3xf32>, tensor<1x2x3xf32>) -> tensor<1x2x3xf32>
-      %r = aten.mul.Scalar(%1, 0.3333333333333333) : (tensor<1x2x3xf32>) -> tensor<1x2x3xf32>
-      func.return %r : tensor<1x2x3xf32>
-    }
+    %0 = aten.add.Tensor(%x, %y) : (tensor<1x2x3xf32>, tensor<1x2x3xf32>) -> tensor<1x2x3xf32>
+    %1 = aten.add.Tensor(%0, %z) : (tensor<1x2x3xf32>, tensor<1x2x3xf32>) -> tensor<1x2x3xf32>
+    %r = aten.mul.Scalar(%1, 0.3333333333333333) : (tensor<1x2x3xf32>) -> tensor<1x2x3xf32>
 """
 
 from __future__ import annotations

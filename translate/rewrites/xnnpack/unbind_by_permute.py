@@ -5,21 +5,15 @@ again. XNNPACK slices and concatenates there element by element; a transposition
 slices of the first axis move whole blocks. (128 tokens of 8 heads of 64: a fifth of a layer.)
 
 Before:
-    func.func @forward(%x: tensor<3x4x2xf32>) -> tensor<3x4x2xf32> {
-      %a, %b = aten.unbind.int(%x, -1) : (tensor<3x4x2xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>)
-      %n = aten.neg.default(%b) : (tensor<3x4xf32>) -> tensor<3x4xf32>
-      %y = aten.stack.default([%n, %a], -1) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4x2xf32>
-      func.return %y : tensor<3x4x2xf32>
-    }
+    %a, %b = aten.unbind.int(%x, -1) : (tensor<3x4x2xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>)
+    %n = aten.neg.default(%b) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+    %y = aten.stack.default([%n, %a], -1) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4x2xf32>
 After:
-    func.func @forward(%x: tensor<3x4x2xf32>) -> tensor<3x4x2xf32> {
-      %0 = aten.permute.default(%x, [2, 0, 1]) : (tensor<3x4x2xf32>) -> tensor<2x3x4xf32>
-      %a, %b = aten.unbind.int(%0) : (tensor<2x3x4xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>)
-      %n = aten.neg.default(%b) : (tensor<3x4xf32>) -> tensor<3x4xf32>
-      %1 = aten.stack.default([%n, %a]) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<2x3x4xf32>
-      %y = aten.permute.default(%1, [1, 2, 0]) : (tensor<2x3x4xf32>) -> tensor<3x4x2xf32>
-      func.return %y : tensor<3x4x2xf32>
-    }
+    %0 = aten.permute.default(%x, [2, 0, 1]) : (tensor<3x4x2xf32>) -> tensor<2x3x4xf32>
+    %a, %b = aten.unbind.int(%0) : (tensor<2x3x4xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>)
+    %n = aten.neg.default(%b) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+    %1 = aten.stack.default([%n, %a]) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<2x3x4xf32>
+    %y = aten.permute.default(%1, [1, 2, 0]) : (tensor<2x3x4xf32>) -> tensor<3x4x2xf32>
 """
 
 from __future__ import annotations

@@ -4,20 +4,14 @@ XNNPACK multiplies stacks of any rank, so the views cost copies for nothing. The
 product meets the one that restores the heads, and both go.
 
 Before:
-    func.func @forward(%a: tensor<2x3x4x8xf32>, %b: tensor<2x3x8x4xf32>) -> tensor<2x3x4x4xf32> {
-      %av = aten.view.default(%a, [6, 4, 8]) : (tensor<2x3x4x8xf32>) -> tensor<6x4x8xf32>
-      %bv = aten.view.default(%b, [6, 8, 4]) : (tensor<2x3x8x4xf32>) -> tensor<6x8x4xf32>
-      %p = aten.bmm.default(%av, %bv) : (tensor<6x4x8xf32>, tensor<6x8x4xf32>) -> tensor<6x4x4xf32>
-      %y = aten.view.default(%p, [2, 3, 4, 4]) : (tensor<6x4x4xf32>) -> tensor<2x3x4x4xf32>
-      func.return %y : tensor<2x3x4x4xf32>
-    }
+    %av = aten.view.default(%a, [6, 4, 8]) : (tensor<2x3x4x8xf32>) -> tensor<6x4x8xf32>
+    %bv = aten.view.default(%b, [6, 8, 4]) : (tensor<2x3x8x4xf32>) -> tensor<6x8x4xf32>
+    %p = aten.bmm.default(%av, %bv) : (tensor<6x4x8xf32>, tensor<6x8x4xf32>) -> tensor<6x4x4xf32>
+    %y = aten.view.default(%p, [2, 3, 4, 4]) : (tensor<6x4x4xf32>) -> tensor<2x3x4x4xf32>
 After:
-    func.func @forward(%a: tensor<2x3x4x8xf32>, %b: tensor<2x3x8x4xf32>) -> tensor<2x3x4x4xf32> {
-      %0 = aten.matmul.default(%a, %b) : (tensor<2x3x4x8xf32>, tensor<2x3x8x4xf32>) -> tensor<2x3x4x4xf32>
-      %p = aten.view.default(%0, [6, 4, 4]) : (tensor<2x3x4x4xf32>) -> tensor<6x4x4xf32>
-      %y = aten.view.default(%p, [2, 3, 4, 4]) : (tensor<6x4x4xf32>) -> tensor<2x3x4x4xf32>
-      func.return %y : tensor<2x3x4x4xf32>
-    }
+    %0 = aten.matmul.default(%a, %b) : (tensor<2x3x4x8xf32>, tensor<2x3x8x4xf32>) -> tensor<2x3x4x4xf32>
+    %p = aten.view.default(%0, [6, 4, 4]) : (tensor<2x3x4x4xf32>) -> tensor<6x4x4xf32>
+    %y = aten.view.default(%p, [2, 3, 4, 4]) : (tensor<6x4x4xf32>) -> tensor<2x3x4x4xf32>
 """
 
 from __future__ import annotations

@@ -4,27 +4,21 @@ Neither XNNPACK nor ExecuTorch's kernels convolve in three dimensions. The kerne
 are filters of images: each is applied to the planes it meets, and their results are added.
 
 Before:
-    func.func @forward(%x: tensor<1x2x4x5x5xf32>) -> tensor<1x3x3x5x5xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<3x2x2x1x1xf32>
-      %y = aten.convolution.default(%x, %w, none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1) : (tensor<1x2x4x5x5xf32>, tensor<3x2x2x1x1xf32>) -> tensor<1x3x3x5x5xf32>
-      func.return %y : tensor<1x3x3x5x5xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x2x2x1x1xf32>
+    %y = aten.convolution.default(%x, %w, none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1) : (tensor<1x2x4x5x5xf32>, tensor<3x2x2x1x1xf32>) -> tensor<1x3x3x5x5xf32>
 After:
-    func.func @forward(%x: tensor<1x2x4x5x5xf32>) -> tensor<1x3x3x5x5xf32> {
-      %w0 = stepwell.weight <"w#depth.8a1d3b9c5e21"> "parameter" : tensor<3x2x1x1xf32>
-      %w1 = stepwell.weight <"w#depth.8a1d3b9c5e22"> "parameter" : tensor<3x2x1x1xf32>
-      %0 = aten.permute.default(%x, [0, 2, 1, 3, 4]) : (tensor<1x2x4x5x5xf32>) -> tensor<1x4x2x5x5xf32>
-      %1 = aten.slice.Tensor(%0, 1, 0, 3, 1) : (tensor<1x4x2x5x5xf32>) -> tensor<1x3x2x5x5xf32>
-      %2 = aten.view.default(%1, [3, 2, 5, 5]) : (tensor<1x3x2x5x5xf32>) -> tensor<3x2x5x5xf32>
-      %3 = aten.convolution.default(%2, %w0, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<3x2x5x5xf32>, tensor<3x2x1x1xf32>) -> tensor<3x3x5x5xf32>
-      %4 = aten.slice.Tensor(%0, 1, 1, 4, 1) : (tensor<1x4x2x5x5xf32>) -> tensor<1x3x2x5x5xf32>
-      %5 = aten.view.default(%4, [3, 2, 5, 5]) : (tensor<1x3x2x5x5xf32>) -> tensor<3x2x5x5xf32>
-      %6 = aten.convolution.default(%5, %w1, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<3x2x5x5xf32>, tensor<3x2x1x1xf32>) -> tensor<3x3x5x5xf32>
-      %7 = aten.add.Tensor(%3, %6) : (tensor<3x3x5x5xf32>, tensor<3x3x5x5xf32>) -> tensor<3x3x5x5xf32>
-      %8 = aten.view.default(%7, [1, 3, 3, 5, 5]) : (tensor<3x3x5x5xf32>) -> tensor<1x3x3x5x5xf32>
-      %y = aten.permute.default(%8, [0, 2, 1, 3, 4]) : (tensor<1x3x3x5x5xf32>) -> tensor<1x3x3x5x5xf32>
-      func.return %y : tensor<1x3x3x5x5xf32>
-    }
+    %w0 = stepwell.weight <"w#depth.8a1d3b9c5e21"> "parameter" : tensor<3x2x1x1xf32>
+    %w1 = stepwell.weight <"w#depth.8a1d3b9c5e22"> "parameter" : tensor<3x2x1x1xf32>
+    %0 = aten.permute.default(%x, [0, 2, 1, 3, 4]) : (tensor<1x2x4x5x5xf32>) -> tensor<1x4x2x5x5xf32>
+    %1 = aten.slice.Tensor(%0, 1, 0, 3, 1) : (tensor<1x4x2x5x5xf32>) -> tensor<1x3x2x5x5xf32>
+    %2 = aten.view.default(%1, [3, 2, 5, 5]) : (tensor<1x3x2x5x5xf32>) -> tensor<3x2x5x5xf32>
+    %3 = aten.convolution.default(%2, %w0, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<3x2x5x5xf32>, tensor<3x2x1x1xf32>) -> tensor<3x3x5x5xf32>
+    %4 = aten.slice.Tensor(%0, 1, 1, 4, 1) : (tensor<1x4x2x5x5xf32>) -> tensor<1x3x2x5x5xf32>
+    %5 = aten.view.default(%4, [3, 2, 5, 5]) : (tensor<1x3x2x5x5xf32>) -> tensor<3x2x5x5xf32>
+    %6 = aten.convolution.default(%5, %w1, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<3x2x5x5xf32>, tensor<3x2x1x1xf32>) -> tensor<3x3x5x5xf32>
+    %7 = aten.add.Tensor(%3, %6) : (tensor<3x3x5x5xf32>, tensor<3x3x5x5xf32>) -> tensor<3x3x5x5xf32>
+    %8 = aten.view.default(%7, [1, 3, 3, 5, 5]) : (tensor<3x3x5x5xf32>) -> tensor<1x3x3x5x5xf32>
+    %y = aten.permute.default(%8, [0, 2, 1, 3, 4]) : (tensor<1x3x3x5x5xf32>) -> tensor<1x3x3x5x5xf32>
 """
 
 from __future__ import annotations

@@ -7,17 +7,11 @@ rounds each. Exponentials, sigmoids, roots and maxima stay with the runtime's ke
 stock flow, unless their operands are known to be none of the numbers that XNNPACK's own lose.
 
 Before:
-    func.func @forward(%x: tensor<2x4xbf16>) -> tensor<2x4xbf16> {
-      %y = aten.tanh.default(%x) : (tensor<2x4xbf16>) -> tensor<2x4xbf16>
-      func.return %y : tensor<2x4xbf16>
-    }
+    %y = aten.tanh.default(%x) : (tensor<2x4xbf16>) -> tensor<2x4xbf16>
 After:
-    func.func @forward(%x: tensor<2x4xbf16>) -> tensor<2x4xbf16> {
-      %0 = aten._to_copy.default(%x, dtype=f32) : (tensor<2x4xbf16>) -> tensor<2x4xf32>
-      %1 = aten.tanh.default(%0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      %y = aten._to_copy.default(%1, dtype=bf16) : (tensor<2x4xf32>) -> tensor<2x4xbf16>
-      func.return %y : tensor<2x4xbf16>
-    }
+    %0 = aten._to_copy.default(%x, dtype=f32) : (tensor<2x4xbf16>) -> tensor<2x4xf32>
+    %1 = aten.tanh.default(%0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %y = aten._to_copy.default(%1, dtype=bf16) : (tensor<2x4xf32>) -> tensor<2x4xbf16>
 """
 
 from __future__ import annotations

@@ -7,17 +7,11 @@ these operators are computed in f32 between two casts, inside the delegate: what
 norm's scale and shift stay in halves behind it, for the linear layers that follow to take in.
 
 Before:
-    func.func @forward(%x: tensor<2x4xf16>) -> tensor<2x4xf16> {
-      %y = aten.gelu.default(%x, approximate="tanh") : (tensor<2x4xf16>) -> tensor<2x4xf16>
-      func.return %y : tensor<2x4xf16>
-    }
+    %y = aten.gelu.default(%x, approximate="tanh") : (tensor<2x4xf16>) -> tensor<2x4xf16>
 After:
-    func.func @forward(%x: tensor<2x4xf16>) -> tensor<2x4xf16> {
-      %0 = aten._to_copy.default(%x, dtype=f32) : (tensor<2x4xf16>) -> tensor<2x4xf32>
-      %1 = aten.gelu.default(%0, approximate="tanh") : (tensor<2x4xf32>) -> tensor<2x4xf32>
-      %y = aten._to_copy.default(%1, dtype=f16) : (tensor<2x4xf32>) -> tensor<2x4xf16>
-      func.return %y : tensor<2x4xf16>
-    }
+    %0 = aten._to_copy.default(%x, dtype=f32) : (tensor<2x4xf16>) -> tensor<2x4xf32>
+    %1 = aten.gelu.default(%0, approximate="tanh") : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %y = aten._to_copy.default(%1, dtype=f16) : (tensor<2x4xf32>) -> tensor<2x4xf16>
 """
 
 from __future__ import annotations

@@ -4,16 +4,10 @@ torch widens halves, integers and truths beside singles by itself: rotary tables
 queries computed in f32, sizes and masks meet places. XNNPACK's nodes take one element type.
 
 Before:
-    func.func @forward(%x: tensor<4xf32>, %h: tensor<4xf16>) -> tensor<4xf32> {
-      %y = aten.mul.Tensor(%x, %h) : (tensor<4xf32>, tensor<4xf16>) -> tensor<4xf32>
-      func.return %y : tensor<4xf32>
-    }
+    %y = aten.mul.Tensor(%x, %h) : (tensor<4xf32>, tensor<4xf16>) -> tensor<4xf32>
 After:
-    func.func @forward(%x: tensor<4xf32>, %h: tensor<4xf16>) -> tensor<4xf32> {
-      %0 = aten._to_copy.default(%h, dtype=f32) : (tensor<4xf16>) -> tensor<4xf32>
-      %y = aten.mul.Tensor(%x, %0) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-      func.return %y : tensor<4xf32>
-    }
+    %0 = aten._to_copy.default(%h, dtype=f32) : (tensor<4xf16>) -> tensor<4xf32>
+    %y = aten.mul.Tensor(%x, %0) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
 """
 
 from __future__ import annotations

@@ -4,23 +4,17 @@ Neither XNNPACK nor ExecuTorch quantises halves. PyTorch widens them first, and 
 product of a dequantised one; so this changes no bit.
 
 Before:
-    func.func @forward(%x: tensor<4xf16>) -> tensor<4xf16> {
-      %q = quant.qcast %x : tensor<4xf16> to tensor<4x!quant.uniform<i8:f16, 0.5:3>>
-      %y = quant.dcast %q : tensor<4x!quant.uniform<i8:f16, 0.5:3>> to tensor<4xf16>
-      func.return %y : tensor<4xf16>
-    }
+    %q = quant.qcast %x : tensor<4xf16> to tensor<4x!quant.uniform<i8:f16, 0.5:3>>
+    %y = quant.dcast %q : tensor<4x!quant.uniform<i8:f16, 0.5:3>> to tensor<4xf16>
 After:
-    func.func @forward(%x: tensor<4xf16>) -> tensor<4xf16> {
-      %w = aten._to_copy.default(%x, dtype=f32) : (tensor<4xf16>) -> tensor<4xf32>
-      %a = quant.qcast %w : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-      %b = quant.scast %a : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xi8>
-      %c = quant.scast %b : tensor<4xi8> to tensor<4x!quant.uniform<i8:f16, 0.5:3>>
-      %d = quant.scast %c : tensor<4x!quant.uniform<i8:f16, 0.5:3>> to tensor<4xi8>
-      %e = quant.scast %d : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
-      %f = quant.dcast %e : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
-      %y = aten._to_copy.default(%f, dtype=f16) : (tensor<4xf32>) -> tensor<4xf16>
-      func.return %y : tensor<4xf16>
-    }
+    %w = aten._to_copy.default(%x, dtype=f32) : (tensor<4xf16>) -> tensor<4xf32>
+    %a = quant.qcast %w : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+    %b = quant.scast %a : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xi8>
+    %c = quant.scast %b : tensor<4xi8> to tensor<4x!quant.uniform<i8:f16, 0.5:3>>
+    %d = quant.scast %c : tensor<4x!quant.uniform<i8:f16, 0.5:3>> to tensor<4xi8>
+    %e = quant.scast %d : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+    %f = quant.dcast %e : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
+    %y = aten._to_copy.default(%f, dtype=f16) : (tensor<4xf32>) -> tensor<4xf16>
 """
 
 from __future__ import annotations
