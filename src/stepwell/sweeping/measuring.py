@@ -17,16 +17,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from xdsl.dialects.builtin import AnyFloat, TensorType
-from xdsl.ir import Operation
 
 from stepwell.costs import operations
 from stepwell.explaining import fates
-from stepwell.ir.core import weight_key
-from stepwell.ir.diagnostics import StepwellError, UnsupportedError, op_name
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.signature import get_signature
 from stepwell.ir.torch_private import pytree
-from stepwell.ir.types import element
 from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program
 from stepwell.quantising import find_quantiser
@@ -308,23 +304,12 @@ def reasons_outside(source: Program, lowered: Lowered) -> list[tuple[str, int]]:
 
 
 def floats_outside(lowered: Lowered) -> int | None:
-    """Ops left to kernels that compute floats: neither integers nor a look-up in a table."""
+    """Ops left to kernels that are no bookkeeping: they read activations, and are no look-ups."""
     if lowered.target.name != "xnnpack":
         return None
-    from stepwell.backends.inventory import outside_and_delegates
+    from stepwell.sweeping.bookkeeping import counted
 
-    return sum(
-        isinstance(result.type, TensorType) and isinstance(element(result.type), AnyFloat)
-        for op in outside_and_delegates(lowered.program)
-        if "delegate" not in op.name and not looks_up(op)
-        for result in op.results
-    )
-
-
-def looks_up(op: Operation) -> bool:
-    """Whether an op picks rows of a table of weights."""
-    is_table = bool(op.operands) and weight_key(op.operands[0]) is not None
-    return "embedding" in op_name(op) or (is_table and "index" in op_name(op))
+    return len(counted(lowered.program))
 
 
 def arena_of(lowered: Lowered) -> int | None:

@@ -61,7 +61,7 @@ class Row:
         stage: what was being done when it ended early.
         reasons: (sentence, how many ops) of a refusal; elsewhere why each op outside is there.
         outside: op name → count, of what the runtime's own kernels run.
-        floats_outside: of these, how many give floats and are no look-up in a table (xnnpack).
+        floats_outside: of these, how many read activations and are no look-up (xnnpack).
         ops: operators of the imported program.
         delegates: parts that a backend runs as a whole.
         size, arena: bytes of the artefact; bytes planned for its activations.
