@@ -59,6 +59,7 @@ from stepwell.translate.rewrites.aten.roll_to_cat import RollToCat
 from stepwell.translate.rewrites.aten.select_by_constant_mask import SelectByConstantMask
 from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.aten.stack_to_cat import StackToCat
+from stepwell.translate.rewrites.aten.store_row_in_table import StoreRowInTable
 from stepwell.translate.rewrites.aten.strided_slice_to_view import StridedSliceToView
 from stepwell.translate.rewrites.aten.unit_pooling_to_slice import UnitPoolingToSlice
 from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
@@ -129,6 +130,7 @@ FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (
     FoldConstants(),
     FoldBatchNorm(),
     SelectByConstantMask(),
+    StoreRowInTable(),
     RemoveSafeSoftmaxGuard(),
 )
 """What weights decide at compile time, for `Together("fold-weights", FOLD_WEIGHTS)`."""
