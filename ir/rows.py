@@ -21,15 +21,13 @@ def writer(place: memoryview) -> Callable[[int, memoryview], None]:
 
 def put_rows(
     made: torch.Tensor, place: memoryview, pack: Callable[[torch.Tensor], torch.Tensor] | None
-) -> torch.Tensor:
-    """Put rows of a tensor, or what they are packed into, where they belong; gives the rows."""
+) -> None:
+    """Put rows of a tensor, or what they are packed into, where they belong."""
     dense = torch.frombuffer(place, dtype=torch.uint8)
     if pack is None:
-        dense = dense.view(made.dtype).view(made.shape)
-        return dense.copy_(made)
-    made = made.contiguous()
-    dense.copy_(pack(made).reshape(-1).view(torch.uint8))
-    return made
+        dense.view(made.dtype).view(made.shape).copy_(made)
+    else:
+        dense.copy_(pack(made.contiguous()).reshape(-1).view(torch.uint8))
 
 
 def samples(held: memoryview, begin: int) -> bytes:

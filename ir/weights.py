@@ -309,13 +309,14 @@ class WeightStore:
         digest = None if key in self._hashes and not is_sampled else _digest_of(dtype, shape)
         some_rows = self._by_rows(key)
         blocks = list(_blocks(shape[0], math.prod(shape), _WRITTEN // dtype.itemsize))
-        between = memoryview(bytearray(blocks[0].stop * size if put else 0))
         with torch.no_grad():
             for rows in blocks:
-                begin, end = rows.start * size, rows.stop * size
-                written = between[: end - begin] if put else place[begin:end]
-                made = put_rows(some_rows(rows), written, pack)
-                if put is not None:
+                begin, made = rows.start * size, some_rows(rows)
+                if put is None:
+                    written = place[begin : rows.stop * size]
+                    put_rows(made, written, pack)
+                else:
+                    written = dense_view(pack(made) if pack else made)
                     put(begin, written)
                 if digest is not None:
                     digest.update(samples(written, begin) if is_sampled else dense_view(made))

@@ -11,7 +11,9 @@ memory.
 from __future__ import annotations
 
 import io
+import math
 import mmap
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -27,6 +29,12 @@ _LARGE = 1 << 27
 
 _MOVED = 1 << 20
 """Bytes of a file that are moved at a time."""
+
+_STRETCH = 1 << 25
+"""Bytes of a file that the system is asked to write out at a time."""
+
+_BEHIND = 4 * _STRETCH
+"""So far behind what is written the system is asked to forget it."""
 
 Progress = Callable[[str, int, int], None]
 """Told what is written, how many bytes of weights stand already, and how many there will be."""
@@ -85,7 +93,9 @@ class OnFile:
     """Bytes of a file, written by the system's calls and read where they are mapped.
 
     To write to mapped pages instead takes once to four times as long as to copy the file, by what
-    memory the machine has at hand: each page is found and cleared before it is written.
+    memory the machine has at hand: each page is found and cleared before it is written. A file of
+    more than a quarter of the machine's memory is written out as it grows and not kept there: it
+    would drive out the checkpoint that is still to be read, and take three times as long.
 
     Args:
         path: a new file.
@@ -100,6 +110,8 @@ class OnFile:
         self._file = self._path.open("xb+", buffering=0)
         self._file.truncate(max(size, 1))
         self._map = mmap.mmap(self._file.fileno(), max(size, 1), access=mmap.ACCESS_READ)
+        self._is_passing = size > _memory() // 4
+        self._passed = 0
         return memoryview(self._map)[:size]
 
     def put(self, begin: int, data: Data) -> None:
@@ -107,6 +119,19 @@ class OnFile:
         rest = memoryview(data).cast("B")
         while len(rest):  # The system takes so much at a time.
             rest = rest[self._file.write(rest) :]
+        if self._is_passing:
+            self._pass_on(begin + len(data))
+
+    def _pass_on(self, end: int) -> None:
+        """Have the system write out what was put last, and forget what it has written by now.
+
+        It forgets what is on the disk alone, so each stretch is named twice, some way apart.
+        """
+        begin, self._passed = self._passed, max(self._passed, end - end % _STRETCH)
+        for place in (begin, max(begin - _BEHIND, 0)) if begin < self._passed else ():
+            os.posix_fadvise(
+                self._file.fileno(), place, self._passed - begin, os.POSIX_FADV_DONTNEED
+            )
 
     def close_up(self, front: Sequence[Data], begin: int, end: int) -> bytes:
         size = _size(front)
@@ -124,6 +149,13 @@ class OnFile:
         for begin in begins if target < source else reversed(begins):
             self._file.seek(source + begin)
             self.put(target + begin, self._file.read(min(_MOVED, size - begin)))
+
+
+def _memory() -> float:
+    """Bytes of this machine's memory; no end of it where the system takes no advice on files."""
+    if not hasattr(os, "posix_fadvise"):
+        return math.inf
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _size(parts: Sequence[Data]) -> int:

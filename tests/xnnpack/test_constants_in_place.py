@@ -1,6 +1,7 @@
 """Constants are computed where the file has them, and the file has the bytes it had otherwise."""
 
 import copy
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,28 @@ def test_the_end_of_a_large_file_stays_where_it_was_written(
     assert (tmp_path / "twins.pte").read_bytes() == pte
     found, expected = read_container(pte).named_data, to_container(twins.program).named_data
     assert contents(found) == contents(expected)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system takes no advice on files")
+def test_a_file_too_large_for_the_memory_leaves_it_as_it_is_written(
+    twins: stepwell.Lowered, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tail, stretch = "stepwell.backends.executorch.tail", 4096
+    advised: list[tuple[int, int]] = []
+    monkeypatch.setattr(f"{tail}._STRETCH", stretch)
+    monkeypatch.setattr(
+        os, "posix_fadvise", lambda _, begin, size, __: advised.append((begin, size))
+    )
+    twins.save(tmp_path / "kept.pte")
+    assert not advised
+    monkeypatch.setattr(f"{tail}._memory", lambda: 0)
+    twins.save(tmp_path / "twins.pte")
+    assert (tmp_path / "twins.pte").read_bytes() == twins.to_pte()
+    written, end = advised[::2], 0
+    for begin, size in written:
+        assert begin == end and size % stretch == 0
+        end += size
+    assert end > 33 * 33 * 4 // stretch * stretch
 
 
 def filled(tail: Tail, name: str, data: bytes) -> memoryview:
