@@ -1,12 +1,18 @@
 """Intervals hold for whatever the inputs are; nothing is assumed of them."""
 
+from math import inf
 from typing import Any
 
 import pytest
 
 from stepwell.ir.program import Program
 from stepwell.ir.text import parse_module
-from stepwell.translate.rewrites.aten.ranges import is_away_from_zero, is_bounded, is_never_nan
+from stepwell.translate.rewrites.aten.ranges import (
+    interval,
+    is_away_from_zero,
+    is_bounded,
+    is_never_nan,
+)
 
 F = "tensor<3xf32>"
 
@@ -48,6 +54,29 @@ def test_what_overflows_is_not_bounded(method: Any) -> None:
         f"%y = aten.mul.Tensor(%s, %s) : ({F}, {F}) -> {F}",
     )
     assert not is_bounded(*asked)
+
+
+SIGMOID = f"%s = aten.sigmoid.default(%x) : ({F}) -> {F}"
+TRUTHS = f"%t = aten.gt.Scalar(%x, 0.0) : ({F}) -> tensor<3xi1>"
+
+
+@pytest.mark.parametrize(
+    ("lines", "low", "high"),
+    [
+        ((SIGMOID, TRUTHS, f"%y = aten.masked_fill.Scalar(%s, %t, -inf) : ({F}, tensor<3xi1>) -> {F}"),
+         -inf, 1.0),
+        ((SIGMOID, TRUTHS, f"%y = aten.where.self(%t, %s, %x) : (tensor<3xi1>, {F}, {F}) -> {F}"),
+         -inf, inf),
+        ((SIGMOID, f"%y = aten.constant_pad_nd.default(%s, [1, -1], 3.0) : ({F}) -> {F}"), 0.0, 3.0),
+        ((SIGMOID, f"%o = aten.add.Scalar(%s, 1.0) : ({F}) -> {F}",
+          f"%y = aten.log.default(%o) : ({F}) -> {F}"), 0.0, 0.69315),
+        ((SIGMOID, f"%y = aten.log.default(%s) : ({F}) -> {F}"), -inf, 0.0),
+    ],
+    ids=["a fill", "a choice", "a padding", "a logarithm", "the logarithm of 0"],
+)  # fmt: skip
+def test_both_ends(method: Any, lines: tuple[str, ...], low: float, high: float) -> None:
+    found = interval(*value(method, *lines))
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-4)
 
 
 X = "tensor<2x4xf32>"

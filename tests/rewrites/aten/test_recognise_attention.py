@@ -108,6 +108,20 @@ def test_positions_that_depend_on_the_queries_are_a_mask(apply: Any) -> None:
     assert "aten.scaled_dot_product_attention.default" in done.ops()
 
 
+BOUNDED = f"%p = aten.tanh.default(%m) : ({S}) -> {S}"
+SUM_OF_MASKS = f"%n = aten.add.Tensor(%p, %c) : ({S}, tensor<4x4xf32>) -> {S}"
+
+
+def test_a_constant_mask_beside_bounded_numbers_decides_which_rows_are_open(
+    apply: Any, refused: Any
+) -> None:
+    total = f"%a = aten.add.Tensor(%scores, %n) : ({S}, {S}) -> {S}"
+    lines = (CONSTANT.format("c#causal"), BOUNDED, SUM_OF_MASKS, total)
+    assert apply(text(*lines, last="a"), RecogniseAttention()).count == 1
+    unbounded = (line.replace("aten.tanh", "aten.exp") for line in lines)
+    refused(text(*unbounded, last="a"), RecogniseAttention(), "only at run time")
+
+
 def test_a_number_of_run_time_is_no_mask(refused: Any) -> None:
     size = f'%n = aten.sym_size.int(%q, 0) : ({T}) -> !stepwell.int<"1">'
     total = f'%a = aten.add.Tensor(%scores, %n) : ({S}, !stepwell.int<"1">) -> {S}'

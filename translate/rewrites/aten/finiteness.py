@@ -1,6 +1,6 @@
 """Proof that a value is finite as long as the activations it is computed from are.
 
-Products, sums and layouts of finite values are; that a product might overflow is left out of
+Products, sums, choices and layouts of finite values are; that a product might overflow is left out of
 account, as it is for attention's scores themselves. An input of the program proves nothing.
 """
 
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from math import isfinite
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import WeightOp
+from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
+from stepwell.ir.types import element
 from stepwell.translate.rewrites.aten.attention_pattern import CASTS, LAYOUT, PRODUCTS
 
 LAYERS = PRODUCTS | {
@@ -30,6 +33,7 @@ OF_FINITE = (
         for name in (
             "add.Tensor add.Scalar sub.Tensor sub.Scalar mul.Tensor mul.Scalar neg.default "
             "cat.default stack.default select.int slice.Tensor narrow.int index_select.default "
+            "where.self where.ScalarOther where.ScalarSelf masked_fill.Scalar masked_fill.Tensor "
             "index.Tensor split.Tensor split_with_sizes.default chunk.default unbind.int"
         ).split()
     }
@@ -41,7 +45,10 @@ def is_finite(value: SSAValue, program: Program) -> bool:
     """Whether no element is infinite or NaN, activations being finite."""
     pending, met = [value], {value}
     while pending:
-        owner = pending.pop().owner
+        given = pending.pop()
+        owner = given.owner
+        if isinstance(given.type, TensorType) and not is_float(element(given.type)):
+            continue  # Integers and truth values are numbers.
         if isinstance(owner, WeightOp):
             held = program.weights.get(owner.key.data)
             if not bool(held.isfinite().all()):
@@ -60,5 +67,6 @@ def is_finite(value: SSAValue, program: Program) -> bool:
 
 
 def _has_finite_numbers(op: SchemaOp) -> bool:
-    numbers = [op.arg(name) for name in ("other", "alpha") if name in op.SCHEMA.by_name]
+    names = ("self", "other", "alpha", "value")
+    numbers = [op.arg(name) for name in names if name in op.SCHEMA.by_name]
     return all(isfinite(n) for n in numbers if isinstance(n, int | float))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from xdsl.ir import SSAValue
 
+from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes import axis_map
 from stepwell.ir.core import WeightOp
@@ -18,6 +19,7 @@ from stepwell.ir.rewriting import Refusal
 from stepwell.ir.signature import ranges_around
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.finiteness import is_finite
+from stepwell.translate.rewrites.aten.ranges import interval
 
 ROW_PICKING = frozenset(
     f"aten.{name}"
@@ -29,15 +31,25 @@ ROW_PICKING = frozenset(
 )
 
 
+ABSORBED = 1e30
+"""Numbers below it leave the largest singles as they are, and infinities."""
+
+
 def unopened_rows(mask: SSAValue, program: Program) -> Refusal | None:
     """None if every row of `mask` (along its last axis) has an element that lets through.
 
     Proven for constants, by looking; for whole rows picked out of a proven tensor, and the first
     parts of rows whose first element lets through; and for what is computed from activations
-    without infinities, as positions relative to a query are.
+    without infinities, as positions relative to a query are. Of a sum with numbers that no sum with a
+    finite one makes infinite, the other side decides.
     """
     if element(mask.type) != i1 and is_finite(mask, program):
         return None
+    owner = mask.owner
+    if isinstance(owner, aten.AddTensor) and owner.arg("alpha") == 1:
+        for one, other in (owner.operands, tuple(reversed(owner.operands))):
+            if interval(one, program).most < ABSORBED:
+                return unopened_rows(other, program)
     begins = False
     while isinstance(owner := mask.owner, SchemaOp) and owner.name in ROW_PICKING:
         if keeps_beginnings(owner):

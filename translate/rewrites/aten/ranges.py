@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from math import exp, inf, isnan, prod, sqrt
+from math import exp, inf, isnan, log, prod, sqrt
 
 import torch
 from xdsl.dialects.builtin import TensorType
@@ -26,13 +26,12 @@ from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import UnknownValue
+from stepwell.translate.rewrites.aten.norm_pattern import LEAST_EPSILON, elements_of_norm, is_plain
 
 LARGEST_READ = 1 << 14
 """Elements of a weight that are looked at."""
 LARGEST_LAYER = 1 << 24
 """Elements of a layer's weight whose sums are taken."""
-LEAST_EPSILON = 1e-30
-"""A number that no engine reads as zero, and beside which the squares that one does are nothing."""
 DEEPEST = 24
 """Ops that are followed back."""
 
@@ -235,18 +234,14 @@ def _other(op: SchemaOp, ask: Ask) -> Interval | None:
     return None
 
 
-def _is_plain(op: SchemaOp) -> bool:
-    return "alpha" not in op.SCHEMA.by_name or op.arg("alpha") == 1
-
-
 def _add(op: SchemaOp, ask: Ask) -> Interval:
     other = _other(op, ask)
-    return ANY if other is None or not _is_plain(op) else _plus(ask(op.operands[0]), other)
+    return ANY if other is None or not is_plain(op) else _plus(ask(op.operands[0]), other)
 
 
 def _sub(op: SchemaOp, ask: Ask) -> Interval:
     other = _other(op, ask)
-    if other is None or not _is_plain(op):
+    if other is None or not is_plain(op):
         return ANY
     return _plus(ask(op.operands[0]), Interval(-other.high, -other.low, other.nan))
 
@@ -254,51 +249,10 @@ def _sub(op: SchemaOp, ask: Ask) -> Interval:
 def _mul(op: SchemaOp, ask: Ask) -> Interval:
     if len(op.operands) > 1 and op.operands[0] is op.operands[1]:
         return _square(op, ask)
-    if (count := _elements_of_norm(op)) is not None:
+    if (count := elements_of_norm(op)) is not None:
         return _within(sqrt(count))
     other = _other(op, ask)
     return ANY if other is None else _times(ask(op.operands[0]), other)
-
-
-def _elements_of_norm(op: SchemaOp) -> int | None:
-    """How many elements the mean of `x · rsqrt(mean(x²) + ε)` is taken of; None if it is another."""
-    if len(op.operands) != 2:
-        return None
-    for one, other in (op.operands, tuple(reversed(op.operands))):
-        root = _made_by(other, "rsqrt")
-        total = root and _made_by(root.operands[0], "add")
-        mean = total and _made_by(total.operands[0], "mean")
-        if total is None or mean is None or not _is_square_of(mean.operands[0], one):
-            continue
-        epsilon, held = total.arg("other"), torch_dtype(element(one.type))
-        least = max(LEAST_EPSILON, torch.finfo(held).smallest_normal)
-        if not isinstance(epsilon, int | float) or epsilon < least or not _is_plain(total):
-            continue
-        if mean.name != "aten.mean.dim" or not mean.arg("keepdim"):
-            continue
-        shape = dims(one.type)
-        over = [shape[axis] for axis in mean.arg("dim") or range(len(shape))]
-        sizes = [size for size in over if isinstance(size, int)]
-        return prod(sizes) if len(sizes) == len(over) else None
-    return None
-
-
-def _made_by(value: SSAValue, name: str) -> SchemaOp | None:
-    op = value.owner
-    return op if isinstance(op, SchemaOp) and op.name.split(".")[1] == name else None
-
-
-def _is_square_of(square: SSAValue, value: SSAValue) -> bool:
-    power = _made_by(square, "pow")
-    if power is not None:
-        return power.operands[0] is value and power.arg("exponent") in (2, 2.0)
-    op = _made_by(square, "square") or _made_by(square, "mul")
-    return op is not None and all(given is value for given in op.operands) and _is_whole(op)
-
-
-def _is_whole(op: SchemaOp) -> bool:
-    """Whether all factors are operands: `mul.Scalar` has one that is none."""
-    return "Scalar" not in op.name
 
 
 def _within(most: float) -> Interval:
@@ -443,10 +397,36 @@ def _sum(op: SchemaOp, ask: Ask) -> Interval:
 
 
 def _cat(op: SchemaOp, ask: Ask) -> Interval:
-    held = [ask(operand) for operand in op.operands]
+    return _any_of([ask(operand) for operand in op.operands])
+
+
+def _any_of(held: list[Interval]) -> Interval:
     return Interval(
         min(one.low for one in held), max(one.high for one in held), any(o.nan for o in held)
     )
+
+
+def _choice(op: SchemaOp, ask: Ask) -> Interval:
+    """Of two sides, tensors or numbers, by a mask."""
+    held: list[Interval] = []
+    for name in ("self", "other", "value"):
+        side = op.arg(name) if name in op.SCHEMA.by_name else None
+        if isinstance(side, SSAValue):
+            held.append(ask(side))
+        elif isinstance(side, int | float):
+            held.append(ANY if isnan(side) else Interval(float(side), float(side), False))
+    return _any_of(held)
+
+
+def _pad(op: SchemaOp, ask: Ask) -> Interval:
+    held, filled = ask(op.operands[0]), float(op.arg("value") or 0)
+    return ANY if isnan(filled) else _any_of([held, Interval(filled, filled, False)])
+
+
+def _log(op: SchemaOp, ask: Ask) -> Interval:
+    held = ask(op.operands[0])  # What an engine may read as zero has −∞.
+    low, high = (log(end) if end >= LEAST_EPSILON else -inf for end in (held.low, held.high))
+    return Interval(low, high, held.nan or held.low < 0).widened()
 
 
 _RULES: dict[str, Rule] = {
@@ -486,6 +466,10 @@ _RULES: dict[str, Rule] = {
     "sum": _sum,
     "cat": _cat,
     "stack": _cat,
+    "where": _choice,
+    "masked_fill": _choice,
+    "constant_pad_nd": _pad,
+    "log": _log,
     **dict.fromkeys(
         (
             "view reshape _unsafe_view permute transpose t unsqueeze squeeze expand clone "
