@@ -26,6 +26,31 @@ def test_halves_are_left(refused: Any, method: Any) -> None:
     refused(method(f"%x: {whole}", line, gives=whole), ALL["expand-log-softmax"], "float32")
 
 
+@pytest.mark.parametrize(("axes", "keeps"), [(-1, False), ((1,), True), ((0, 1), False)])
+def test_a_sum_of_exponentials_has_eagers_class(axes: Any, keeps: bool) -> None:
+    """The rows that torch guards, and those whose NaN it keeps."""
+
+    class Sum(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.logsumexp(x, axes, keeps)
+
+    inf, nan, far = torch.inf, torch.nan, 3e38
+    rows = [[1, 2, 3], [inf, 1, 2], [-inf, -inf, -inf], [inf, -inf, 0], [nan, inf, 0]]
+    rows += [
+        [-inf, nan, -inf],
+        [far, far, -far],
+        [-far, -far, -inf],
+        [500.0, 0, -500],
+        [0, nan, nan],
+    ]
+    for x in (torch.tensor(rows), torch.tensor(rows[6:7] + rows[8:9])):
+        lowered = stepwell.lower(export(Sum(), (x,)), "xnnpack")
+        assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
+        torch.testing.assert_close(
+            lowered.run(x)[0], Sum()(x), rtol=2e-6, atol=2e-6, equal_nan=True
+        )
+
+
 class Levels(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return 10.0 * torch.log10(torch.clamp(x, min=1e-10)), torch.log2(x)

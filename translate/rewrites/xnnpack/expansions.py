@@ -37,6 +37,27 @@ not of empty tensors
 bound 2e-6 relative, 2e-6 absolute: "exponentials summed in another order"
 for $d = 1, $h = false
 
+rule expand-logsumexp
+    torch takes 0 from a row in place of its greatest where that is infinite; the largest number does
+    as well, and is a clamp: −∞ − m is −∞, whose exponential is 0, and the logarithm of 0 is −∞.
+Before:
+    %y = aten.logsumexp.default(%x, $a, $?k) : (tensor<$*S x $E>) -> …
+After:
+    %g = aten.amax.default(%x, all_from_front(%x, $a), true)
+    %m = aten.clamp.default(%g, -3.4028234663852886e+38, 3.4028234663852886e+38)
+    %b = aten.sub.Tensor(%x, %m)
+    %e = aten.exp.default(%b)
+    %t = aten.sum.dim_IntList(%e, all_from_front(%x, $a), true)
+    %l = aten.log.default(%t)
+    %z = aten.add.Tensor(%l, %m)
+    %y = aten.squeeze.dims(%z, dropped(%x, $a, $k))
+where is_single($E) else "the error bound of this rewrite holds for float32 only"
+where names_axes($a) else "it names no axes"
+proven keeps_nans(%x) else "the result of a row with a NaN may be a number"
+not of empty tensors
+bound 2e-6 relative, 2e-6 absolute: "exponentials summed in another order"
+for $a = [1], $k = false
+
 rule cast-by-copy
     A cast under the name whose kernel the runtime has; PyTorch's own way from one to the other
     asks whether symbolic sizes are 1.
@@ -63,6 +84,8 @@ for each $log, $factor of (log2, 1.4426950408889634), (log10, 0.4342944819032517
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.ir import SSAValue
 
 from stepwell.ir.program import Program
@@ -71,6 +94,7 @@ from stepwell.translate.rewrites.aten import copies, ranges
 from stepwell.translate.rewrites.xnnpack.carry_nans import carries_nans
 from stepwell.translate.rewrites.xnnpack.guards import not_floats
 from stepwell.translate.rules import read_rules
+from stepwell.translate.rules.functions import from_front
 
 
 def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
@@ -81,6 +105,21 @@ def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
 def keeps_nans(value: SSAValue, program: Program) -> bool:
     """The greatest of a row keeps a NaN, and the row is NaN throughout; or there is none."""
     return ranges.is_never_nan(value, program) or carries_nans([value], program)
+
+
+def all_from_front(value: SSAValue, axes: Sequence[int]) -> list[int]:
+    """Axes, counted from the front."""
+    return [from_front(value, axis) for axis in axes]
+
+
+def dropped(value: SSAValue, axes: Sequence[int], keeps: bool) -> list[int]:
+    """The axes that a reduction leaves out of its result."""
+    return [] if keeps else all_from_front(value, axes)
+
+
+def names_axes(axes: Sequence[int]) -> bool:
+    """Whether a reduction is along some axes: none may mean all."""
+    return bool(axes)
 
 
 RULES = read_rules(__doc__, vars(copies) | vars(ranges) | globals())
