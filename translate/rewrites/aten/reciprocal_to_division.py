@@ -25,38 +25,31 @@ from stepwell.translate.rewrites.aten.ranges import is_away_from_zero
 
 
 @dataclass(frozen=True)
-class Reciprocal:
-    """A reciprocal of floats."""
-
-    op: SchemaOp
-
-
-@dataclass(frozen=True)
-class ReciprocalToDivision(Rewrite[Reciprocal]):
+class ReciprocalToDivision(Rewrite[SchemaOp]):
     """`aten.reciprocal` to `aten.div` with a constant one."""
 
     name: ClassVar[str] = "reciprocal-to-division"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ReciprocalDefault,)
 
-    def match(self, op: SchemaOp, program: Program) -> Reciprocal | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """The dtype stays: integers become floats first."""
         held, given = element(op.operands[0].type), element(op.results[0].type)
         if held != given:
             return Refusal(f"the reciprocal of {held} is {given}")
         if not torch_dtype(held).is_floating_point:
             return Refusal("the reciprocal is complex")
-        return Reciprocal(op)
+        return op
 
-    def deviates(self, match: Reciprocal, program: Program) -> Deviation | None:
+    def deviates(self, match: SchemaOp, program: Program) -> Deviation | None:
         """An engine that takes a denormal number for zero gives infinity for its reciprocal."""
-        if not flushes(program.context) or is_away_from_zero(match.op.operands[0], program):
+        if not flushes(program.context) or is_away_from_zero(match.operands[0], program):
             return None
         return Deviation("the reciprocal of a denormal number becomes that of zero, an infinity")
 
-    def build(self, match: Reciprocal, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The constant and the division."""
-        x, result = match.op.operands[0], match.op.results[0]
+        x, result = match.operands[0], match.results[0]
         rank = 1 if dims(x.type) else 0
         one = rw.weight(rw.weights.number(1.0, torch_dtype(element(x.type)), rank))
         new = aten.DivTensor.make(one, x, result_types=[result.type])
-        rw.replace(match.op, [emit_as(rw, new, result)])
+        rw.replace(match, [emit_as(rw, new, result)])

@@ -25,20 +25,13 @@ from stepwell.ir.types import dims, element
 
 
 @dataclass(frozen=True)
-class Proven:
-    """An assertion that holds."""
-
-    op: SchemaOp
-
-
-@dataclass(frozen=True)
-class RemoveProvenAssert(Rewrite[Proven]):
+class RemoveProvenAssert(Rewrite[SchemaOp]):
     """`_assert_tensor_metadata` of what the type says to nothing."""
 
     name: ClassVar[str] = "remove-proven-assert"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten._AssertTensorMetadataDefault,)
 
-    def match(self, op: SchemaOp, program: Program) -> Proven | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """The stated dtype and sizes are the type's, and no strides are asked for."""
         held = op.operands[0].type
         dtype, sizes = op.arg("dtype"), op.arg("size")
@@ -48,8 +41,8 @@ class RemoveProvenAssert(Rewrite[Proven]):
             return Refusal("it asserts sizes that the type does not prove")
         if op.arg("stride") is not None:
             return Refusal("it asserts strides, which types do not have")
-        return Proven(op)
+        return op
 
-    def build(self, match: Proven, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """Take the assertion away."""
-        rw.erase(match.op)
+        rw.erase(match)

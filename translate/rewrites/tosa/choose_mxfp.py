@@ -41,14 +41,7 @@ ROUNDED = Bound(0.5, 1.0, "the operands are rounded to the payload: this is the 
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A product that becomes MX."""
-
-    op: SchemaOp
-
-
-@dataclass(frozen=True)
-class ChooseMx(Rewrite[Chosen]):
+class ChooseMx(Rewrite[SchemaOp]):
     """A product of the layers that are chosen; subclasses say which op becomes which."""
 
     payload: str = "fp8e4m3"
@@ -57,7 +50,7 @@ class ChooseMx(Rewrite[Chosen]):
     chosen: Chooser | None = None
     bound: ClassVar[Bound] = ROUNDED
 
-    def match(self, op: SchemaOp, program: Program) -> Chosen | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Guards: chosen, a float element type, blocks of known sizes, a form that exists."""
         if self.chosen is not None and not self.chosen(op):
             return None
@@ -74,7 +67,7 @@ class ChooseMx(Rewrite[Chosen]):
         )
         if refused is not None:
             return Refusal(refused)
-        return self.refuses(op) or Chosen(op)
+        return self.refuses(op) or op
 
     convolves: ClassVar[bool] = False
 
@@ -111,9 +104,9 @@ class ChooseMxLinear(ChooseMx):
             return Refusal("its weight is one row, so that there is no axis of outputs")
         return None
 
-    def build(self, match: Chosen, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The same operands, with the payloads."""
-        op, result = match.op, match.op.results[0]
+        op, result = match, match.results[0]
         new = MxLinearOp.make(
             op.operands[0],
             op.operands[1],
@@ -134,9 +127,9 @@ class ChooseMxMatmul(ChooseMx):
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BmmDefault,)
 
-    def build(self, match: Chosen, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The right side transposed; for QKᵀ that undoes the transpose that is there."""
-        op, result = match.op, match.op.results[0]
+        op, result = match, match.results[0]
         right = permute(rw, op.operands[1], [0, 2, 1])
         new = MxMatmulOp.make(
             op.operands[0],
@@ -170,9 +163,9 @@ class ChooseMxConv2d(ChooseMx):
             return Refusal("the weight is computed at run time")
         return None
 
-    def build(self, match: Chosen, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The same operands, with the payloads."""
-        op, result = match.op, match.op.results[0]
+        op, result = match, match.results[0]
         new = MxConv2dOp.make(
             op.operands[0],
             op.operands[1],

@@ -64,14 +64,7 @@ BY_NUMBERS = (aten.MulScalar, aten.DivScalar)
 
 
 @dataclass(frozen=True)
-class OfComplex:
-    """An operator that takes or gives complex numbers, of known shapes."""
-
-    op: SchemaOp
-
-
-@dataclass(frozen=True)
-class ComplexToPairs(Rewrite[OfComplex]):
+class ComplexToPairs(Rewrite[SchemaOp]):
     """Arithmetic, magnitudes, angles and views of complex numbers, by their parts."""
 
     name: ClassVar[str] = "complex-to-pairs-to-tosa"
@@ -97,23 +90,23 @@ class ComplexToPairs(Rewrite[OfComplex]):
     )
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "magnitudes and products round in another order")
 
-    def match(self, op: SchemaOp, program: Program) -> OfComplex | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Guards: complex numbers of single precision, known shapes, real factors at most."""
         values = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
         if not any(isinstance(element(v.type), ComplexType) for v in values):
             return None
         if isinstance(op, aten.ViewAsRealDefault):
             made = op.operands[0].owner
-            return OfComplex(op) if isinstance(made, aten.ViewAsComplexDefault) else None
+            return op if isinstance(made, aten.ViewAsComplexDefault) else None
         if not {element(v.type) for v in values} <= {COMPLEX, f32}:
             return Refusal("TOSA computes with numbers of single precision")
         if any(static_dims(v) is None for v in values):
             return Refusal("the shape is symbolic")
-        return _refuses(op) or OfComplex(op)
+        return _refuses(op) or op
 
-    def build(self, match: OfComplex, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """Parts are read, and what is complex is made of them again."""
-        op = match.op
+        op = match
         if isinstance(op, aten.ViewAsRealDefault):
             made = op.operands[0].owner
             assert isinstance(made, aten.ViewAsComplexDefault)

@@ -26,27 +26,22 @@ from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 
 
 @dataclass(frozen=True)
-class Truths:
-    """A GATHER or SCATTER of truth values."""
-
-    op: t.GatherOp | t.ScatterOp
-
-
-@dataclass(frozen=True)
-class GatherTruths(Rewrite[Truths]):
+class GatherTruths(Rewrite[t.GatherOp | t.ScatterOp]):
     """GATHER of i1 to one of i8 between CASTs."""
 
     name: ClassVar[str] = "gather-truths"
     anchors: ClassVar[tuple[type[Operation], ...]] = (t.GatherOp, t.ScatterOp)
     bound: ClassVar[Bound] = EXACT
 
-    def match(self, op: t.GatherOp | t.ScatterOp, program: Program) -> Truths | Refusal | None:
+    def match(
+        self, op: t.GatherOp | t.ScatterOp, program: Program
+    ) -> t.GatherOp | t.ScatterOp | Refusal | None:
         """Values that are truths."""
-        return Truths(op) if element(op.results[0].type) == i1 else None
+        return op if element(op.results[0].type) == i1 else None
 
-    def build(self, match: Truths, rw: Rewriter) -> None:
+    def build(self, match: t.GatherOp | t.ScatterOp, rw: Rewriter) -> None:
         """1 and 0 stand for them."""
-        b, op = Builder(rw), match.op
+        b, op = Builder(rw), match
         operands = [
             b.op(t.CastOp, [value], shape_of(value), i8) if element(value.type) == i1 else value
             for value in op.operands

@@ -27,14 +27,7 @@ from stepwell.translate.rewrites.tosa.lowering import is_number
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """A sum with numbers in it that scale its parts."""
-
-    op: SchemaOp
-
-
-@dataclass(frozen=True)
-class ScaledSumToProducts(Rewrite[Scaled]):
+class ScaledSumToProducts(Rewrite[SchemaOp]):
     """`beta · a + alpha · (x @ y)`, and `x + alpha · number`."""
 
     name: ClassVar[str] = "scaled-sum-to-products-to-tosa"
@@ -46,23 +39,23 @@ class ScaledSumToProducts(Rewrite[Scaled]):
     )
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "torch rounds the parts of the sum otherwise")
 
-    def match(self, op: SchemaOp, program: Program) -> Scaled | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Numbers that are known; floats where they multiply."""
         if isinstance(op, aten.AddScalar | aten.SubScalar):
             if op.arg("alpha") == 1:
                 return None
             if not is_number(op.arg("alpha")) or not is_number(op.arg("other")):
                 return Refusal("a number is known only at run time")
-            return Scaled(op)
+            return op
         if not is_number(op.arg("alpha")) or not is_number(op.arg("beta")):
             return Refusal("alpha or beta is known only at run time")
         if not is_float(element(op.results[0].type)):
             return Refusal("it multiplies integers")
-        return Scaled(op)
+        return op
 
-    def build(self, match: Scaled, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The product, the two scales that are not 1, the sum."""
-        op = match.op
+        op = match
         if isinstance(op, aten.AddScalar | aten.SubScalar):
             number = op.arg("other") * op.arg("alpha")
             new = type(op).make(op.operands[0], number, result_types=[op.results[0].type])

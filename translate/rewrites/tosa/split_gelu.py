@@ -32,21 +32,14 @@ from stepwell.translate.rewrites.aten.building import emit
 
 
 @dataclass(frozen=True)
-class Gelu:
-    """An exact gelu that only linear layers read."""
-
-    op: SchemaOp
-
-
-@dataclass(frozen=True)
-class SplitGelu(Rewrite[Gelu]):
+class SplitGelu(Rewrite[SchemaOp]):
     """`gelu` to erf arithmetic that ends in a product with ½."""
 
     name: ClassVar[str] = "split-gelu"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.GeluDefault,)
     bound: ClassVar[Bound] = Bound(2e-5, 2e-5, "the product is regrouped")
 
-    def match(self, op: SchemaOp, program: Program) -> Gelu | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Guards: the exact form, f32, no reader but linears."""
         if op.arg("approximate") != "none":
             return Refusal("the tanh form has no factor that the layer could take")
@@ -58,11 +51,11 @@ class SplitGelu(Rewrite[Gelu]):
             for user in users
         ):
             return Refusal("it is read by another op than a linear layer")
-        return Gelu(op)
+        return op
 
-    def build(self, match: Gelu, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """Scale, erf, add one, multiply, halve."""
-        x = match.op.operands[0]
+        x = match.operands[0]
 
         def put(cls: type[SchemaOp], *args: object) -> SSAValue:
             return emit(rw, cls.make(*args, result_types=[x.type]))
@@ -70,4 +63,4 @@ class SplitGelu(Rewrite[Gelu]):
         curve = put(aten.ErfDefault, put(aten.MulScalar, x, 0.7071067811865476))
         y = put(aten.MulTensor, put(aten.AddScalar, curve, 1.0), x)
         y = put(aten.MulTensor, y, rw.constant(torch.full([1], 0.5)))
-        rw.replace(match.op, [y])
+        rw.replace(match, [y])

@@ -28,34 +28,27 @@ PAIRS = ((f16, f32), (f32, f16))
 
 
 @dataclass(frozen=True)
-class FloatCast:
-    """A cast that XNNPACK does."""
-
-    op: SchemaOp
-
-
-@dataclass(frozen=True)
-class LowerFloatCast(Rewrite[FloatCast]):
+class LowerFloatCast(Rewrite[SchemaOp]):
     """`aten._to_copy` and `aten.to.dtype` between f16 and f32 to `xnnpack.convert`; exact."""
 
     name: ClassVar[str] = "lower-float-cast"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten._ToCopyDefault, aten.ToDtype)
 
-    def match(self, op: SchemaOp, program: Program) -> FloatCast | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Guards: f16 to f32 or back, no other memory format, a value XNNPACK can hold."""
         given = op.operands[0]
         if (element(given.type), element(op.results[0].type)) not in PAIRS:
             return None
         if weight_key(given) is not None:
             return Refusal("its operand is a constant; XNNPACK needs one that is computed")
-        return changes_layout(op) or not_held(given) or FloatCast(op)
+        return changes_layout(op) or not_held(given) or op
 
-    def deviates(self, match: FloatCast, program: Program) -> Deviation | None:
+    def deviates(self, match: SchemaOp, program: Program) -> Deviation | None:
         """Float arithmetic inside a delegate."""
         return FLUSHED
 
-    def build(self, match: FloatCast, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The node."""
-        op = match.op
+        op = match
         new = rw.insert(xnnpack.Convert.make(op.operands[0], result=op.results[0].type))
         rw.replace(op, [new.results[0]])

@@ -42,14 +42,7 @@ MOST_ONES = 1 << 24
 
 
 @dataclass(frozen=True)
-class Moved:
-    """An op that moves elements of float tensors of known shape."""
-
-    op: SchemaOp
-
-
-@dataclass(frozen=True)
-class LowerShape(Rewrite[Moved]):
+class LowerShape(Rewrite[SchemaOp]):
     """`aten.{view,permute,slice,cat,constant_pad_nd,expand}` to XNNPACK's static nodes."""
 
     name: ClassVar[str] = "lower-shape"
@@ -62,7 +55,7 @@ class LowerShape(Rewrite[Moved]):
         aten.ExpandDefault,
     )
 
-    def match(self, op: SchemaOp, program: Program) -> Moved | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Guards: float elements, static shapes, forms that the nodes have."""
         if isinstance(op, aten.ViewDefault):
             refusal = not_floats((op.operands[0], *op.results))
@@ -86,11 +79,11 @@ class LowerShape(Rewrite[Moved]):
             symbolic = any(isinstance(dims(operand.type)[at], str) for operand in op.operands)
             if symbolic and len(op.operands) not in xnnpack.CONCATENATES:
                 return Refusal("more than five tensors are concatenated along a symbolic axis")
-        return Moved(op)
+        return op
 
-    def build(self, match: Moved, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The node of the op's kind."""
-        op = match.op
+        op = match
         result = op.results[0]
         rw.replace(op, [self._lowered(op, result.type, rw)])
 

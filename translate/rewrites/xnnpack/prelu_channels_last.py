@@ -29,30 +29,23 @@ from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnn
 
 
 @dataclass(frozen=True)
-class SlopesPerChannel:
-    """A prelu of `[N, C, …]` with C slopes."""
-
-    op: SchemaOp
-
-
-@dataclass(frozen=True)
-class PreluChannelsLast(Rewrite[SlopesPerChannel]):
+class PreluChannelsLast(Rewrite[SchemaOp]):
     """`prelu` of `[N, C, …]` to one of `[N, …, C]` between permutes."""
 
     name: ClassVar[str] = "prelu-channels-last"
     bound: ClassVar[Bound] = Bound(0.0, 5e-324, "a zero keeps its sign or takes that of the slope")
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.PreluDefault,)
 
-    def match(self, op: SchemaOp, program: Program) -> SlopesPerChannel | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Guards: floats, constant slopes, one for each of the second of three axes or more."""
         slopes = dims(op.operands[1].type)
         if len(dims(op.operands[0].type)) < 3 or len(slopes) != 1 or slopes == (1,):
             return None
-        return not_for_xnnpack(op) or not_constant(op.operands[1], "slopes") or SlopesPerChannel(op)
+        return not_for_xnnpack(op) or not_constant(op.operands[1], "slopes") or op
 
-    def build(self, match: SlopesPerChannel, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """Channels last, the node, channels second."""
-        op = match.op
+        op = match
         rank = len(dims(op.operands[0].type))
         last = permute(rw, op.operands[0], [0, *range(2, rank), 1])
         new = xnnpack.PReLU.make(last, op.operands[1], result=last.type)

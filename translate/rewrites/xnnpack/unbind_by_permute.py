@@ -37,20 +37,13 @@ SHORT = 4
 
 
 @dataclass(frozen=True)
-class ShortLastAxis:
-    """An op that takes a last axis apart or makes one."""
-
-    op: SchemaOp
-
-
-@dataclass(frozen=True)
-class UnbindByPermute(Rewrite[ShortLastAxis]):
+class UnbindByPermute(Rewrite[SchemaOp]):
     """`unbind` and `stack` of a short last axis to those of the first one and a permute."""
 
     name: ClassVar[str] = "unbind-by-permute"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.UnbindInt, aten.StackDefault)
 
-    def match(self, op: SchemaOp, program: Program) -> ShortLastAxis | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Guards: floats of a rank XNNPACK holds, a short last axis, of which each part is used."""
         whole = op.operands[0] if isinstance(op, aten.UnbindInt) else op.results[0]
         shape = dims(whole.type)
@@ -61,11 +54,11 @@ class UnbindByPermute(Rewrite[ShortLastAxis]):
             return None
         if isinstance(op, aten.UnbindInt) and any(not result.uses for result in op.results):
             return None
-        return not_floats((whole,)) or ShortLastAxis(op)
+        return not_floats((whole,)) or op
 
-    def build(self, match: ShortLastAxis, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The permute in front of an unbind, or behind a stack."""
-        op = match.op
+        op = match
         if isinstance(op, aten.UnbindInt):
             rank = len(dims(op.operands[0].type))
             turned = permute(rw, op.operands[0], [rank - 1, *range(rank - 1)])

@@ -90,21 +90,14 @@ LEAST = 2.0**-126
 
 
 @dataclass(frozen=True)
-class Bfloats:
-    """An operator on bfloat16s."""
-
-    op: SchemaOp
-
-
-@dataclass(frozen=True)
-class WidenBfloat(Rewrite[Bfloats]):
+class WidenBfloat(Rewrite[SchemaOp]):
     """Layers, arithmetic and movement of bfloat16s in f32, between casts."""
 
     name: ClassVar[str] = "widen-bfloat"
     anchors: ClassVar[tuple[type[Operation], ...]] = (*COMPUTES, *MOVES)
     bound: ClassVar[Bound] = Bound(2**-6, 2**-6, "torch rounds operands of its parts to bfloat16")
 
-    def match(self, op: SchemaOp, program: Program) -> Bfloats | None:
+    def match(self, op: SchemaOp, program: Program) -> SchemaOp | None:
         """Results of bfloat16; movement only where what moves was computed in f32."""
         if any(not isinstance(r.type, TensorType) for r in op.results):
             return None
@@ -113,11 +106,11 @@ class WidenBfloat(Rewrite[Bfloats]):
         given = [v for v in op.operands if _is_bfloat(v)]
         if isinstance(op, MOVES) and not any(_was_narrowed(value) for value in given):
             return None
-        return Bfloats(op) if any(not isinstance(v.owner, WeightOp) for v in given) else None
+        return op if any(not isinstance(v.owner, WeightOp) for v in given) else None
 
-    def deviates(self, match: Bfloats, program: Program) -> Deviation | None:
+    def deviates(self, match: SchemaOp, program: Program) -> Deviation | None:
         """What XNNPACK's node may lose, which the kernel of the stock flow keeps."""
-        op = match.op
+        op = match
         given = [interval(value, program) for value in op.operands]
         match op:
             case aten.MaximumDefault() | aten.MinimumDefault() | aten.ExpDefault():
@@ -130,9 +123,9 @@ class WidenBfloat(Rewrite[Bfloats]):
             case _:
                 return None
 
-    def build(self, match: Bfloats, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The operator between casts, in its place."""
-        op = match.op
+        op = match
         new = type(op).create(
             operands=[widened(rw, v) if _is_bfloat(v) else v for v in op.operands],
             result_types=[with_element(result.type, f32) for result in op.results],

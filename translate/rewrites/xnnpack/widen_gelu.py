@@ -27,27 +27,20 @@ from stepwell.translate.rewrites.xnnpack.widen_halves import ONCE
 
 
 @dataclass(frozen=True)
-class GeluOfHalves:
-    """A node."""
-
-    op: xnnpack.Gelu
-
-
-@dataclass(frozen=True)
-class WidenGelu(Rewrite[GeluOfHalves]):
+class WidenGelu(Rewrite[xnnpack.Gelu]):
     """`gelu` of float16 between two converts."""
 
     name: ClassVar[str] = "widen-gelu"
     anchors: ClassVar[tuple[type[Operation], ...]] = (xnnpack.Gelu,)
     bound: ClassVar[Bound] = ONCE
 
-    def match(self, op: xnnpack.Gelu, program: Program) -> GeluOfHalves | None:
+    def match(self, op: xnnpack.Gelu, program: Program) -> xnnpack.Gelu | None:
         """Guard: halves."""
-        return GeluOfHalves(op) if element(op.input.type) == f16 else None
+        return op if element(op.input.type) == f16 else None
 
-    def build(self, match: GeluOfHalves, rw: Rewriter) -> None:
+    def build(self, match: xnnpack.Gelu, rw: Rewriter) -> None:
         """Three nodes."""
-        wide = rw.insert(xnnpack.Convert.make(match.op.input, element=f32)).results[0]
+        wide = rw.insert(xnnpack.Convert.make(match.input, element=f32)).results[0]
         made = rw.insert(xnnpack.Gelu.make(wide)).results[0]
-        narrow = xnnpack.Convert.make(made, result=match.op.output.type)
-        rw.replace(match.op, [rw.insert(narrow).results[0]])
+        narrow = xnnpack.Convert.make(made, result=match.output.type)
+        rw.replace(match, [rw.insert(narrow).results[0]])

@@ -48,13 +48,6 @@ def single(constant: torch.Tensor) -> torch.Tensor:
     return constant.float()
 
 
-@dataclass(frozen=True)
-class Halves:
-    """An operator on halves."""
-
-    op: SchemaOp
-
-
 def not_halves(op: SchemaOp) -> bool:
     """Whether a tensor that an operator reads or gives is none of halves that XNNPACK can hold."""
     values = (*op.operands, *op.results)
@@ -93,7 +86,7 @@ def compute_in_single(rw: Rewriter, op: SchemaOp) -> None:
 
 
 @dataclass(frozen=True)
-class WidenHalves(Rewrite[Halves]):
+class WidenHalves(Rewrite[SchemaOp]):
     """Norms, variances, powers, tanh GELU, … of halves, in f32 between casts."""
 
     name: ClassVar[str] = "widen-halves"
@@ -109,7 +102,7 @@ class WidenHalves(Rewrite[Halves]):
     )
     bound: ClassVar[Bound] = THREE_TIMES
 
-    def match(self, op: SchemaOp, program: Program) -> Halves | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Guards: halves throughout, of a shape XNNPACK holds; no kernel of halves does as well."""
         if not_halves(op):
             return None
@@ -119,11 +112,11 @@ class WidenHalves(Rewrite[Halves]):
             return None
         if isinstance(op, aten.ConvolutionDefault) and not op.arg("transposed"):
             return None
-        return Halves(op)
+        return op
 
-    def build(self, match: Halves, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The operator between casts; a layer norm's scale and shift behind them."""
-        op = match.op
+        op = match
         if not isinstance(op, aten.LayerNormDefault):
             compute_in_single(rw, op)
             return
@@ -137,7 +130,7 @@ class WidenHalves(Rewrite[Halves]):
 
 
 @dataclass(frozen=True)
-class WidenScalarOfHalves(Rewrite[Halves]):
+class WidenScalarOfHalves(Rewrite[SchemaOp]):
     """Arithmetic of halves with a number that is no half, in f32 between casts.
 
     It stands behind what folds such numbers into weights.
@@ -153,12 +146,12 @@ class WidenScalarOfHalves(Rewrite[Halves]):
         aten.RsubScalar,
     )
 
-    def match(self, op: SchemaOp, program: Program) -> Halves | Refusal | None:
+    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Guards: halves of a shape XNNPACK holds, a number known and not exact in halves."""
         if not_halves(op):
             return None
-        return Halves(op) if rounds(op) is not None else None
+        return op if rounds(op) is not None else None
 
-    def build(self, match: Halves, rw: Rewriter) -> None:
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The operator between casts."""
-        compute_in_single(rw, match.op)
+        compute_in_single(rw, match)
