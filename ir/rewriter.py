@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import IsolatedFromAbove
 
 from stepwell.ir.core import WeightOp
@@ -20,6 +20,8 @@ from stepwell.ir.weights import WeightStore
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_Op = TypeVar("_Op", bound=Operation)
 
 
 @dataclass
@@ -152,6 +154,16 @@ class Rewriter:
         """Say that an op was changed in place."""
         self.modified.append(op)
         self.touched.append(op)
+
+
+def remade(op: _Op, operands: Sequence[SSAValue], types: Sequence[Attribute]) -> _Op:
+    """The same operator on other operands, with other result types; it is not inserted."""
+    return type(op).create(
+        operands=operands,
+        result_types=types,
+        properties=dict(op.properties),
+        attributes=dict(op.attributes),
+    )
 
 
 def scope_of(op: Operation) -> Block:

@@ -2,8 +2,8 @@
 
 A rewrite is a frozen dataclass named after its verb. `match` looks at one op of its `anchors` and
 returns None (not my business), a `Refusal` (my business, but not sure: the sentence is kept for
-`stepwell explain`) or a match, the op or a frozen dataclass that `build` takes. Nothing is made before
-every guard has passed; `ir/rewriter.py` has what `build` may do then.
+`stepwell explain`) or a match, the op or a frozen dataclass that `build` takes. Nothing is made
+before every guard has passed; `ir/rewriter.py` has what `build` may do then.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import dtype_name, is_float, torch_dtype
 from stepwell.ir.rewriting import Refusal, Rewriter
-from stepwell.ir.types import Dim, IntType, dims, element, tensor
+from stepwell.ir.types import Dim, IntType, dims, element, tensor, with_element
 
 TO_THE_END = 2**63 - 1
 """What torch writes for the end of a slice that runs to the end."""
@@ -117,6 +117,14 @@ def size_of(rw: Rewriter, value: SSAValue, at: int) -> SSAValue:
     expression = dims(value.type)[at]
     types: list[Attribute] = [IntType(str(expression))]
     return emit(rw, aten.SymSizeInt.make(value, at, result_types=types))
+
+
+def cast(rw: Rewriter, value: SSAValue, held: Attribute) -> SSAValue:
+    """`aten._to_copy.default` to an element type; the value itself where it has that."""
+    if element(value.type) == held:
+        return value
+    types = [with_element(value.type, held)]
+    return emit(rw, aten._ToCopyDefault.make(value, dtype=held, result_types=types))
 
 
 def permute(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:

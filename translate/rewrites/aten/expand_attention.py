@@ -31,6 +31,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, i1, torch_dtype
 from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
+from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element, is_static, tensor, with_element
 from stepwell.ir.weights import recipe
@@ -200,13 +201,7 @@ def repeatable(mask: SSAValue, scores: list[Dim], group: int) -> str | None:
 
 def retyped(op: SchemaOp, held: Attribute) -> SchemaOp:
     """The op with another element type in its result."""
-    types = [with_element(result.type, held) for result in op.results]
-    new = type(op).create(
-        operands=list(op.operands),
-        result_types=types,
-        properties=dict(op.properties),
-        attributes=dict(op.attributes),
-    )
+    new = remade(op, op.operands, [with_element(result.type, held) for result in op.results])
     op.erase()
     return new
 

@@ -39,7 +39,7 @@ from stepwell.ir.dtypes import i1, i64, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, IntType, dims, element, tensor, with_element
-from stepwell.translate.rewrites.aten.building import emit, permute, view
+from stepwell.translate.rewrites.aten.building import cast, emit, permute, view
 from stepwell.translate.rewrites.aten.expand_attention import drops_out, scale_of
 from stepwell.translate.rewrites.aten.open_rows import unopened_rows
 
@@ -210,5 +210,4 @@ def _opened(rw: Rewriter, lets: SSAValue, held: Attribute) -> SSAValue:
     """One for each row of which an element lets through, zero for the others."""
     shape = (*dims(lets.type)[:-1], 1)
     some = emit(rw, aten.AnyDim.make(lets, -1, True, result_types=[tensor(shape, i1)]))
-    cast = aten._ToCopyDefault.make(some, dtype=held, result_types=[tensor(shape, held)])
-    return emit(rw, cast)
+    return cast(rw, some, held)

@@ -26,6 +26,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
+from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.aten.building import (
@@ -130,12 +131,7 @@ class KeepAxesApart(Rewrite[OfMergedAxes]):
                 operand if source is None else source
                 for operand, source in zip(op.operands, match.sources, strict=True)
             ]
-            new = type(op).create(
-                operands=values,
-                result_types=[tensor(shape, element(result.type))],
-                properties=op.properties,
-                attributes=op.attributes,
-            )
+            new = remade(op, values, [tensor(shape, element(result.type))])
         made = view_op(rw, emit(rw, new), dims(result.type))
         rw.replace(op, [emit_as(rw, made, result)])
 

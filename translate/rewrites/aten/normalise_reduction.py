@@ -27,8 +27,8 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import dtype_name, i64, is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import Dim, dims, element, tensor, with_element
-from stepwell.translate.rewrites.aten.building import axes, cannot_be_viewed_as, emit, view
+from stepwell.ir.types import Dim, dims, element, tensor
+from stepwell.translate.rewrites.aten.building import axes, cannot_be_viewed_as, cast, emit, view
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,7 @@ class NormaliseReduction(Rewrite[Reduction]):
         """Write the cast, the reduction and the view, as far as they do something."""
         value, result = match.op.operands[0], match.op.results[0]
         if match.dtype is not None:
-            cast_type = with_element(value.type, match.dtype)
-            cast = aten._ToCopyDefault.make(value, dtype=match.dtype, result_types=[cast_type])
-            value = emit(rw, cast)
+            value = cast(rw, value, match.dtype)
         held = tensor(kept(dims(value.type), match.axes), element(result.type))
         new = match.form.make(value, list(match.axes), True, result_types=[held])
         rw.replace_value(result, view(rw, emit(rw, new), dims(result.type)))

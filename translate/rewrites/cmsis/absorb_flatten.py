@@ -49,6 +49,7 @@ from stepwell.dialects.cmsis.ops import QuantizedConv2dNhwc, QuantizedLinear, Tr
 from stepwell.dialects.quant import StorageCast
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
+from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, is_static
 from stepwell.translate.quantised.recognise import typed_weight
@@ -96,11 +97,7 @@ class AbsorbFlatten(Rewrite[Flatten]):
         key = derive("cmsis.reshape", [key], shape=list(shape))
         rows = reshaped(rw, match.transpose.input, dims(op.input.type))
         columns = typed_weight(rw, key, weight.type)  # pyright: ignore[reportArgumentType]
-        made = type(op).create(
-            operands=[rows, columns, *op.operands[2:]],
-            result_types=[op.output.type],
-            properties=dict(op.properties),
-        )
+        made = remade(op, [rows, columns, *op.operands[2:]], [op.output.type])
         rw.replace(op, rw.insert(made).results)
 
 

@@ -43,6 +43,7 @@ from stepwell.dialects.quant import StorageCast
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.axes import Order, inverse, lies_the_same
 from stepwell.ir.core import weight_key
+from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.layout.assign import PlaceTransposes
@@ -114,10 +115,7 @@ class CmsisLayouts(Layouts):
             given["dim"] = order[cast(int, op.arg("dim")) % len(order)]
             given |= {"tensors": operands} if isinstance(op, CAT) else {"self": operands[0]}
             return rw.insert(type(op).from_arguments(given, [made])).results[0]
-        new = type(op).create(
-            operands=operands, result_types=[made], properties=dict(op.properties)
-        )
-        return rw.insert(new).results[0]
+        return rw.insert(remade(op, operands, [made])).results[0]
 
 
 def turned(rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:

@@ -29,24 +29,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, cast
 
-from xdsl.dialects.builtin import AnyFloat, FunctionType, TensorType
+from xdsl.dialects.builtin import AnyFloat, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, SSAValue
 
-from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
-from stepwell.dialects.quant.ops import quantize
-from stepwell.dialects.quant.ports import INPUT, OUTPUT, state_meanings
-from stepwell.dialects.quant.types import Quantization, quantization, storage_element
+from stepwell.dialects.quant import DequantizeCast, QuantizeCast
+from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Converted, History, Pass
 from stepwell.ir.signature import Port, get_signature
-from stepwell.ir.types import element, with_element
-from stepwell.ir.xdsl_private import set_type
+from stepwell.ir.types import element
+from stepwell.translate.quantised.ports import quantisers, take_integers
 
 FLOAT, INTEGERS = "float32", ("int8", "int16")
 
@@ -73,12 +70,12 @@ class IntegerPorts(Pass):
         _check(self.io, names)
         if problems := [p for func in methods for p in self._problems(func)]:
             raise UnsupportedError(problems)
-        return sum(_strip(func, *self._types(func)) for func in methods)
+        return sum(take_integers(func, "cmsis", *self._types(func)) for func in methods)
 
     def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
         """Quantise what was quantised first, and what was dequantised last."""
         taken, given = self._types(func)
-        return [_quantiser(t) for t in taken], [_quantiser(t) for t in given]
+        return quantisers(taken), quantisers(given)
 
     def _wanted(self, port: str, type_: Attribute) -> str:
         """The element type asked for at a port, float32 if none is or it is not a float's."""
@@ -177,49 +174,3 @@ def _other(typed: Attribute, wanted: str) -> str | None:
     if stored != wanted:
         return f"the program quantises it to {stored}"
     return None if held.is_per_tensor else "it has scales along an axis"
-
-
-def _quantiser(typed: Attribute | None) -> Converted:
-    held = quantization(typed) if typed is not None else None
-    return partial(quantize, held=held) if held is not None else None
-
-
-def _strip(
-    func: FuncOp, taken: Sequence[Attribute | None], given: Sequence[Attribute | None]
-) -> int:
-    block = func.body.block
-    for argument, typed in zip(block.args, taken, strict=True):
-        if typed is None:
-            continue
-        users = [use.operation for use in argument.uses]
-        set_type(argument, _stored(typed))
-        cast_ = StorageCast(argument, typed)
-        assert block.first_op is not None
-        block.insert_op_before(cast_, block.first_op)
-        for user in users:
-            user.results[0].replace_all_uses_with(cast_.results[0])
-            user.detach()
-            user.erase()
-    last = cast(ReturnOp, block.last_op)
-    for index, (value, typed) in enumerate(zip(last.operands, given, strict=True)):
-        if typed is not None:
-            cast_ = StorageCast(cast(DequantizeCast, value.owner).input, _stored(typed))
-            block.insert_op_before(cast_, last)
-            last.operands[index] = cast_.results[0]
-    types = ([a.type for a in block.args], [v.type for v in last.operands])
-    func.properties["function_type"] = FunctionType.from_lists(*types)
-    changed = sum(typed is not None for typed in (*taken, *given))
-    if changed:
-        state_meanings(func, "cmsis", INPUT, taken)
-        state_meanings(func, "cmsis", OUTPUT, given)
-    return changed
-
-
-def _held(typed: Attribute) -> Quantization:
-    held = quantization(typed)
-    assert held is not None
-    return held
-
-
-def _stored(typed: Attribute) -> Attribute:
-    return with_element(typed, storage_element(_held(typed)))

@@ -46,6 +46,7 @@ from stepwell.dialects.cmsis.ops import (
 from stepwell.dialects.quant import StorageCast
 from stepwell.ir.axes import inverse
 from stepwell.ir.program import Program
+from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import dims, element, tensor
@@ -85,11 +86,7 @@ class RelabelInput(Rewrite[Door]):
         """Relabel, then the same step in the other layout."""
         given = match.step.operands[0]
         seen = rw.insert(relabelled(given, match.order))
-        made = type(match.step).create(
-            operands=[seen.results[0]],
-            result_types=[match.transpose.output.type],
-            properties=dict(match.step.properties),
-        )
+        made = remade(match.step, seen.results, [match.transpose.output.type])
         rw.replace(match.transpose, rw.insert(made).results)
 
 
@@ -113,11 +110,8 @@ class RelabelOutput(Rewrite[Door]):
     def build(self, match: Door, rw: Rewriter) -> None:
         """The same step in the other layout, then relabel."""
         source = match.transpose.input
-        made = type(match.step).create(
-            operands=[source],
-            result_types=[tensor(dims(source.type), element(match.step.results[0].type))],
-            properties=dict(match.step.properties),
-        )
+        type_ = tensor(dims(source.type), element(match.step.results[0].type))
+        made = remade(match.step, [source], [type_])
         seen = rw.insert(relabelled(rw.insert(made).results[0], match.order))
         rw.replace(match.step, seen.results)
 

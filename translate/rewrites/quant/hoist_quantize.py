@@ -25,6 +25,7 @@ from stepwell.dialects.quant import QuantizeCast, StorageCast, UniformQuantizedT
 from stepwell.dialects.quant.ops import quantized_type
 from stepwell.dialects.quant.types import storage_element
 from stepwell.ir.program import Program
+from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
 from stepwell.translate.rewrites.quant.movement import is_movement, moved
@@ -85,9 +86,4 @@ def raw_of(value: SSAValue, held: UniformQuantizedType) -> StorageCast:
 def on_integers(op: SchemaOp, operands: list[SSAValue], held: UniformQuantizedType) -> SchemaOp:
     """The same movement, of stored integers."""
     stored = storage_element(held.data)
-    return type(op).create(
-        operands=operands,
-        result_types=[with_element(result.type, stored) for result in op.results],
-        properties=dict(op.properties),
-        attributes=dict(op.attributes),
-    )
+    return remade(op, operands, [with_element(result.type, stored) for result in op.results])

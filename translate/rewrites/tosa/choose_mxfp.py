@@ -10,6 +10,7 @@ After:
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -69,7 +70,21 @@ class ChooseMx(Rewrite[SchemaOp]):
             return Refusal(refused)
         return self.refuses(op) or op
 
+    made: ClassVar[type[SchemaOp]]
+    """The MX product; its last arguments are the payloads and the form."""
     convolves: ClassVar[bool] = False
+
+    @abstractmethod
+    def arguments(self, op: SchemaOp, rw: Rewriter) -> Sequence[object]:
+        """What the MX product takes before them."""
+
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
+        """The product, with the payloads."""
+        result = match.results[0]
+        payloads = (self.payload, self.weight_payload, self.form)
+        arguments = self.arguments(match, rw)
+        new = self.made.make(*arguments, *payloads, result_types=[result.type])
+        rw.replace(match, [emit_as(rw, new, result)])
 
     def not_known(self, op: SchemaOp) -> Refusal | None:
         """Sizes that the operators must know and do not."""
@@ -89,6 +104,7 @@ class ChooseMxLinear(ChooseMx):
     name: ClassVar[str] = "choose-mx-linear"
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
+    made: ClassVar[type[SchemaOp]] = MxLinearOp
 
     def not_known(self, op: SchemaOp) -> Refusal | None:
         """The axis of the blocks, whose padding is a constant; rows may be open."""
@@ -104,19 +120,9 @@ class ChooseMxLinear(ChooseMx):
             return Refusal("its weight is one row, so that there is no axis of outputs")
         return None
 
-    def build(self, match: SchemaOp, rw: Rewriter) -> None:
-        """The same operands, with the payloads."""
-        op, result = match, match.results[0]
-        new = MxLinearOp.make(
-            op.operands[0],
-            op.operands[1],
-            op.operand("bias"),
-            self.payload,
-            self.weight_payload,
-            self.form,
-            result_types=[result.type],
-        )
-        rw.replace(op, [emit_as(rw, new, result)])
+    def arguments(self, op: SchemaOp, rw: Rewriter) -> Sequence[object]:
+        """The same operands."""
+        return op.operands[0], op.operands[1], op.operand("bias")
 
 
 @dataclass(frozen=True)
@@ -126,20 +132,11 @@ class ChooseMxMatmul(ChooseMx):
     name: ClassVar[str] = "choose-mx-matmul"
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BmmDefault,)
+    made: ClassVar[type[SchemaOp]] = MxMatmulOp
 
-    def build(self, match: SchemaOp, rw: Rewriter) -> None:
+    def arguments(self, op: SchemaOp, rw: Rewriter) -> Sequence[object]:
         """The right side transposed; for QKᵀ that undoes the transpose that is there."""
-        op, result = match, match.results[0]
-        right = permute(rw, op.operands[1], [0, 2, 1])
-        new = MxMatmulOp.make(
-            op.operands[0],
-            right,
-            self.payload,
-            self.weight_payload,
-            self.form,
-            result_types=[result.type],
-        )
-        rw.replace(op, [emit_as(rw, new, result)])
+        return op.operands[0], permute(rw, op.operands[1], [0, 2, 1])
 
 
 @dataclass(frozen=True)
@@ -149,6 +146,7 @@ class ChooseMxConv2d(ChooseMx):
     name: ClassVar[str] = "choose-mx-conv2d"
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
+    made: ClassVar[type[SchemaOp]] = MxConv2dOp
     convolves: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
@@ -163,23 +161,10 @@ class ChooseMxConv2d(ChooseMx):
             return Refusal("the weight is computed at run time")
         return None
 
-    def build(self, match: SchemaOp, rw: Rewriter) -> None:
-        """The same operands, with the payloads."""
-        op, result = match, match.results[0]
-        new = MxConv2dOp.make(
-            op.operands[0],
-            op.operands[1],
-            op.operand("bias"),
-            op.arg("stride"),
-            op.arg("padding"),
-            op.arg("dilation"),
-            op.arg("groups"),
-            self.payload,
-            self.weight_payload,
-            self.form,
-            result_types=[result.type],
-        )
-        rw.replace(op, [emit_as(rw, new, result)])
+    def arguments(self, op: SchemaOp, rw: Rewriter) -> Sequence[object]:
+        """The same operands and numbers."""
+        numbers = [op.arg(name) for name in ("stride", "padding", "dilation", "groups")]
+        return op.operands[0], op.operands[1], op.operand("bias"), *numbers
 
 
 def is_depthwise(weight: Sequence[object]) -> bool:

@@ -29,6 +29,7 @@ from stepwell.dialects.quant import DequantizeCast, StorageCast
 from stepwell.dialects.quant.ops import quantized_type
 from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.program import Program
+from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
 from stepwell.translate.quantised.recognise import (
@@ -155,10 +156,4 @@ def _on(op: SchemaOp, places: Sequence[int], integers: Sequence[SSAValue], b: Bu
         operands[place] = value
     made = with_element(op.results[0].type, element(integers[0].type))
     types = [made, *(result.type for result in op.results[1:])]
-    new = type(op).create(
-        operands=operands,
-        result_types=types,
-        properties=dict(op.properties),
-        attributes=dict(op.attributes),
-    )
-    return b.rw.insert(new).results[0]
+    return b.rw.insert(remade(op, operands, types)).results[0]

@@ -17,8 +17,8 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import element, with_element
-from stepwell.translate.rewrites.aten.building import emit, expand, static_dims
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.aten.building import cast, emit, expand, static_dims
 from stepwell.translate.rewrites.tosa.lowering import is_number
 
 
@@ -53,8 +53,4 @@ class FillToFull(Rewrite[Filled]):
             new = aten.FullLikeDefault.make(op.operands[0], op.arg("value"), result_types=[made])
             rw.replace(op, [emit(rw, new)])
             return
-        value, held = op.operands[1], element(made)
-        if element(value.type) != held:
-            wide = [with_element(value.type, held)]
-            value = emit(rw, aten._ToCopyDefault.make(value, dtype=held, result_types=wide))
-        rw.replace(op, [expand(rw, value, match.shape)])
+        rw.replace(op, [expand(rw, cast(rw, op.operands[1], element(made)), match.shape)])

@@ -22,8 +22,8 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import element_type, has_torch_dtype, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, with_element
-from stepwell.translate.rewrites.aten.building import emit
+from stepwell.ir.types import dims, element
+from stepwell.translate.rewrites.aten.building import cast
 
 WITH_NUMBERS = (aten.AddScalar, aten.SubScalar, aten.RsubScalar, aten.MulScalar, aten.DivScalar)
 """Arithmetic with a number, which makes floats of integers if it is a fraction."""
@@ -83,9 +83,7 @@ class PromoteOperands(Rewrite[Mixed]):
             value = op.operands[number]
             if element(value.type) == match.common:
                 continue
-            wide = with_element(value.type, match.common)
-            made = aten._ToCopyDefault.make(value, dtype=match.common, result_types=[wide])
-            rw.set_operand(op, number, emit(rw, made))
+            rw.set_operand(op, number, cast(rw, value, match.common))
 
 
 def _promoted(op: SchemaOp) -> list[SSAValue]:

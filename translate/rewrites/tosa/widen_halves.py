@@ -26,9 +26,10 @@ from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import bf16, f16, f32
 from stepwell.ir.program import Program
+from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
-from stepwell.translate.rewrites.aten.building import emit
+from stepwell.translate.rewrites.aten.building import cast
 from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean
 
@@ -89,23 +90,13 @@ class WidenHalves(Rewrite[Halves]):
     def build(self, match: Halves, rw: Rewriter) -> None:
         """The op between casts."""
         op = match.op
-        new = type(op).create(
-            operands=[_widened(rw, value) for value in op.operands],
-            result_types=[with_element(result.type, f32) for result in op.results],
-            properties=dict(op.properties),
-            attributes=dict(op.attributes),
-        )
-        results = rw.insert(new).results
-        rw.replace(op, [_converted(rw, value, match.held) for value in results])
+        types = [with_element(result.type, f32) for result in op.results]
+        new = rw.insert(remade(op, [_widened(rw, value) for value in op.operands], types))
+        rw.replace(op, [cast(rw, value, match.held) for value in new.results])
 
 
 def _widened(rw: Rewriter, value: SSAValue) -> SSAValue:
     key = weight_key(value)
     if key is not None:
         return rw.weight(rw.weights.derive("tosa_single", [key]))
-    return _converted(rw, value, f32)
-
-
-def _converted(rw: Rewriter, value: SSAValue, held: Attribute) -> SSAValue:
-    wide = [with_element(value.type, held)]
-    return emit(rw, aten._ToCopyDefault.make(value, dtype=held, result_types=wide))
+    return cast(rw, value, f32)

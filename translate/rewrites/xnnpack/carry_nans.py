@@ -31,8 +31,8 @@ from stepwell.ir.dtypes import f32, torch_dtype
 from stepwell.ir.numerics import numerics_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, with_element
-from stepwell.translate.rewrites.aten.building import emit, emit_as
+from stepwell.ir.types import dims, element
+from stepwell.translate.rewrites.aten.building import cast, emit, emit_as
 from stepwell.translate.rewrites.aten.ranges import interval, is_never_nan
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import too_wide, weighted_rows
@@ -109,9 +109,7 @@ def nans_along(rw: Rewriter, x: SSAValue, axes: Sequence[int], program: Program)
     singles: XNNPACK's sums of halves are limited, on some CPUs a NaN to −∞.
     """
     held = element(x.type)
-    if held != f32:
-        wide = with_element(x.type, f32)
-        x = emit(rw, aten._ToCopyDefault.make(x, dtype=f32, result_types=[wide]))
+    x = cast(rw, x, f32)
     if interval(x, program).low < 0:
         x = emit(rw, aten.MulTensor.make(x, x, result_types=[x.type]))
     width = dims(x.type)[-1]
@@ -119,7 +117,4 @@ def nans_along(rw: Rewriter, x: SSAValue, axes: Sequence[int], program: Program)
         found = _zero_over(rw, weighted_rows(rw, x, 1.0, 1.0))  # One node adds the 1 too.
     else:
         found = zero_or_nan(rw, emit(rw, aten.SumDimIntList.make(x, list(axes), True)))
-    if held == f32:
-        return found
-    narrow = with_element(found.type, held)
-    return emit(rw, aten._ToCopyDefault.make(found, dtype=held, result_types=[narrow]))
+    return cast(rw, found, held)

@@ -28,6 +28,7 @@ from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.elementwise import Unary
 from stepwell.ir.program import Program
+from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.translate.rewrites.xnnpack.merge_transposes import reshaped
@@ -76,12 +77,8 @@ class HoistReshapeOverLinear(Rewrite[ReshapedRows]):
         value = reshaped(rw, value, tensor([*leading, dims(value.type)[-1]], element(value.type)))
         for node in reversed(match.chain):
             held = node.output.type
-            new = type(node).create(
-                operands=[value, *node.operands[1:]],
-                result_types=[tensor([*leading, dims(held)[-1]], element(held))],
-                properties=dict(node.properties),
-                attributes=dict(node.attributes),
-            )
+            type_ = tensor([*leading, dims(held)[-1]], element(held))
+            new = remade(node, [value, *node.operands[1:]], [type_])
             new.results[0].name_hint = node.output.name_hint
             value = rw.insert(new).results[0]
             new.location = node.location

@@ -25,11 +25,11 @@ from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element
-from stepwell.translate.rewrites.aten.building import axes, emit, static_dims, view
+from stepwell.translate.rewrites.aten.building import axes, cast, emit, static_dims, view
 from stepwell.translate.rewrites.xnnpack.carry_nans import carries_nans
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import too_wide, weighted_rows
-from stepwell.translate.rewrites.xnnpack.widen_halves import narrowed, widened
+from stepwell.translate.rewrites.xnnpack.widen_halves import widened
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class LowerReduction(Rewrite[Reduction]):
         for first, end in match.runs:
             value = _reduce(rw, value, first, end, is_mean)
         if is_widened:
-            value = narrowed(rw, value)
+            value = cast(rw, value, f16)
         rw.replace(op, [view(rw, value, dims(op.results[0].type))])
 
 

@@ -39,6 +39,7 @@ from stepwell.ir.choices import shape_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
+from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.translate.rewrites.xnnpack.lower_shape import concatenate
@@ -229,9 +230,4 @@ def _channels(rw: Rewriter, value: SSAValue, part: tuple[int, int], axis: int = 
 def _rebuilt(op: XnnpackOp, operands: list[SSAValue], part: tuple[int, int]) -> Operation:
     """The same node for some of its channels."""
     shape = (*dims(op.results[0].type)[:-1], part[1] - part[0])
-    return type(op).create(
-        operands=operands,
-        result_types=[tensor(shape, f32)],
-        properties=dict(op.properties),
-        attributes=dict(op.attributes),
-    )
+    return remade(op, operands, [tensor(shape, f32)])

@@ -28,9 +28,10 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import bf16, f32
 from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
+from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
-from stepwell.translate.rewrites.aten.building import emit
+from stepwell.translate.rewrites.aten.building import cast
 from stepwell.translate.rewrites.aten.ranges import interval
 from stepwell.translate.rewrites.xnnpack.widen_halves import widened
 
@@ -126,14 +127,9 @@ class WidenBfloat(Rewrite[SchemaOp]):
     def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The operator between casts, in its place."""
         op = match
-        new = type(op).create(
-            operands=[widened(rw, v) if _is_bfloat(v) else v for v in op.operands],
-            result_types=[with_element(result.type, f32) for result in op.results],
-            properties=dict(op.properties),
-            attributes=dict(op.attributes),
-        )
-        made = rw.insert(new).results
-        rw.replace(op, [_narrowed(rw, value) for value in made])
+        given = [widened(rw, v) if _is_bfloat(v) else v for v in op.operands]
+        new = remade(op, given, [with_element(result.type, f32) for result in op.results])
+        rw.replace(op, [cast(rw, value, bf16) for value in rw.insert(new).results])
 
 
 def _is_bfloat(value: SSAValue) -> bool:
@@ -143,8 +139,3 @@ def _is_bfloat(value: SSAValue) -> bool:
 def _was_narrowed(value: SSAValue) -> bool:
     owner = value.owner
     return isinstance(owner, aten._ToCopyDefault) and element(owner.operands[0].type) == f32
-
-
-def _narrowed(rw: Rewriter, value: SSAValue) -> SSAValue:
-    wide = [with_element(value.type, bf16)]
-    return emit(rw, aten._ToCopyDefault.make(value, dtype=bf16, result_types=wide))

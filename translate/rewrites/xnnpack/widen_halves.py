@@ -28,11 +28,12 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f16, f32
 from stepwell.ir.program import Program
+from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.activations import is_gate_of_hardswish
-from stepwell.translate.rewrites.aten.building import emit
+from stepwell.translate.rewrites.aten.building import cast
 from stepwell.translate.rewrites.aten.lift_constant_scalar import rounds
 from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_shift
@@ -64,25 +65,14 @@ def widened(rw: Rewriter, value: SSAValue) -> SSAValue:
     key = weight_key(value)
     if key is not None:
         return rw.weight(rw.weights.derive("single", [key]))
-    wide = [with_element(value.type, f32)]
-    return emit(rw, aten._ToCopyDefault.make(value, dtype=f32, result_types=wide))
-
-
-def narrowed(rw: Rewriter, value: SSAValue) -> SSAValue:
-    """A value rounded to halves."""
-    half = [with_element(value.type, f16)]
-    return emit(rw, aten._ToCopyDefault.make(value, dtype=f16, result_types=half))
+    return cast(rw, value, f32)
 
 
 def compute_in_single(rw: Rewriter, op: SchemaOp) -> None:
     """The operator between casts, in its place."""
-    new = type(op).create(
-        operands=[widened(rw, value) for value in op.operands],
-        result_types=[with_element(result.type, f32) for result in op.results],
-        properties=dict(op.properties),
-        attributes=dict(op.attributes),
-    )
-    rw.replace(op, [narrowed(rw, result) for result in rw.insert(new).results])
+    types = [with_element(result.type, f32) for result in op.results]
+    new = rw.insert(remade(op, [widened(rw, value) for value in op.operands], types))
+    rw.replace(op, [cast(rw, result, f16) for result in new.results])
 
 
 @dataclass(frozen=True)
@@ -124,7 +114,7 @@ class WidenHalves(Rewrite[SchemaOp]):
         new = aten.LayerNormDefault.make(
             value, op.arg("normalized_shape"), eps=op.arg("eps"), result_types=[value.type]
         )
-        value = narrowed(rw, rw.insert(new).results[0])
+        value = cast(rw, rw.insert(new).results[0], f16)
         value = scale_and_shift(rw, value, op.operand("weight"), op.operand("bias"))
         rw.replace(op, [value])
 

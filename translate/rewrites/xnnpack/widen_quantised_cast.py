@@ -23,9 +23,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from stepwell.dialects import aten
 from stepwell.dialects.quant import (
     DequantizeCast,
     Quantization,
@@ -39,6 +38,7 @@ from stepwell.ir.dtypes import bf16, f16, f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import with_element
+from stepwell.translate.rewrites.aten.building import cast
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,10 @@ class WidenQuantisedCast(Rewrite[HalfCast]):
             return rw.insert(StorageCast(raw, with_element(shape, type_))).results[0]
 
         if isinstance(op, QuantizeCast):
-            real = _cast(rw, op.input, f32)
+            real = cast(rw, op.input, f32)
             made = rw.insert(QuantizeCast(real, with_element(shape, wide))).results[0]
             rw.replace(op, [stored_as(made, UniformQuantizedType(held))])
             return
         value = stored_as(op.input, wide)
         real = rw.insert(DequantizeCast(value, with_element(shape, f32))).results[0]
-        rw.replace(op, [_cast(rw, real, held.expressed)])
-
-
-def _cast(rw: Rewriter, value: SSAValue, to: Attribute) -> SSAValue:
-    result = with_element(value.type, to)
-    return rw.insert(aten._ToCopyDefault.make(value, dtype=to, result_types=[result])).results[0]
+        rw.replace(op, [cast(rw, real, held.expressed)])
