@@ -22,7 +22,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
-import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
@@ -34,10 +33,8 @@ from stepwell.dialects.cmsis.arithmetic import (
 )
 from stepwell.dialects.cmsis.ops import (
     QuantizedAvgPool2dNhwc,
-    QuantizedDepthwiseConv2dNhwc,
     QuantizedLinear,
 )
-from stepwell.dialects.quant import per_tensor
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
@@ -48,9 +45,14 @@ from stepwell.translate.quantised.recognise import (
     deliver,
     distinct,
     quantized_uses,
-    typed_weight,
 )
-from stepwell.translate.rewrites.cmsis.quantized import not_fixed, shift_refusal
+from stepwell.translate.rewrites.cmsis.quantized import (
+    not_fixed,
+    ones,
+    requantisation,
+    shift_refusal,
+    summed_windows,
+)
 from stepwell.translate.rewrites.cmsis.rescale import rescaled
 from stepwell.translate.rewrites.cmsis.reshape import reshaped, to_nhwc, transposed
 
@@ -137,20 +139,15 @@ class LowerMean(Rewrite[Mean]):
     def _rows(self, match: Mean, use: Use, rw: Rewriter) -> SSAValue:
         factor = _factor(match.input, match.share, use)
         rows = reshaped(rw, match.input.value, (match.before, match.over))
-        weight = _ones(rw, (1, match.over), match.share)
+        weight = ones(rw, (1, match.over), match.share)
         made = QuantizedLinear.make(
             rows,
             weight,
             None,
             None,
             result=tensor((match.before, 1), element(use.type)),
-            input_offset=-match.input.held.zero_point,
             filter_offset=0,
-            output_offset=use.held.zero_point,
-            requantize_multipliers=[factor.multiplier],
-            requantize_shifts=[factor.shift],
-            activation_max=use.high,
-            activation_min=use.low,
+            **requantisation(match.input.held, use, [factor]),
         )
         return rw.insert(made).results[0]
 
@@ -179,24 +176,15 @@ class LowerMean(Rewrite[Mean]):
         channels = match.before * match.after
         image = reshaped(rw, value, (1, match.over, 1, channels))
         factor = _factor(match.input, match.share, use)
-        made = QuantizedDepthwiseConv2dNhwc.make(
+        return summed_windows(
+            rw,
             image,
-            _ones(rw, (1, match.over, 1, channels), match.share),
-            rw.constant(torch.zeros(channels, dtype=torch.int32), "zero_bias"),
-            result=tensor((1, 1, 1, channels), element(use.type)),
+            ones(rw, (1, match.over, 1, channels), match.share),
             stride=(1, 1),
             padding=(0, 0),
-            dilation=(1, 1),
-            depth_multiplier=1,
-            input_offset=-match.input.held.zero_point,
-            output_offset=use.held.zero_point,
-            requantize_multipliers=[factor.multiplier] * channels,
-            requantize_shifts=[factor.shift] * channels,
-            activation_min=use.low,
-            activation_max=use.high,
-            scratch=0,
+            result=tensor((1, 1, 1, channels), element(use.type)),
+            **requantisation(match.input.held, use, [factor] * channels),
         )
-        return rw.insert(made).results[0]
 
 
 def is_no_finer(use: Use, given: Activation) -> bool:
@@ -206,11 +194,6 @@ def is_no_finer(use: Use, given: Activation) -> bool:
 
 def _factor(given: Activation, share: float, use: Use) -> Multiplier:
     return quantize_multiplier(given.held.scale * share / use.held.scale)
-
-
-def _ones(rw: Rewriter, shape: tuple[int, ...], share: float) -> SSAValue:
-    key = rw.weights.constant(torch.ones(shape, dtype=torch.int8), "ones")
-    return typed_weight(rw, key, tensor(shape, per_tensor(torch.int8, share)))
 
 
 def _product(sizes: tuple[int, ...]) -> int:

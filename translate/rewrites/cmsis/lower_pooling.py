@@ -29,7 +29,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar, cast
 
-import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
@@ -41,10 +40,8 @@ from stepwell.dialects.cmsis.arithmetic import (
 )
 from stepwell.dialects.cmsis.ops import (
     QuantizedAvgPool2dNhwc,
-    QuantizedDepthwiseConv2dNhwc,
     QuantizedMaxPool2dNhwc,
 )
-from stepwell.dialects.quant import per_tensor
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, tensor
@@ -56,10 +53,16 @@ from stepwell.translate.quantised.recognise import (
     distinct,
     is_finer,
     quantized_uses,
-    typed_weight,
 )
 from stepwell.translate.rewrites.aten.maxima import reads_their_indices
-from stepwell.translate.rewrites.cmsis.quantized import not_fixed, pair, shift_refusal
+from stepwell.translate.rewrites.cmsis.quantized import (
+    not_fixed,
+    ones,
+    pair,
+    requantisation,
+    shift_refusal,
+    summed_windows,
+)
 from stepwell.translate.rewrites.cmsis.rescale import rescaled
 from stepwell.translate.rewrites.cmsis.reshape import padded, reshaped, to_nchw, to_nhwc
 
@@ -208,28 +211,16 @@ def _weighted(
     """A depthwise convolution with ones, which rounds once to whatever scale is wanted."""
     window, channels = match.window, shape[3]
     height, width = window.kernel
-    share = 1.0 / (height * width)
     factor = _factor(window, match.input, use)
-    ones = torch.ones((1, height, width, channels), dtype=torch.int8)
-    key = rw.weights.constant(ones, "ones")
-    made = QuantizedDepthwiseConv2dNhwc.make(
+    return summed_windows(
+        rw,
         image,
-        typed_weight(rw, key, tensor(tuple(ones.shape), per_tensor(torch.int8, share))),
-        rw.constant(torch.zeros(channels, dtype=torch.int32), "zero_bias"),
-        result=tensor(shape, element(use.type)),
+        ones(rw, (1, height, width, channels), 1.0 / (height * width)),
         stride=window.stride,
         padding=window.padding,
-        dilation=(1, 1),
-        depth_multiplier=1,
-        input_offset=-match.input.held.zero_point,
-        output_offset=use.held.zero_point,
-        requantize_multipliers=[factor.multiplier] * channels,
-        requantize_shifts=[factor.shift] * channels,
-        activation_min=use.low,
-        activation_max=use.high,
-        scratch=0,
+        result=tensor(shape, element(use.type)),
+        **requantisation(match.input.held, use, [factor] * channels),
     )
-    return rw.insert(made).results[0]
 
 
 def four(shape: tuple[int, ...]) -> tuple[int, int, int, int]:

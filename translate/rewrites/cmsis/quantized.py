@@ -15,10 +15,12 @@ from stepwell.dialects.cmsis.arithmetic import (
     quantize_multiplier,
     row_overflows,
 )
+from stepwell.dialects.cmsis.ops import QuantizedDepthwiseConv2dNhwc
+from stepwell.dialects.quant import per_tensor
 from stepwell.dialects.quant.types import Quantization
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
-from stepwell.ir.types import is_static
+from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.types import dims, is_static, tensor
 from stepwell.translate.quantised.recognise import (
     Activation,
     Bias,
@@ -30,6 +32,7 @@ from stepwell.translate.quantised.recognise import (
     not_for_each_output,
     quantized_uses,
     stored_weight,
+    typed_weight,
 )
 
 
@@ -114,15 +117,19 @@ class Layer:
 
     def requantisation(self, use: Use) -> dict[str, Any]:
         """The fields of an operator that say how its sums become a use's integers."""
-        scales = self.scales[self.uses.index(use)]
-        return {
-            "input_offset": -self.input.held.zero_point,
-            "output_offset": use.held.zero_point,
-            "requantize_multipliers": [scale.multiplier for scale in scales],
-            "requantize_shifts": [scale.shift for scale in scales],
-            "activation_min": use.low,
-            "activation_max": use.high,
-        }
+        return requantisation(self.input.held, use, self.scales[self.uses.index(use)])
+
+
+def requantisation(given: Quantization, use: Use, scales: Sequence[Multiplier]) -> dict[str, Any]:
+    """The fields of an operator that say how sums of inputs become a use's integers."""
+    return {
+        "input_offset": -given.zero_point,
+        "output_offset": use.held.zero_point,
+        "requantize_multipliers": [scale.multiplier for scale in scales],
+        "requantize_shifts": [scale.shift for scale in scales],
+        "activation_min": use.low,
+        "activation_max": use.high,
+    }
 
 
 def convolution_layer(op: SchemaOp, axis: int, channels: int) -> Layer | Refusal:
@@ -154,3 +161,24 @@ def pair(value: Any) -> tuple[int, int]:
     """An `int[2]` argument, of which torch lets one number stand for both."""
     items = cast("list[int]", value if isinstance(value, list) else [value])
     return (items[0], items[0]) if len(items) == 1 else (items[0], items[1])
+
+
+def ones(rw: Rewriter, shape: tuple[int, ...], share: float) -> SSAValue:
+    """A weight that counts every value as `share` of itself."""
+    key = rw.weights.constant(torch.ones(shape, dtype=torch.int8), "ones")
+    return typed_weight(rw, key, tensor(shape, per_tensor(torch.int8, share)))
+
+
+def summed_windows(rw: Rewriter, image: SSAValue, weight: SSAValue, **fields: Any) -> SSAValue:
+    """A depthwise convolution of an NHWC image by one filter a channel, without a bias."""
+    bias = torch.zeros(cast(int, dims(weight.type)[-1]), dtype=torch.int32)
+    made = QuantizedDepthwiseConv2dNhwc.make(
+        image,
+        weight,
+        rw.constant(bias, "zero_bias"),
+        dilation=(1, 1),
+        depth_multiplier=1,
+        scratch=0,
+        **fields,
+    )
+    return rw.insert(made).results[0]
