@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, prod
+from typing import Any
 
 import torch
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
@@ -72,6 +73,13 @@ def emit_as(rw: Rewriter, op: SchemaOp, like: SSAValue) -> SSAValue:
     """Insert the op that takes a value's place, keeping its name."""
     op.results[0].name_hint = like.name_hint
     return rw.insert(op).results[0]
+
+
+def become(rw: Rewriter, op: Operation, cls: type[SchemaOp], *args: Any, **kwargs: Any) -> None:
+    """Replace an op by another one that gives a value of the same type and name."""
+    result = op.results[0]
+    new = cls.make(*args, **kwargs, result_types=[result.type])
+    rw.replace(op, [emit_as(rw, new, result)])
 
 
 def cannot_be_viewed_as(value: SSAValue, shape: Sequence[Dim]) -> Refusal | None:

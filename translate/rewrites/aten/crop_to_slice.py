@@ -22,7 +22,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.aten.building import emit_as, slice_axis, static_dims
+from stepwell.translate.rewrites.aten.building import become, emit_as, slice_axis, static_dims
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,7 @@ class CropToSlice(Rewrite[Crop]):
         if not match.kept:  # Nothing stays but what is put around it.
             held, shape = element(result.type), list(dims(result.type))
             number = match.op.arg("value")
-            full = aten.FullDefault.make(shape, number, dtype=held, result_types=[result.type])
-            rw.replace(match.op, [emit_as(rw, full, result)])
+            become(rw, match.op, aten.FullDefault, shape, number, dtype=held)
             return
         for at, (start, stop) in enumerate(match.kept):
             value = slice_axis(rw, value, at, start, stop)

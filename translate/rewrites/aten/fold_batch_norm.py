@@ -35,7 +35,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import blocks_of_rows, recipe
-from stepwell.translate.rewrites.aten.building import emit, emit_as
+from stepwell.translate.rewrites.aten.building import become, emit, emit_as
 from stepwell.translate.rewrites.aten.recipes import derive
 
 STATISTICS = ("running_mean", "running_var", "weight", "bias")
@@ -141,8 +141,7 @@ class FoldBatchNorm(Rewrite[Folded]):
             scale = derive(rw, "batch-norm-scale", match.keys, **parameters, shape=shape)
             shift = derive(rw, "batch-norm-shift", match.keys, **parameters, shape=shape)
             product = aten.MulTensor.make(op.operands[0], scale, result_types=[result.type])
-            new = aten.AddTensor.make(emit(rw, product), shift, result_types=[result.type])
-            rw.replace(op, [emit_as(rw, new, result)])
+            become(rw, op, aten.AddTensor, emit(rw, product), shift)
             return
         layer = match.layer
         kernel, bias = weight_key(layer.arg("weight")), layer.arg("bias")

@@ -34,7 +34,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
-from stepwell.translate.rewrites.aten.building import emit, emit_as
+from stepwell.translate.rewrites.aten.building import become, emit, emit_as
 from stepwell.translate.rewrites.aten.recipes import derive
 
 
@@ -87,8 +87,7 @@ class MatmulToLinear(Rewrite[RightProduct]):
         if match.added is None:
             rw.replace(match.op, [emit_as(rw, new, result)])
             return
-        total = aten.AddTensor.make(emit(rw, new), match.added, result_types=[result.type])
-        rw.replace(match.op, [emit_as(rw, total, result)])
+        become(rw, match.op, aten.AddTensor, emit(rw, new), match.added)
 
 
 def transposed(value: SSAValue) -> SSAValue | None:

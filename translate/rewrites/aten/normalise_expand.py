@@ -24,8 +24,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.aten.building import (
+    become,
     cannot_be_viewed_as,
-    emit_as,
     same_type,
     static_dims,
     view,
@@ -79,5 +79,4 @@ class NormaliseExpand(Rewrite[Broadcast]):
         if same_type(value, result):
             rw.replace(match.op, [value])
             return
-        new = aten.ExpandDefault.make(value, list(match.sizes), result_types=[result.type])
-        rw.replace(match.op, [emit_as(rw, new, result)])
+        become(rw, match.op, aten.ExpandDefault, value, list(match.sizes))

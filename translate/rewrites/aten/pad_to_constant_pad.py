@@ -17,7 +17,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.translate.rewrites.aten.building import emit_as
+from stepwell.translate.rewrites.aten.building import become
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,11 @@ class PadToConstantPad(Rewrite[Padded]):
 
     def build(self, match: Padded, rw: Rewriter) -> None:
         """Write the pad."""
-        result = match.op.results[0]
-        new = aten.ConstantPadNdDefault.make(
-            match.op.operands[0], list(match.amounts), match.value, result_types=[result.type]
+        become(
+            rw,
+            match.op,
+            aten.ConstantPadNdDefault,
+            match.op.operands[0],
+            list(match.amounts),
+            match.value,
         )
-        rw.replace(match.op, [emit_as(rw, new, result)])

@@ -20,7 +20,7 @@ from stepwell.ir.numerics import Deviation, flushes
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.aten.building import emit_as
+from stepwell.translate.rewrites.aten.building import become
 from stepwell.translate.rewrites.aten.ranges import is_away_from_zero
 
 
@@ -48,8 +48,7 @@ class ReciprocalToDivision(Rewrite[SchemaOp]):
 
     def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The constant and the division."""
-        x, result = match.operands[0], match.results[0]
+        x = match.operands[0]
         rank = 1 if dims(x.type) else 0
         one = rw.weight(rw.weights.number(1.0, torch_dtype(element(x.type)), rank))
-        new = aten.DivTensor.make(one, x, result_types=[result.type])
-        rw.replace(match, [emit_as(rw, new, result)])
+        become(rw, match, aten.DivTensor, one, x)

@@ -41,7 +41,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.attention_pattern import CASTS, LAYOUT, PRODUCTS, SCALES
-from stepwell.translate.rewrites.aten.building import axis, emit_as
+from stepwell.translate.rewrites.aten.building import axis, become
 
 SOFTMAXES = (aten._SoftmaxDefault, aten.SoftmaxInt)
 MASKED = (
@@ -89,12 +89,10 @@ class RemoveSafeSoftmaxGuard(Rewrite[Guarded]):
 
     def build(self, match: Guarded, rw: Rewriter) -> None:
         """Let users read the softmax; `_safe_softmax` becomes one."""
-        result = match.op.results[0]
         if match.softmax is not None:
             rw.replace(match.op, [match.softmax])
             return
-        new = aten._SoftmaxDefault.make(match.scores, match.at, False, result_types=[result.type])
-        rw.replace(match.op, [emit_as(rw, new, result)])
+        become(rw, match.op, aten._SoftmaxDefault, match.scores, match.at, False)
 
 
 def guarded_softmax(op: SchemaOp, program: Program) -> Guarded | None:

@@ -35,7 +35,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import emit_as, same_type
+from stepwell.translate.rewrites.aten.building import become, same_type
 from stepwell.translate.rewrites.aten.recipes import derive
 
 
@@ -112,8 +112,7 @@ class SelectByConstantMask(Rewrite[Chosen]):
         limits = derive(
             rw, "limit-by-mask", [match.mask], keep=match.keep, limit=limit, dtype=dtype
         )
-        new = match.form.make(match.value, limits, result_types=[result.type])
-        rw.replace(match.op, [emit_as(rw, new, result)])
+        become(rw, match.op, match.form, match.value, limits)
 
 
 def number_of(value: object, program: Program) -> float | None:

@@ -33,7 +33,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import emit_as
+from stepwell.translate.rewrites.aten.building import become
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import static_bounds
 
 
@@ -96,14 +96,14 @@ class SplitLinear(Rewrite[SlicedLinear]):
         assert weight is not None
         part = {"start": match.start, "stop": match.stop}
         bias_key = weight_key(bias) if bias is not None else None
-        result = match.op.results[0]
-        new = aten.LinearDefault.make(
+        become(
+            rw,
+            match.op,
+            aten.LinearDefault,
             linear.operands[0],
             rw.weight(store.derive("rows", [weight], **part)),
             rw.weight(store.derive("rows", [bias_key], **part)) if bias_key else None,
-            result_types=[result.type],
         )
-        rw.replace(match.op, [emit_as(rw, new, result)])
 
 
 def costs_of(linear: SchemaOp, parts: int) -> dict[str, float]:

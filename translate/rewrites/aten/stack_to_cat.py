@@ -29,8 +29,8 @@ from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element
 from stepwell.translate.rewrites.aten.building import (
     axis,
+    become,
     cannot_be_viewed_as,
-    emit_as,
     same_type,
     view,
 )
@@ -93,13 +93,11 @@ class StackToCat(Rewrite[Joined]):
 
     def build(self, match: Joined, rw: Rewriter) -> None:
         """Write the views and the cat; a cat of one part is that part."""
-        result = match.op.results[0]
         values = [view(rw, v, s) for v, s in zip(match.parts, match.shapes, strict=True)]
         if len(values) == 1:
             rw.replace(match.op, values)
             return
-        new = aten.CatDefault.make(values, match.at, result_types=[result.type])
-        rw.replace(match.op, [emit_as(rw, new, result)])
+        become(rw, match.op, aten.CatDefault, values, match.at)
 
 
 def _with_unit(shape: tuple[Dim, ...], at: int) -> tuple[Dim, ...]:

@@ -28,7 +28,7 @@ from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
-from stepwell.translate.rewrites.aten.building import emit, emit_as
+from stepwell.translate.rewrites.aten.building import become, emit, emit_as
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,7 @@ class WidenMixedNorm(Rewrite[Mixed]):
         if narrow == wide_type:
             rw.replace(op, [emit_as(rw, wide, result)])
             return
-        back = aten._ToCopyDefault.make(emit(rw, wide), dtype=narrow, result_types=[result.type])
-        rw.replace(op, [emit_as(rw, back, result)])
+        become(rw, op, aten._ToCopyDefault, emit(rw, wide), dtype=narrow)
 
 
 def cast(rw: Rewriter, value: SSAValue, held: Attribute) -> SSAValue:

@@ -27,7 +27,7 @@ from stepwell.ir.dtypes import dtype_name, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static
-from stepwell.translate.rewrites.aten.building import emit_as, permute
+from stepwell.translate.rewrites.aten.building import become, permute
 from stepwell.translate.rewrites.tosa.building import FLOATS
 
 MxLinearOp = op_class(f"{operators.NAMESPACE}.linear.default")
@@ -80,11 +80,9 @@ class ChooseMx(Rewrite[SchemaOp]):
 
     def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The product, with the payloads."""
-        result = match.results[0]
         payloads = (self.payload, self.weight_payload, self.form)
         arguments = self.arguments(match, rw)
-        new = self.made.make(*arguments, *payloads, result_types=[result.type])
-        rw.replace(match, [emit_as(rw, new, result)])
+        become(rw, match, self.made, *arguments, *payloads)
 
     def not_known(self, op: SchemaOp) -> Refusal | None:
         """Sizes that the operators must know and do not."""

@@ -21,7 +21,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, tensor
-from stepwell.translate.rewrites.aten.building import emit, static_dims, view
+from stepwell.translate.rewrites.aten.building import become, emit, static_dims, view
 
 LARGEST = 1 << 24
 """The most differences."""
@@ -69,7 +69,5 @@ class DistanceToNorms(Rewrite[Distance]):
         right = view(rw, op.operands[1], (*batch, 1, others, width))
         every = tensor((*batch, points, others, width), held)
         difference = emit(rw, aten.SubTensor.make(left, right, result_types=[every]))
-        norm = aten.LinalgVectorNormDefault.make(
-            difference, op.arg("p"), [len(batch) + 2], False, result_types=[op.results[0].type]
-        )
-        rw.replace(op, [emit(rw, norm)])
+        axes = [len(batch) + 2]
+        become(rw, op, aten.LinalgVectorNormDefault, difference, op.arg("p"), axes, False)

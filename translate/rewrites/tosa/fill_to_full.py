@@ -18,7 +18,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.building import cast, emit, expand, static_dims
+from stepwell.translate.rewrites.aten.building import become, cast, expand, static_dims
 from stepwell.translate.rewrites.tosa.lowering import is_number
 
 
@@ -50,7 +50,6 @@ class FillToFull(Rewrite[Filled]):
         """One or two ops."""
         op, made = match.op, match.op.results[0].type
         if isinstance(op, aten.FillScalar):
-            new = aten.FullLikeDefault.make(op.operands[0], op.arg("value"), result_types=[made])
-            rw.replace(op, [emit(rw, new)])
+            become(rw, op, aten.FullLikeDefault, op.operands[0], op.arg("value"))
             return
         rw.replace(op, [expand(rw, cast(rw, op.operands[1], element(made)), match.shape)])

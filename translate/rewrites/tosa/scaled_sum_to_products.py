@@ -22,7 +22,7 @@ from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.building import emit
+from stepwell.translate.rewrites.aten.building import become, emit
 from stepwell.translate.rewrites.tosa.lowering import is_number
 
 
@@ -58,8 +58,7 @@ class ScaledSumToProducts(Rewrite[SchemaOp]):
         op = match
         if isinstance(op, aten.AddScalar | aten.SubScalar):
             number = op.arg("other") * op.arg("alpha")
-            new = type(op).make(op.operands[0], number, result_types=[op.results[0].type])
-            rw.replace(op, [emit(rw, new)])
+            become(rw, op, type(op), op.operands[0], number)
             return
         added, left, right = op.operands
         cls = aten.MmDefault if isinstance(op, aten.AddmmDefault) else aten.BmmDefault
@@ -70,7 +69,7 @@ class ScaledSumToProducts(Rewrite[SchemaOp]):
             rw.replace(op, [product])
             return
         added = _scaled(added, op.arg("beta"), rw)
-        rw.replace(op, [emit(rw, aten.AddTensor.make(product, added, result_types=[made]))])
+        become(rw, op, aten.AddTensor, product, added)
 
 
 def _scaled(value: SSAValue, factor: float, rw: Rewriter) -> SSAValue:

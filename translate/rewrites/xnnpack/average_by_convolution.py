@@ -26,7 +26,7 @@ from stepwell.ir.dtypes import f16, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.building import emit_as, static_dims
+from stepwell.translate.rewrites.aten.building import become, static_dims
 from stepwell.translate.rewrites.xnnpack.carry_nans import carries_nans
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.lower_pooling import edges
@@ -86,13 +86,16 @@ class AverageByConvolution(Rewrite[Averages]):
 
     def build(self, match: Averages, rw: Rewriter) -> None:
         """The constant of equal weights and the convolution."""
-        x, result = match.op.operands[0], match.op.results[0]
+        x = match.op.operands[0]
         shape = static_dims(x)
         assert shape is not None
         dtype = torch_dtype(element(x.type))
         equal = torch.full((shape[1], 1, *match.kernel), 1.0 / match.divisor, dtype=dtype)
         weight = rw.constant(equal, "average")
-        new = aten.ConvolutionDefault.make(
+        become(
+            rw,
+            match.op,
+            aten.ConvolutionDefault,
             x,
             weight,
             None,
@@ -102,9 +105,7 @@ class AverageByConvolution(Rewrite[Averages]):
             False,
             [0, 0],
             shape[1],
-            result_types=[result.type],
         )
-        rw.replace(match.op, [emit_as(rw, new, result)])
 
 
 def _adaptive(

@@ -32,7 +32,7 @@ from stepwell.ir.numerics import numerics_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.aten.building import cast, emit, emit_as
+from stepwell.translate.rewrites.aten.building import become, cast, emit
 from stepwell.translate.rewrites.aten.ranges import interval, is_never_nan
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import too_wide, weighted_rows
@@ -77,8 +77,7 @@ class CarryNans(Rewrite[Limited]):
         total = sizes[0]
         for size in sizes[1:]:
             total = emit(rw, aten.AddTensor.make(total, size))
-        new = aten.SubTensor.make(value, zero_or_nan(rw, total), result_types=[op.results[0].type])
-        rw.replace(op, [emit_as(rw, new, op.results[0])])
+        become(rw, op, aten.SubTensor, value, zero_or_nan(rw, total))
 
 
 def carries_nans(values: Sequence[SSAValue], program: Program) -> bool:

@@ -30,7 +30,7 @@ from stepwell.ir.numerics import numerics_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.building import emit, emit_as
+from stepwell.translate.rewrites.aten.building import become, emit
 from stepwell.translate.rewrites.aten.ranges import interval
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 
@@ -71,5 +71,4 @@ class KeepRootOfInfinity(Rewrite[Root]):
         limited = emit(rw, aten.ClampDefault.make(x, None, match.largest, result_types=[x.type]))
         root = emit(rw, aten.SqrtDefault.make(limited, result_types=[result.type]))
         rest = emit(rw, aten.SubTensor.make(limited, x, result_types=[result.type]))
-        new = aten.SubTensor.make(root, rest, result_types=[result.type])
-        rw.replace(match.op, [emit_as(rw, new, result)])
+        become(rw, match.op, aten.SubTensor, root, rest)
