@@ -5,7 +5,7 @@
 Times single nodes on ExecuTorch's runtime (`bench/_nodes.py`: differences between trials, the
 least of many, one thread's CPU time) and fits the nanoseconds of `dialects/xnnpack/costs`.
 `--write` keeps them under the kind of this CPU, which is named by what XNNPACK's kernels ask for:
-`x86-avx2`, `x86-avx512-vnni`, `arm-neon`, … What whole programs decided (`copy`,
+`x86-avx2`, `x86-avx512-vnni`, `arm-neon`, … What whole programs decided (`copy`, `lookup`,
 `layout_node`, `block`, `worth`) is kept as it is.
 """
 

@@ -96,12 +96,14 @@ from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
 from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
 from stepwell.translate.rewrites.xnnpack import KEEP_IMAGES, MERGES, expansions
 from stepwell.translate.rewrites.xnnpack.add_mask_before_softmax import AddMaskBeforeSoftmax
+from stepwell.translate.rewrites.xnnpack.add_up_before_experts import AddUpBeforeExperts
 from stepwell.translate.rewrites.xnnpack.affine_to_depthwise import AffineToDepthwise
 from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.average_by_convolution import AverageByConvolution
 from stepwell.translate.rewrites.xnnpack.cancel_narrowing import CancelNarrowing
 from stepwell.translate.rewrites.xnnpack.carry_nans import CarryNans
 from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
+from stepwell.translate.rewrites.xnnpack.choose_by_rank import ChooseByRank
 from stepwell.translate.rewrites.xnnpack.convolve_by_winograd import ConvolveByWinograd
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
@@ -138,6 +140,7 @@ from stepwell.translate.rewrites.xnnpack.lower_reduction import LowerReduction
 from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
 from stepwell.translate.rewrites.xnnpack.lower_softmax import LowerSoftmax
 from stepwell.translate.rewrites.xnnpack.merge_linears import MergeLinears
+from stepwell.translate.rewrites.xnnpack.multiply_all_experts import MultiplyAllExperts
 from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToWhatIsRead
 from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
 from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinear
@@ -212,6 +215,8 @@ XNNPACK = Pipeline(
         Together("widen-floats", (WidenMixedFloats(), WidenBfloat(), CancelNarrowing())),
         *QUANTISED,
         Together("fold-weights", FOLD_WEIGHTS),
+        Together("multiply-experts", (MultiplyAllExperts(), AddUpBeforeExperts(), FoldConstants())),
+        ChooseByRank(),
         AddMaskBeforeSoftmax(),
         RecogniseAttention(),
         Together("share-heads", (*(rule() for rule in permutes.RULES), ShareRepeatedHeads())),

@@ -44,6 +44,8 @@ class Costs:
         far_tap: what a tap of a larger filter takes beyond that, for each element: filters are
             packed to the size of their kernel, and taps that are not there are read too.
         weight: an element of a weight that a product of few rows waits for.
+        lookup: an element of a matrix that a row looks up for itself: `index` copies it outside, a
+            product packs and reads the copy; from whole programs (`bench/experts.py`).
         copy: an element that a narrower program need not write or must copy; from whole programs.
         layout_node: a transpose or reshape beside its elements: its start, and what it keeps from
             standing in memory where it is.
@@ -67,6 +69,7 @@ class Costs:
     near: int
     far_tap: float
     weight: float
+    lookup: float
     copy: float
     layout_node: float
     block: float

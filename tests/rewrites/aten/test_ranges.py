@@ -109,3 +109,24 @@ def test_a_norm_bounds_what_it_reads(method: Any, lines: tuple[str, ...], bounde
     returned = program.method().body.block.last_op
     assert returned is not None
     assert is_bounded(returned.operands[0], program) == bounded
+
+
+def test_parts_of_a_sum_are_at_most_one(method: Any) -> None:
+    found, program = value(
+        method,
+        f"%s = aten.sigmoid.default(%x) : ({F}) -> {F}",
+        f"%t = aten.sum.dim_IntList(%s, [0], true) : ({F}) -> tensor<1xf32>",
+        "%a = aten.add.Scalar(%t, 1.0e-20) : (tensor<1xf32>) -> tensor<1xf32>",
+        f"%y = aten.div.Tensor(%s, %a) : ({F}, tensor<1xf32>) -> {F}",
+    )
+    assert is_bounded(found, program) and not is_never_nan(found, program)
+
+
+def test_parts_of_a_sum_that_may_cancel_are_not_bounded(method: Any) -> None:
+    asked = value(
+        method,
+        f"%s = aten.tanh.default(%x) : ({F}) -> {F}",
+        f"%t = aten.sum.dim_IntList(%s, [0], true) : ({F}) -> tensor<1xf32>",
+        f"%y = aten.div.Tensor(%s, %t) : ({F}, tensor<1xf32>) -> {F}",
+    )
+    assert not is_bounded(*asked)

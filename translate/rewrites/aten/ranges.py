@@ -28,7 +28,7 @@ from stepwell.ir.types import dims, element
 from stepwell.ir.weights import UnknownValue
 from stepwell.translate.rewrites.aten.norm_pattern import LEAST_EPSILON, elements_of_norm, is_plain
 
-LARGEST_READ = 1 << 14
+LARGEST_READ = 1 << 18
 """Elements of a weight that are looked at."""
 LARGEST_LAYER = 1 << 24
 """Elements of a layer's weight whose sums are taken."""
@@ -302,10 +302,24 @@ def _product_of_matrices(op: SchemaOp, ask: Ask) -> Interval:
 
 def _div(op: SchemaOp, ask: Ask) -> Interval:
     given = op.arg("other")
+    if isinstance(given, SSAValue) and _is_part_of_sum(op, ask):
+        return Interval(0.0, 1.0).widened()
     if "rounding_mode" in op.SCHEMA.by_name or not isinstance(given, int | float) or not given:
         return ANY
     factor = 1.0 / given
     return _times(ask(op.operands[0]), Interval(factor, factor, False)).widened()
+
+
+def _is_part_of_sum(op: SchemaOp, ask: Ask) -> bool:
+    """Whether numbers that are not negative are divided by their sum, or by more: 0 / 0 is NaN."""
+    if "rounding_mode" in op.SCHEMA.by_name or ask(op.operands[0]).low < 0:
+        return False
+    total = op.operands[1]
+    more = _made_by(total, "add")
+    if more is not None and isinstance(given := more.arg("other"), int | float) and given >= 0:
+        total = more.operands[0]
+    found = _made_by(total, "sum")
+    return found is not None and found.operands[0] is op.operands[0]
 
 
 def _square(op: SchemaOp, ask: Ask) -> Interval:
@@ -475,7 +489,7 @@ _RULES: dict[str, Rule] = {
             "view reshape _unsafe_view permute transpose t unsqueeze squeeze expand clone "
             "contiguous slice select flatten unflatten repeat roll flip detach alias narrow "
             "split split_with_sizes chunk unbind repeat_interleave expand_copy lift_fresh_copy "
-            "_to_copy to amax amin"
+            "_to_copy to amax amin topk gather index embedding"
         ).split(),
         _same,
     ),

@@ -41,7 +41,10 @@ FINITE_ONLY = {
     "xnnpack.add_mask_before_softmax": "a score of +∞ or NaN under the mask stays NaN",
 }
 """Rewrites that hold for finite values alone, and why."""
-SORTING = {"tosa.lower_order": "which of equal elements comes first, torch leaves open"}
+SORTING = dict.fromkeys(
+    ("tosa.lower_order", "xnnpack.choose_by_rank"),
+    "which of equal elements comes first, torch leaves open",
+)
 """Rewrites of sorts."""
 INDEXING = {"tosa.lower_along": "torch takes an index beyond the end as its remainder"}
 """Rewrites of ops that name rows; they are tried with rows near both ends."""

@@ -1,0 +1,123 @@
+"""ChooseByRank: `topk` by arithmetic is exact, equal numbers in order, and what it leaves alone."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import export
+
+import stepwell
+from stepwell.translate.rewrites.xnnpack.choose_by_rank import ChooseByRank
+
+INF = torch.inf
+
+
+class Choice(nn.Module):
+    """The greatest (or least) numbers, and what stands at their places."""
+
+    def __init__(self, taken: int, largest: bool = True) -> None:
+        super().__init__()
+        self.taken, self.largest = taken, largest
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        values, places = x.topk(self.taken, largest=self.largest)
+        return values, y.gather(-1, places)
+
+
+def lowered(module: nn.Module, *inputs: Tensor, **options: Any) -> stepwell.Lowered:
+    done = stepwell.lower(export(module, inputs), "xnnpack", **options)
+    assert (done.report.delegates, dict(done.report.outside)) == (1, {})
+    return done
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("taken", [1, 3, 8])
+def test_neighbouring_numbers_of_all_sizes_are_told_apart(taken: int, largest: bool):
+    tiny, far = torch.finfo(torch.float32).tiny, 2.0**60
+    x = torch.tensor([1.0, 1 + 2**-23, 0.0, tiny, tiny * (1 + 2**-23), -tiny, far, -far])
+    x = torch.stack([x, x.flip(0), x.roll(3)]).view(3, 1, 8)
+    y = torch.arange(24.0).view(3, 1, 8) - 7.5
+    module = Choice(taken, largest)
+    found = lowered(module, x, y, numerics="finite").run(x, y)
+    for one, other in zip(found, module(x, y), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_of_equal_numbers_the_first_comes_first_and_none_twice():
+    x = torch.tensor([[0.5, 2.0, 0.5, 2.0, 0.5], [0.0, -0.0, 0.0, 0.0, 0.0]])
+    y = torch.arange(5.0).expand(2, 5).contiguous()
+    values, places = lowered(Choice(4), x, y, numerics="finite").run(x, y)
+    assert torch.equal(values, torch.tensor([[2.0, 2.0, 0.5, 0.5], [0.0] * 4]))
+    assert torch.equal(places, torch.tensor([[1.0, 3.0, 0.0, 2.0], [0.0, 1.0, 2.0, 3.0]]))
+
+
+class Routed(nn.Module):
+    """The greatest of a softmax, as a router takes them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.softmax(-1).topk(2).values
+
+
+def test_a_row_of_nan_stays_one_and_the_others_are_not_touched():
+    x = torch.randn(4, 6)
+    x[1, 3], x[2, 0] = torch.nan, INF
+    found, wanted = lowered(Routed(), x).run(x)[0], Routed()(x)
+    assert torch.equal(found.isnan(), wanted.isnan())
+    torch.testing.assert_close(found, wanted, equal_nan=True)
+
+
+def test_numbers_that_nothing_bounds_stay_with_the_kernel():
+    inputs = torch.randn(3, 8), torch.randn(3, 8)
+    report = stepwell.lower(export(Choice(2), inputs), "xnnpack").report
+    assert report.outside["aten.topk.default"] == 1
+
+
+class Table(nn.Module):
+    """Rows of a table that has a NaN in one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        table = torch.tensor([[1.0], [torch.nan], [2.0], [3.0]])
+        return table[x.softmax(-1).topk(2).indices.view(-1)]
+
+
+def test_a_constant_nan_that_is_not_chosen_is_not_seen():
+    x = torch.tensor([[3.0, 0.0, 2.0, 1.0]])
+    (found,) = stepwell.lower(export(Table(), (x,)), "xnnpack").run(x)
+    assert torch.equal(found, torch.tensor([[1.0], [2.0]]))
+
+
+S, V, P = "tensor<3x4xf32>", "tensor<3x2xf32>", "tensor<3x2xi64>"
+
+
+def topk(given: str = S, values: str = V, places: str = P, rest: str = "2") -> str:
+    return f"%y, %i = aten.topk.default(%x, {rest}) : ({given}) -> ({values}, {places})"
+
+
+@pytest.mark.parametrize(
+    ("given", "values", "places", "rest", "reason"),
+    [
+        ("tensor<4x3xf32>", "tensor<2x3xf32>", "tensor<2x3xi64>", "2, 0", "another axis"),
+        ("tensor<3x4xf16>", "tensor<3x2xf16>", P, "2", "too little room"),
+        ("tensor<3x999xf32>", V, P, "2", "each of 999 numbers"),
+    ],
+    ids=["another axis", "halves", "a long row"],
+)
+def test_what_ranks_do_not_say_stays(
+    given: str, values: str, places: str, rest: str, reason: str, refused: Any, method: Any
+):
+    text = method(f"%x: {given}", topk(given, values, places, rest), gives=values)
+    refused(text, ChooseByRank(), reason)
+
+
+def test_places_that_are_read_as_integers_stay(refused: Any, method: Any):
+    line = topk().replace("%y, %i", "%v, %p")
+    sum_ = f"%y = aten.add.Scalar(%p, 1) : ({P}) -> {P}"
+    refused(method(f"%x: {S}", line, sum_, gives=P), ChooseByRank(), "read by aten.add.Scalar")
+
+
+def test_places_along_another_axis_than_they_were_chosen_on_stay(refused: Any, method: Any):
+    line = topk().replace("%y, %i", "%v, %p")
+    gather = f"%y = aten.gather.default(%t, 0, %p) : (tensor<9x2xf32>, {P}) -> {V}"
+    text = method(f"%x: {S}, %t: tensor<9x2xf32>", line, gather, gives=V)
+    refused(text, ChooseByRank(), "read by aten.gather")

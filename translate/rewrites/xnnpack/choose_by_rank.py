@@ -1,0 +1,231 @@
+"""`topk`, and what reads its places, as arithmetic: the rank of each number says which are taken.
+
+XNNPACK compares nothing. The difference of two numbers, scaled until it is 0 or beyond 1 and cut off
+there, says which is greater: `clamp((a − b) · 2ᵐ · 2¹²⁷, 0, 1)` is exactly 0 or 1. An element's rank is
+the count of those that come before it; of equal ones the first does. Slot `s` of what is taken is the
+element of rank `s`: a row that is one there and zero elsewhere, by which a product picks. The
+numbers are first scaled to just below 2¹²⁷, so that no difference is so small as to be read as zero.
+
+Before:
+    func.func @forward(%x: tensor<3x4xf32>, %t: tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xf32>) {
+      %s = aten._softmax.default(%x, 1, false) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+      %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
+      %g = aten.gather.default(%t, 1, %i) : (tensor<3x4xf32>, tensor<3x2xi64>) -> tensor<3x2xf32>
+      func.return %v, %g : tensor<3x2xf32>, tensor<3x2xf32>
+    }
+After:
+    func.func @forward(%x: tensor<3x4xf32>, %t: tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xf32>) {
+      %0 = stepwell.weight <"steep#871256d37a9c"> "constant" : tensor<4x4xf32>
+      %1 = stepwell.weight <"signs#ad2aea20940b"> "constant" : tensor<4x4xf32>
+      %2 = stepwell.weight <"distances#85c848f459f8"> "constant" : tensor<2x4xf32>
+      %3 = stepwell.weight <"one#fd2be393343d"> "constant" : tensor<1xf32>
+      %s = aten._softmax.default(%x, 1, false) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+      %4 = aten.mul.Scalar(%s, 4.253529586511731e+37) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+      %5 = aten.view.default(%4, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
+      %6 = aten.view.default(%4, [3, 1, 4]) : (tensor<3x4xf32>) -> tensor<3x1x4xf32>
+      %7 = aten.sub.Tensor(%6, %5) : (tensor<3x1x4xf32>, tensor<3x4x1xf32>) -> tensor<3x4x4xf32>
+      %8 = aten.mul.Tensor(%7, %0) : (tensor<3x4x4xf32>, tensor<4x4xf32>) -> tensor<3x4x4xf32>
+      %9 = aten.clamp.default(%8, 0.0, 1.0) : (tensor<3x4x4xf32>) -> tensor<3x4x4xf32>
+      %10 = aten.mul.Tensor(%9, %1) : (tensor<3x4x4xf32>, tensor<4x4xf32>) -> tensor<3x4x4xf32>
+      %11 = aten.sum.dim_IntList(%10, [2], true) : (tensor<3x4x4xf32>) -> tensor<3x4x1xf32>
+      %12 = aten.view.default(%11, [3, 1, 4]) : (tensor<3x4x1xf32>) -> tensor<3x1x4xf32>
+      %13 = aten.add.Tensor(%12, %2) : (tensor<3x1x4xf32>, tensor<2x4xf32>) -> tensor<3x2x4xf32>
+      %14 = aten.mul.Tensor(%13, %13) : (tensor<3x2x4xf32>, tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
+      %15 = aten.sub.Tensor(%3, %14) : (tensor<1xf32>, tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
+      %16 = aten.relu.default(%15) : (tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
+      %17 = aten.view.default(%s, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
+      %18 = aten.bmm.default(%16, %17) : (tensor<3x2x4xf32>, tensor<3x4x1xf32>) -> tensor<3x2x1xf32>
+      %v = aten.view.default(%18, [3, 2]) : (tensor<3x2x1xf32>) -> tensor<3x2xf32>
+      %19 = aten.view.default(%t, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
+      %20 = aten.bmm.default(%16, %19) : (tensor<3x2x4xf32>, tensor<3x4x1xf32>) -> tensor<3x2x1xf32>
+      %g = aten.view.default(%20, [3, 2]) : (tensor<3x2x1xf32>) -> tensor<3x2xf32>
+      func.return %v, %g : tensor<3x2xf32>, tensor<3x2xf32>
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, inf, log2
+from typing import ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import WeightOp, weight_key
+from stepwell.ir.diagnostics import op_name
+from stepwell.ir.dtypes import f32
+from stepwell.ir.numerics import Deviation
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, tensor
+from stepwell.translate.rewrites.aten.building import (
+    emit,
+    permute_op,
+    static_dims,
+    view,
+    view_op,
+)
+from stepwell.translate.rewrites.aten.ranges import interval, is_bounded, is_never_nan
+from stepwell.translate.rewrites.xnnpack.routing import (
+    Choice,
+    Reading,
+    choice_of,
+    readers,
+    reading_of,
+)
+
+EXPONENT = 126
+"""Two numbers below 2¹²⁶ have a difference below 2¹²⁷."""
+ORDINARY = 2.0**64
+"""What no activation is expected to reach where nothing bounds it and `numerics` is "finite"."""
+OF_ROWS = frozenset("linear _softmax softmax layer_norm rms_norm bmm mm matmul embedding".split())
+"""Ops that give a row of NaN for one in it, or none."""
+BY_ELEMENT = frozenset(
+    "view permute expand slice sigmoid tanh add sub mul div neg clamp relu gelu gather index topk sum".split()
+)
+"""Ops behind which a NaN of a whole row is one of a whole row."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A choice, and what reads its places."""
+
+    choice: Choice
+    readings: tuple[Reading, ...]
+
+
+@dataclass(frozen=True)
+class ChooseByRank(Rewrite[Ranked]):
+    """`topk` and the gathers by its places to comparisons by arithmetic and products."""
+
+    name: ClassVar[str] = "choose-by-rank"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.TopkDefault,)
+    bound: ClassVar[Bound] = Bound(0.0, 5e-324, "a sum of zeros is +0")
+
+    def match(self, op: SchemaOp, program: Program) -> Ranked | Refusal | None:
+        """Guards: short rows of float32, all readers of the places have a form."""
+        choice = choice_of(op)
+        if not isinstance(choice, Choice):
+            return choice
+        readings: list[Reading] = []
+        for reader in readers(op.results[1]):
+            reading = reading_of(reader, choice, program)
+            if reading is None:
+                return Refusal(f"the chosen places are read by {op_name(reader)}")
+            readings.append(reading)
+        return Ranked(choice, tuple(dict.fromkeys(readings)))
+
+    def deviates(self, match: Ranked, program: Program) -> Deviation | None:
+        """What is not taken is multiplied by zero: a NaN or an infinity there is NaN."""
+        sources = [match.choice.op.operands[0], *(reading.source for reading in match.readings)]
+        if not all(
+            is_bounded(source, program) or _is_finite(source, program) for source in sources
+        ):
+            return Deviation("an infinity beside what is chosen makes that NaN")
+        unsure = [
+            source
+            for source in sources
+            if not is_never_nan(source, program) and not _is_finite(source, program)
+        ]
+        if not unsure:
+            return None
+        is_accepted = all(is_lost_by_rows(source, program) for source in unsure)
+        return Deviation("a NaN beside what is chosen is one of that too", accepted=is_accepted)
+
+    def build(self, match: Ranked, rw: Rewriter) -> None:
+        """Ranks, slots, and a product for the numbers and for each reader."""
+        choice, op = match.choice, match.choice.op
+        scores = op.operands[0]
+        slots = slots_of(rw, choice)
+        if op.results[0].uses:
+            columns = view(rw, scores, [choice.rows, choice.among, 1])
+            values = emit(rw, _product(slots, columns))
+            rw.replace_value(op.results[0], view(rw, values, dims(op.results[0].type)))
+        for reading in match.readings:
+            rw.replace(reading.op, [_read(rw, reading, choice, slots)])
+
+
+def slots_of(rw: Rewriter, choice: Choice) -> SSAValue:
+    """`[rows, taken, among]`: 1 where the slot's element is, 0 elsewhere."""
+    rows, among, taken = choice.rows, choice.among, choice.taken
+    scores = choice.op.operands[0]
+    most = interval(scores, rw.program).most
+    power = EXPONENT - max(floor(log2(ORDINARY if most == inf else max(most, 2.0**-100))) + 1, -1)
+    scaled = emit(rw, aten.MulScalar.make(scores, 2.0**power))
+    pairs = tensor([rows, among, among], f32)
+    one, other = view(rw, scaled, [rows, among, 1]), view(rw, scaled, [rows, 1, among])
+    apart = emit(rw, aten.SubTensor.make(other, one, result_types=[pairs]))
+    # +1 behind the diagonal, -1 in front: there `not less` is counted, as 1 - `greater`.
+    turned = torch.ones(among, among).triu(1) - torch.ones(among, among).tril(-1)
+    steep = turned * 2.0**127 * (1.0 if choice.op.arg("largest") else -1.0)
+    apart = emit(rw, aten.MulTensor.make(apart, rw.constant(steep, "steep"), result_types=[pairs]))
+    before = emit(rw, aten.ClampDefault.make(apart, 0.0, 1.0, result_types=[pairs]))
+    signs = rw.constant(turned, "signs")
+    before = emit(rw, aten.MulTensor.make(before, signs, result_types=[pairs]))
+    total = tensor([rows, among, 1], f32)
+    ranks = emit(rw, aten.SumDimIntList.make(before, [2], True, result_types=[total]))
+    ranks = view(rw, ranks, [rows, 1, among])
+    distance = torch.arange(among)[None, :] - torch.arange(taken)[:, None]
+    held = tensor([rows, taken, among], f32)
+    distances = rw.constant(distance.float(), "distances")
+    apart = emit(rw, aten.AddTensor.make(ranks, distances, result_types=[held]))
+    apart = emit(rw, aten.MulTensor.make(apart, apart, result_types=[held]))
+    ones = rw.constant(torch.ones(1), "one")
+    near = emit(rw, aten.SubTensor.make(ones, apart, result_types=[held]))
+    return emit(rw, aten.ReluDefault.make(near, result_types=[held]))
+
+
+def _read(rw: Rewriter, reading: Reading, choice: Choice, slots: SSAValue) -> SSAValue:
+    """What a reader gave, written where it stood."""
+
+    def seen(value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        is_so = dims(value.type) == tuple(shape)
+        return value if is_so else rw.insert(view_op(rw, value, shape), reading.op).results[0]
+
+    source, width = reading.source, reading.width
+    if isinstance(reading.op, aten.IndexTensor):
+        slots = seen(slots, [1, choice.rows * choice.taken, choice.among])
+        source = seen(source, [1, choice.among, width])
+    elif isinstance(reading.op, aten.ScatterAddDefault):
+        slots = rw.insert(permute_op(slots, [0, 2, 1]), reading.op).results[0]
+        source = seen(source, [choice.rows, choice.taken, width])
+    else:
+        source = seen(source, [choice.rows, choice.among, width])
+    product = rw.insert(_product(slots, source), reading.op).results[0]
+    return seen(product, static_dims(reading.op.results[0]) or ())
+
+
+def _product(left: SSAValue, right: SSAValue) -> SchemaOp:
+    made = tensor([*dims(left.type)[:2], dims(right.type)[2]], f32)
+    return aten.BmmDefault.make(left, right, result_types=[made])
+
+
+def _is_finite(value: SSAValue, program: Program) -> bool:
+    """Whether a value is a constant without infinities and NaN."""
+    key = weight_key(value)
+    return key is not None and bool(program.weights.get(key).isfinite().all())
+
+
+def is_lost_by_rows(value: SSAValue, program: Program) -> bool:
+    """Whether a NaN is one of all that an op of whole rows gave, as in a network behind a norm."""
+    waiting, seen = [value], {value}
+    while waiting:
+        value = waiting.pop()
+        op = value.owner
+        if isinstance(op, WeightOp):
+            if not _is_finite(value, program):
+                return False
+            continue
+        name = op.name.split(".")[1] if isinstance(op, SchemaOp) else ""
+        if name in OF_ROWS:
+            continue
+        if not isinstance(op, SchemaOp) or name not in BY_ELEMENT:
+            return False
+        fresh = [operand for operand in op.operands if operand not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return True
