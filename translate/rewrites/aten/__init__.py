@@ -31,6 +31,7 @@ from stepwell.translate.rewrites.aten import (
 )
 from stepwell.translate.rewrites.aten.adaptive_pool_to_pool import AdaptivePoolToPool
 from stepwell.translate.rewrites.aten.as_strided_to_view import AsStridedToView
+from stepwell.translate.rewrites.aten.choose_from_one import ChooseFromOne
 from stepwell.translate.rewrites.aten.conv_to_convolution import ConvToConvolution
 from stepwell.translate.rewrites.aten.crop_to_slice import CropToSlice
 from stepwell.translate.rewrites.aten.einsum_to_bmm import EinsumToBmm
@@ -66,6 +67,7 @@ from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 from stepwell.translate.rewrites.aten.widen_mixed_norm import WidenMixedNorm
 
 NOOPS: tuple[Rewrite[Any], ...] = (
+    ChooseFromOne(),
     *(rule() for rule in expands.RULES),
     *(rule() for rule in noops.RULES),
     *(rule() for rule in copies.RULES),

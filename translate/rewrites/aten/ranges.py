@@ -26,7 +26,12 @@ from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import UnknownValue
-from stepwell.translate.rewrites.aten.norm_pattern import LEAST_EPSILON, elements_of_norm, is_plain
+from stepwell.translate.rewrites.aten.norm_pattern import (
+    LEAST_EPSILON,
+    elements_of_norm,
+    is_plain,
+    made_by,
+)
 
 LARGEST_READ = 1 << 18
 """Elements of a weight that are looked at."""
@@ -315,10 +320,11 @@ def _is_part_of_sum(op: SchemaOp, ask: Ask) -> bool:
     if "rounding_mode" in op.SCHEMA.by_name or ask(op.operands[0]).low < 0:
         return False
     total = op.operands[1]
-    more = _made_by(total, "add")
-    if more is not None and isinstance(given := more.arg("other"), int | float) and given >= 0:
+    more = made_by(total, "add")
+    given = more and more.arg("other")
+    if more is not None and is_plain(more) and isinstance(given, int | float) and given >= 0:
         total = more.operands[0]
-    found = _made_by(total, "sum")
+    found = made_by(total, "sum")
     return found is not None and found.operands[0] is op.operands[0]
 
 

@@ -5,42 +5,35 @@ expert is given: put where the expert's columns are (`scatter_add`), the rows of
 of a linear layer whose weight is all experts' side by side, and that layer adds up.
 
 Before:
-    func.func @forward(%x: tensor<6x8xf32>, %s: tensor<3x4xf32>) -> tensor<3x1x5xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x5x8xf32>
-      %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
-      %c = aten.view.default(%x, [6, 8, 1]) : (tensor<6x8xf32>) -> tensor<6x8x1xf32>
-      %p = aten.view.default(%i, [6]) : (tensor<3x2xi64>) -> tensor<6xi64>
-      %m = aten.index.Tensor(%w, [%p]) : (tensor<4x5x8xf32>, tensor<6xi64>) -> tensor<6x5x8xf32>
-      %b = aten.bmm.default(%m, %c) : (tensor<6x5x8xf32>, tensor<6x8x1xf32>) -> tensor<6x5x1xf32>
-      %r = aten.view.default(%b, [6, 5]) : (tensor<6x5x1xf32>) -> tensor<6x5xf32>
-      %f = aten.view.default(%v, [6, 1]) : (tensor<3x2xf32>) -> tensor<6x1xf32>
-      %q = aten.mul.Tensor(%r, %f) : (tensor<6x5xf32>, tensor<6x1xf32>) -> tensor<6x5xf32>
-      %t = aten.view.default(%q, [3, 2, 5]) : (tensor<6x5xf32>) -> tensor<3x2x5xf32>
-      %y = aten.sum.dim_IntList(%t, [1], true) : (tensor<3x2x5xf32>) -> tensor<3x1x5xf32>
-      func.return %y : tensor<3x1x5xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x5x8xf32>
+    %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
+    %c = aten.view.default(%x, [6, 8, 1]) : (tensor<6x8xf32>) -> tensor<6x8x1xf32>
+    %p = aten.view.default(%i, [6]) : (tensor<3x2xi64>) -> tensor<6xi64>
+    %m = aten.index.Tensor(%w, [%p]) : (tensor<4x5x8xf32>, tensor<6xi64>) -> tensor<6x5x8xf32>
+    %b = aten.bmm.default(%m, %c) : (tensor<6x5x8xf32>, tensor<6x8x1xf32>) -> tensor<6x5x1xf32>
+    %r = aten.view.default(%b, [6, 5]) : (tensor<6x5x1xf32>) -> tensor<6x5xf32>
+    %f = aten.view.default(%v, [6, 1]) : (tensor<3x2xf32>) -> tensor<6x1xf32>
+    %q = aten.mul.Tensor(%r, %f) : (tensor<6x5xf32>, tensor<6x1xf32>) -> tensor<6x5xf32>
+    %t = aten.view.default(%q, [3, 2, 5]) : (tensor<6x5xf32>) -> tensor<3x2x5xf32>
+    %y = aten.sum.dim_IntList(%t, [1], true) : (tensor<3x2x5xf32>) -> tensor<3x1x5xf32>
 After:
-    func.func @forward(%x: tensor<6x8xf32>, %s: tensor<3x4xf32>) -> tensor<3x1x5xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x5x8xf32>
-      %0 = stepwell.weight <"zero#6f5557efc815"> "constant" : tensor<1x1x1xf32>
-      %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
-      %c = aten.view.default(%x, [6, 8, 1]) : (tensor<6x8xf32>) -> tensor<6x8x1xf32>
-      %p = aten.view.default(%i, [6]) : (tensor<3x2xi64>) -> tensor<6xi64>
-      %f = aten.view.default(%v, [6, 1]) : (tensor<3x2xf32>) -> tensor<6x1xf32>
-      %1 = aten.view.default(%c, [3, 2, 8]) : (tensor<6x8x1xf32>) -> tensor<3x2x8xf32>
-      %2 = aten.view.default(%f, [3, 2, 1]) : (tensor<6x1xf32>) -> tensor<3x2x1xf32>
-      %3 = aten.mul.Tensor(%1, %2) : (tensor<3x2x8xf32>, tensor<3x2x1xf32>) -> tensor<3x2x8xf32>
-      %4 = aten.view.default(%p, [3, 2, 1]) : (tensor<6xi64>) -> tensor<3x2x1xi64>
-      %5 = aten.expand.default(%4, [3, 2, 8]) : (tensor<3x2x1xi64>) -> tensor<3x2x8xi64>
-      %6 = aten.expand.default(%0, [3, 4, 8]) : (tensor<1x1x1xf32>) -> tensor<3x4x8xf32>
-      %7 = aten.scatter_add.default(%6, 1, %5, %3) : (tensor<3x4x8xf32>, tensor<3x2x8xi64>, tensor<3x2x8xf32>) -> tensor<3x4x8xf32>
-      %8 = aten.view.default(%7, [3, 32]) : (tensor<3x4x8xf32>) -> tensor<3x32xf32>
-      %9 = aten.permute.default(%w, [1, 0, 2]) : (tensor<4x5x8xf32>) -> tensor<5x4x8xf32>
-      %10 = aten.view.default(%9, [5, 32]) : (tensor<5x4x8xf32>) -> tensor<5x32xf32>
-      %11 = aten.linear.default(%8, %10) : (tensor<3x32xf32>, tensor<5x32xf32>) -> tensor<3x5xf32>
-      %y = aten.view.default(%11, [3, 1, 5]) : (tensor<3x5xf32>) -> tensor<3x1x5xf32>
-      func.return %y : tensor<3x1x5xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x5x8xf32>
+    %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
+    %c = aten.view.default(%x, [6, 8, 1]) : (tensor<6x8xf32>) -> tensor<6x8x1xf32>
+    %p = aten.view.default(%i, [6]) : (tensor<3x2xi64>) -> tensor<6xi64>
+    %f = aten.view.default(%v, [6, 1]) : (tensor<3x2xf32>) -> tensor<6x1xf32>
+    %0 = aten.view.default(%c, [3, 2, 8]) : (tensor<6x8x1xf32>) -> tensor<3x2x8xf32>
+    %1 = aten.view.default(%f, [3, 2, 1]) : (tensor<6x1xf32>) -> tensor<3x2x1xf32>
+    %2 = aten.mul.Tensor(%0, %1) : (tensor<3x2x8xf32>, tensor<3x2x1xf32>) -> tensor<3x2x8xf32>
+    %3 = aten.view.default(%p, [3, 2, 1]) : (tensor<6xi64>) -> tensor<3x2x1xi64>
+    %4 = aten.expand.default(%3, [3, 2, 8]) : (tensor<3x2x1xi64>) -> tensor<3x2x8xi64>
+    %5 = aten.expand.default(dense<0.0>, [3, 4, 8]) : (tensor<1x1x1xf32>) -> tensor<3x4x8xf32>
+    %6 = aten.scatter_add.default(%5, 1, %4, %2) : (tensor<3x4x8xf32>, tensor<3x2x8xi64>, tensor<3x2x8xf32>) -> tensor<3x4x8xf32>
+    %7 = aten.view.default(%6, [3, 32]) : (tensor<3x4x8xf32>) -> tensor<3x32xf32>
+    %8 = aten.permute.default(%w, [1, 0, 2]) : (tensor<4x5x8xf32>) -> tensor<5x4x8xf32>
+    %9 = aten.view.default(%8, [5, 32]) : (tensor<5x4x8xf32>) -> tensor<5x32xf32>
+    %10 = aten.linear.default(%7, %9) : (tensor<3x32xf32>, tensor<5x32xf32>) -> tensor<3x5xf32>
+    %y = aten.view.default(%10, [3, 1, 5]) : (tensor<3x5xf32>) -> tensor<3x1x5xf32>
 """
 
 from __future__ import annotations

@@ -7,40 +7,32 @@ element of rank `s`: a row that is one there and zero elsewhere, by which a prod
 numbers are first scaled to just below 2¹²⁷, so that no difference is so small as to be read as zero.
 
 Before:
-    func.func @forward(%x: tensor<3x4xf32>, %t: tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xf32>) {
-      %s = aten._softmax.default(%x, 1, false) : (tensor<3x4xf32>) -> tensor<3x4xf32>
-      %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
-      %g = aten.gather.default(%t, 1, %i) : (tensor<3x4xf32>, tensor<3x2xi64>) -> tensor<3x2xf32>
-      func.return %v, %g : tensor<3x2xf32>, tensor<3x2xf32>
-    }
+    %s = aten._softmax.default(%x, 1, false) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+    %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
+    %g = aten.gather.default(%t, 1, %i) : (tensor<3x4xf32>, tensor<3x2xi64>) -> tensor<3x2xf32>
+    func.return %v, %g : tensor<3x2xf32>, tensor<3x2xf32>
 After:
-    func.func @forward(%x: tensor<3x4xf32>, %t: tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xf32>) {
-      %0 = stepwell.weight <"steep#871256d37a9c"> "constant" : tensor<4x4xf32>
-      %1 = stepwell.weight <"signs#ad2aea20940b"> "constant" : tensor<4x4xf32>
-      %2 = stepwell.weight <"distances#85c848f459f8"> "constant" : tensor<2x4xf32>
-      %3 = stepwell.weight <"one#fd2be393343d"> "constant" : tensor<1xf32>
-      %s = aten._softmax.default(%x, 1, false) : (tensor<3x4xf32>) -> tensor<3x4xf32>
-      %4 = aten.mul.Scalar(%s, 4.253529586511731e+37) : (tensor<3x4xf32>) -> tensor<3x4xf32>
-      %5 = aten.view.default(%4, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
-      %6 = aten.view.default(%4, [3, 1, 4]) : (tensor<3x4xf32>) -> tensor<3x1x4xf32>
-      %7 = aten.sub.Tensor(%6, %5) : (tensor<3x1x4xf32>, tensor<3x4x1xf32>) -> tensor<3x4x4xf32>
-      %8 = aten.mul.Tensor(%7, %0) : (tensor<3x4x4xf32>, tensor<4x4xf32>) -> tensor<3x4x4xf32>
-      %9 = aten.clamp.default(%8, 0.0, 1.0) : (tensor<3x4x4xf32>) -> tensor<3x4x4xf32>
-      %10 = aten.mul.Tensor(%9, %1) : (tensor<3x4x4xf32>, tensor<4x4xf32>) -> tensor<3x4x4xf32>
-      %11 = aten.sum.dim_IntList(%10, [2], true) : (tensor<3x4x4xf32>) -> tensor<3x4x1xf32>
-      %12 = aten.view.default(%11, [3, 1, 4]) : (tensor<3x4x1xf32>) -> tensor<3x1x4xf32>
-      %13 = aten.add.Tensor(%12, %2) : (tensor<3x1x4xf32>, tensor<2x4xf32>) -> tensor<3x2x4xf32>
-      %14 = aten.mul.Tensor(%13, %13) : (tensor<3x2x4xf32>, tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
-      %15 = aten.sub.Tensor(%3, %14) : (tensor<1xf32>, tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
-      %16 = aten.relu.default(%15) : (tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
-      %17 = aten.view.default(%s, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
-      %18 = aten.bmm.default(%16, %17) : (tensor<3x2x4xf32>, tensor<3x4x1xf32>) -> tensor<3x2x1xf32>
-      %v = aten.view.default(%18, [3, 2]) : (tensor<3x2x1xf32>) -> tensor<3x2xf32>
-      %19 = aten.view.default(%t, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
-      %20 = aten.bmm.default(%16, %19) : (tensor<3x2x4xf32>, tensor<3x4x1xf32>) -> tensor<3x2x1xf32>
-      %g = aten.view.default(%20, [3, 2]) : (tensor<3x2x1xf32>) -> tensor<3x2xf32>
-      func.return %v, %g : tensor<3x2xf32>, tensor<3x2xf32>
-    }
+    %s = aten._softmax.default(%x, 1, false) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+    %0 = aten.mul.Scalar(%s, 4.253529586511731e+37) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+    %1 = aten.view.default(%0, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
+    %2 = aten.view.default(%0, [3, 1, 4]) : (tensor<3x4xf32>) -> tensor<3x1x4xf32>
+    %3 = aten.sub.Tensor(%2, %1) : (tensor<3x1x4xf32>, tensor<3x4x1xf32>) -> tensor<3x4x4xf32>
+    %4 = aten.mul.Tensor(%3, dense<[[0.0, 1.7014118346046923e+38, 1.7014118346046923e+38, 1.7014118346046923e+38], [-1.7014118346046923e+38, 0.0, 1.7014118346046923e+38, 1.7014118346046923e+38], [-1.7014118346046923e+38, -1.7014118346046923e+38, 0.0, 1.7014118346046923e+38], [-1.7014118346046923e+38, -1.7014118346046923e+38, -1.7014118346046923e+38, 0.0]]>) : (tensor<3x4x4xf32>, tensor<4x4xf32>) -> tensor<3x4x4xf32>
+    %5 = aten.clamp.default(%4, 0.0, 1.0) : (tensor<3x4x4xf32>) -> tensor<3x4x4xf32>
+    %6 = aten.mul.Tensor(%5, dense<[[0.0, 1.0, 1.0, 1.0], [-1.0, 0.0, 1.0, 1.0], [-1.0, -1.0, 0.0, 1.0], [-1.0, -1.0, -1.0, 0.0]]>) : (tensor<3x4x4xf32>, tensor<4x4xf32>) -> tensor<3x4x4xf32>
+    %7 = aten.sum.dim_IntList(%6, [2], true) : (tensor<3x4x4xf32>) -> tensor<3x4x1xf32>
+    %8 = aten.view.default(%7, [3, 1, 4]) : (tensor<3x4x1xf32>) -> tensor<3x1x4xf32>
+    %9 = aten.add.Tensor(%8, dense<[[0.0, 1.0, 2.0, 3.0], [-1.0, 0.0, 1.0, 2.0]]>) : (tensor<3x1x4xf32>, tensor<2x4xf32>) -> tensor<3x2x4xf32>
+    %10 = aten.mul.Tensor(%9, %9) : (tensor<3x2x4xf32>, tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
+    %11 = aten.sub.Tensor(dense<1.0>, %10) : (tensor<1xf32>, tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
+    %12 = aten.relu.default(%11) : (tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
+    %13 = aten.view.default(%s, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
+    %14 = aten.bmm.default(%12, %13) : (tensor<3x2x4xf32>, tensor<3x4x1xf32>) -> tensor<3x2x1xf32>
+    %v = aten.view.default(%14, [3, 2]) : (tensor<3x2x1xf32>) -> tensor<3x2xf32>
+    %15 = aten.view.default(%t, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
+    %16 = aten.bmm.default(%12, %15) : (tensor<3x2x4xf32>, tensor<3x4x1xf32>) -> tensor<3x2x1xf32>
+    %g = aten.view.default(%16, [3, 2]) : (tensor<3x2x1xf32>) -> tensor<3x2xf32>
+    func.return %v, %g : tensor<3x2xf32>, tensor<3x2xf32>
 """
 
 from __future__ import annotations

@@ -5,33 +5,27 @@ where that costs less (`translate/rewrites/xnnpack/routing.py`). The gather read
 gave; `choose-by-rank` writes both as arithmetic.
 
 Before:
-    func.func @forward(%x: tensor<3x8xf32>, %s: tensor<3x4xf32>) -> tensor<6x5x1xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x5x8xf32>
-      %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
-      %r = aten.view.default(%x, [3, 1, 8]) : (tensor<3x8xf32>) -> tensor<3x1x8xf32>
-      %e = aten.expand.default(%r, [3, 2, 8]) : (tensor<3x1x8xf32>) -> tensor<3x2x8xf32>
-      %c = aten.view.default(%e, [6, 8, 1]) : (tensor<3x2x8xf32>) -> tensor<6x8x1xf32>
-      %p = aten.view.default(%i, [6]) : (tensor<3x2xi64>) -> tensor<6xi64>
-      %m = aten.index.Tensor(%w, [%p]) : (tensor<4x5x8xf32>, tensor<6xi64>) -> tensor<6x5x8xf32>
-      %y = aten.bmm.default(%m, %c) : (tensor<6x5x8xf32>, tensor<6x8x1xf32>) -> tensor<6x5x1xf32>
-      func.return %y : tensor<6x5x1xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x5x8xf32>
+    %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
+    %r = aten.view.default(%x, [3, 1, 8]) : (tensor<3x8xf32>) -> tensor<3x1x8xf32>
+    %e = aten.expand.default(%r, [3, 2, 8]) : (tensor<3x1x8xf32>) -> tensor<3x2x8xf32>
+    %c = aten.view.default(%e, [6, 8, 1]) : (tensor<3x2x8xf32>) -> tensor<6x8x1xf32>
+    %p = aten.view.default(%i, [6]) : (tensor<3x2xi64>) -> tensor<6xi64>
+    %m = aten.index.Tensor(%w, [%p]) : (tensor<4x5x8xf32>, tensor<6xi64>) -> tensor<6x5x8xf32>
+    %y = aten.bmm.default(%m, %c) : (tensor<6x5x8xf32>, tensor<6x8x1xf32>) -> tensor<6x5x1xf32>
 After:
-    func.func @forward(%x: tensor<3x8xf32>, %s: tensor<3x4xf32>) -> tensor<6x5x1xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x5x8xf32>
-      %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
-      %r = aten.view.default(%x, [3, 1, 8]) : (tensor<3x8xf32>) -> tensor<3x1x8xf32>
-      %p = aten.view.default(%i, [6]) : (tensor<3x2xi64>) -> tensor<6xi64>
-      %0 = aten.view.default(%w, [20, 8]) : (tensor<4x5x8xf32>) -> tensor<20x8xf32>
-      %1 = aten.view.default(%r, [3, 8]) : (tensor<3x1x8xf32>) -> tensor<3x8xf32>
-      %2 = aten.linear.default(%1, %0) : (tensor<3x8xf32>, tensor<20x8xf32>) -> tensor<3x20xf32>
-      %3 = aten.view.default(%2, [3, 4, 5]) : (tensor<3x20xf32>) -> tensor<3x4x5xf32>
-      %4 = aten.view.default(%p, [3, 2, 1]) : (tensor<6xi64>) -> tensor<3x2x1xi64>
-      %5 = aten.expand.default(%4, [3, 2, 5]) : (tensor<3x2x1xi64>) -> tensor<3x2x5xi64>
-      %6 = aten.gather.default(%3, 1, %5) : (tensor<3x4x5xf32>, tensor<3x2x5xi64>) -> tensor<3x2x5xf32>
-      %y = aten.view.default(%6, [6, 5, 1]) : (tensor<3x2x5xf32>) -> tensor<6x5x1xf32>
-      func.return %y : tensor<6x5x1xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x5x8xf32>
+    %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
+    %r = aten.view.default(%x, [3, 1, 8]) : (tensor<3x8xf32>) -> tensor<3x1x8xf32>
+    %p = aten.view.default(%i, [6]) : (tensor<3x2xi64>) -> tensor<6xi64>
+    %0 = aten.view.default(%w, [20, 8]) : (tensor<4x5x8xf32>) -> tensor<20x8xf32>
+    %1 = aten.view.default(%r, [3, 8]) : (tensor<3x1x8xf32>) -> tensor<3x8xf32>
+    %2 = aten.linear.default(%1, %0) : (tensor<3x8xf32>, tensor<20x8xf32>) -> tensor<3x20xf32>
+    %3 = aten.view.default(%2, [3, 4, 5]) : (tensor<3x20xf32>) -> tensor<3x4x5xf32>
+    %4 = aten.view.default(%p, [3, 2, 1]) : (tensor<6xi64>) -> tensor<3x2x1xi64>
+    %5 = aten.expand.default(%4, [3, 2, 5]) : (tensor<3x2x1xi64>) -> tensor<3x2x5xi64>
+    %6 = aten.gather.default(%3, 1, %5) : (tensor<3x4x5xf32>, tensor<3x2x5xi64>) -> tensor<3x2x5xf32>
+    %y = aten.view.default(%6, [6, 5, 1]) : (tensor<3x2x5xf32>) -> tensor<6x5x1xf32>
 """
 
 from __future__ import annotations
