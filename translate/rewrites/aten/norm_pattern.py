@@ -1,4 +1,4 @@
-"""What a root mean square norm looks like: `x · rsqrt(mean(x²) + ε)`."""
+"""What norms look like: `x · rsqrt(mean(x²) + ε)`, and `x / (sum(x) + ε)`."""
 
 from __future__ import annotations
 
@@ -60,3 +60,16 @@ def _is_whole(op: SchemaOp) -> bool:
 def is_plain(op: SchemaOp) -> bool:
     """Whether a sum's second operand has no factor."""
     return "alpha" not in op.SCHEMA.by_name or op.arg("alpha") == 1
+
+
+def is_part_of_sum(op: SchemaOp) -> bool:
+    """Whether numbers are divided by their sum, or by that and a number that is not negative."""
+    if op.name != "aten.div.Tensor":
+        return False
+    total = op.operands[1]
+    more = made_by(total, "add")
+    given = more and more.arg("other")
+    if more is not None and is_plain(more) and isinstance(given, int | float) and given >= 0:
+        total = more.operands[0]
+    found = made_by(total, "sum")
+    return found is not None and found.operands[0] is op.operands[0]

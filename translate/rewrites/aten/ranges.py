@@ -29,8 +29,8 @@ from stepwell.ir.weights import UnknownValue
 from stepwell.translate.rewrites.aten.norm_pattern import (
     LEAST_EPSILON,
     elements_of_norm,
+    is_part_of_sum,
     is_plain,
-    made_by,
 )
 
 LARGEST_READ = 1 << 18
@@ -307,25 +307,12 @@ def _product_of_matrices(op: SchemaOp, ask: Ask) -> Interval:
 
 def _div(op: SchemaOp, ask: Ask) -> Interval:
     given = op.arg("other")
-    if isinstance(given, SSAValue) and _is_part_of_sum(op, ask):
+    if is_part_of_sum(op) and ask(op.operands[0]).low >= 0:
         return Interval(0.0, 1.0).widened()
     if "rounding_mode" in op.SCHEMA.by_name or not isinstance(given, int | float) or not given:
         return ANY
     factor = 1.0 / given
     return _times(ask(op.operands[0]), Interval(factor, factor, False)).widened()
-
-
-def _is_part_of_sum(op: SchemaOp, ask: Ask) -> bool:
-    """Whether numbers that are not negative are divided by their sum, or by more: 0 / 0 is NaN."""
-    if "rounding_mode" in op.SCHEMA.by_name or ask(op.operands[0]).low < 0:
-        return False
-    total = op.operands[1]
-    more = made_by(total, "add")
-    given = more and more.arg("other")
-    if more is not None and is_plain(more) and isinstance(given, int | float) and given >= 0:
-        total = more.operands[0]
-    found = made_by(total, "sum")
-    return found is not None and found.operands[0] is op.operands[0]
 
 
 def _square(op: SchemaOp, ask: Ask) -> Interval:
