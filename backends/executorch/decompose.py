@@ -39,6 +39,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.torch_private import schema_of
 from stepwell.ir.types import element
+from stepwell.translate.compositions import COMPOSITIONS
 from stepwell.translate.rewrites.aten.take_composites_apart import decompositions
 from stepwell.translate.rewrites.aten.traced_calls import Trace, trace
 
@@ -98,6 +99,8 @@ def _function_of(overload: Any, is_root: bool) -> Callable[..., Any] | None:
         return None
     if overload in EXACT:
         return EXACT[overload]
+    if overload in COMPOSITIONS:
+        return COMPOSITIONS[overload]
     if overload in decompositions():
         return decompositions()[overload]
     return getattr(overload, "impl_aten", overload.decompose)

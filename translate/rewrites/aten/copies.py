@@ -53,6 +53,15 @@ After:
 unless asks_for_layout($m)
 for $w = "cpu", $d = f32, $m = none
 
+rule move-to-copy
+    A cast to the device that everything is on.
+Before:
+    %y = aten.to.device(%x, $?w, $d, …, memory_format=$?m)
+After:
+    %y = aten._to_copy.default(%x, dtype=$d)
+unless asks_for_layout($m)
+for $w = "cpu", $d = f16, $m = none
+
 rule remove-noop-cast-like
     A cast to the dtype of a tensor that has the same.
 Before:

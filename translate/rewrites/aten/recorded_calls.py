@@ -111,20 +111,21 @@ class Recorder(TorchDispatchMode):
             if func.name() == FUSED_ATTENTION and not root:
                 raise FusedLayerError(f"{_spelled(func)} is a kernel of torch's CPU")
             return self._record(func, args, kwargs)
-        taken_apart = self._follow(function, func, args, kwargs)
-        if taken_apart is NotImplemented:
-            raise CannotTraceError(f"{_spelled(func)} has no kernel and no decomposition")
-        return taken_apart
+        return self.follow(function, func, args, kwargs)
 
-    def _follow(self, function: Callable[..., Any], func: Any, args: Any, kwargs: Any) -> Any:
+    def follow(self, function: Callable[..., Any], func: Any, args: Any, kwargs: Any) -> Any:
+        """What a function gives that computes an operator by others, whose calls are seen."""
         if self._depth == DEEPEST:
             raise CannotTraceError(f"{_spelled(func)} decomposes into itself")
         self._depth += 1
         try:
             with self:
-                return function(*args, **kwargs)
+                taken_apart = function(*args, **kwargs)
         finally:
             self._depth -= 1
+        if taken_apart is NotImplemented:
+            raise CannotTraceError(f"{_spelled(func)} has no kernel and no decomposition")
+        return taken_apart
 
     def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
         func, args, kwargs = self._for_scalars(func, args, kwargs)

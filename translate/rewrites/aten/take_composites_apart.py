@@ -26,6 +26,7 @@ from stepwell.dialects.aten.registry import torch_overload
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.torch_private import has_kernel_for_key, schema_of
+from stepwell.translate.compositions import COMPOSITIONS
 from stepwell.translate.rewrites.aten.fold_constants import is_plain
 from stepwell.translate.rewrites.aten.recorded_calls import FunctionOf
 from stepwell.translate.rewrites.aten.traced_calls import Trace, trace
@@ -51,7 +52,7 @@ def composite_function(overload: Any, is_root: bool = False) -> Callable[..., An
         return decomposition_table[overload]
     key = "CompositeImplicitAutograd"
     is_composite = has_kernel_for_key(overload.name(), key)
-    return overload.decompose if is_composite else None
+    return COMPOSITIONS.get(overload, overload.decompose) if is_composite else None
 
 
 @cache

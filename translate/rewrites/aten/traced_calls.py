@@ -27,6 +27,7 @@ from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.signature import ranges_around
 from stepwell.ir.torch_private import enable_python_dispatcher, pytree, schema_of
 from stepwell.ir.types import is_static
+from stepwell.translate.compositions import COMPOSITIONS
 from stepwell.translate.rewrites.aten.recorded_calls import (
     Call,
     CannotTraceError,
@@ -108,18 +109,25 @@ def _traced(
     fakes = {value: symbols.fake(value.type) for value in dict.fromkeys(op.operands)}
     overload = torch_overload(type(op))
     recorder = Recorder(overload, function_of, symbols.env)
+    function = function_of(overload, True)
     positional, keywords = op.bind()
     with symbols.on_fakes():
         positional, keywords = _to_torch(positional, fakes), _to_torch(keywords, fakes)
         try:
-            with _dispatcher(op), recorder:
-                results = overload(*positional, **keywords)
+            with _dispatcher(op):
+                if function is not None and function is COMPOSITIONS.get(overload):
+                    results = recorder.follow(function, overload, positional, keywords)
+                else:
+                    with recorder:
+                        results = overload(*positional, **keywords)
         except FusedLayerError as error:
             if device == "meta":
                 return Refusal(str(error))
             return _traced(op, function_of, ranges, "meta")
         except CannotTraceError as error:
             return Refusal(str(error))
+        except NotImplementedError as error:
+            return Refusal((str(error).splitlines() or ["it is not implemented"])[0])
         except (RuntimeError, TypeError, ValueError, LookupError, StepwellError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             return Refusal(f"PyTorch does not decompose it: {reason}")

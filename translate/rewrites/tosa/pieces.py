@@ -16,6 +16,7 @@ import torch
 from stepwell.dialects.aten.registry import of_overload
 from stepwell.ir.rewriting import anchors_of
 from stepwell.ir.torch_private import schema_of
+from stepwell.translate.compositions import COMPOSITIONS
 from stepwell.translate.rewrites.aten.take_composites_apart import (
     composite_function,
     decompositions,
@@ -35,14 +36,20 @@ BEYOND = frozenset(
 
 
 def piece_function(overload: Any, is_root: bool = False) -> Callable[..., Any] | None:
-    """The function over others that stands for an operator without a lowering, if there is one."""
+    """The function over others that stands for an operator without a lowering, if there is one.
+
+    What a lowering refuses is composed here, if it can be.
+    """
+    composed = COMPOSITIONS.get(overload)
     if overload.namespace == "prims":
-        return getattr(overload, "impl_aten", None)
-    if overload.namespace != "aten" or _is_lowered(overload):
+        return composed or getattr(overload, "impl_aten", None)
+    if overload.namespace != "aten" or (_is_lowered(overload) and not (composed and is_root)):
         return None
     writes = schema_of(overload).name.endswith("_functional")  # Of an operator that writes.
     if writes or BEYOND & {*overload.tags}:
         return None
+    if composed is not None:
+        return composed
     found = composite_function(overload, is_root) or decompositions().get(overload)
     is_reference = found is not None and found.__module__.startswith("torch._refs")
     return None if is_reference and not is_root else found  # References call each other in circles.

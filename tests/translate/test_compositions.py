@@ -1,0 +1,217 @@
+"""What stands for an operator that PyTorch has no decomposition of computes what eager computes."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import export
+
+import stepwell
+from stepwell.ir.torch_private import TorchDispatchMode, op_db, pytree, schema_of
+from stepwell.translate.compositions import COMPOSITIONS
+from stepwell.translate.compositions.curves import CURVES
+from stepwell.translate.compositions.draws import DRAWS
+
+RELATIVE, ABSOLUTE = 2e-5, 1e-5
+"""The bound of `decompose-for-kernels`."""
+CALLS = 5
+"""Of each operator, for each element type."""
+DTYPES = (torch.float32, torch.float64, torch.int64)
+TIES = ("kthvalue", "median", "nanmedian")
+"""They promise nothing of which of equal numbers they name the place of."""
+
+
+class Calls(TorchDispatchMode):
+    """Keeps the first calls of the operators under test, as PyTorch's own samples make them."""
+
+    def __init__(self, kept: dict[Any, list[Any]], dtype: torch.dtype) -> None:
+        super().__init__()
+        self.kept, self.dtype = kept, dtype
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if func in COMPOSITIONS and func not in DRAWS and len(self.kept[func, self.dtype]) < CALLS:
+            self.kept[func, self.dtype].append((args, kwargs, pytree.tree_leaves(result)))
+        return result
+
+
+NAMED = frozenset(schema_of(o).name.split("::")[1].strip("_") for o in COMPOSITIONS)
+
+
+def is_of_them(name: str) -> bool:
+    """Whether PyTorch's samples of an operator are of one under test."""
+    last = name.rpartition(".")[2].strip("_")
+    return bool(NAMED & {last, f"special_{last}"}) or last in ("conv3d", "conv_transpose3d")
+
+
+@cache
+def calls() -> dict[Any, list[Any]]:
+    """The calls that samples of operators make, by overload and element type."""
+    kept: dict[Any, list[Any]] = defaultdict(list)
+    for info in op_db:
+        if not is_of_them(info.name):
+            continue
+        for dtype in DTYPES:
+            if not info.supports_dtype(dtype, "cpu"):
+                continue
+            torch.manual_seed(0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for sample in islice(info.sample_inputs("cpu", dtype), CALLS):
+                    try:
+                        with Calls(kept, dtype):
+                            info.op(sample.input, *sample.args, **sample.kwargs)
+                    except Exception:  # Some samples are to fail.
+                        continue
+    return kept
+
+
+def agree(found: Any, wanted: torch.Tensor) -> bool:
+    if found.dtype != wanted.dtype or found.shape != wanted.shape:
+        return False
+    finite = wanted[wanted.isfinite()].double().abs()
+    scale = max(1.0, float(finite.max())) if finite.numel() else 1.0
+    return torch.allclose(found, wanted, RELATIVE, ABSOLUTE * scale, equal_nan=True)
+
+
+def composed(overload: Any, args: Any, kwargs: Any) -> Iterator[Any]:
+    try:
+        result = COMPOSITIONS[overload](*args, **kwargs)
+    except NotImplementedError:
+        return
+    if result is not NotImplemented:
+        yield pytree.tree_leaves(result)
+
+
+def in_double(overload: Any, args: Any) -> list[torch.Tensor]:
+    """Near a pole PyTorch's kernel of single precision is wrong in the fourth digit."""
+    made = overload(*(v.double() if isinstance(v, torch.Tensor) else v for v in args))
+    return [made.float()]
+
+
+@pytest.mark.parametrize("overload", [o for o in COMPOSITIONS if o not in DRAWS], ids=str)
+def test_a_composition_computes_what_the_kernel_does(overload: Any) -> None:
+    for dtype in DTYPES:
+        for args, kwargs, wanted in calls()[overload, dtype]:
+            for found in composed(overload, args, kwargs):
+                if overload in CURVES and dtype == torch.float32:
+                    wanted = in_double(overload, args)
+                has_ties = any(name in str(overload) for name in TIES)
+                pairs = list(zip(found, wanted, strict=True))[: 1 if has_ties else None]
+                assert all(agree(one, other) for one, other in pairs), (args, kwargs)
+
+
+@pytest.mark.parametrize("overload", COMPOSITIONS, ids=str)
+def test_a_composition_takes_what_its_operator_takes(overload: Any) -> None:
+    taken = inspect.signature(COMPOSITIONS[overload])
+    schema = schema_of(overload).arguments
+    positional = [a for a in schema if not a.kwarg_only]
+    named = {a.name: object() for a in schema if a.kwarg_only}
+    needed = {a.name: object() for a in schema if a.kwarg_only and not a.has_default_value()}
+    taken.bind(*(object() for a in positional if not a.has_default_value()), **needed)
+    taken.bind(*(object() for _ in positional), **named)
+
+
+NUMBERS = (0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, -2.0, -2.5, 3.0, 8.0, 1e-38)
+LARGE = (3e38, 1e5, 88.0, -100.0, 1e-7)
+ONE = [
+    o
+    for o in COMPOSITIONS
+    if [str(a.type) for a in schema_of(o).arguments] == ["Tensor"] and o not in DRAWS
+]
+
+
+@pytest.mark.parametrize("overload", ONE, ids=str)
+def test_special_numbers_become_what_eager_makes_of_them(overload: Any) -> None:
+    x = torch.tensor([*NUMBERS, *LARGE, *torch.linspace(-12, 12, 97).tolist()])
+    for found in composed(overload, (x,), {}):
+        wanted = pytree.tree_leaves(overload(x))
+        assert all(agree(one, other) for one, other in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("function", [torch.fmin, torch.fmax, torch.hypot, torch.copysign])
+def test_pairs_of_special_numbers_become_what_eager_makes_of_them(
+    function: Callable[..., Any],
+) -> None:
+    numbers = torch.tensor([*NUMBERS, 1e-45, 3e38])
+    a, b = (v.contiguous() for v in torch.meshgrid(numbers, numbers, indexing="ij"))
+    b = torch.where(b.isnan(), b.abs(), b)  # A NaN's sign is nothing that comparisons see.
+    assert agree(lowered(function, a, b)[0], function(a, b))
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *given: torch.Tensor) -> Any:
+        return self.function(*given)
+
+
+def lowered(function: Callable[..., Any], *given: torch.Tensor) -> Any:
+    return stepwell.lower(export(Function(function), given), "xnnpack").run(*given)
+
+
+VOLUME = (2, 4, 5, 6, 7)
+CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "a kernel of volumes that is computed": (
+        lambda x, w: F.conv3d(x, w, None, (2, 1, 1), (1, 0, 1), (1, 2, 1), 2),
+        (VOLUME, (6, 2, 3, 2, 2)),
+    ),
+    "a transposed convolution of volumes": (
+        lambda x, w, b: F.conv_transpose3d(x, w, b, (3, 2, 1), (2, 1, 0), (1, 1, 0), 2, (2, 1, 1)),
+        (VOLUME, (4, 3, 3, 2, 2), (6,)),
+    ),
+    "means of boxes that reach over the edge": (
+        lambda x: F.avg_pool3d(x, (3, 2, 2), 2, 1, True, False),
+        (VOLUME,),
+    ),
+    "means of parts that overlap": (lambda x: F.adaptive_avg_pool3d(x, (3, 4, 2)), (VOLUME,)),
+    "the places of greatest numbers": (
+        lambda x: F.adaptive_max_pool3d(x, (3, 4, 2), return_indices=True),
+        (VOLUME,),
+    ),
+    "a response in its neighbours": (lambda x: F.local_response_norm(x, 3), ((2, 6, 4, 4),)),
+    "sorted rows": (lambda x: torch.sort(x, 0, descending=True), ((9, 4),)),
+    "a running maximum": (lambda x: torch.cummax(x, 1), ((3, 11),)),
+    "a form in two inputs": (F.bilinear, ((5, 3), (5, 4), (2, 3, 4), (2,))),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_runs_on_the_runtime(case: str) -> None:
+    function, shapes = CASES[case]
+    torch.manual_seed(0)
+    given = tuple(torch.randn(shape) for shape in shapes)
+    wanted = pytree.tree_leaves(function(*given))
+    assert all(agree(*pair) for pair in zip(lowered(function, *given), wanted, strict=True))
+
+
+def test_equal_numbers_keep_their_order() -> None:
+    x = torch.tensor([[3, 1, 3, 1, 2, 1], [0, 0, 0, 0, 0, 0]])
+    for found, wanted in zip(lowered(torch.sort, x), torch.sort(x, stable=True), strict=True):
+        assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "prod", "amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_what_is_written_twice_is_reduced(reduce: str, include_self: bool) -> None:
+    x, src = torch.randn(4, 5), torch.randn(3, 3)
+    index = torch.tensor([[0, 4, 0], [1, 1, 1], [2, 0, 2]])
+
+    def write(x: torch.Tensor, index: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
+        return torch.scatter_reduce(x, 1, index, src, reduce, include_self=include_self)
+
+    assert agree(lowered(write, x, index, src)[0], write(x, index, src))

@@ -1,0 +1,160 @@
+"""Orthogonal polynomials whose degree data say: Chebyshev's four kinds by their angle.
+
+`T`, `U`, `V`, `W` of degree n are cosines and sines of multiples of `acos x`, and hyperbolic ones
+of `acosh |x|` beyond one. Those of Legendre, Laguerre and Hermite have no such form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+
+def chebyshev(x: Tensor, n: Tensor | float, *, kind: str, is_shifted: bool) -> Any:
+    """A polynomial of degree n, zero below degree 0."""
+    if x.dtype not in (torch.float32, torch.float64):
+        return NotImplemented
+    degree = n.to(x.dtype) if isinstance(n, torch.Tensor) else torch.full_like(x, n)
+    degree = torch.trunc(degree)
+    x, degree = torch.broadcast_tensors(2 * x - 1 if is_shifted else x, degree)
+    size = x.abs()
+    made = torch.where(
+        torch.gt(size, 1), _hyperbolic(size, x, degree, kind), _circular(x, degree, kind)
+    )
+    made = torch.where(torch.eq(degree, 0), torch.ones_like(made), made)
+    is_nan = torch.logical_and(torch.isnan(x), torch.gt(degree, 0))
+    made = torch.where(is_nan, torch.full_like(made, math.nan), made)
+    return torch.where(torch.lt(degree, 0), torch.zeros_like(made), made)
+
+
+def _circular(x: Tensor, n: Tensor, kind: str) -> Tensor:
+    """Within one: cos nθ, sin (n + 1)θ / sin θ, and by halves of the angle."""
+    theta = torch.acos(torch.clamp(x, -1, 1))
+    sign = 1 - 2 * torch.abs(torch.remainder(n, 2.0))
+    if kind == "t":
+        made, at_one, at_minus = torch.cos(n * theta), torch.ones_like(n), sign
+    elif kind == "u":
+        made = torch.sin((n + 1) * theta) / torch.sin(theta)
+        at_one, at_minus = n + 1, (n + 1) * sign
+    elif kind == "v":
+        made = torch.cos((n + 0.5) * theta) / torch.cos(theta / 2)
+        at_one, at_minus = torch.ones_like(n), (2 * n + 1) * sign
+    else:
+        made = torch.sin((n + 0.5) * theta) / torch.sin(theta / 2)
+        at_one, at_minus = 2 * n + 1, sign
+    made = torch.where(torch.eq(x, 1), at_one, made)
+    return torch.where(torch.eq(x, -1), at_minus, made)
+
+
+def _hyperbolic(size: Tensor, x: Tensor, n: Tensor, kind: str) -> Tensor:
+    """Beyond one, of |x|; a polynomial of odd degree changes its sign.
+
+    `V` and `W` change places there.
+    """
+    eta = torch.acosh(torch.clamp(size, min=1))
+    is_negative = torch.lt(x, 0)
+    sign = torch.where(is_negative, 1 - 2 * torch.abs(torch.remainder(n, 2.0)), torch.ones_like(n))
+    if kind == "t":
+        return sign * torch.cosh(n * eta)
+    if kind == "u":
+        return sign * torch.sinh((n + 1) * eta) / torch.sinh(eta)
+    even = torch.cosh((n + 0.5) * eta) / torch.cosh(eta / 2)
+    odd = torch.sinh((n + 0.5) * eta) / torch.sinh(eta / 2)
+    one, other = (even, odd) if kind == "v" else (odd, even)
+    return sign * torch.where(is_negative, other, one)
+
+
+STEPS = "it takes as many steps as its data say"
+"""Why a recurrence or a series whose length is known only at run time has no form."""
+
+
+def without_end(*_: Any, **__: Any) -> Any:
+    """A sum that goes on until it does not change.
+
+    Raises:
+        NotImplementedError: with the sentence of a refusal.
+    """
+    raise NotImplementedError(STEPS)
+
+
+def by_recurrence(x: Tensor, n: Tensor | float, *, first: Step, step: Step) -> Any:
+    """A polynomial of a degree that is written in the program, from the two before it.
+
+    Raises:
+        NotImplementedError: the degree is known only at run time, or large.
+    """
+    if isinstance(n, torch.Tensor) or n > LARGEST_DEGREE:
+        raise NotImplementedError(STEPS)
+    if x.dtype not in (torch.float32, torch.float64):
+        return NotImplemented
+    before, last = torch.ones_like(x), first(x, 0, x, x)
+    if n < 1:
+        return before if n >= 0 else torch.zeros_like(x)
+    for degree in range(1, int(n)):
+        before, last = last, step(x, degree, last, before)
+    return last
+
+
+LARGEST_DEGREE = 64
+"""A larger one would be many products."""
+
+Step = Callable[[Tensor, int, Tensor, Tensor], Tensor]
+"""(x, n, P[n], P[n - 1]) → P[n + 1]."""
+
+RECURRENCES: dict[str, tuple[Step, Step]] = {
+    "legendre_polynomial_p": (
+        lambda x, n, p, q: x,
+        lambda x, n, p, q: ((2 * n + 1) * x * p - n * q) / (n + 1),
+    ),
+    "laguerre_polynomial_l": (
+        lambda x, n, p, q: 1 - x,
+        lambda x, n, p, q: ((2 * n + 1 - x) * p - n * q) / (n + 1),
+    ),
+    "hermite_polynomial_h": (
+        lambda x, n, p, q: 2 * x,
+        lambda x, n, p, q: 2 * x * p - 2 * n * q,
+    ),
+    "hermite_polynomial_he": (
+        lambda x, n, p, q: x,
+        lambda x, n, p, q: x * p - n * q,
+    ),
+}
+
+POLYNOMIALS: dict[Any, Callable[..., Any]] = {
+    overload: partial(chebyshev, kind=kind, is_shifted=is_shifted)
+    for kind in "tuvw"
+    for is_shifted in (False, True)
+    for packet in (
+        getattr(
+            aten,
+            f"special_{'shifted_' if is_shifted else ''}chebyshev_polynomial_{kind}",
+        ),
+    )
+    for overload in (packet.default, packet.n_scalar)
+}
+"""Operator → what it is by others."""
+
+for _name, (_first, _step) in RECURRENCES.items():
+    _packet = getattr(aten, f"special_{_name}")
+    for _overload in (_packet.default, _packet.n_scalar):
+        POLYNOMIALS[_overload] = partial(by_recurrence, first=_first, step=_step)
+POLYNOMIALS.update(
+    dict.fromkeys(
+        (
+            aten.special_zeta.default,
+            aten.igamma.default,
+            aten.igammac.default,
+            torch.ops.prims.igamma.default,
+            torch.ops.prims.igammac.default,
+            torch.ops.prims.zeta.default,
+        ),
+        without_end,
+    )
+)

@@ -1,0 +1,321 @@
+"""What is written to places that data say, by comparing every place with every index.
+
+The runtime has kernels that write and that add; a greatest number, a product or a count needs each
+place to look at all that is written, which is `MOST` comparisons at the most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stepwell.translate.compositions.arithmetic import within
+
+aten = torch.ops.aten
+
+MOST = 2**24
+"""Comparisons of a place with what is written."""
+
+
+def neutral(reduce: str, dtype: torch.dtype) -> float:
+    """What a reduction does not see."""
+    if reduce in ("amax", "amin"):
+        if dtype.is_floating_point:
+            return -math.inf if reduce == "amax" else math.inf
+        limits = torch.iinfo(dtype)
+        return limits.min if reduce == "amax" else limits.max
+    return 1 if reduce == "prod" else 0
+
+
+REDUCE: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "prod": lambda x, axis: torch.prod(x, axis),
+    "amax": lambda x, axis: torch.amax(x, axis),
+    "amin": lambda x, axis: torch.amin(x, axis),
+}
+COMBINE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "prod": torch.mul,
+    "amax": torch.maximum,
+    "amin": torch.minimum,
+}
+
+
+def scatter_reduce(
+    x: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Any:
+    """Numbers reduced at the places that an index says."""
+    if x.dtype == torch.bool:
+        return NotImplemented
+    if x.dim() == 0:
+        flat = (index.reshape(1), src.reshape(1))
+        row = scatter_reduce(x.reshape(1), 0, *flat, reduce, include_self=include_self)
+        return row.reshape(())
+    if index.numel() == 0:
+        return x.clone()
+    dim %= x.dim()
+    src = _first(src, index.shape)
+    if reduce in ("sum", "mean"):
+        return _summed(x, dim, index, src, reduce == "mean", include_self)
+    within(index.numel() * x.shape[dim], MOST)
+    places = torch.arange(x.shape[dim]).unsqueeze(-1)
+    is_here = torch.eq(index.transpose(dim, -1).unsqueeze(-2), places)
+    written = src.transpose(dim, -1).unsqueeze(-2)
+    start = neutral(reduce, x.dtype)
+    nothing = torch.full([], start, dtype=x.dtype)
+    found = REDUCE[reduce](torch.where(is_here, written, nothing), -1).transpose(dim, -1)
+    is_hit = torch.any(is_here, -1).transpose(dim, -1)
+    shape = [x.shape[axis] if axis == dim else index.shape[axis] for axis in range(x.dim())]
+    mine = _first(x, shape)
+    made = COMBINE[reduce](mine, found) if include_self else found
+    return _over(x, torch.where(is_hit, made, mine))
+
+
+def _first(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """The corner of a tensor that has a shape."""
+    for axis, size in enumerate(shape):
+        if x.shape[axis] != size:
+            x = x.narrow(axis, 0, size)
+    return x
+
+
+def _over(x: Tensor, corner: Tensor) -> Tensor:
+    """A tensor with its corner replaced."""
+    for axis in reversed(range(x.dim())):
+        size = corner.shape[axis]
+        if size != x.shape[axis]:
+            rest = _first(x.narrow(axis, size, x.shape[axis] - size), _behind(corner, x, axis))
+            corner = torch.cat([corner, rest], axis)
+    return corner
+
+
+def _behind(corner: Tensor, x: Tensor, axis: int) -> list[int]:
+    shape = [*corner.shape]
+    shape[axis] = x.shape[axis] - corner.shape[axis]
+    return shape
+
+
+def _summed(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, is_mean: bool, include_self: bool
+) -> Any:
+    """Sums by the kernel that adds; their counts by adding ones."""
+    start = x
+    ones = torch.ones_like(src)
+    if not include_self:
+        is_kept = torch.scatter(torch.ones_like(x), dim, index, 0.0 if _is_float(x) else 0)
+        start = torch.where(torch.ne(is_kept, 0), x, torch.zeros_like(x))
+    total = torch.scatter_add(start, dim, index, src)
+    if not is_mean:
+        return total
+    counts = torch.full_like(x, 1 if include_self else 0)
+    counts = torch.clamp(torch.scatter_add(counts, dim, index, ones), min=1)
+    return total / counts if _is_float(x) else torch.div(total, counts, rounding_mode="floor")
+
+
+def _is_float(x: Tensor) -> bool:
+    return x.dtype.is_floating_point
+
+
+def scatter_of(x: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Any:
+    """Numbers added or multiplied."""
+    named = {"add": "sum", "multiply": "prod"}[reduce]
+    return scatter_reduce(x, dim, index, src, named)
+
+
+def scatter_value_of(x: Tensor, dim: int, index: Tensor, value: float, *, reduce: str) -> Any:
+    """One number added or multiplied."""
+    return scatter_of(x, dim, index, torch.full(index.shape, value, dtype=x.dtype), reduce=reduce)
+
+
+def index_reduce(
+    x: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Any:
+    """Slices reduced at places along an axis."""
+    if x.dim() == 0:
+        flat = (index.reshape(-1), source.reshape(-1))
+        row = index_reduce(x.reshape(1), 0, *flat, reduce, include_self=include_self)
+        return row.reshape(())
+    shape = [-1 if axis == dim % x.dim() else 1 for axis in range(x.dim())]
+    index = index.to(torch.int64).reshape(shape).expand(source.shape)
+    return scatter_reduce(x, dim, index, source, reduce, include_self=include_self)
+
+
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Numbers written to places of the tensor as one row."""
+    places = index.reshape(-1)
+    row = torch.index_put(x.reshape(-1), [places], source.reshape(-1), accumulate)
+    return row.reshape(x.shape)
+
+
+def diagonal_scatter(
+    x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    """A diagonal replaced: chosen where column and row are `offset` apart."""
+    rows, columns = x.shape[dim1], x.shape[dim2]
+    images = x.movedim((dim1, dim2), (-2, -1))
+    row = torch.arange(rows).unsqueeze(-1)
+    column = torch.arange(columns)
+    if src.numel() == 0:
+        return x.clone()
+    place = torch.clamp(torch.arange(rows) + min(offset, 0), 0, src.shape[-1] - 1)
+    spread = torch.index_select(src, -1, place).unsqueeze(-1)
+    chosen = torch.where(torch.eq(column - row, offset), spread, images)
+    return chosen.movedim((-2, -1), (dim1, dim2))
+
+
+def as_strided_scatter(
+    x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: Any = None
+) -> Any:
+    """Written to the places that strides name, of a tensor that lies row by row."""
+    if not x.is_contiguous() or x.storage_offset():
+        return NotImplemented
+    places = torch.full([], storage_offset or 0, dtype=torch.int64)
+    for count, step in zip(size, stride, strict=True):
+        places = places.unsqueeze(-1) + torch.arange(count) * step
+    return put(x, places, src)
+
+
+def segment_reduce(
+    x: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: float | None = None,
+) -> Any:
+    """Runs of rows reduced: each run looks at every row."""
+    axis %= x.dim()
+    if offsets is None and lengths is not None:
+        ends = torch.cumsum(lengths, axis)
+        starts = ends - lengths
+    elif offsets is not None:
+        runs = offsets.shape[axis] - 1
+        starts, ends = offsets.narrow(axis, 0, runs), offsets.narrow(axis, 1, runs)
+    else:
+        return NotImplemented
+    count = x.shape[axis]
+    if not count:
+        return NotImplemented
+    within(starts.numel() * x[(0,) * axis].numel(), MOST)
+    numbers = torch.arange(count)
+    is_mine = torch.logical_and(
+        torch.ge(numbers, starts.unsqueeze(-1)), torch.lt(numbers, ends.unsqueeze(-1))
+    )
+    rest = x.dim() - axis - 1
+    is_mine = is_mine.reshape(*is_mine.shape, *(1,) * rest)
+    named = {"max": "amax", "min": "amin"}.get(reduce, reduce)
+    start = neutral(named, x.dtype)
+    rows = torch.where(is_mine, x.unsqueeze(axis), torch.full([], start, dtype=x.dtype))
+    at = axis + 1
+    made = REDUCE[named](rows, at) if named in REDUCE else rows.sum(at)
+    sizes = (ends - starts).reshape(*starts.shape, *(1,) * rest)
+    if initial is not None and named in COMBINE:
+        made = COMBINE[named](made, torch.full([], initial, dtype=x.dtype))
+    elif initial is not None:
+        made = made + initial
+    if named == "mean":
+        shared = made / torch.clamp(sizes, min=1).to(x.dtype)
+        without = torch.full_like(made, math.nan if initial is None else initial)
+        made = torch.where(torch.gt(sizes, 0), shared, without)
+    return made
+
+
+def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    """How many numbers are in each of equal intervals; the last holds its upper end."""
+    flat = x.reshape(-1)
+    if not _is_float(x) or flat.numel() == 0:
+        return NotImplemented
+    within(flat.numel() * bins, MOST)
+    if min == max:
+        low, high = torch.amin(flat), torch.amax(flat)
+        is_one = torch.eq(low, high)
+        low = torch.where(is_one, low - 1, low)
+        high = torch.where(is_one, high + 1, high)
+    else:
+        low, high = (torch.full([], end, dtype=x.dtype) for end in (min, max))
+    place = torch.floor((flat - low) * (bins / (high - low)))
+    place = torch.where(torch.eq(place, bins), place - 1, place)
+    is_within = torch.logical_and(torch.ge(flat, low), torch.le(flat, high))
+    place = torch.where(is_within, place, torch.full([], -1, dtype=x.dtype))
+    numbers = torch.arange(bins).to(x.dtype).unsqueeze(-1)
+    return torch.eq(place, numbers).to(x.dtype).sum(-1)
+
+
+def histogram_of_bins(
+    x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
+) -> Any:
+    """How many numbers are between the ends of each interval; the last holds its upper end."""
+    flat = x.reshape(-1)
+    count = bins.shape[0] - 1
+    if not flat.numel():
+        return NotImplemented
+    within(flat.numel() * count, MOST)
+    starts = bins.narrow(0, 0, count).unsqueeze(-1)
+    ends = bins.narrow(0, 1, count).unsqueeze(-1)
+    is_last = torch.eq(torch.arange(count), count - 1).unsqueeze(-1)
+    is_below = torch.logical_or(
+        torch.lt(flat, ends), torch.logical_and(is_last, torch.eq(flat, ends))
+    )
+    is_here = torch.logical_and(torch.ge(flat, starts), is_below).to(x.dtype)
+    held = is_here if weight is None else is_here * weight.reshape(-1)
+    found = held.sum(-1)
+    if density:
+        found = found / (bins.narrow(0, 1, count) - bins.narrow(0, 0, count)) / found.sum()
+    return found, bins.clone()
+
+
+def histogram_of_count(
+    x: Tensor,
+    bins: int = 100,
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> Any:
+    """Equal intervals between the ends given, or the least and the greatest number."""
+    steps = torch.arange(bins + 1).to(x.dtype)
+    if range is None:
+        low, high = torch.amin(x.reshape(-1)), torch.amax(x.reshape(-1))
+        is_one = torch.eq(low, high)
+        low, high = torch.where(is_one, low - 0.5, low), torch.where(is_one, high + 0.5, high)
+    else:
+        ends = range if range[0] != range[1] else (range[0] - 0.5, range[1] + 0.5)
+        low, high = (torch.full([], end, dtype=x.dtype) for end in ends)
+    step = (high - low) / bins
+    edges = torch.where(
+        torch.lt(steps, (bins + 1) // 2), low + step * steps, high - step * (bins - steps)
+    )
+    return histogram_of_bins(x, edges, weight=weight, density=density)
+
+
+SCATTERS: dict[Any, Callable[..., Any]] = {
+    aten.scatter_reduce.two: scatter_reduce,
+    aten.scatter.reduce: scatter_of,
+    aten.scatter.value_reduce: scatter_value_of,
+    aten.index_reduce.default: index_reduce,
+    aten.put.default: put,
+    aten.diagonal_scatter.default: diagonal_scatter,
+    aten.as_strided_scatter.default: as_strided_scatter,
+    aten.segment_reduce.default: segment_reduce,
+    aten.histc.default: histc,
+    aten.histogram.bins_tensor: histogram_of_bins,
+    aten.histogram.bin_ct: histogram_of_count,
+}
+"""Operator → what it is by others."""
