@@ -52,6 +52,17 @@ def test_of_equal_numbers_the_first_comes_first_and_none_twice():
     assert torch.equal(places, torch.tensor([[1.0, 3.0, 0.0, 2.0], [0.0, 1.0, 2.0, 3.0]]))
 
 
+@pytest.mark.parametrize("largest", [True, False])
+def test_few_of_many_are_taken_out_one_by_one(largest: bool):
+    x = torch.randint(-9, 9, (7, 100)).float()
+    x[:, ::7] *= torch.finfo(torch.float32).tiny
+    y = torch.arange(100.0).expand(7, 100).contiguous()
+    values, places = lowered(Choice(3, largest), x, y, numerics="finite").run(x, y)
+    assert torch.equal(values, x.topk(3, largest=largest).values)
+    ordered = x.sort(stable=True, descending=largest).indices[:, :3]
+    assert torch.equal(places, ordered.float())
+
+
 class Routed(nn.Module):
     """The greatest of a softmax, as a router takes them."""
 
@@ -99,7 +110,7 @@ def topk(given: str = S, values: str = V, places: str = P, rest: str = "2") -> s
     [
         ("tensor<4x3xf32>", "tensor<2x3xf32>", "tensor<2x3xi64>", "2, 0", "another axis"),
         ("tensor<3x4xf16>", "tensor<3x2xf16>", P, "2", "too little room"),
-        ("tensor<3x999xf32>", V, P, "2", "each of 999 numbers"),
+        ("tensor<3x999xf32>", V, P, "2", "2 of 999 by arithmetic"),
     ],
     ids=["another axis", "halves", "a long row"],
 )

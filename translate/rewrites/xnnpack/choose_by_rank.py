@@ -3,8 +3,8 @@
 XNNPACK compares nothing. The difference of two numbers, scaled until it is 0 or beyond 1 and cut off
 there, says which is greater: `clamp((a − b) · 2ᵐ · 2¹²⁷, 0, 1)` is exactly 0 or 1. An element's rank is
 the count of those that come before it; of equal ones the first does. Slot `s` of what is taken is the
-element of rank `s`: a row that is one there and zero elsewhere, by which a product picks. The
-numbers are first scaled to just below 2¹²⁷, so that no difference is so small as to be read as zero.
+element of rank `s`: a row that is one there and zero elsewhere, by which a product picks. For few of
+many the greatest is taken out again and again (`translate/rewrites/xnnpack/slots.py` has both forms).
 
 Before:
     %s = aten._softmax.default(%x, 1, false) : (tensor<3x4xf32>) -> tensor<3x4xf32>
@@ -39,10 +39,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor, inf, log2
 from typing import ClassVar
 
-import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
@@ -61,7 +59,7 @@ from stepwell.translate.rewrites.aten.building import (
     view,
     view_op,
 )
-from stepwell.translate.rewrites.aten.ranges import interval, is_bounded, is_never_nan
+from stepwell.translate.rewrites.aten.ranges import is_bounded, is_never_nan
 from stepwell.translate.rewrites.xnnpack.routing import (
     Choice,
     Reading,
@@ -69,11 +67,8 @@ from stepwell.translate.rewrites.xnnpack.routing import (
     readers,
     reading_of,
 )
+from stepwell.translate.rewrites.xnnpack.slots import slots_of
 
-EXPONENT = 126
-"""Two numbers below 2¹²⁶ have a difference below 2¹²⁷."""
-ORDINARY = 2.0**64
-"""What no activation is expected to reach where nothing bounds it and `numerics` is "finite"."""
 OF_ROWS = frozenset("linear _softmax softmax layer_norm rms_norm bmm mm matmul embedding".split())
 """Ops that give a row of NaN for one in it, or none."""
 BY_ELEMENT = frozenset(
@@ -139,36 +134,6 @@ class ChooseByRank(Rewrite[Ranked]):
             rw.replace_value(op.results[0], view(rw, values, dims(op.results[0].type)))
         for reading in match.readings:
             rw.replace(reading.op, [_read(rw, reading, choice, slots)])
-
-
-def slots_of(rw: Rewriter, choice: Choice) -> SSAValue:
-    """`[rows, taken, among]`: 1 where the slot's element is, 0 elsewhere."""
-    rows, among, taken = choice.rows, choice.among, choice.taken
-    scores = choice.op.operands[0]
-    most = interval(scores, rw.program).most
-    power = EXPONENT - max(floor(log2(ORDINARY if most == inf else max(most, 2.0**-100))) + 1, -1)
-    scaled = emit(rw, aten.MulScalar.make(scores, 2.0**power))
-    pairs = tensor([rows, among, among], f32)
-    one, other = view(rw, scaled, [rows, among, 1]), view(rw, scaled, [rows, 1, among])
-    apart = emit(rw, aten.SubTensor.make(other, one, result_types=[pairs]))
-    # +1 behind the diagonal, -1 in front: there `not less` is counted, as 1 - `greater`.
-    turned = torch.ones(among, among).triu(1) - torch.ones(among, among).tril(-1)
-    steep = turned * 2.0**127 * (1.0 if choice.op.arg("largest") else -1.0)
-    apart = emit(rw, aten.MulTensor.make(apart, rw.constant(steep, "steep"), result_types=[pairs]))
-    before = emit(rw, aten.ClampDefault.make(apart, 0.0, 1.0, result_types=[pairs]))
-    signs = rw.constant(turned, "signs")
-    before = emit(rw, aten.MulTensor.make(before, signs, result_types=[pairs]))
-    total = tensor([rows, among, 1], f32)
-    ranks = emit(rw, aten.SumDimIntList.make(before, [2], True, result_types=[total]))
-    ranks = view(rw, ranks, [rows, 1, among])
-    distance = torch.arange(among)[None, :] - torch.arange(taken)[:, None]
-    held = tensor([rows, taken, among], f32)
-    distances = rw.constant(distance.float(), "distances")
-    apart = emit(rw, aten.AddTensor.make(ranks, distances, result_types=[held]))
-    apart = emit(rw, aten.MulTensor.make(apart, apart, result_types=[held]))
-    ones = rw.constant(torch.ones(1), "one")
-    near = emit(rw, aten.SubTensor.make(ones, apart, result_types=[held]))
-    return emit(rw, aten.ReluDefault.make(near, result_types=[held]))
 
 
 def _read(rw: Rewriter, reading: Reading, choice: Choice, slots: SSAValue) -> SSAValue:

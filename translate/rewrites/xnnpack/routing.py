@@ -21,8 +21,12 @@ from stepwell.translate.rewrites.aten.building import axis, static_dims
 from stepwell.translate.rewrites.aten.select_by_constant_mask import number_of
 from stepwell.translate.rewrites.xnnpack.guards import not_held
 
-LONGEST = 128
-"""Numbers of a row that are compared, each with each."""
+LONGEST = 512
+"""Numbers of a row among which maxima are looked for."""
+MOST_TAKEN = 32
+"""How often they are, where a row is too long for every two of its numbers to be compared."""
+COMPARED = 128
+"""Numbers of a row that are compared, every two of them."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,11 @@ def choice_of(op: Operation) -> Choice | Refusal | None:
     at = axis(op.arg("dim"), len(shape))
     if at != len(shape) - 1:
         return Refusal("it chooses along another axis than the last")
-    if shape[at] > LONGEST:
-        return Refusal(
-            f"each of {shape[at]} numbers would be compared with each; {LONGEST} at most"
-        )
     taken = op.arg("k")
     if not isinstance(taken, int) or not taken:
         return Refusal("it takes nothing, or as much as is known at run time")
+    if shape[at] > LONGEST or (shape[at] > COMPARED and taken > MOST_TAKEN):
+        return Refusal(f"to take {taken} of {shape[at]} by arithmetic costs more than by a kernel")
     return Choice(op, prod(shape[:at]), shape[at], taken)
 
 
