@@ -223,7 +223,6 @@ def test_strides_of_a_transposed_value_are_refused() -> None:
     ("function", "complaint"),
     [
         (lambda x, i: x[i, :, i], "do not stand together"),
-        (lambda x, i: x.index_put((i,), torch.ones(7), accumulate=True), "does not add"),
         (lambda x, i: x.double().sum(), "float64"),
     ],
 )

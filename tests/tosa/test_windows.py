@@ -101,11 +101,6 @@ def test_windows_sums_and_reversals_compute_what_pytorch_does() -> None:
 REFUSED: list[tuple[Callable[[Tensor], Any], tuple[int, ...], str]] = [
     (nn.ConvTranspose2d(4, 6, 3, dilation=2), IMAGE, "dilation is not 1"),
     (lambda x: F.adaptive_avg_pool2d(x.repeat(1, 1, 9, 1), (70, 4)), IMAGE, "70 windows"),
-    (
-        lambda x: x.index_put((torch.tensor([0, 0]),), x[[0, 0]], accumulate=True),
-        IMAGE,
-        "replaces, it does not add",
-    ),
     (lambda x: x % 3.0, IMAGE, "no power of two"),
 ]
 

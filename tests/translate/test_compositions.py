@@ -199,6 +199,29 @@ def test_it_runs_on_the_runtime(case: str) -> None:
     assert all(agree(*pair) for pair in zip(lowered(function, *given), wanted, strict=True))
 
 
+def test_a_loss_with_its_projection_needs_no_parts() -> None:
+    from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
+
+    x, weight, target = torch.randn(8, 3), torch.randn(4, 3), torch.arange(8) % 4
+    options = LinearCrossEntropyOptions(batch_chunk_size=2)
+
+    def loss(x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.linear_cross_entropy(x, weight, target, options=options)
+
+    assert agree(lowered(loss, x, weight, target)[0], loss(x, weight, target))
+
+
+def test_what_adds_up_nowhere_else_is_compared_on_tosa() -> None:
+    x, index, values = torch.randn(3, 4), torch.tensor([2, 0, 2]), torch.randn(3, 4)
+
+    def add(x: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return x.index_put((index,), values, accumulate=True)
+
+    program = export(Function(add), (x, index, values))
+    low = stepwell.lower(program, "tosa-1.0+fp+int", ranges={"given_1": (-3, 2)})
+    assert agree(low.run(x, index, values)[0], add(x, index, values))
+
+
 def test_equal_numbers_keep_their_order() -> None:
     x = torch.tensor([[3, 1, 3, 1, 2, 1], [0, 0, 0, 0, 0, 0]])
     for found, wanted in zip(lowered(torch.sort, x), torch.sort(x, stable=True), strict=True):

@@ -15,6 +15,7 @@ from typing import Any
 from stepwell.translate.compositions.arithmetic import ARITHMETIC
 from stepwell.translate.compositions.curves import CURVES
 from stepwell.translate.compositions.draws import DRAWS
+from stepwell.translate.compositions.layers import LAYERS
 from stepwell.translate.compositions.orders import ORDERS
 from stepwell.translate.compositions.polynomials import POLYNOMIALS
 from stepwell.translate.compositions.pools import POOLS
@@ -24,6 +25,6 @@ from stepwell.translate.compositions.volumes import VOLUMES
 COMPOSITIONS: dict[Any, Callable[..., Any]] = {}
 """Operator → the function that computes it by others."""
 
-for _table in (ARITHMETIC, CURVES, DRAWS, ORDERS, POLYNOMIALS, POOLS, SCATTERS, VOLUMES):
+for _table in (ARITHMETIC, CURVES, DRAWS, LAYERS, ORDERS, POLYNOMIALS, POOLS, SCATTERS, VOLUMES):
     assert not _table.keys() & COMPOSITIONS.keys(), "one function an operator"
     COMPOSITIONS.update(_table)

@@ -32,11 +32,13 @@ def neutral(reduce: str, dtype: torch.dtype) -> float:
 
 
 REDUCE: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "sum": lambda x, axis: torch.sum(x, axis),
     "prod": lambda x, axis: torch.prod(x, axis),
     "amax": lambda x, axis: torch.amax(x, axis),
     "amin": lambda x, axis: torch.amin(x, axis),
 }
 COMBINE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "sum": torch.add,
     "prod": torch.mul,
     "amax": torch.maximum,
     "amin": torch.minimum,
@@ -65,6 +67,13 @@ def scatter_reduce(
     src = _first(src, index.shape)
     if reduce in ("sum", "mean"):
         return _summed(x, dim, index, src, reduce == "mean", include_self)
+    return _compared(x, dim, index, src, reduce, include_self)
+
+
+def _compared(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool
+) -> Tensor:
+    """Every place looks at every index along the axis."""
     within(index.numel() * x.shape[dim], MOST)
     places = torch.arange(x.shape[dim]).unsqueeze(-1)
     is_here = torch.eq(index.transpose(dim, -1).unsqueeze(-2), places)
@@ -122,6 +131,48 @@ def _summed(
 
 def _is_float(x: Tensor) -> bool:
     return x.dtype.is_floating_point
+
+
+def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+    """Where no kernel adds: each place looks at all that is written."""
+    if x.dtype == torch.bool or not index.numel():
+        return NotImplemented
+    if x.dim() == 0:
+        row = _compared(x.reshape(1), 0, index.reshape(1), src.reshape(1), "sum", True)
+        return row.reshape(())
+    return _compared(x, dim % x.dim(), index, _first(src, index.shape), "sum", True)
+
+
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
+    """Slices added at places along an axis."""
+    if x.dtype == torch.bool:
+        return NotImplemented
+    if x.dim() == 0:
+        added = source.reshape(-1).sum()
+        return x + (added if alpha == 1 else added * alpha)
+    source = source if alpha == 1 else source * alpha
+    indices = [None] * (dim % x.dim()) + [index]
+    return torch.ops.aten.index_put.default(x, indices, source.to(x.dtype), True)
+
+
+def index_put(
+    x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Any:
+    """Where no kernel adds at places: indices of all leading axes as one, then as `scatter_add`."""
+    known = [index for index in indices if index is not None]
+    is_whole = len(known) == len(indices) and all(i.dtype != torch.bool for i in known)
+    if not accumulate or not is_whole or x.dtype == torch.bool or x.numel() == 0:
+        return NotImplemented
+    sizes, rest = x.shape[: len(known)], x.shape[len(known) :]
+    place = None
+    for index, size in zip(torch.broadcast_tensors(*known), sizes, strict=True):
+        from_start = torch.where(torch.lt(index, 0), index + size, index)
+        place = from_start if place is None else place * size + from_start
+    assert place is not None
+    written = values.expand(*place.shape, *rest).reshape(place.numel(), -1)
+    rows = x.reshape(math.prod(sizes), -1)
+    index = place.reshape(-1, 1).expand(written.shape)
+    return _compared(rows, 0, index, written, "sum", True).reshape(x.shape)
 
 
 def scatter_of(x: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Any:
@@ -308,6 +359,9 @@ def histogram_of_count(
 SCATTERS: dict[Any, Callable[..., Any]] = {
     aten.scatter_reduce.two: scatter_reduce,
     aten.scatter.reduce: scatter_of,
+    aten.scatter_add.default: scatter_add,
+    aten.index_add.default: index_add,
+    aten.index_put.default: index_put,
     aten.scatter.value_reduce: scatter_value_of,
     aten.index_reduce.default: index_reduce,
     aten.put.default: put,

@@ -87,7 +87,9 @@ class TakeCompositesApart(Rewrite[Composite]):
     def match(self, op: SchemaOp, program: Program) -> Composite | Refusal | None:
         """Guards: composite, of known sizes, and no view in it is written in place."""
         overload = torch_overload(type(op))
-        if op.SCHEMA.namespace != "aten" or self.function_of(overload, True) is None:
+        if (op.SCHEMA.namespace != "aten" and overload not in COMPOSITIONS) or self.function_of(
+            overload, True
+        ) is None:
             return None
         values = (*op.operands, *op.results)
         if not all(is_plain(value.type) for value in values):

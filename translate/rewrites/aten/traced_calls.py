@@ -111,6 +111,11 @@ def _traced(
     recorder = Recorder(overload, function_of, symbols.env)
     function = function_of(overload, True)
     positional, keywords = op.bind()
+    names = [argument.name for argument in op.SCHEMA.arguments]
+    positional = [
+        None if name == "memory_format" else value
+        for name, value in zip(names, positional, strict=False)
+    ]
     with symbols.on_fakes():
         positional, keywords = _to_torch(positional, fakes), _to_torch(keywords, fakes)
         try:

@@ -242,6 +242,8 @@ class Intervals:
         return found
 
     def _of_input(self, value: SSAValue) -> Interval:
+        if not value.uses:
+            return 0, 0  # Nobody reads what it is.
         low, high = self.declared.get(value, (LOW, HIGH))
         least, most = self.demanded(value) or (LOW, HIGH)
         return max(low, least), min(high, most)

@@ -43,7 +43,9 @@ def piece_function(overload: Any, is_root: bool = False) -> Callable[..., Any] |
     composed = COMPOSITIONS.get(overload)
     if overload.namespace == "prims":
         return composed or getattr(overload, "impl_aten", None)
-    if overload.namespace != "aten" or (_is_lowered(overload) and not (composed and is_root)):
+    if overload.namespace != "aten":
+        return composed
+    if _is_lowered(overload) and not (composed and is_root):
         return None
     writes = schema_of(overload).name.endswith("_functional")  # Of an operator that writes.
     if writes or BEYOND & {*overload.tags}:
