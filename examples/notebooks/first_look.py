@@ -31,7 +31,7 @@ def _(torch):
 
         def forward(self, x):
             hidden = torch.nn.functional.gelu(self.up(self.norm(x)))
-            return torch.cumsum(x + self.down(hidden), 1)
+            return torch.atan(x + self.down(hidden))
 
     torch.manual_seed(0)
     model, x = Block().eval(), torch.randn(2, 8, 32)

@@ -105,9 +105,11 @@ from stepwell.translate.rewrites.xnnpack.carry_nans import CarryNans
 from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
 from stepwell.translate.rewrites.xnnpack.choose_by_rank import ChooseByRank
 from stepwell.translate.rewrites.xnnpack.convolve_by_winograd import ConvolveByWinograd
+from stepwell.translate.rewrites.xnnpack.cumsum_to_additions import CumsumToAdditions
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
 from stepwell.translate.rewrites.xnnpack.expand_power import ExpandPower
+from stepwell.translate.rewrites.xnnpack.keep_band import KeepBand
 from stepwell.translate.rewrites.xnnpack.keep_root_of_infinity import KeepRootOfInfinity
 from stepwell.translate.rewrites.xnnpack.limit_by_mask import LimitByMask
 from stepwell.translate.rewrites.xnnpack.lower_clamp import FuseClamp, LowerClamp
@@ -236,9 +238,11 @@ XNNPACK = Pipeline(
                 *(rule() for rule in expansions.RULES),
                 ExpandPower(),
                 LimitByMask(),
+                KeepBand(),
                 CarryNans(),
                 PreluChannelsLast(),
                 StackedSumToAdditions(),
+                CumsumToAdditions(),
                 VolumesToImages(),
             ),
         ),

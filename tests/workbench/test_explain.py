@@ -21,7 +21,7 @@ class Model(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.relu(self.drop(self.fc(x)))
-        return torch.cumsum(y, 1) + y
+        return torch.atan(y) + y
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def explanation() -> Explanation:
 def test_every_op_of_the_model_has_one_fate(explanation: Explanation) -> None:
     nodes = [fate.node for fate in explanation.fates]
     assert sorted(nodes) == sorted(set(nodes))
-    assert {"linear", "relu", "cumsum", "add"} <= set(nodes)
+    assert {"linear", "relu", "atan", "add"} <= set(nodes)
 
 
 def test_the_costliest_op_stands_first(explanation: Explanation) -> None:
@@ -57,13 +57,13 @@ def test_an_activation_fused_into_its_producer_names_it(explanation: Explanation
 
 
 def test_an_op_left_to_a_kernel_says_why(explanation: Explanation) -> None:
-    fate = explanation.fate("cumsum")
+    fate = explanation.fate("atan")
     assert fate.where == "kernel" and fate.why
     assert fate in explanation.outside
 
 
 def test_source_lines_are_those_of_the_model(explanation: Explanation) -> None:
-    line = explanation.fate("cumsum").line
+    line = explanation.fate("atan").line
     assert line is not None and line.startswith("test_explain.py:")
 
 

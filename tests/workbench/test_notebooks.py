@@ -27,7 +27,7 @@ class Model(torch.nn.Module):
         self.layer = torch.nn.Linear(64, 64)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cumsum(torch.relu(self.layer(x)), 1)
+        return torch.atan(torch.relu(self.layer(x)))
 
 
 @pytest.fixture(scope="module")
@@ -147,4 +147,4 @@ def test_the_notebook_of_the_tutorial_runs() -> None:
     spec.loader.exec_module(module)
     outputs, definitions = module.app.run()
     assert definitions["result"].ok and definitions["difference"] < 1e-4
-    assert any("aten.cumsum.default" in str(output) for output in outputs)
+    assert any("aten.atan.default" in str(output) for output in outputs)

@@ -54,7 +54,7 @@ class Model(torch.nn.Module):
         self.blocks = torch.nn.Sequential(Block(), Block())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.sigmoid(torch.cumsum(self.blocks(x), 1))
+        return torch.sigmoid(torch.atan(self.blocks(x)))
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ class Model(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = torch.relu(self.layer(x)) + x
-        return torch.sigmoid(torch.cumsum(x, 1))
+        return torch.sigmoid(torch.atan(x))
 
 
 def program() -> stepwell.Program:
@@ -85,7 +85,7 @@ def test_the_embedded_story_is_the_story(story: Story) -> None:
     applied = sum(len(level.applications) for level in story.levels)
     assert sum(len(level["applications"]) for level in told["levels"]) == applied > 0
     assert told["notes"] == {"check": "fine"}
-    assert {fate["node"] for fate in told["fates"]} >= {"linear", "cumsum"}
+    assert {fate["node"] for fate in told["fates"]} >= {"linear", "atan"}
 
 
 def test_a_summary_counts_ops_work_and_weights() -> None:
@@ -102,7 +102,7 @@ def test_graphviz_has_a_node_for_each_op_and_a_cluster_for_each_delegate() -> No
     lowered = stepwell.lower(program(), "xnnpack").program
     dot = to_dot(lowered)
     assert dot.count("subgraph cluster_") == 2
-    assert "xnnpack.fully_connected" in dot and "aten.cumsum.default" in dot
+    assert "xnnpack.fully_connected" in dot and "aten.atan.default" in dot
     assert dot.count("{") == dot.count("}")
 
 
@@ -177,7 +177,7 @@ def test_the_source_of_a_model_stands_on_the_page_and_no_folder_of_this_machine(
 def test_a_memory_plan_is_drawn_within_its_arena(tmp_path: Path) -> None:
     class Kernels(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.cumsum(torch.cumsum(x, 0), 1) + 1
+            return torch.atan(torch.atan(x)) + 1
 
     exported = torch.export.export(Kernels(), (torch.randn(8, 8),))
     container = read_container(stepwell.lower(exported, "xnnpack").to_pte())
