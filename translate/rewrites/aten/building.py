@@ -69,6 +69,11 @@ def emit(rw: Rewriter, op: SchemaOp) -> SSAValue:
     return rw.insert(op).results[0]
 
 
+def put(rw: Rewriter, cls: type[SchemaOp], value: SSAValue, *rest: Any) -> SSAValue:
+    """Insert an op whose result is of the type of its first operand."""
+    return emit(rw, cls.make(value, *rest, result_types=[value.type]))
+
+
 def emit_as(rw: Rewriter, op: SchemaOp, like: SSAValue) -> SSAValue:
     """Insert the op that takes a value's place, keeping its name."""
     op.results[0].name_hint = like.name_hint
@@ -133,6 +138,12 @@ def cast(rw: Rewriter, value: SSAValue, held: Attribute) -> SSAValue:
         return value
     types = [with_element(value.type, held)]
     return emit(rw, aten._ToCopyDefault.make(value, dtype=held, result_types=types))
+
+
+def matmul(rw: Rewriter, left: SSAValue, right: SSAValue) -> SSAValue:
+    """`left @ right`: the axes before the matrices are those of `left`, or broadcast to them."""
+    result = tensor([*dims(left.type)[:-1], dims(right.type)[-1]], element(left.type))
+    return emit(rw, aten.MatmulDefault.make(left, right, result_types=[result]))
 
 
 def permute(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:

@@ -35,7 +35,7 @@ from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element, is_static, tensor, with_element
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import emit, permute, size_of, view
+from stepwell.translate.rewrites.aten.building import emit, matmul, permute, put, size_of, view
 from stepwell.translate.rewrites.aten.open_rows import picked_rows, unopened_rows
 from stepwell.translate.rewrites.aten.ranges import most
 
@@ -121,12 +121,12 @@ class ExpandAttention(Rewrite[WholeAttention]):
         q, k, v = op.operands[:3]
         rank = len(dims(k.type))
         if match.scale != 1.0:
-            q = emit(rw, aten.MulScalar.make(q, match.scale, result_types=[q.type]))
+            q = put(rw, aten.MulScalar, q, match.scale)
         heads = list(dims(q.type))
         if match.group > 1:
             q = view(rw, q, _grouped(heads, match.group))
         kt = permute(rw, k, [*range(rank - 2), rank - 1, rank - 2])
-        scores = _product(rw, q, kt)
+        scores = matmul(rw, q, kt)
         grouped = list(dims(scores.type))
         per_head: list[Dim] = [*heads[:-1], grouped[-1]]
         mask = self._mask(op, per_head, rw)
@@ -135,11 +135,11 @@ class ExpandAttention(Rewrite[WholeAttention]):
                 mask = rw.weight(rw.weights.derive("repeated_rows", [key], times=match.group))
             else:
                 scores = view(rw, scores, per_head)
-            scores = emit(rw, aten.AddTensor.make(scores, mask, result_types=[scores.type]))
+            scores = put(rw, aten.AddTensor, scores, mask)
         last = len(dims(scores.type)) - 1
         softmax = aten._SoftmaxDefault.make(scores, last, False, result_types=[scores.type])
         weights = view(rw, emit(rw, softmax), grouped)
-        result = _product(rw, weights, v)
+        result = matmul(rw, weights, v)
         rw.replace(op, [view(rw, result, dims(op.results[0].type))])
 
     def _mask(self, op: SchemaOp, scores: list[Dim], rw: Rewriter) -> SSAValue | None:
@@ -248,13 +248,6 @@ def query_group(op: SchemaOp) -> int | Refusal:
     if not isinstance(q[-2], int):
         return Refusal("enable_gqa is set and the number of queries is symbolic")
     return q[-3] // k[-3]
-
-
-def _product(rw: Rewriter, left: SSAValue, right: SSAValue) -> SSAValue:
-    """`left @ right` over equal batch axes."""
-    shape = [*dims(left.type)[:-1], dims(right.type)[-1]]
-    result = tensor(shape, element(left.type))
-    return emit(rw, aten.MatmulDefault.make(left, right, result_types=[result]))
 
 
 def _grouped(heads: list[Dim], group: int) -> list[Dim]:

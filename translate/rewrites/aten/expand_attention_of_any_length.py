@@ -39,7 +39,7 @@ from stepwell.ir.dtypes import i1, i64, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, IntType, dims, element, tensor, with_element
-from stepwell.translate.rewrites.aten.building import cast, emit, permute, view
+from stepwell.translate.rewrites.aten.building import cast, emit, matmul, permute, put, view
 from stepwell.translate.rewrites.aten.expand_attention import drops_out, scale_of
 from stepwell.translate.rewrites.aten.open_rows import unopened_rows
 
@@ -104,19 +104,19 @@ class ExpandAttentionOfAnyLength(Rewrite[LongAttention]):
         result = op.results[0]
         added, opened = self._mask(match, rw)
         if match.scale != 1.0:
-            q = emit(rw, aten.MulScalar.make(q, match.scale, result_types=[q.type]))
+            q = put(rw, aten.MulScalar, q, match.scale)
         if match.group > 1:
             q = view(rw, q, (*lead, match.heads, match.group, *dims(q.type)[-2:]))
             k, v = (view(rw, x, (*lead, match.heads, 1, *dims(x.type)[-2:])) for x in (k, v))
         rank = len(dims(k.type))
-        scores = _product(rw, q, permute(rw, k, [*range(rank - 2), rank - 1, rank - 2]))
+        scores = matmul(rw, q, permute(rw, k, [*range(rank - 2), rank - 1, rank - 2]))
         if added is not None:
-            scores = emit(rw, aten.AddTensor.make(scores, added, result_types=[scores.type]))
+            scores = put(rw, aten.AddTensor, scores, added)
         last = len(dims(scores.type)) - 1
         softmax = aten._SoftmaxDefault.make(scores, last, False, result_types=[scores.type])
-        value = _product(rw, emit(rw, softmax), v)
+        value = matmul(rw, emit(rw, softmax), v)
         if opened is not None:
-            value = emit(rw, aten.MulTensor.make(value, opened, result_types=[value.type]))
+            value = put(rw, aten.MulTensor, value, opened)
         rw.replace(op, [view(rw, value, dims(result.type))])
 
     def _mask(self, match: LongAttention, rw: Rewriter) -> tuple[SSAValue | None, SSAValue | None]:
@@ -134,13 +134,6 @@ class ExpandAttentionOfAnyLength(Rewrite[LongAttention]):
             return (_added(rw, mask, held, is_open=True) if is_truth else mask), None
         lets = mask if is_truth else _is_finite(rw, mask)
         return _added(rw, mask, held, is_open=False), _opened(rw, lets, held)
-
-
-def _product(rw: Rewriter, left: SSAValue, right: SSAValue) -> SSAValue:
-    """`left @ right`; the axes before the matrices broadcast."""
-    shape = [*dims(left.type)[:-1], dims(right.type)[-1]]
-    result = tensor(shape, element(left.type))
-    return emit(rw, aten.MatmulDefault.make(left, right, result_types=[result]))
 
 
 def _aligned(rw: Rewriter, mask: SSAValue, match: LongAttention) -> SSAValue:
@@ -194,7 +187,7 @@ def _added(rw: Rewriter, mask: SSAValue, held: Attribute, *, is_open: bool) -> S
     least = float("-inf") if is_open else torch.finfo(torch_dtype(held)).min / 2
     closed = _number(rw, least, held)
     if element(mask.type) != i1:
-        return emit(rw, aten.MaximumDefault.make(mask, closed, result_types=[mask.type]))
+        return put(rw, aten.MaximumDefault, mask, closed)
     result = with_element(mask.type, held)
     zero = _number(rw, 0.0, held)
     return emit(rw, aten.WhereSelf.make(mask, zero, closed, result_types=[result]))

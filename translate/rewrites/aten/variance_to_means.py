@@ -24,7 +24,7 @@ from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
-from stepwell.translate.rewrites.aten.building import axes, cannot_be_viewed_as, emit, view
+from stepwell.translate.rewrites.aten.building import axes, cannot_be_viewed_as, emit, put, view
 from stepwell.translate.rewrites.aten.normalise_reduction import kept
 
 
@@ -88,18 +88,17 @@ class VarianceToMeans(Rewrite[Variance]):
         small = tensor(kept(dims(x.type), match.axes), element(x.type))
 
         def mean(value: SSAValue) -> SSAValue:
-            op = aten.MeanDim.make(value, list(match.axes), True, result_types=[small])
-            return emit(rw, op)
+            axes = list(match.axes)
+            return emit(rw, aten.MeanDim.make(value, axes, True, result_types=[small]))
 
         average = mean(x)
-        centred = emit(rw, aten.SubTensor.make(x, average, result_types=[x.type]))
-        square = emit(rw, aten.MulTensor.make(centred, centred, result_types=[x.type]))
-        value = mean(square)
+        centred = put(rw, aten.SubTensor, x, average)
+        value = mean(put(rw, aten.MulTensor, centred, centred))
         factor = match.count / (match.count - match.correction)
         if factor != 1:
-            value = emit(rw, aten.MulScalar.make(value, factor, result_types=[small]))
+            value = put(rw, aten.MulScalar, value, factor)
         if match.is_deviation:
-            value = emit(rw, aten.SqrtDefault.make(value, result_types=[small]))
+            value = put(rw, aten.SqrtDefault, value)
         for old, new in zip(match.results, (value, average), strict=True):
             if old is not None and old.uses:
                 rw.replace_value(old, view(rw, new, dims(old.type)))

@@ -24,7 +24,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.building import emit, static_dims, view
+from stepwell.translate.rewrites.aten.building import put, static_dims, view
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,14 @@ class BatchNormToProducts(Rewrite[Normalised]):
             value = op.operand(name)
             return None if value is None else view(rw, value, spread)
 
-        def put(cls: type[SchemaOp], a: SSAValue, *rest: object, like: SSAValue) -> SSAValue:
-            return emit(rw, cls.make(a, *rest, result_types=[like.type]))
-
         x, mean, variance = op.operands[0], channels("running_mean"), channels("running_var")
         weight, bias = channels("weight"), channels("bias")
         assert mean is not None, "evaluation mode has statistics"
         assert variance is not None, "evaluation mode has statistics"
-        shifted = put(aten.AddScalar, variance, op.arg("eps"), like=variance)
-        scale = put(aten.RsqrtDefault, shifted, like=variance)
+        scale = put(rw, aten.RsqrtDefault, put(rw, aten.AddScalar, variance, op.arg("eps")))
         if weight is not None:
-            scale = put(aten.MulTensor, scale, weight, like=scale)
-        y = put(aten.MulTensor, put(aten.SubTensor, x, mean, like=x), scale, like=x)
+            scale = put(rw, aten.MulTensor, scale, weight)
+        y = put(rw, aten.MulTensor, put(rw, aten.SubTensor, x, mean), scale)
         if bias is not None:
-            y = put(aten.AddTensor, y, bias, like=x)
+            y = put(rw, aten.AddTensor, y, bias)
         rw.replace(op, [y])

@@ -18,7 +18,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.translate.rewrites.aten.building import emit, permute, static_dims, view
+from stepwell.translate.rewrites.aten.building import permute, put, static_dims, view
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class NormByGroups(Rewrite[Statistics]):
         if batched:
             x = view(rw, permute(rw, x, order), (1, *(shape[i] for i in order)))
         arguments = (channels, op.arg("weight"), op.arg("bias"), op.arg("eps"))
-        y = emit(rw, aten.GroupNormDefault.make(x, *arguments, result_types=[x.type]))
+        y = put(rw, aten.GroupNormDefault, x, *arguments)
         if batched:
             y = permute(rw, view(rw, y, [shape[i] for i in order]), order)
         rw.replace_value(op.results[0], y)

@@ -21,7 +21,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.translate.rewrites.aten.building import emit, static_dims, view
+from stepwell.translate.rewrites.aten.building import emit, put, static_dims, view
 
 
 @dataclass(frozen=True)
@@ -71,5 +71,5 @@ class PeelNormAffine(Rewrite[Peeled]):
             given = op.operand(name)
             if given is not None:
                 given = given if spread is None else view(rw, given, spread)
-                value = emit(rw, cls.make(value, given, result_types=[value.type]))
+                value = put(rw, cls, value, given)
         rw.replace(op, [value])

@@ -22,7 +22,7 @@ from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.building import become, emit
+from stepwell.translate.rewrites.aten.building import become, emit, put
 from stepwell.translate.rewrites.tosa.lowering import is_number
 
 
@@ -75,4 +75,4 @@ class ScaledSumToProducts(Rewrite[SchemaOp]):
 def _scaled(value: SSAValue, factor: float, rw: Rewriter) -> SSAValue:
     if factor == 1:
         return value
-    return emit(rw, aten.MulScalar.make(value, factor, result_types=[value.type]))
+    return put(rw, aten.MulScalar, value, factor)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
@@ -28,7 +28,7 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.building import emit
+from stepwell.translate.rewrites.aten.building import put
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,7 @@ class SplitGelu(Rewrite[SchemaOp]):
     def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """Scale, erf, add one, multiply, halve."""
         x = match.operands[0]
-
-        def put(cls: type[SchemaOp], *args: object) -> SSAValue:
-            return emit(rw, cls.make(*args, result_types=[x.type]))
-
-        curve = put(aten.ErfDefault, put(aten.MulScalar, x, 0.7071067811865476))
-        y = put(aten.MulTensor, put(aten.AddScalar, curve, 1.0), x)
-        y = put(aten.MulTensor, y, rw.constant(torch.full([1], 0.5)))
+        curve = put(rw, aten.ErfDefault, put(rw, aten.MulScalar, x, 0.7071067811865476))
+        y = put(rw, aten.MulTensor, put(rw, aten.AddScalar, curve, 1.0), x)
+        y = put(rw, aten.MulTensor, y, rw.constant(torch.full([1], 0.5)))
         rw.replace(match, [y])

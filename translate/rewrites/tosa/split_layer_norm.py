@@ -36,7 +36,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import emit, is_known
+from stepwell.translate.rewrites.aten.building import emit, is_known, put
 
 
 @recipe("scaled_by")
@@ -81,30 +81,24 @@ class SplitLayerNorm(Rewrite[LayerNorm]):
         """Centre, square, sum, normalise, scale, shift."""
         op, width = match.op, match.width
         x = op.operands[0]
-        held = element(x.type)
-        row = tensor([*dims(x.type)[:-1], 1], held)
-        last = len(row.get_shape()) - 1
-
-        def put(cls: type[SchemaOp], *args: object, result: object) -> SSAValue:
-            return emit(rw, cls.make(*args, result_types=[result]))  # pyright: ignore
+        last = len(dims(x.type)) - 1
+        row = tensor([*dims(x.type)[:-1], 1], element(x.type))
 
         def total(value: SSAValue) -> SSAValue:
-            return put(aten.SumDimIntList, value, [last], True, result=row)
+            return emit(rw, aten.SumDimIntList.make(value, [last], True, result_types=[row]))
 
-        mean = put(aten.MulScalar, total(x), 1.0 / width, result=row)
-        centred = put(aten.SubTensor, x, mean, result=x.type)
-        squares = total(put(aten.MulTensor, centred, centred, result=x.type))
-        shifted = put(aten.AddScalar, squares, width * float(op.arg("eps")), result=row)
-        inverse = put(aten.RsqrtDefault, shifted, result=row)
-        y = put(aten.MulTensor, centred, inverse, result=x.type)
+        centred = put(rw, aten.SubTensor, x, put(rw, aten.MulScalar, total(x), 1.0 / width))
+        squares = total(put(rw, aten.MulTensor, centred, centred))
+        shifted = put(rw, aten.AddScalar, squares, width * float(op.arg("eps")))
+        y = put(rw, aten.MulTensor, centred, put(rw, aten.RsqrtDefault, shifted))
         scale, shift = op.operand("weight"), op.operand("bias")
         root, key = math.sqrt(width), weight_key(scale) if scale is not None else None
         if key is None:
-            y = put(aten.MulScalar, y, root, result=x.type)
+            y = put(rw, aten.MulScalar, y, root)
         else:
             scaled = rw.weight(rw.weights.derive("scaled_by", [key], factor=root))
-            y = put(aten.MulTensor, y, scaled, result=x.type)
+            y = put(rw, aten.MulTensor, y, scaled)
         if shift is not None:
-            y = put(aten.AddTensor, y, shift, result=x.type)
+            y = put(rw, aten.AddTensor, y, shift)
         y.name_hint = op.results[0].name_hint
         rw.replace(op, [y])

@@ -52,7 +52,7 @@ from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
-from stepwell.translate.rewrites.aten.building import emit, expand, permute, static_dims, view
+from stepwell.translate.rewrites.aten.building import emit, expand, permute, put, static_dims, view
 from stepwell.translate.rewrites.xnnpack.experts import WeightedSum, unready, weighted_sum
 
 
@@ -113,4 +113,4 @@ def weighed(rw: Rewriter, match: WeightedSum, rows: SSAValue) -> SSAValue:
     if match.factor is None:
         return rows
     factor = view(rw, match.factor, [choice.rows, choice.taken, 1])
-    return emit(rw, aten.MulTensor.make(rows, factor, result_types=[rows.type]))
+    return put(rw, aten.MulTensor, rows, factor)

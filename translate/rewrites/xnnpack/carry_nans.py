@@ -32,7 +32,7 @@ from stepwell.ir.numerics import numerics_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.aten.building import become, cast, emit
+from stepwell.translate.rewrites.aten.building import become, cast, emit, put
 from stepwell.translate.rewrites.aten.ranges import interval, is_never_nan
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import too_wide, weighted_rows
@@ -110,7 +110,7 @@ def nans_along(rw: Rewriter, x: SSAValue, axes: Sequence[int], program: Program)
     held = element(x.type)
     x = cast(rw, x, f32)
     if interval(x, program).low < 0:
-        x = emit(rw, aten.MulTensor.make(x, x, result_types=[x.type]))
+        x = put(rw, aten.MulTensor, x, x)
     width = dims(x.type)[-1]
     if list(axes) == [len(dims(x.type)) - 1] and isinstance(width, int) and not too_wide(width):
         found = _zero_over(rw, weighted_rows(rw, x, 1.0, 1.0))  # One node adds the 1 too.

@@ -36,7 +36,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import emit, overflows, permute, view
+from stepwell.translate.rewrites.aten.building import emit, overflows, permute, put, view
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_shift
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import (
@@ -146,7 +146,7 @@ def mean_of_group(
     if width == 1:  # Their own mean; a window of one pixel would read its neighbours too.
         if plus is None:
             return planes
-        return emit(rw, aten.AddScalar.make(planes, plus, result_types=[planes.type]))
+        return put(rw, aten.AddScalar, planes, plus)
     kernel = torch.full((channels, width, 1, 1), 1.0 / width, dtype=dtype)
     bias = None
     if plus is not None:

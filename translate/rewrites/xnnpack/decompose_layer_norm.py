@@ -29,7 +29,7 @@ from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.aten.building import emit, overflows, static_dims, view
+from stepwell.translate.rewrites.aten.building import overflows, put, static_dims, view
 from stepwell.translate.rewrites.xnnpack.row_statistics import (
     ROWS,
     bound_of_rows,
@@ -104,9 +104,6 @@ def scale_and_shift(
     rw: Rewriter, value: SSAValue, weight: SSAValue | None, bias: SSAValue | None
 ) -> SSAValue:
     """`value * weight + bias`, broadcasting over leading axes."""
-    kept = value.type
     if weight is not None:
-        value = emit(rw, aten.MulTensor.make(value, weight, result_types=[kept]))
-    if bias is not None:
-        value = emit(rw, aten.AddTensor.make(value, bias, result_types=[kept]))
-    return value
+        value = put(rw, aten.MulTensor, value, weight)
+    return value if bias is None else put(rw, aten.AddTensor, value, bias)

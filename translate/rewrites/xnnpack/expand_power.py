@@ -27,7 +27,7 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.building import emit, emit_as
+from stepwell.translate.rewrites.aten.building import become, put
 
 LARGEST_EXPONENT = 64
 """The rounding of n products adds up to n / 2 ulp of the result."""
@@ -71,23 +71,18 @@ class ExpandPower(Rewrite[WholePower]):
 
     def build(self, match: WholePower, rw: Rewriter) -> None:
         """Squares, the products of some of them, the reciprocal."""
-        square, result = match.op.operands[0], match.op.results[0]
-
-        def product(one: SSAValue, other: SSAValue) -> SSAValue:
-            return emit(rw, aten.MulTensor.make(one, other, result_types=[result.type]))
-
+        square = match.op.operands[0]
         value: SSAValue | None = None
         left = abs(match.exponent)
         while True:
             if left & 1:
-                value = square if value is None else product(value, square)
+                value = square if value is None else put(rw, aten.MulTensor, value, square)
             left >>= 1
             if not left:
                 break
-            square = product(square, square)
+            square = put(rw, aten.MulTensor, square, square)
         assert value is not None
         if match.exponent < 0:
-            value = emit_as(
-                rw, aten.ReciprocalDefault.make(value, result_types=[result.type]), result
-            )
-        rw.replace(match.op, [value])
+            become(rw, match.op, aten.ReciprocalDefault, value)
+        else:
+            rw.replace(match.op, [value])

@@ -30,7 +30,7 @@ from stepwell.ir.numerics import numerics_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.building import become, emit
+from stepwell.translate.rewrites.aten.building import become, emit, put
 from stepwell.translate.rewrites.aten.ranges import interval
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 
@@ -68,7 +68,7 @@ class KeepRootOfInfinity(Rewrite[Root]):
     def build(self, match: Root, rw: Rewriter) -> None:
         """The limited number, its root, what was cut off, the difference."""
         x, result = match.op.operands[0], match.op.results[0]
-        limited = emit(rw, aten.ClampDefault.make(x, None, match.largest, result_types=[x.type]))
+        limited = put(rw, aten.ClampDefault, x, None, match.largest)
         root = emit(rw, aten.SqrtDefault.make(limited, result_types=[result.type]))
         rest = emit(rw, aten.SubTensor.make(limited, x, result_types=[result.type]))
         become(rw, match.op, aten.SubTensor, root, rest)

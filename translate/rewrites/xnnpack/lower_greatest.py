@@ -33,6 +33,7 @@ from stepwell.translate.rewrites.aten.building import (
     axes,
     emit,
     permute,
+    put,
     static_dims,
     view,
 )
@@ -95,7 +96,7 @@ class LowerGreatest(Rewrite[Greatest]):
         if match.carries:
             value = view(rw, value, shape)
             nans = nans_along(rw, given, sorted(reduced), rw.program)
-            value = emit(rw, aten.SubTensor.make(value, nans, result_types=[value.type]))
+            value = put(rw, aten.SubTensor, value, nans)
         rw.replace(op, [view(rw, value, dims(op.results[0].type))])
 
 

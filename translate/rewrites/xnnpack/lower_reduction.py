@@ -25,7 +25,7 @@ from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element
-from stepwell.translate.rewrites.aten.building import axes, cast, emit, static_dims, view
+from stepwell.translate.rewrites.aten.building import axes, cast, put, static_dims, view
 from stepwell.translate.rewrites.xnnpack.carry_nans import carries_nans
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import too_wide, weighted_rows
@@ -115,5 +115,5 @@ def _reduce(rw: Rewriter, value: SSAValue, first: int, end: int, is_mean: bool) 
     pooled = xnnpack.GlobalAveragePooling2d.make(image, keep_dims=True)
     value = rw.insert(pooled).results[0]
     if not is_mean:
-        value = emit(rw, aten.MulScalar.make(value, float(count), result_types=[value.type]))
+        value = put(rw, aten.MulScalar, value, float(count))
     return view(rw, value, kept)

@@ -53,6 +53,7 @@ from stepwell.translate.rewrites.aten.building import (
     TO_THE_END,
     emit,
     permute,
+    put,
     slice_op,
     static_dims,
     view,
@@ -158,21 +159,18 @@ def tents(rw: Rewriter, op: SchemaOp, axis: Stretch) -> SSAValue:
     if axis.step is None:
         end = _shaped(rw, _last(rw, new), [1, 1, 1, 1])
         least = rw.constant(torch.ones(1, 1, 1, 1), "one_pixel")
-        end = emit(rw, aten.MaximumDefault.make(end, least, result_types=[end.type]))
-        ratio = emit(rw, aten.DivTensor.make(last, end, result_types=[last.type]))
-        place = emit(rw, aten.MulTensor.make(place, ratio, result_types=[place.type]))
+        end = put(rw, aten.MaximumDefault, end, least)
+        ratio = put(rw, aten.DivTensor, last, end)
+        place = put(rw, aten.MulTensor, place, ratio)
     else:
-        place = emit(rw, aten.MulScalar.make(place, axis.step, result_types=[place.type]))
-        offset = 0.5 * axis.step - 0.5
-        place = emit(rw, aten.AddScalar.make(place, offset, result_types=[place.type]))
-        place = emit(rw, aten.ReluDefault.make(place, result_types=[place.type]))
-        place = emit(rw, aten.MinimumDefault.make(place, last, result_types=[place.type]))
+        place = put(rw, aten.MulScalar, place, axis.step)
+        place = put(rw, aten.AddScalar, place, 0.5 * axis.step - 0.5)
+        place = put(rw, aten.ReluDefault, place)
+        place = put(rw, aten.MinimumDefault, place, last)
     kept = tensor([1, 1, axis.new, axis.old], f32)
     away = emit(rw, aten.SubTensor.make(place, pixel, result_types=[kept]))
-    away = emit(rw, aten.AbsDefault.make(away, result_types=[kept]))
-    near = emit(rw, aten.NegDefault.make(away, result_types=[kept]))
-    near = emit(rw, aten.AddScalar.make(near, 1.0, result_types=[kept]))
-    return emit(rw, aten.ReluDefault.make(near, result_types=[kept]))
+    near = put(rw, aten.NegDefault, put(rw, aten.AbsDefault, away))
+    return put(rw, aten.ReluDefault, put(rw, aten.AddScalar, near, 1.0))
 
 
 def _positions(rw: Rewriter, op: SchemaOp, size: Dim) -> SSAValue | torch.Tensor:

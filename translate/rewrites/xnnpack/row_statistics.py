@@ -18,7 +18,7 @@ from stepwell.dialects import aten
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.rewriting import Bound, Refusal, Rewriter
 from stepwell.ir.types import dims, element, tensor
-from stepwell.translate.rewrites.aten.building import emit
+from stepwell.translate.rewrites.aten.building import emit, put
 
 ROWS = Bound(2e-5, 1e-5, "sums in another order; rows of nearly equal elements cancel", varies=True)
 """How far a norm written with row statistics may be from torch's kernel, before cancellation."""
@@ -101,5 +101,5 @@ def normalise(
         value = emit(rw, aten.SubTensor.make(value, mean(rw, value), result_types=kept))
     square = emit(rw, aten.MulTensor.make(value, value, result_types=kept))
     variance = mean(rw, square, plus=eps)
-    scale = emit(rw, aten.RsqrtDefault.make(variance, result_types=[variance.type]))
+    scale = put(rw, aten.RsqrtDefault, variance)
     return emit(rw, aten.MulTensor.make(value, scale, result_types=kept))

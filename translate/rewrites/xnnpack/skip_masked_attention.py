@@ -45,7 +45,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import cat, emit, slice_axis
+from stepwell.translate.rewrites.aten.building import cat, emit, put, slice_axis
 from stepwell.translate.rewrites.aten.expand_attention import MOST_SCORES, scale_of
 
 COPY = COSTS.products_a_copy
@@ -143,7 +143,7 @@ class SkipMaskedAttention(Rewrite[MaskedAttention]):
         q, k, v = op.operands[:3]
         at = len(dims(q.type)) - 2
         if match.scale != 1.0:  # On all of q at once, so that what makes q can absorb it.
-            q = emit(rw, aten.MulScalar.make(q, match.scale, result_types=[q.type]))
+            q = put(rw, aten.MulScalar, q, match.scale)
         for block in match.blocks:
             start, stop = block.columns
             arguments: list[Any] = [

@@ -25,7 +25,7 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.aten.building import axis, emit, same_type, view
+from stepwell.translate.rewrites.aten.building import axis, put, same_type, view
 from stepwell.translate.rewrites.aten.normalise_reduction import is_normal
 
 MOST_PARTS = 32
@@ -77,12 +77,10 @@ class StackedSumToAdditions(Rewrite[StackedSum]):
         """Add up in order, scale a mean, and view the total as the parts were."""
         result = match.op.results[0]
         total, *rest = match.parts
-        type_ = total.type
         for part in rest:
-            total = emit(rw, aten.AddTensor.make(total, part, result_types=[type_]))
+            total = put(rw, aten.AddTensor, total, part)
         if match.is_mean:
-            scale = 1 / len(match.parts)
-            total = emit(rw, aten.MulScalar.make(total, scale, result_types=[type_]))
+            total = put(rw, aten.MulScalar, total, 1 / len(match.parts))
         rw.replace(match.op, [view(rw, total, dims(result.type))])
 
 
