@@ -5,21 +5,15 @@ table[ids])`: a table with that row in place 96 gives the same, to the bit, and 
 run time.
 
 Before:
-    func.func @forward(%i: tensor<2x3xi64>) -> tensor<2x3x4xf32> {
-      %w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>
-      %r = stepwell.weight <"r"> "parameter" : tensor<4xf32>
-      %e = aten.embedding.default(%w, %i) : (tensor<4x4xf32>, tensor<2x3xi64>) -> tensor<2x3x4xf32>
-      %m = aten.eq.Scalar(%i, 2) : (tensor<2x3xi64>) -> tensor<2x3xi1>
-      %v = aten.view.default(%m, [2, 3, 1]) : (tensor<2x3xi1>) -> tensor<2x3x1xi1>
-      %y = aten.where.self(%v, %r, %e) : (tensor<2x3x1xi1>, tensor<4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
-      func.return %y : tensor<2x3x4xf32>
-    }
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>
+    %r = stepwell.weight <"r"> "parameter" : tensor<4xf32>
+    %e = aten.embedding.default(%w, %i) : (tensor<4x4xf32>, tensor<2x3xi64>) -> tensor<2x3x4xf32>
+    %m = aten.eq.Scalar(%i, 2) : (tensor<2x3xi64>) -> tensor<2x3xi1>
+    %v = aten.view.default(%m, [2, 3, 1]) : (tensor<2x3xi1>) -> tensor<2x3x1xi1>
+    %y = aten.where.self(%v, %r, %e) : (tensor<2x3x1xi1>, tensor<4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
 After:
-    func.func @forward(%i: tensor<2x3xi64>) -> tensor<2x3x4xf32> {
-      %0 = stepwell.weight <"w#row-in-table.000000000000"> "constant" : tensor<4x4xf32>
-      %y = aten.embedding.default(%0, %i) : (tensor<4x4xf32>, tensor<2x3xi64>) -> tensor<2x3x4xf32>
-      func.return %y : tensor<2x3x4xf32>
-    }
+    %0 = stepwell.weight <"w#row-in-table.000000000000"> "constant" : tensor<4x4xf32>
+    %y = aten.embedding.default(%0, %i) : (tensor<4x4xf32>, tensor<2x3xi64>) -> tensor<2x3x4xf32>
 """
 
 from __future__ import annotations

@@ -8,21 +8,15 @@ own, instead of between all scores. A NaN is the exception (`limit-by-mask` says
 hold one).
 
 Before:
-    func.func @forward(%q: tensor<2x3x4xf32>, %k: tensor<2x4x3xf32>) -> tensor<2x3x3xf32> {
-      %m = stepwell.weight <"#causal"> "constant" : tensor<3x3xi1>
-      %s = aten.bmm.default(%q, %k) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
-      %f = aten.where.ScalarOther(%m, %s, -inf) : (tensor<3x3xi1>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-      %y = aten._softmax.default(%f, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-      func.return %y : tensor<2x3x3xf32>
-    }
+    %m = stepwell.weight <"#causal"> "constant" : tensor<3x3xi1>
+    %s = aten.bmm.default(%q, %k) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
+    %f = aten.where.ScalarOther(%m, %s, -inf) : (tensor<3x3xi1>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+    %y = aten._softmax.default(%f, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
 After:
-    func.func @forward(%q: tensor<2x3x4xf32>, %k: tensor<2x4x3xf32>) -> tensor<2x3x3xf32> {
-      %0 = stepwell.weight <"#limits.7cb7bc1f6aa7"> "constant" : tensor<3x3xf32>
-      %s = aten.bmm.default(%q, %k) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
-      %f = aten.add.Tensor(%s, %0) : (tensor<2x3x3xf32>, tensor<3x3xf32>) -> tensor<2x3x3xf32>
-      %y = aten._softmax.default(%f, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-      func.return %y : tensor<2x3x3xf32>
-    }
+    %0 = stepwell.weight <"#limits.7cb7bc1f6aa7"> "constant" : tensor<3x3xf32>
+    %s = aten.bmm.default(%q, %k) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
+    %f = aten.add.Tensor(%s, %0) : (tensor<2x3x3xf32>, tensor<3x3xf32>) -> tensor<2x3x3xf32>
+    %y = aten._softmax.default(%f, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
 """
 
 from __future__ import annotations
