@@ -63,6 +63,7 @@ class AddColumns(LowerToTosa):
 
     name: ClassVar[str] = "add-columns-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.Col2imDefault,)
+    takes_symbols: ClassVar[bool] = False
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:

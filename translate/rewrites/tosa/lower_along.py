@@ -40,6 +40,7 @@ class LowerAlong(LowerToTosa):
         aten.GatherDefault,
         aten.TakeAlongDimDefault,
     )
+    takes_symbols: ClassVar[bool] = False
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:

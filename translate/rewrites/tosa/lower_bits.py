@@ -49,7 +49,6 @@ class LowerBits(LowerToTosa):
     name: ClassVar[str] = "lower-bits-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(OPERATORS)
     bound: ClassVar[Bound] = EXACT
-    takes_symbols: ClassVar[bool] = True
 
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
         """Integers of at most 32 bits; those of truth values are logical operators."""

@@ -42,7 +42,6 @@ class LowerCast(LowerToTosa):
         aten.DimOrderOpsToDimOrderCopyDefault,
     )
     bound: ClassVar[Bound] = EXACT
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Signed integers, truth values and floats; no change of layout."""

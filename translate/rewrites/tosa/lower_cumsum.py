@@ -45,6 +45,7 @@ class LowerCumsum(LowerToTosa):
 
     name: ClassVar[str] = "lower-cumsum-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.CumsumDefault,)
+    takes_symbols: ClassVar[bool] = False
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats of one type, or integers; at least one axis."""

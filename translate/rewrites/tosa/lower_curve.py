@@ -242,7 +242,6 @@ class LowerCurve(LowerToTosa):
     name: ClassVar[str] = "lower-curve-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (*CURVES, aten.Atan2Default)
     bound: ClassVar[Bound] = Bound(1e-6, 1e-7, "polynomials and closed forms, within a few ulp")
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats of one type."""

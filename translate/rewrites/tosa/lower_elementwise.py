@@ -104,7 +104,6 @@ class LowerElementwise(LowerToTosa):
 
     name: ClassVar[str] = "lower-elementwise-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (*UNARY, *BINARY, *SWAPPED, *SCALAR)
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """One element type throughout, numbers known, no scaled addition."""
@@ -180,7 +179,6 @@ class SpellOutElementwise(LowerToTosa):
 
     name: ClassVar[str] = "spell-out-elementwise-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(_SPELLED)
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats; integers are negated too."""
@@ -198,7 +196,6 @@ class LowerGelu(LowerToTosa):
 
     name: ClassVar[str] = "lower-gelu-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.GeluDefault,)
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats only."""
@@ -223,7 +220,6 @@ class LowerDivision(LowerToTosa):
 
     name: ClassVar[str] = "lower-division-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.DivTensor, aten.DivScalar)
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats, and a divisor that is known if it is a number."""
@@ -282,7 +278,6 @@ class LowerClamp(LowerToTosa):
 
     name: ClassVar[str] = "lower-clamp-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ClampDefault,)
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats or integers of at least 32 bits, numbers."""
@@ -315,7 +310,6 @@ class LowerWhere(LowerToTosa):
 
     name: ClassVar[str] = "lower-where-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.WhereSelf,)
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """One element type for both choices."""
@@ -335,7 +329,6 @@ class LowerMaskedFill(LowerToTosa):
 
     name: ClassVar[str] = "lower-masked-fill-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MaskedFillScalar,)
-    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
@@ -361,7 +354,6 @@ class LowerOfNumbers(LowerToTosa):
 
     name: ClassVar[str] = "lower-of-numbers-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(NUMBERS)
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats of one type."""

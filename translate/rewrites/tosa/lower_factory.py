@@ -61,7 +61,6 @@ class LowerFactory(LowerToTosa):
     name: ClassVar[str] = "lower-factory-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (*_FILLED, *_COUNTING)
     bound: ClassVar[Bound] = EXACT
-    takes_symbols: ClassVar[bool] = True
 
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
         """Of a known size it is a constant, which other rewrites make."""

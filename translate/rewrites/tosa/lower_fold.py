@@ -57,7 +57,6 @@ class LowerFold(LowerToTosa):
         aten.LogsumexpDefault,
         aten.LinalgVectorNormDefault,
     )
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Truth values, or what TOSA compares with 0, for `any` and `all`; floats for the rest."""

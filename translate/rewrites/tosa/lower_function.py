@@ -158,7 +158,6 @@ class LowerFunction(LowerToTosa):
 
     name: ClassVar[str] = "lower-function-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(FORMS)
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats; numbers that are known."""

@@ -48,7 +48,6 @@ class LowerGreatest(LowerToTosa):
         aten.MinDefault,
     )
     bound: ClassVar[Bound] = EXACT
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats; 32-bit integers, whose places ARGMAX does not find."""

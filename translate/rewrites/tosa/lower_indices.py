@@ -131,7 +131,6 @@ class LowerGather(LowerToTosa):
         aten.IndexTensor,
     )
     bound: ClassVar[Bound] = EXACT
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Integers index axes of known size that stand together."""
@@ -160,7 +159,6 @@ class LowerScatter(LowerToTosa):
     name: ClassVar[str] = "lower-scatter-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.IndexPutDefault,)
     bound: ClassVar[Bound] = EXACT
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """As for a gather; nothing is added to what stands there."""
@@ -229,7 +227,6 @@ class LowerArgmax(LowerToTosa):
     name: ClassVar[str] = "lower-argmax-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ArgmaxDefault, aten.ArgminDefault)
     bound: ClassVar[Bound] = EXACT
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats and signed integers: of equal elements the first; a NaN is the largest."""

@@ -31,7 +31,6 @@ class LowerReshape(LowerToTosa):
 
     name: ClassVar[str] = "lower-reshape-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ViewDefault,)
-    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = EXACT
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
@@ -45,7 +44,6 @@ class LowerPermute(LowerToTosa):
 
     name: ClassVar[str] = "lower-permute-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.PermuteDefault,)
-    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = EXACT
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
@@ -60,7 +58,6 @@ class LowerSlice(LowerToTosa):
 
     name: ClassVar[str] = "lower-slice-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.SliceTensor,)
-    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
@@ -88,7 +85,6 @@ class LowerConcat(LowerToTosa):
 
     name: ClassVar[str] = "lower-concat-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.CatDefault,)
-    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
@@ -114,7 +110,6 @@ class LowerExpand(LowerToTosa):
 
     name: ClassVar[str] = "lower-expand-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ExpandDefault,)
-    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = EXACT
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:
@@ -134,7 +129,6 @@ class LowerPad(LowerToTosa):
 
     name: ClassVar[str] = "lower-pad-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConstantPadNdDefault,)
-    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
@@ -161,7 +155,6 @@ class LowerFlip(LowerToTosa):
 
     name: ClassVar[str] = "lower-flip-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.FlipDefault,)
-    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = EXACT
 
     def lower(self, op: SchemaOp, b: Builder) -> SSAValue:

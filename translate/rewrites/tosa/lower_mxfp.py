@@ -96,7 +96,6 @@ class LowerMxLinear(LowerToTosa):
     name: ClassVar[str] = "lower-mx-linear-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (MxLinearOp, MxMatmulOp)
     bound: ClassVar[Bound] = EXACT
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """A form that TOSA has for these payloads and this element type."""
@@ -239,6 +238,7 @@ class LowerMxQuantize(LowerToTosa):
 
     name: ClassVar[str] = "lower-mx-quantize-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (MxQuantizeOp,)
+    takes_symbols: ClassVar[bool] = False
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
@@ -263,6 +263,7 @@ class LowerMxConv2d(LowerToTosa):
 
     name: ClassVar[str] = "lower-mx-conv2d-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (MxConv2dOp,)
+    takes_symbols: ClassVar[bool] = False
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:

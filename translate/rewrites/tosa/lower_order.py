@@ -57,6 +57,7 @@ class LowerOrder(LowerToTosa):
         aten.SortStable,
         aten.ArgsortDefault,
     )
+    takes_symbols: ClassVar[bool] = False
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:

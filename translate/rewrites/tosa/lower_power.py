@@ -52,7 +52,6 @@ class LowerPower(LowerToTosa):
         aten.PowTensorTensor,
         aten.SqrtDefault,
     )
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats of one type; numbers that are known; a number as base is positive."""

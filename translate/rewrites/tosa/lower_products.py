@@ -33,7 +33,6 @@ class LowerBmm(LowerToTosa):
 
     name: ClassVar[str] = "lower-bmm-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BmmDefault, aten.MatmulDefault)
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats only, one batch on both sides."""
@@ -62,7 +61,6 @@ class LowerLinear(LowerToTosa):
 
     name: ClassVar[str] = "lower-linear-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats, at least one row."""
@@ -120,7 +118,6 @@ class LowerConvolution(LowerToTosa):
 
     name: ClassVar[str] = "lower-convolution-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats, one to three axes; transposed ones without dilation, and no volumes."""

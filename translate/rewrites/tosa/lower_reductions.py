@@ -69,7 +69,6 @@ class LowerReduction(LowerToTosa):
 
     name: ClassVar[str] = "lower-reduction-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (*_REDUCTIONS, *_OF_NUMBERS)
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats, and integers but for a mean, which needs to know over how many; kept axes or not."""
@@ -143,7 +142,6 @@ class LowerSoftmax(LowerToTosa):
 
     name: ClassVar[str] = "lower-softmax-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten._SoftmaxDefault, aten._LogSoftmaxDefault)
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats only."""
@@ -189,7 +187,6 @@ class LowerPooling(LowerToTosa):
 
     name: ClassVar[str] = "lower-pooling-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MaxPool2dDefault, aten.AvgPool2dDefault)
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Windows that TOSA's pools have, after a pad or a cut of the image; maxima of bytes too."""

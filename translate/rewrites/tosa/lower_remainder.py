@@ -55,7 +55,6 @@ class LowerRemainder(LowerToTosa):
         aten.RemainderTensor,
     )
     bound: ClassVar[Bound] = Bound(0.0, 5e-324, "which zero a multiple leaves hangs on the kernel")
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats, by a power of two."""

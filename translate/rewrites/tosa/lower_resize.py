@@ -99,7 +99,6 @@ class LowerResize(LowerToTosa):
 
     name: ClassVar[str] = "lower-resize-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(MODES)
-    takes_symbols: ClassVar[bool] = True
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "torch rounds the places between elements")
 
     def refuses(self, op: SchemaOp) -> Refusal | None:

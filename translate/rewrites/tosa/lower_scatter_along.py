@@ -68,6 +68,7 @@ class LowerScatterAlong(LowerToTosa):
         aten.ScatterReduceTwo,
         aten.IndexAddDefault,
     )
+    takes_symbols: ClassVar[bool] = False
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "long sums are added up in another order")
 
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:

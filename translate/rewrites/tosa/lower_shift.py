@@ -52,7 +52,6 @@ class LowerShift(LowerToTosa):
     name: ClassVar[str] = "lower-shift-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (*LEFT, *RIGHT)
     bound: ClassVar[Bound] = EXACT
-    takes_symbols: ClassVar[bool] = True
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Integers of one type that TOSA shifts; numbers that are known."""

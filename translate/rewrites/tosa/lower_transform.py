@@ -88,6 +88,7 @@ class LowerTransform(LowerToTosa):
         FFT_C2C,
         aten._FftC2rDefault,
     )
+    takes_symbols: ClassVar[bool] = False
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums of products in another order")
 
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:

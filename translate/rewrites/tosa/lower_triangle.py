@@ -35,7 +35,6 @@ class LowerTriangle(LowerToTosa):
     name: ClassVar[str] = "lower-triangle-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.TrilDefault, aten.TriuDefault)
     bound: ClassVar[Bound] = EXACT
-    takes_symbols: ClassVar[bool] = True
 
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
         """A diagonal that is a number, and a constant that is not too large."""

@@ -57,7 +57,6 @@ class LowerTruthArithmetic(LowerToTosa):
         aten.NeScalar,
     )
     bound: ClassVar[Bound] = EXACT
-    takes_symbols: ClassVar[bool] = True
 
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
         """Truth values alone, or beside 0 or 1."""
@@ -85,7 +84,6 @@ class LowerTruth(LowerToTosa):
     name: ClassVar[str] = "lower-truth-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(OPERATORS)
     bound: ClassVar[Bound] = EXACT
-    takes_symbols: ClassVar[bool] = True
 
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
         """Some operand holds numbers; of truth values alone the operator is TOSA's own."""

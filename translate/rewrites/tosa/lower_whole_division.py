@@ -51,7 +51,6 @@ class LowerWholeDivision(LowerToTosa):
         *LowerRemainder.anchors,
     )
     bound: ClassVar[Bound] = EXACT
-    takes_symbols: ClassVar[bool] = True
 
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
         """Remainders of floats are lowered elsewhere; what divides is another tensor or a number."""

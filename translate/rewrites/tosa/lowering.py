@@ -34,7 +34,7 @@ class LowerToTosa(Rewrite[Lowerable]):
     """One aten op to TOSA operators with the same result; subclasses write guard and operators."""
 
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "TOSA's operators round in another order")
-    takes_symbols: ClassVar[bool] = False
+    takes_symbols: ClassVar[bool] = True
     """Whether sizes may be symbolic; `refuses` says which ones, where not all."""
 
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:

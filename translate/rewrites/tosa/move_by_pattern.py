@@ -51,6 +51,7 @@ class MoveByPattern(LowerToTosa):
         aten.UnfoldDefault,
         aten.UnfoldCopyDefault,
     )
+    takes_symbols: ClassVar[bool] = False
     bound: ClassVar[Bound] = EXACT
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
