@@ -132,6 +132,17 @@ def size_of(rw: Rewriter, value: SSAValue, at: int) -> SSAValue:
     return emit(rw, aten.SymSizeInt.make(value, at, result_types=types))
 
 
+def kept(shape: Sequence[Dim], over: Sequence[int]) -> tuple[Dim, ...]:
+    """The shape of a reduction that keeps its axes."""
+    return tuple(1 if at in over else size for at, size in enumerate(shape))
+
+
+def reduced(rw: Rewriter, cls: type[SchemaOp], value: SSAValue, over: Sequence[int]) -> SSAValue:
+    """Insert a reduction that keeps its axes, which are counted from the front."""
+    types = [tensor(kept(dims(value.type), over), element(value.type))]
+    return emit(rw, cls.make(value, list(over), True, result_types=types))
+
+
 def cast(rw: Rewriter, value: SSAValue, held: Attribute) -> SSAValue:
     """`aten._to_copy.default` to an element type; the value itself where it has that."""
     if element(value.type) == held:

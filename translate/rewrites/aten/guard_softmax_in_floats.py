@@ -35,7 +35,7 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.building import emit, emit_as
+from stepwell.translate.rewrites.aten.building import emit, emit_as, reduced
 from stepwell.translate.rewrites.aten.remove_safe_softmax_guard import Guarded, guarded_softmax
 
 LARGEST = torch.finfo(torch.float32).max
@@ -61,7 +61,7 @@ class GuardSoftmaxInFloats(Rewrite[Guarded]):
         """Which rows are open, the softmax over rows that all are, zeros for those that were not."""
         scores, at, result = match.scores, match.at, match.op.results[0]
         open_ = _clamped(rw, _scaled(rw, scores, 0.5, LARGEST))
-        open_ = _clamped(rw, emit(rw, aten.SumDimIntList.make(open_, [at], True)))
+        open_ = _clamped(rw, reduced(rw, aten.SumDimIntList, open_, [at]))
         least = _scaled(rw, open_, -LARGEST, -LARGEST)
         lifted = emit(rw, aten.MaximumDefault.make(least, scores))
         softmax = emit(rw, aten._SoftmaxDefault.make(lifted, at, False))

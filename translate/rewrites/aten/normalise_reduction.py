@@ -27,8 +27,15 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import dtype_name, i64, is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import Dim, dims, element, tensor
-from stepwell.translate.rewrites.aten.building import axes, cannot_be_viewed_as, cast, emit, view
+from stepwell.ir.types import dims, element, tensor
+from stepwell.translate.rewrites.aten.building import (
+    axes,
+    cannot_be_viewed_as,
+    cast,
+    emit,
+    kept,
+    view,
+)
 
 
 @dataclass(frozen=True)
@@ -110,8 +117,3 @@ def is_normal(op: SchemaOp, over: tuple[int, ...]) -> bool:
     return (
         stated.get("dim") == list(over) and stated.get("keepdim") is True and "dtype" not in stated
     )
-
-
-def kept(shape: tuple[Dim, ...], over: tuple[int, ...]) -> tuple[Dim, ...]:
-    """The shape of a reduction that keeps its axes."""
-    return tuple(1 if i in over else d for i, d in enumerate(shape))

@@ -23,8 +23,14 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, tensor
-from stepwell.translate.rewrites.aten.building import axes, cannot_be_viewed_as, emit, put, view
+from stepwell.ir.types import dims, element
+from stepwell.translate.rewrites.aten.building import (
+    axes,
+    cannot_be_viewed_as,
+    put,
+    reduced,
+    view,
+)
 from stepwell.translate.rewrites.aten.normalise_reduction import kept
 
 
@@ -85,15 +91,10 @@ class VarianceToMeans(Rewrite[Variance]):
     def build(self, match: Variance, rw: Rewriter) -> None:
         """Write mean, difference, square, its mean and the factor of the correction."""
         x = match.op.operands[0]
-        small = tensor(kept(dims(x.type), match.axes), element(x.type))
-
-        def mean(value: SSAValue) -> SSAValue:
-            axes = list(match.axes)
-            return emit(rw, aten.MeanDim.make(value, axes, True, result_types=[small]))
-
-        average = mean(x)
+        average = reduced(rw, aten.MeanDim, x, match.axes)
         centred = put(rw, aten.SubTensor, x, average)
-        value = mean(put(rw, aten.MulTensor, centred, centred))
+        square = put(rw, aten.MulTensor, centred, centred)
+        value = reduced(rw, aten.MeanDim, square, match.axes)
         factor = match.count / (match.count - match.correction)
         if factor != 1:
             value = put(rw, aten.MulScalar, value, factor)

@@ -17,15 +17,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import element, tensor
-from stepwell.translate.rewrites.aten.building import cat, emit, slice_axis, static_dims
+from stepwell.translate.rewrites.aten.building import cat, reduced, slice_axis, static_dims
 from stepwell.translate.rewrites.aten.maxima import reads_their_indices
 
 _MAXIMA = (aten.AdaptiveMaxPool2dDefault, op_class("aten.adaptive_max_pool3d.default"))
@@ -86,14 +85,7 @@ class AdaptivePoolByParts(Rewrite[Parts]):
                 slice_axis(rw, value, at, i * size // count, -(-(i + 1) * size // count))
                 for i in range(count)
             ]
-            value = cat(rw, [_reduced(cls, part, at, rw) for part in parts], at)
+            value = cat(rw, [reduced(rw, cls, part, [at]) for part in parts], at)
         result = match.op.results[0]
         rw.replace_value(result, value)
         rw.erase(match.op)
-
-
-def _reduced(cls: type[SchemaOp], value: SSAValue, at: int, rw: Rewriter) -> SSAValue:
-    shape = list(static_dims(value) or ())
-    shape[at] = 1
-    made = tensor(shape, element(value.type))
-    return emit(rw, cls.make(value, [at], True, result_types=[made]))

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
@@ -34,9 +34,9 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import emit, is_known, put
+from stepwell.translate.rewrites.aten.building import is_known, put, reduced
 
 
 @recipe("scaled_by")
@@ -82,13 +82,10 @@ class SplitLayerNorm(Rewrite[LayerNorm]):
         op, width = match.op, match.width
         x = op.operands[0]
         last = len(dims(x.type)) - 1
-        row = tensor([*dims(x.type)[:-1], 1], element(x.type))
-
-        def total(value: SSAValue) -> SSAValue:
-            return emit(rw, aten.SumDimIntList.make(value, [last], True, result_types=[row]))
-
-        centred = put(rw, aten.SubTensor, x, put(rw, aten.MulScalar, total(x), 1.0 / width))
-        squares = total(put(rw, aten.MulTensor, centred, centred))
+        total = reduced(rw, aten.SumDimIntList, x, [last])
+        centred = put(rw, aten.SubTensor, x, put(rw, aten.MulScalar, total, 1.0 / width))
+        squares = put(rw, aten.MulTensor, centred, centred)
+        squares = reduced(rw, aten.SumDimIntList, squares, [last])
         shifted = put(rw, aten.AddScalar, squares, width * float(op.arg("eps")))
         y = put(rw, aten.MulTensor, centred, put(rw, aten.RsqrtDefault, shifted))
         scale, shift = op.operand("weight"), op.operand("bias")

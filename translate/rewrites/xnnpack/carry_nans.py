@@ -32,7 +32,7 @@ from stepwell.ir.numerics import numerics_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.aten.building import become, cast, emit, put
+from stepwell.translate.rewrites.aten.building import become, cast, emit, put, reduced
 from stepwell.translate.rewrites.aten.ranges import interval, is_never_nan
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import too_wide, weighted_rows
@@ -115,5 +115,5 @@ def nans_along(rw: Rewriter, x: SSAValue, axes: Sequence[int], program: Program)
     if list(axes) == [len(dims(x.type)) - 1] and isinstance(width, int) and not too_wide(width):
         found = _zero_over(rw, weighted_rows(rw, x, 1.0, 1.0))  # One node adds the 1 too.
     else:
-        found = zero_or_nan(rw, emit(rw, aten.SumDimIntList.make(x, list(axes), True)))
+        found = zero_or_nan(rw, reduced(rw, aten.SumDimIntList, x, axes))
     return cast(rw, found, held)

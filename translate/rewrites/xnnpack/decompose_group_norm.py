@@ -34,9 +34,9 @@ from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
-from stepwell.ir.types import Dim, dims, element, tensor
+from stepwell.ir.types import Dim, dims, element
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import emit, overflows, permute, put, view
+from stepwell.translate.rewrites.aten.building import emit, overflows, permute, put, reduced, view
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_shift
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import (
@@ -125,8 +125,7 @@ def summed_up(shape: tuple[Dim, ...], groups: int) -> int:
 
 def mean_of_planes(rw: Rewriter, value: SSAValue) -> SSAValue:
     """`mean(value, [2, 3], keepdim)`; `[N, C, H, W]` to `[N, C, 1, 1]`."""
-    planes = [tensor([*dims(value.type)[:2], 1, 1], element(value.type))]
-    return emit(rw, aten.MeanDim.make(value, [2, 3], True, result_types=planes))
+    return reduced(rw, aten.MeanDim, value, [2, 3])
 
 
 def mean_of_image(rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAValue:
