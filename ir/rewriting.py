@@ -153,6 +153,8 @@ class Rewrite(ABC, Generic[M, O]):
     name: ClassVar[str]
     anchors: ClassVar[tuple[type[Operation], ...]]
     bound: ClassVar[Bound] = EXACT
+    deviation: ClassVar[Deviation | None] = None
+    """The class of numbers that every application may lose: allowed, recorded, or a refusal."""
     takes_empty: ClassVar[bool] = True
     """Whether it is asked about ops that take or give a tensor without elements."""
     formerly: ClassVar[tuple[str, ...]] = ()
@@ -167,11 +169,8 @@ class Rewrite(ABC, Generic[M, O]):
         """Write the replacement of a match."""
 
     def deviates(self, match: M, program: Program) -> Deviation | None:
-        """The class of numbers that this application may lose; None if it keeps all.
-
-        What is proven not to occur is not lost. The driver allows, refuses or records it.
-        """
-        return None
+        """What this application may lose; what is proven not to occur is not lost."""
+        return self.deviation
 
     def bound_at(self, match: M, value: Value) -> Bound:
         """How far this application may move the value it replaces.

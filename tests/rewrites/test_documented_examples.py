@@ -64,6 +64,7 @@ def weights_in_front(module: ModuleOp) -> list[WeightOp]:
             op.detach()
     for op in reversed(first.values()):
         op.detach()
+        assert block.first_op is not None, "a method returns"
         block.insert_op_before(op, block.first_op)
     return list(first.values())
 

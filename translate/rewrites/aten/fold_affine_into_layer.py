@@ -87,6 +87,7 @@ class FoldAffineIntoLayer(Rewrite[AffineInFront]):
     LAYERS: ClassVar[Layers] = LAYERS
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(LAYERS)
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "products with the folded weight, reassociated")
+    deviation: ClassVar[Deviation | None] = REORDERED
 
     def match(self, op: SchemaOp, program: Program) -> AffineInFront | Refusal | None:
         """Guards: a constant along the channels, moved whole, no reader but layers."""
@@ -128,10 +129,6 @@ class FoldAffineIntoLayer(Rewrite[AffineInFront]):
     def _reads_channels(self, op: Operation, index: int, axis: int) -> bool:
         found = layer_of(op, self.LAYERS)
         return found is not None and index == 0 and found[1].channels_read(found[0]) == axis
-
-    def deviates(self, match: AffineInFront, program: Program) -> Deviation | None:
-        """Products and sums in another order."""
-        return REORDERED
 
     def build(self, match: AffineInFront, rw: Rewriter) -> None:
         """The movements on the source, then the layers with derived weights."""

@@ -108,6 +108,7 @@ class FoldBatchNorm(Rewrite[Folded]):
 
     name: ClassVar[str] = "fold-batch-norm"
     bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "channels are scaled before the sum, not behind it")
+    deviation: ClassVar[Deviation | None] = REORDERED
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BatchNormDefault,)
 
     def match(self, op: SchemaOp, program: Program) -> Folded | Refusal | None:
@@ -126,10 +127,6 @@ class FoldBatchNorm(Rewrite[Folded]):
             return Refusal("a parameter has several axes")
         layer = layer_before(op.operands[0])
         return Folded(op, tuple(known), tuple(known.values()), layer)
-
-    def deviates(self, match: Folded, program: Program) -> Deviation | None:
-        """Products in another order."""
-        return REORDERED
 
     def build(self, match: Folded, rw: Rewriter) -> None:
         """Write the layer with derived weights, or a product and a sum."""

@@ -75,6 +75,10 @@ class RemoveSafeSoftmaxGuard(Rewrite[Guarded]):
 
     name: ClassVar[str] = "remove-safe-softmax-guard"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.WhereSelf, aten._SafeSoftmaxDefault)
+    deviation: ClassVar[Deviation | None] = Deviation(
+        "NaN, not zeros, where all scores of a row overflow to −∞", accepted=True
+    )
+    """Products of finite numbers may overflow, to −∞ in a whole row."""
 
     def match(self, op: SchemaOp, program: Program) -> Guarded | Refusal | None:
         """The pattern of the guard, then the proof that every row keeps an element."""
@@ -82,10 +86,6 @@ class RemoveSafeSoftmaxGuard(Rewrite[Guarded]):
         if found is None:
             return None
         return may_be_empty(found.scores, found.at, program) or found
-
-    def deviates(self, match: Guarded, program: Program) -> Deviation | None:
-        """Products of finite numbers may overflow, to −∞ in a whole row."""
-        return Deviation("NaN, not zeros, where all scores of a row overflow to −∞", accepted=True)
 
     def build(self, match: Guarded, rw: Rewriter) -> None:
         """Let users read the softmax; `_safe_softmax` becomes one."""

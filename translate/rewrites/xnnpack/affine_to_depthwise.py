@@ -58,6 +58,11 @@ class AffineToDepthwise(Rewrite[AffineOfChannels]):
     name: ClassVar[str] = "affine-to-depthwise"
     anchors: ClassVar[tuple[type[Operation], ...]] = (xnnpack.Add,)
     bound: ClassVar[Bound] = Bound(1e-6, 1e-6, "product and sum may be rounded once")
+    deviation: ClassVar[Deviation | None] = Deviation(
+        "an infinite pixel makes its neighbours NaN", accepted=True
+    )
+    """Kernels fill a window up to their own size, with weights of zero: ∞ · 0 is NaN, as in the stock
+    flow, which writes batch norms so."""
 
     def match(self, op: XnnpackOp, program: Program) -> AffineOfChannels | Refusal | None:
         """Guards: constants of float32 along the channels, nothing between product and sum."""
@@ -77,13 +82,6 @@ class AffineToDepthwise(Rewrite[AffineOfChannels]):
         if dims(op.output.type)[-1] == 1:
             return Refusal("one channel: a number for all, which scores of −∞ may be scaled by")
         return AffineOfChannels(op, *scaled, shifted[1])
-
-    def deviates(self, match: AffineOfChannels, program: Program) -> Deviation | None:
-        """Kernels fill a window up to their own size, with weights of zero: ∞ · 0 is NaN.
-
-        The stock flow writes batch norms so.
-        """
-        return Deviation("an infinite pixel makes its neighbours NaN", accepted=True)
 
     def build(self, match: AffineOfChannels, rw: Rewriter) -> None:
         """A window of one pixel for each channel; the sum's output range stays."""

@@ -30,6 +30,7 @@ from stepwell.ir.types import element
 from stepwell.translate.rewrites.aten.copies import changes_layout
 
 CASTS = (aten._ToCopyDefault, aten.ToDtype, aten.ToDtypeLayout, aten.TypeAsDefault)
+BEYOND = Deviation("a single beyond 3.39e38 stays finite between bfloat16s", True, everywhere=True)
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class CancelNarrowing(Rewrite[Rounded]):
     name: ClassVar[str] = "cancel-narrowing"
     anchors: ClassVar[tuple[type[Operation], ...]] = CASTS
     bound: ClassVar[Bound] = Bound(2**-8, 0.0, "a rounding to bfloat16 less", varies=True)
+    deviation: ClassVar[Deviation | None] = BEYOND
 
     def match(self, op: SchemaOp, program: Program) -> Rounded | Refusal | None:
         """Both casts are of elements alone, and not both of them are the model's own."""
@@ -60,16 +62,9 @@ class CancelNarrowing(Rewrite[Rounded]):
             return Refusal("the model rounds to bfloat16 and back itself")
         return changes_layout(op) or changes_layout(inner) or Rounded(op, inner)
 
-    def deviates(self, match: Rounded, program: Program) -> Deviation | None:
-        """What a bfloat16 cannot hold stays what it is."""
-        return BEYOND
-
     def build(self, match: Rounded, rw: Rewriter) -> None:
         """What was rounded."""
         rw.replace(match.op, [match.narrowing.operands[0]])
-
-
-BEYOND = Deviation("a single beyond 3.39e38 stays finite between bfloat16s", True, everywhere=True)
 
 
 def is_of_its_own(cast: Operation, beside: Sequence[object]) -> bool:

@@ -181,6 +181,10 @@ class ConvolveByWinograd(Rewrite[Tiled]):
     name: ClassVar[str] = "convolve-by-winograd"
     anchors: ClassVar[tuple[type[Operation], ...]] = (Convolution2d,)
     bound: ClassVar[Bound] = Bound(2e-5, 1e-3, "sums of a thousand products in another order")
+    deviation: ClassVar[Deviation | None] = Deviation(
+        "an infinity or NaN makes NaN of every result of the tiles that read it"
+    )
+    """V takes differences of pixels, and Y of products."""
     costs: Costs = COSTS
 
     def match(self, op: Convolution2d, program: Program) -> Tiled | Refusal | None:
@@ -208,10 +212,6 @@ class ConvolveByWinograd(Rewrite[Tiled]):
         if not bool((program.weights.get(match.filter).abs() <= LARGEST_WEIGHT).all()):
             return Refusal("a weight is not finite, or sums of weights would not be")
         return match
-
-    def deviates(self, match: Tiled, program: Program) -> Deviation | None:
-        """V takes differences of pixels, and Y of products."""
-        return Deviation("an infinity or NaN makes NaN of every result of the tiles that read it")
 
     def directly(self, op: Convolution2d) -> float:
         """Nanoseconds of the node as it is."""

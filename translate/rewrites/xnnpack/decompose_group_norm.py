@@ -71,6 +71,7 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
     name: ClassVar[str] = "decompose-group-norm"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.GroupNormDefault,)
     bound: ClassVar[Bound] = ROWS
+    deviation: ClassVar[Deviation | None] = REORDERED
 
     def match(self, op: SchemaOp, program: Program) -> GroupNorm | Refusal | None:
         """Guards: float elements, a static shape (of an image), constant affine part."""
@@ -94,10 +95,6 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
         weight = match.op.operand("weight")
         scale = None if weight is None else value(weight)
         return bound_of_rows(rows, match.op.arg("eps"), scale)
-
-    def deviates(self, match: GroupNorm, program: Program) -> Deviation | None:
-        """Products and sums in another order."""
-        return REORDERED
 
     def build(self, match: GroupNorm, rw: Rewriter) -> None:
         """Rows, statistics, the shape again, scale and shift."""

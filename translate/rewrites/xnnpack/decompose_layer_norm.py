@@ -54,6 +54,7 @@ class DecomposeLayerNorm(Rewrite[LayerNorm]):
     name: ClassVar[str] = "decompose-layer-norm"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LayerNormDefault,)
     bound: ClassVar[Bound] = ROWS
+    deviation: ClassVar[Deviation | None] = REORDERED
 
     def match(self, op: SchemaOp, program: Program) -> LayerNorm | Refusal | None:
         """Guards: float elements, normalised sizes known."""
@@ -80,10 +81,6 @@ class DecomposeLayerNorm(Rewrite[LayerNorm]):
         weight = match.op.operand("weight")
         scale = None if weight is None else value(weight)
         return bound_of_rows(rows, match.op.arg("eps"), scale)
-
-    def deviates(self, match: LayerNorm, program: Program) -> Deviation | None:
-        """Products and sums in another order."""
-        return REORDERED
 
     def build(self, match: LayerNorm, rw: Rewriter) -> None:
         """Flatten the normalised axes, normalise rows, restore, scale and shift."""

@@ -44,6 +44,7 @@ class LowerClamp(Rewrite[Range]):
         aten.Relu6Default,
         aten.HardtanhDefault,
     )
+    deviation: ClassVar[Deviation | None] = FLUSHED
 
     def match(self, op: SchemaOp, program: Program) -> Range | Refusal | None:
         """Guards: float elements, constant bounds in order."""
@@ -59,10 +60,6 @@ class LowerClamp(Rewrite[Range]):
         if not (-math.inf if low is None else low) < (math.inf if high is None else high):
             return Refusal(f"the lower bound {low} is not below the upper bound {high}")
         return Range(op, low, high)
-
-    def deviates(self, match: Range, program: Program) -> Deviation | None:
-        """Float arithmetic inside a delegate."""
-        return FLUSHED
 
     def build(self, match: Range, rw: Rewriter) -> None:
         """A clamp node."""

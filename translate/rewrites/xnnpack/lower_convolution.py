@@ -88,6 +88,7 @@ class LowerConvolution(Rewrite[Convolution]):
     name: ClassVar[str] = "lower-convolution"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums in another order")
+    deviation: ClassVar[Deviation | None] = FLUSHED
 
     def match(self, op: SchemaOp, program: Program) -> Convolution | Refusal | None:
         """Guards: float images, constant filter and bias, forms that XNNPACK has."""
@@ -104,10 +105,6 @@ class LowerConvolution(Rewrite[Convolution]):
                 return refusal
         assert weight is not None
         return form_of(op, weight)
-
-    def deviates(self, match: Convolution, program: Program) -> Deviation | None:
-        """Float arithmetic inside a delegate."""
-        return FLUSHED
 
     def build(self, match: Convolution, rw: Rewriter) -> None:
         """Channels last, the node, channels second."""

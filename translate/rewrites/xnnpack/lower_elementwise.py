@@ -77,6 +77,7 @@ class LowerElementwise(Rewrite[Elementwise]):
         aten._PreluKernelDefault,
     )
     bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "XNNPACK approximates exp, tanh, erf, log, sin")
+    deviation: ClassVar[Deviation | None] = FLUSHED
 
     def match(self, op: SchemaOp, program: Program) -> Elementwise | Refusal | None:
         """Guards: float elements, plain forms only."""
@@ -111,10 +112,6 @@ class LowerElementwise(Rewrite[Elementwise]):
             fields = (("negative_slope", slope),)
             return Elementwise(op, xnnpack.LeakyReLU, (op.operands[0],), fields)
         return self._prelu(op)
-
-    def deviates(self, match: Elementwise, program: Program) -> Deviation | None:
-        """Float arithmetic inside a delegate."""
-        return FLUSHED
 
     def build(self, match: Elementwise, rw: Rewriter) -> None:
         """The node in the op's place."""

@@ -33,6 +33,7 @@ class LowerFloatCast(Rewrite[SchemaOp]):
 
     name: ClassVar[str] = "lower-float-cast"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten._ToCopyDefault, aten.ToDtype)
+    deviation: ClassVar[Deviation | None] = FLUSHED
 
     def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Guards: f16 to f32 or back, no other memory format, a value XNNPACK can hold."""
@@ -42,10 +43,6 @@ class LowerFloatCast(Rewrite[SchemaOp]):
         if weight_key(given) is not None:
             return Refusal("its operand is a constant; XNNPACK needs one that is computed")
         return changes_layout(op) or not_held(given) or op
-
-    def deviates(self, match: SchemaOp, program: Program) -> Deviation | None:
-        """Float arithmetic inside a delegate."""
-        return FLUSHED
 
     def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """The node."""

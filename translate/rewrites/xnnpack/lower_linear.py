@@ -45,6 +45,7 @@ class LowerLinear(Rewrite[Linear]):
     name: ClassVar[str] = "lower-linear"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
     bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "sums in another order")
+    deviation: ClassVar[Deviation | None] = FLUSHED
 
     def match(self, op: SchemaOp, program: Program) -> Linear | Refusal | None:
         """Guards: float elements, constant bias; a runtime weight must be static in shape."""
@@ -59,10 +60,6 @@ class LowerLinear(Rewrite[Linear]):
         if len(dims(op.operands[1].type)) != 2:
             return Refusal("the weight is a vector")
         return Linear(op, bias)
-
-    def deviates(self, match: Linear, program: Program) -> Deviation | None:
-        """Float arithmetic inside a delegate."""
-        return FLUSHED
 
     def build(self, match: Linear, rw: Rewriter) -> None:
         """A vector input gets a leading axis; beside a weight computed at run time, the runtime

@@ -51,6 +51,7 @@ class LowerMatmul(Rewrite[Product]):
         aten.MatmulDefault,
     )
     bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "sums in another order")
+    deviation: ClassVar[Deviation | None] = FLUSHED
 
     def match(self, op: SchemaOp, program: Program) -> Product | Refusal | None:
         """Guards: float elements, both operands matrices or stacks of them."""
@@ -64,10 +65,6 @@ class LowerMatmul(Rewrite[Product]):
         if ranks[0] != ranks[1] and (not_static(left) or not_static(right)):
             return Refusal("the ranks of the operands differ and a dimension is symbolic")
         return Product(op, left, right, is_turned(right))
-
-    def deviates(self, match: Product, program: Program) -> Deviation | None:
-        """Float arithmetic inside a delegate."""
-        return FLUSHED
 
     def build(self, match: Product, rw: Rewriter) -> None:
         """Equal ranks of at least three, the product, the stated shape."""

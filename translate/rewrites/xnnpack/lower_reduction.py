@@ -47,6 +47,7 @@ class LowerReduction(Rewrite[Reduction]):
     name: ClassVar[str] = "lower-reduction"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MeanDim, aten.SumDimIntList)
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums in another order")
+    deviation: ClassVar[Deviation | None] = FLUSHED
 
     def match(self, op: SchemaOp, program: Program) -> Reduction | Refusal | None:
         """Guards: float elements, static shape unless only the last axis is reduced."""
@@ -64,10 +65,6 @@ class LowerReduction(Rewrite[Reduction]):
         if runs and runs[0][1] == rank:
             refusal = too_wide(_count(shape[slice(*runs[0])]))
         return refusal or Reduction(op, runs)
-
-    def deviates(self, match: Reduction, program: Program) -> Deviation | None:
-        """Float arithmetic inside a delegate."""
-        return FLUSHED
 
     def build(self, match: Reduction, rw: Rewriter) -> None:
         """Reduce run by run from behind; the shape is restored by a view."""

@@ -38,6 +38,7 @@ class LowerSoftmax(Rewrite[Softmax]):
     name: ClassVar[str] = "lower-softmax"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten._SoftmaxDefault, aten.SoftmaxInt)
     bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "XNNPACK approximates exp")
+    deviation: ClassVar[Deviation | None] = FLUSHED
 
     def match(self, op: SchemaOp, program: Program) -> Softmax | Refusal | None:
         """Guards: float elements, no change of dtype."""
@@ -48,10 +49,6 @@ class LowerSoftmax(Rewrite[Softmax]):
         if rank == 0:
             return Refusal("the operand is a scalar, which has no axis")
         return Softmax(op, axis(op.arg("dim"), rank))
-
-    def deviates(self, match: Softmax, program: Program) -> Deviation | None:
-        """Float arithmetic inside a delegate."""
-        return FLUSHED
 
     def build(self, match: Softmax, rw: Rewriter) -> None:
         """Bring the axis last, take the softmax, bring it back."""

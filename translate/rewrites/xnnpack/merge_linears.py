@@ -63,6 +63,10 @@ class MergeLinears(Rewrite[TwoLinears]):
     name: ClassVar[str] = "merge-linears"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
     bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "two sums of products as one")
+    deviation: ClassVar[Deviation | None] = Deviation(
+        "infinities between the layers no longer meet, which gives NaN"
+    )
+    """Infinite features of the inner layer cancel to NaN in the outer one, unless merged."""
 
     def match(self, op: SchemaOp, program: Program) -> TwoLinears | Refusal | None:
         """Guards: constant float32 weights, nobody else reads the inner layer, no more products."""
@@ -89,10 +93,6 @@ class MergeLinears(Rewrite[TwoLinears]):
         if out * given > hidden * (out + given):
             return Refusal(f"one layer of {out}×{given} multiplies more than the two")
         return TwoLinears(op, inner, (outer_key, inner_key), (held[0], held[1]))
-
-    def deviates(self, match: TwoLinears, program: Program) -> Deviation | None:
-        """Infinite features of the inner layer cancel to NaN in the outer one, unless merged."""
-        return Deviation("infinities between the layers no longer meet, which gives NaN")
 
     def build(self, match: TwoLinears, rw: Rewriter) -> None:
         """Derive the product and the bias."""

@@ -74,6 +74,7 @@ class RectifyBeforeScale(Rewrite[RectifiedAffine]):
     name: ClassVar[str] = "rectify-before-scale"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ReluDefault,)
     bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "zeros are −b/g·g + b, which may round")
+    deviation: ClassVar[Deviation | None] = REORDERED
 
     def match(self, op: SchemaOp, program: Program) -> RectifiedAffine | Refusal | None:
         """Guards: positive factors, nobody else reads, convolutions that take the constants in."""
@@ -105,10 +106,6 @@ class RectifyBeforeScale(Rewrite[RectifiedAffine]):
         ):
             return Refusal("a factor is too small to divide by")
         return RectifiedAffine(op, scaled[0], scale, shift, is_padded)
-
-    def deviates(self, match: RectifiedAffine, program: Program) -> Deviation | None:
-        """Products and sums in another order."""
-        return REORDERED
 
     def build(self, match: RectifiedAffine, rw: Rewriter) -> None:
         """The maximum, then factor and shift; or shift, rectifier and factor."""

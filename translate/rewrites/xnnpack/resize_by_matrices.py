@@ -96,6 +96,10 @@ class ResizeByMatrices(Rewrite[Resized]):
         aten.UpsampleBilinear2dDefault,
     )
     bound: ClassVar[Bound] = Bound(1e-4, 1e-4, "a place is rounded before a pixel's is subtracted")
+    deviation: ClassVar[Deviation | None] = Deviation(
+        "a pixel that is infinite or NaN makes its row and its column NaN"
+    )
+    """Every old pixel is multiplied, most by zero."""
 
     def match(self, op: SchemaOp, program: Program) -> Resized | Refusal | None:
         """Guards: single precision, a symbolic size that an input tells, constant steps."""
@@ -113,10 +117,6 @@ class ResizeByMatrices(Rewrite[Resized]):
                 return each
         down, across = (each if isinstance(each, Stretch) else None for each in found)
         return Resized(op, down, across)
-
-    def deviates(self, match: Resized, program: Program) -> Deviation | None:
-        """Every old pixel is multiplied, most by zero."""
-        return Deviation("a pixel that is infinite or NaN makes its row and its column NaN")
 
     def build(self, match: Resized, rw: Rewriter) -> None:
         """Channels last; a product across; rows and columns exchanged; a product down; back."""

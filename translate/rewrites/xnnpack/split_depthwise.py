@@ -77,6 +77,7 @@ class SplitDepthwise(Rewrite[Window]):
     name: ClassVar[str] = "split-depthwise"
     anchors: ClassVar[tuple[type[Operation], ...]] = (DepthwiseConvolution2d,)
     bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums in another order")
+    deviation: ClassVar[Deviation | None] = REORDERED
     costs: Costs = COSTS
 
     def match(self, op: DepthwiseConvolution2d, program: Program) -> Window | Refusal | None:
@@ -105,10 +106,6 @@ class SplitDepthwise(Rewrite[Window]):
         if program.context.choose(self.name, shape_of(op), costs) == "whole":
             return Refusal("so few elements cost less than the nodes of the parts")
         return Window(op, filter.key.data, rows, columns, parts)
-
-    def deviates(self, match: Window, program: Program) -> Deviation | None:
-        """The same sums in another order."""
-        return REORDERED
 
     def bound_at(self, match: Window, value: Value) -> Bound:
         """Halves and integers are rounded once, in either form."""
