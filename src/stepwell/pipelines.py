@@ -19,6 +19,7 @@ from stepwell.translate.rewrites.aten import (
     expands,
     permutes,
 )
+from stepwell.translate.rewrites.aten.adaptive_pool_by_parts import AdaptivePoolByParts
 from stepwell.translate.rewrites.aten.ask_inputs_for_sizes import AskInputsForSizes
 from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.aten.expand_attention_of_any_length import (
@@ -244,6 +245,7 @@ XNNPACK = Pipeline(
                 StackedSumToAdditions(),
                 CumsumToAdditions(),
                 VolumesToImages(),
+                AdaptivePoolByParts(only_uneven=True),
             ),
         ),
         Together("guard-softmax", (GuardSoftmaxInFloats(),)),

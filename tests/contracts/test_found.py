@@ -60,7 +60,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "quantized_decomposed.dequantize_per_tensor.default: out_dtype=i32",
         "quantized_decomposed.dequantize_per_tensor.default: out_dtype=ui8",
     ),
-    "tosa.adaptive_pool_by_parts": ("aten.adaptive_avg_pool1d.default: output_size=[0]",),
+    "aten.adaptive_pool_by_parts": ("aten.adaptive_avg_pool1d.default: output_size=[0]",),
     "tosa.adopt_executorch_mx": (
         "float8_e4m3fn becomes float64 everywhere",
         "input 0 is int16",

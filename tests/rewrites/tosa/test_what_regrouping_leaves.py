@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.rewrites.aten.adaptive_pool_by_parts import AdaptivePoolByParts
 from stepwell.translate.rewrites.aten.gather_strides import GatherStrides
-from stepwell.translate.rewrites.tosa.adaptive_pool_by_parts import AdaptivePoolByParts
 from stepwell.translate.rewrites.tosa.add_columns import AddColumns
 from stepwell.translate.rewrites.tosa.batch_norm_to_products import BatchNormToProducts
 from stepwell.translate.rewrites.tosa.distance_to_norms import DistanceToNorms

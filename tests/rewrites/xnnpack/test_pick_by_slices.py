@@ -3,7 +3,12 @@
 from typing import Any
 
 import pytest
+import torch
 
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.ir.text import parse_module
+from stepwell.ir.weights import WeightStore
 from stepwell.translate.rewrites.aten.picking import Planner
 from stepwell.translate.rewrites.xnnpack.pick_by_slices import PickBySlices
 
@@ -104,3 +109,41 @@ ORDERED = {
 def test_places_with_order_take_few_slices(name: str):
     indices, size, most = ORDERED[name]
     assert Planner().plan(tuple(indices), size).cost <= most
+
+
+HEADS = "tensor<2x4x9xf32>"
+
+
+def picked(places: torch.Tensor, dim: int = -1) -> tuple[int, list[str], bool]:
+    """How often the rewrite applies, why it does not, and whether eager's numbers stay."""
+    rows = f"tensor<{'x'.join(map(str, places.shape))}x"
+    text = (
+        f"func.func @forward(%x: {HEADS}) -> {rows}f32> {{\n"
+        f'  %i = stepwell.weight <"places"> "constant" : {rows}i64>\n'
+        f"  %y = aten.gather.default(%x, {dim}, %i) : ({HEADS}, {rows}i64>) -> {rows}f32>\n"
+        f"  func.return %y : {rows}f32>\n}}"
+    )
+    program = Program(parse_module(text), WeightStore())
+    program.weights.add("places", places)
+    x, history = torch.randn(2, 4, 9), History()
+    count = run_rewrites(program, [PickBySlices()], history)
+    reasons = [record.reason for record in history.refusals.values()]
+    return count, reasons, torch.equal(program.run(x)[0], x.gather(dim, places))
+
+
+def test_relative_positions_are_gathered_by_slices():
+    away = torch.arange(4)[:, None] - torch.arange(4)[None]
+    assert picked((away + 4).expand(2, 4, 4)) == (1, [], True)
+
+
+@pytest.mark.parametrize(
+    ("places", "dim", "reason"),
+    [
+        (torch.zeros(2, 4, 4, dtype=torch.long), 1, "another axis"),
+        (torch.zeros(2, 3, 4, dtype=torch.long), -1, "fewer places"),
+        (torch.arange(2)[:, None, None].expand(2, 4, 4), -1, "not the same for all"),
+    ],
+)
+def test_a_gather_of_other_places_stays(places: torch.Tensor, dim: int, reason: str):
+    count, reasons, same = picked(places, dim)
+    assert (count, same) == (0, True) and reason in reasons[0]

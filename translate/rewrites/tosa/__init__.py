@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.ir.rewriting import Named, Rewrite, Step, Together
-from stepwell.translate.rewrites.tosa.adaptive_pool_by_parts import AdaptivePoolByParts
+from stepwell.translate.rewrites.aten.adaptive_pool_by_parts import AdaptivePoolByParts
 from stepwell.translate.rewrites.tosa.add_columns import AddColumns
 from stepwell.translate.rewrites.tosa.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.tosa.batch_norm_to_products import BatchNormToProducts

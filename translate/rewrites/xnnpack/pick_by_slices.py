@@ -59,12 +59,13 @@ class Picked:
 
 @dataclass(frozen=True)
 class PickBySlices(Rewrite[Picked]):
-    """`index`, `index_select`, `flip`, `unfold` and `upsample_nearest2d` to slices and `cat`."""
+    """`index`, `gather`, `flip`, `unfold` and `upsample_nearest2d` to slices and `cat`."""
 
     name: ClassVar[str] = "pick-by-slices"
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.IndexSelectDefault,
         aten.IndexTensor,
+        aten.GatherDefault,
         aten.FlipDefault,
         aten.UnfoldDefault,
         aten.UpsampleNearest2dDefault,
@@ -73,6 +74,8 @@ class PickBySlices(Rewrite[Picked]):
 
     def match(self, op: SchemaOp, program: Program) -> Picked | Refusal | None:
         """Guards: floats of known sizes, places that are known, and few slices for them."""
+        if isinstance(op, aten.GatherDefault) and weight_key(op.operands[1]) is None:
+            return None
         if refusal := not_floats((op.operands[0], *op.results)):
             return refusal
         shape = static_dims(op.operands[0])
@@ -101,6 +104,8 @@ class PickBySlices(Rewrite[Picked]):
             return _windows(op, shape)
         if isinstance(op, aten.UpsampleNearest2dDefault | aten.UpsampleNearest2dVec):
             return _nearest(op, shape)
+        if isinstance(op, aten.GatherDefault):
+            return _gathered(op, shape, program)
         if isinstance(op, aten.IndexSelectDefault):
             at = axis(op.arg("dim"), len(shape))
             given = [*[None] * at, op.operands[1]]
@@ -147,6 +152,25 @@ def _nearest(op: SchemaOp, shape: tuple[int, ...]) -> Places | Refusal | None:
         )
         picked.append((2 + at, tuple(int(place) for place in places.flatten())))
     return Places(shape, tuple(picked))
+
+
+def _gathered(op: SchemaOp, shape: tuple[int, ...], program: Program) -> Places | Refusal | None:
+    """Places in the rows of a matrix, the same for all heads: relative positions are such."""
+    key = weight_key(op.operands[1])
+    assert key is not None, "match asks for constant places"
+    places, rank = program.weights.get(key), len(shape)
+    if rank < 2 or axis(op.arg("dim"), rank) != rank - 1:
+        return Refusal("it gathers along another axis than the last, or of one axis")
+    if tuple(places.shape[:-1]) != shape[:-1] or not places.numel():
+        return Refusal("there are fewer places than rows")
+    matrices = places.flatten(0, -3) if rank > 2 else places[None]
+    if not bool((matrices == matrices[:1]).all()):
+        return Refusal("the places are not the same for all matrices")
+    if not 0 <= int(places.min()) <= int(places.max()) < shape[-1]:
+        return Refusal("an index lies outside its axis")
+    rows = torch.arange(shape[-2])[:, None] * shape[-1]
+    flat = tuple((matrices[0] + rows).flatten().tolist())
+    return Places((*shape[:-2], shape[-2] * shape[-1]), ((rank - 2, flat),))
 
 
 def _indexed(

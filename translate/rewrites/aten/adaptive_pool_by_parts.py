@@ -24,6 +24,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.building import cat, reduced, slice_axis, static_dims
 from stepwell.translate.rewrites.aten.maxima import reads_their_indices
 
@@ -43,9 +44,14 @@ class Parts:
 
 @dataclass(frozen=True)
 class AdaptivePoolByParts(Rewrite[Parts]):
-    """`adaptive_avg_pool`, `adaptive_max_pool` of one to three axes to reductions of slices."""
+    """`adaptive_avg_pool`, `adaptive_max_pool` of one to three axes to reductions of slices.
 
-    name: ClassVar[str] = "adaptive-pool-by-parts-to-tosa"
+    Attributes:
+        only_uneven: leaves windows of one length and of several elements, for targets that pool them.
+    """
+
+    only_uneven: bool = False
+    name: ClassVar[str] = "adaptive-pool-by-parts"
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.AdaptiveAvgPool1dDefault,
@@ -69,6 +75,9 @@ class AdaptivePoolByParts(Rewrite[Parts]):
         wanted = made[-space:]
         if max(wanted) > MOST_PARTS:
             return Refusal(f"it has {max(wanted)} windows, more than {MOST_PARTS}")
+        sizes = list(zip(held[-space:], wanted, strict=True))
+        if self.only_uneven and not is_uneven(sizes):
+            return None
         return Parts(op, held[-space:], wanted)
 
     def build(self, match: Parts, rw: Rewriter) -> None:
@@ -85,7 +94,14 @@ class AdaptivePoolByParts(Rewrite[Parts]):
                 slice_axis(rw, value, at, i * size // count, -(-(i + 1) * size // count))
                 for i in range(count)
             ]
-            value = cat(rw, [reduced(rw, cls, part, [at]) for part in parts], at)
+            # A part of one element is what a reduction would give.
+            whole = [p if dims(p.type)[at] == 1 else reduced(rw, cls, p, [at]) for p in parts]
+            value = cat(rw, whole, at)
         result = match.op.results[0]
         rw.replace_value(result, value)
         rw.erase(match.op)
+
+
+def is_uneven(sizes: list[tuple[int, int]]) -> bool:
+    """Whether some windows are longer than others, or all have one element."""
+    return any(held % count for held, count in sizes) or all(held == count for held, count in sizes)
