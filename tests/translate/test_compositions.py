@@ -222,6 +222,20 @@ def test_what_adds_up_nowhere_else_is_compared_on_tosa() -> None:
     assert agree(low.run(x, index, values)[0], add(x, index, values))
 
 
+@pytest.mark.parametrize("target", ["xnnpack", "tosa-1.0+fp+int"])
+def test_a_nan_stays_in_what_runs_over_it(target: str) -> None:
+    x = torch.tensor([[0.0, 1.0, math.nan, 3.0, -1.0, math.inf], [math.inf, 2, 2, -math.inf, 0, 1]])
+
+    def running(x: torch.Tensor) -> Any:
+        return x.logcumsumexp(1), *x.cummax(1), *x.cummin(1), *x.median(1), *x.sort(1)
+
+    found = stepwell.lower(export(Function(running), (x,)), target).run(x)
+    for one, other in zip(found, running(x), strict=True):
+        torch.testing.assert_close(
+            one, other, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True, check_dtype=False
+        )  # TOSA's places are 32 bits wide.
+
+
 def test_equal_numbers_keep_their_order() -> None:
     x = torch.tensor([[3, 1, 3, 1, 2, 1], [0, 0, 0, 0, 0, 0]])
     for found, wanted in zip(lowered(torch.sort, x), torch.sort(x, stable=True), strict=True):

@@ -236,7 +236,10 @@ def logcumsumexp(x: Tensor, dim: int) -> Any:
     step, sums = 1, x
     while step < count:
         rest = count - step
-        added = torch.logaddexp(sums.narrow(dim, 0, rest), sums.narrow(dim, step, rest))
+        one, other = sums.narrow(dim, 0, rest), sums.narrow(dim, step, rest)
+        added = torch.logaddexp(one, other)  # Whose maximum may lose a NaN in a delegate.
+        is_nan = torch.logical_or(torch.isnan(one), torch.isnan(other))
+        added = torch.where(is_nan, torch.full_like(added, math.nan), added)
         sums = torch.cat([sums.narrow(dim, 0, step), added], dim)
         step *= 2
     return sums.clone() if sums is x else sums
