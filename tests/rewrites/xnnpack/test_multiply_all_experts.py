@@ -9,6 +9,7 @@ from torch.export import export
 
 import stepwell
 from stepwell.translate.rewrites.xnnpack.add_up_before_experts import AddUpBeforeExperts
+from stepwell.translate.rewrites.xnnpack.choose_by_rank import ChooseByRank
 from stepwell.translate.rewrites.xnnpack.multiply_all_experts import MultiplyAllExperts
 
 
@@ -87,12 +88,29 @@ def test_weights_that_are_computed_are_looked_up(refused: Any, method: Any):
     refused(text, MultiplyAllExperts())
 
 
-def test_rows_that_are_no_repetition_are_multiplied_by_their_own(refused: Any, method: Any):
+def test_rows_that_are_no_repetition_are_multiplied_by_all_too(apply: Any, method: Any):
     text = method(
         f"{GIVEN}, %c: tensor<6x8x1xf32>", WEIGHT, PLACES, f"%y = {PRODUCT}",
         gives="tensor<6x5x1xf32>",
     )  # fmt: skip
-    refused(text, MultiplyAllExperts())
+    done = apply(text, MultiplyAllExperts())
+    assert done.count == 1 and "tensor<6x20xf32>" in done.text
+    assert apply(done.text, ChooseByRank()).count == 1
+
+
+class NormedExperts(Experts):
+    """What an expert gives is normed before it is added up."""
+
+    def multiplied(self, weight: Tensor, rows: Tensor, places: Tensor) -> Tensor:
+        made = super().multiplied(weight, rows, places)
+        return nn.functional.rms_norm(made, made.shape[-1:]) if made.shape[1] == 16 else made
+
+
+def test_experts_whose_results_are_normed_are_one_delegate_too():
+    module, x = NormedExperts(4, 2).eval(), torch.randn(6, 16)
+    lowered = stepwell.lower(export(module, (x,)), "xnnpack")
+    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
+    torch.testing.assert_close(lowered.run(x)[0], module(x), rtol=1e-5, atol=1e-5)
 
 
 def test_places_that_something_else_reads_are_left(refused: Any, method: Any):

@@ -104,6 +104,8 @@ class ChooseByRank(Rewrite[Ranked]):
             if reading is None:
                 return Refusal(f"the chosen places are read by {op_name(reader)}")
             readings.append(reading)
+        if not readings and not op.results[0].uses:
+            return None  # What is left of it is dead.
         return Ranked(choice, tuple(dict.fromkeys(readings)))
 
     def deviates(self, match: Ranked, program: Program) -> Deviation | None:
@@ -143,15 +145,18 @@ def _read(rw: Rewriter, reading: Reading, choice: Choice, slots: SSAValue) -> SS
         is_so = dims(value.type) == tuple(shape)
         return value if is_so else rw.insert(view_op(rw, value, shape), reading.op).results[0]
 
-    source, width = reading.source, reading.width
+    source, width, every = reading.source, reading.width, choice.rows * choice.taken
     if isinstance(reading.op, aten.IndexTensor):
-        slots = seen(slots, [1, choice.rows * choice.taken, choice.among])
+        slots = seen(slots, [1, every, choice.among])
         source = seen(source, [1, choice.among, width])
     elif isinstance(reading.op, aten.ScatterAddDefault):
+        rows, taken = reading.rows, every // reading.rows
+        slots = seen(slots, [rows, taken, choice.among])
         slots = rw.insert(permute_op(slots, [0, 2, 1]), reading.op).results[0]
-        source = seen(source, [choice.rows, choice.taken, width])
+        source = seen(source, [rows, taken, width])
     else:
-        source = seen(source, [choice.rows, choice.among, width])
+        slots = seen(slots, [reading.rows, every // reading.rows, choice.among])
+        source = seen(source, [reading.rows, choice.among, width])
     product = rw.insert(_product(slots, source), reading.op).results[0]
     return seen(product, static_dims(reading.op.results[0]) or ())
 

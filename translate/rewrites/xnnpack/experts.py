@@ -8,7 +8,7 @@ once for all tokens: by far less for a prompt, and for one token where few exper
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from xdsl.ir import Operation, SSAValue
@@ -175,12 +175,22 @@ def _is_multiplied(op: Operation) -> bool:
     expert = reader and expert_of(reader)
     if not expert:
         return False
-    if repeated_rows(expert) is not None:
-        return True
+    return repeated_rows(expert) is not None or is_summed(expert) or each_costs_more(expert) is None
+
+
+def is_summed(expert: Expert) -> bool:
+    """Whether a weighted sum is all that reads what an expert gives."""
+    reader: Operation | None = expert.op
     while isinstance(reader, aten.BmmDefault | aten.ViewDefault | aten.AddTensor | aten.MulTensor):
         reader = _only_reader(reader)
     found = reader and weighted_sum(reader)
     return bool(found) and found.expert.op is expert.op
+
+
+def each_costs_more(expert: Expert) -> Refusal | None:
+    """All experts cost less, though each row that is multiplied is of one expert alone."""
+    choice = expert.weights.choice
+    return costs_more(replace(choice, rows=choice.rows * choice.taken, taken=1))
 
 
 def _only_reader(op: Operation) -> Operation | None:

@@ -43,7 +43,9 @@ from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.aten.building import emit, expand, permute, view
 from stepwell.translate.rewrites.xnnpack.experts import (
     Expert,
+    each_costs_more,
     expert_of,
+    is_summed,
     repeated_rows,
     unready,
 )
@@ -51,10 +53,19 @@ from stepwell.translate.rewrites.xnnpack.experts import (
 
 @dataclass(frozen=True)
 class EveryExpert:
-    """A product with the experts of each row, and the rows before they were repeated."""
+    """A product with the experts of each row.
+
+    Attributes:
+        expert: the product.
+        rows: what is multiplied by all, before it was repeated for those that it takes.
+        count: how many rows that are.
+        taken: how many results each gives.
+    """
 
     expert: Expert
     rows: SSAValue
+    count: int
+    taken: int
 
 
 @dataclass(frozen=True)
@@ -66,14 +77,18 @@ class MultiplyAllExperts(Rewrite[EveryExpert]):
     bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "the product may be summed in another order")
 
     def match(self, op: SchemaOp, program: Program) -> EveryExpert | Refusal | None:
-        """Guards: each row once for each that it takes; all that reads the places has such a form."""
+        """Guards: no sum that reads the product can do better; all that reads the places has a form."""
         found = expert_of(op)
         if found is None:
             return None
-        rows = repeated_rows(found)
-        if rows is None:
+        choice, rows = found.weights.choice, repeated_rows(found)
+        if rows is not None:
+            shared = EveryExpert(found, rows, choice.rows, choice.taken)
+            return unready(choice, program) or shared
+        if is_summed(found):
             return None
-        return unready(found.weights.choice, program) or EveryExpert(found, rows)
+        own = EveryExpert(found, found.rows, choice.rows * choice.taken, 1)
+        return unready(choice, program) or each_costs_more(found) or own
 
     def build(self, match: EveryExpert, rw: Rewriter) -> None:
         """The linear layer of all experts, the gather, and the shape of the product."""
@@ -84,12 +99,12 @@ class MultiplyAllExperts(Rewrite[EveryExpert]):
             weights = permute(rw, weights, [0, 2, 1])
         held = element(weights.type)
         weights = view(rw, weights, [choice.among * outer, inner])
-        rows = view(rw, match.rows, [choice.rows, inner])
-        made = tensor([choice.rows, choice.among * outer], held)
+        rows = view(rw, match.rows, [match.count, inner])
+        made = tensor([match.count, choice.among * outer], held)
         product = emit(rw, aten.LinearDefault.make(rows, weights, result_types=[made]))
-        product = view(rw, product, [choice.rows, choice.among, outer])
-        places = view(rw, expert.weights.places, [choice.rows, choice.taken, 1])
-        places = expand(rw, places, [choice.rows, choice.taken, outer])
-        picked = tensor([choice.rows, choice.taken, outer], held)
+        product = view(rw, product, [match.count, choice.among, outer])
+        places = view(rw, expert.weights.places, [match.count, match.taken, 1])
+        places = expand(rw, places, [match.count, match.taken, outer])
+        picked = tensor([match.count, match.taken, outer], held)
         product = emit(rw, aten.GatherDefault.make(product, 1, places, result_types=[picked]))
         rw.replace(expert.op, [view(rw, product, dims(expert.op.results[0].type))])

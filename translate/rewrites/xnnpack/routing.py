@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -130,14 +130,16 @@ class Reading:
 
     Attributes:
         op: the reader.
-        source: what it picks from, `[rows, among, width]`, or adds up, `[rows, taken, width]`, or a
-            table that it looks up rows of, `[among, width]`.
+        source: what it picks from, `[rows, among, width]`, or adds up, `[rows, taken, width]` (or each
+            of what was taken is a row), or a table that it looks up rows of, `[among, width]`.
         width: numbers at each place.
+        rows: how many rows there are, all of what they take together.
     """
 
     op: SchemaOp
     source: SSAValue
     width: int
+    rows: int
 
 
 def reading_of(op: Operation, choice: Choice, program: Program) -> Reading | None:
@@ -146,7 +148,7 @@ def reading_of(op: Operation, choice: Choice, program: Program) -> Reading | Non
         return None
     if isinstance(op, aten.GatherDefault):
         width = _width(op, op.operands[0], choice.among, choice)
-        return None if width is None else Reading(op, op.operands[0], width)
+        return None if width is None else Reading(op, op.operands[0], width, _rows(op))
     if isinstance(op, aten.ScatterAddDefault):
         return _adds_up(op, choice, program)
     return _looks_up(op, choice) if isinstance(op, aten.IndexTensor) else None
@@ -155,15 +157,16 @@ def reading_of(op: Operation, choice: Choice, program: Program) -> Reading | Non
 def _adds_up(op: SchemaOp, choice: Choice, program: Program) -> Reading | None:
     """Rows are added to zeros."""
     given, rows = op.operands[0], op.operands[2]
-    width, held = _width(op, rows, choice.taken, choice), static_dims(rows)
+    held = static_dims(rows)
+    at = axis(op.arg("dim"), len(held)) if held else 0
+    width = _width(op, rows, held[at], choice) if held else None
     if width is None or held is None:
         return None
-    at = axis(op.arg("dim"), len(held))
     if static_dims(given) != (*held[:at], choice.among, *held[at + 1 :]):
         return None
     if isinstance(given.owner, aten.ExpandDefault):
         given = given.owner.operands[0]
-    return Reading(op, rows, width) if number_of(given, program) == 0 else None
+    return Reading(op, rows, width, _rows(op)) if number_of(given, program) == 0 else None
 
 
 def _looks_up(op: SchemaOp, choice: Choice) -> Reading | None:
@@ -171,7 +174,7 @@ def _looks_up(op: SchemaOp, choice: Choice) -> Reading | None:
     found, shape = looked_up(op.results[0]), static_dims(op.operands[0])
     if found is None or found.choice != choice or shape is None or len(shape) > 2:
         return None
-    return Reading(op, found.table, prod(shape[1:]))
+    return Reading(op, found.table, prod(shape[1:]), 1)
 
 
 def _width(op: SchemaOp, source: SSAValue, along: int, choice: Choice) -> int | None:
@@ -181,7 +184,7 @@ def _width(op: SchemaOp, source: SSAValue, along: int, choice: Choice) -> int | 
         return None
     at = axis(op.arg("dim"), len(held))
     width = prod(shape[at + 1 :])
-    if held != (*shape[:at], along, *shape[at + 1 :]) or prod(shape[:at]) != choice.rows:
+    if held != (*shape[:at], along, *shape[at + 1 :]) or not is_chosen(shape, at, choice):
         return None
     if width != 1:
         if not isinstance(places.owner, aten.ExpandDefault):
@@ -189,4 +192,16 @@ def _width(op: SchemaOp, source: SSAValue, along: int, choice: Choice) -> int | 
         places = places.owner.operands[0]
         if static_dims(places) != (*shape[: at + 1], *[1] * (len(shape) - at - 1)):
             return None
-    return width if shape[at] == choice.taken and chosen_by(places) == choice else None
+    return width if chosen_by(places) == choice else None
+
+
+def _rows(op: SchemaOp) -> int:
+    """Rows of places, in front of the axis that they count along."""
+    shape = static_dims(op.operands[1]) or ()
+    return prod(shape[: axis(op.arg("dim"), len(shape))])
+
+
+def is_chosen(shape: Sequence[int], at: int, choice: Choice) -> bool:
+    """Whether rows take what a choice took, or each of what it took is a row that takes itself."""
+    every = choice.rows * choice.taken
+    return (prod(shape[:at]), shape[at]) in ((choice.rows, choice.taken), (every, 1))
