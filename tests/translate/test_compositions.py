@@ -236,6 +236,14 @@ def test_a_nan_stays_in_what_runs_over_it(target: str) -> None:
         )  # TOSA's places are 32 bits wide.
 
 
+def test_a_copy_to_another_layout_holds_the_same_numbers() -> None:
+    def copied(x: torch.Tensor) -> torch.Tensor:
+        return x.to("cpu", torch.float64, True, True, memory_format=torch.channels_last)
+
+    x = torch.randn(2, 3, 4, 5)
+    assert torch.equal(lowered(copied, x)[0], copied(x))
+
+
 def test_equal_numbers_keep_their_order() -> None:
     x = torch.tensor([[3, 1, 3, 1, 2, 1], [0, 0, 0, 0, 0, 0]])
     for found, wanted in zip(lowered(torch.sort, x), torch.sort(x, stable=True), strict=True):

@@ -37,8 +37,8 @@ from stepwell.translate.rewrites.aten.recorded_calls import (
 )
 from stepwell.translate.rewrites.aten.sizes import Sizes, can_compute
 
-LAYOUT_ARGUMENTS = frozenset({"layout", "device", "pin_memory", "memory_format"})
-"""Arguments that say where and how a tensor lies, and nothing of what is in it."""
+LAYOUT_ARGUMENTS = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking"})
+"""Arguments that say where, how and when a tensor lies, and nothing of what is in it."""
 
 INTO_ITSELF = "PyTorch takes it apart into itself"
 """What is said of an operator whose only decomposition is a name for its kernel."""
