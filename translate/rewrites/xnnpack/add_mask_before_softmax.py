@@ -165,12 +165,13 @@ def sum_with_constant(scores: SSAValue, mask: SSAValue) -> tuple[SSAValue, str] 
 def feeds_softmax(value: SSAValue) -> bool:
     """Whether the one reader of scores, behind views of the leading axes, is a softmax of rows.
 
-    Attention adds its mask to the scores of a softmax that it holds.
+    Attention adds its mask to the scores of a softmax that it holds. One of any length asks outside
+    which rows are closed, so there the whole mask stays outside.
     """
     while len(users := [use.operation for use in value.uses]) == 1:
         (user,) = users
         if isinstance(user, aten.ScaledDotProductAttentionDefault):
-            return user.operand("attn_mask") is value
+            return is_static(value.type) and user.operand("attn_mask") is value
         if isinstance(user, SchemaOp) and user.name in SOFTMAX:
             rank = len(dims(value.type))
             return axis(user.arg("dim"), rank) == rank - 1
