@@ -377,6 +377,7 @@ INTEGER_FORMS = (*FORMS, *_of_integers())
 DECLARED = {
     "attention(x, y)": "a row of scores that overflow to −∞ has lost the guard",
     "adaptive_max_pool2d(2)": "XNNPACK's pooling may lose a NaN, as in max_pool2d",
+    "cumsum(x, -1)": "sums of neighbours may overflow before an infinity in front of them is added",
 }
 """Forms for which the default is worse than stock, with the reason (`docs/semantics.md`)."""
 
