@@ -21,6 +21,23 @@ MOST = 2**22
 """Comparisons of each number with each, that places by counts may take."""
 
 
+def _itself(x: Tensor) -> tuple[Tensor, Tensor]:
+    """What is chosen of a single number, and where it stood."""
+    return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+
+
+def _kept(found: tuple[Tensor, Tensor], dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """A number and its place along an axis of one element, which stays or goes."""
+    value, place = found
+    return found if keepdim else (value.squeeze(dim), place.squeeze(dim))
+
+
+def _places_along(x: Tensor, dim: int) -> Tensor:
+    """0, 1, … along an axis, the same at all places of the others."""
+    shape = [x.shape[dim] if axis == dim else 1 for axis in range(x.dim())]
+    return torch.arange(x.shape[dim]).reshape(shape).expand(x.shape)
+
+
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
     """Sorted numbers and where each stood."""
     return stable_sort(x, stable=False, dim=dim, descending=descending)
@@ -31,7 +48,7 @@ def stable_sort(
 ) -> Any:
     """Sorted numbers and where each stood; the first of equal ones first."""
     if x.dim() == 0:
-        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+        return _itself(x)
     dim %= x.dim()
     count = x.shape[dim]
     if x.numel() == 0:
@@ -43,8 +60,7 @@ def stable_sort(
         return values, places
     within(x.numel() * count, MOST)
     rank = _places(x, dim, descending)
-    shape = [count if axis == dim else 1 for axis in range(x.dim())]
-    numbers = torch.arange(count).reshape(shape).expand(x.shape)
+    numbers = _places_along(x, dim)
     return values, torch.scatter(torch.zeros_like(numbers).clone(), dim, rank, numbers)
 
 
@@ -91,16 +107,16 @@ def msort(x: Tensor) -> Tensor:
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest, and where it stood."""
     if x.dim() == 0:
-        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+        return _itself(x)
     values, places = torch.sort(x, dim)
     found = values.narrow(dim, k - 1, 1), places.narrow(dim, k - 1, 1)
-    return found if keepdim else tuple(one.squeeze(dim) for one in found)
+    return _kept(found, dim, keepdim)
 
 
 def median_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The smaller of the two in the middle; NaN where there is one."""
     if x.dim() == 0:
-        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+        return _itself(x)
     if not x.shape[dim]:
         return NotImplemented
     value, place = kthvalue(x, (x.shape[dim] + 1) // 2, dim, True)
@@ -110,7 +126,7 @@ def median_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
         value = torch.where(has_nan, torch.full_like(value, math.nan), value)
         first = torch.argmax(is_nan.to(torch.int64), dim, keepdim=True)
         place = torch.where(has_nan, first, place)
-    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+    return _kept((value, place), dim, keepdim)
 
 
 def median(x: Tensor) -> Any:
@@ -123,14 +139,14 @@ def nanmedian_dim(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     if not x.dtype.is_floating_point:
         return torch.median(x, dim, keepdim)
     if x.dim() == 0:
-        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+        return _itself(x)
     if not x.shape[dim]:
         return NotImplemented
     values, places = torch.sort(x, dim)
     numbers = torch.logical_not(torch.isnan(x)).sum(dim, keepdim=True)
     at = torch.clamp((numbers + 1) // 2 - 1, min=0)
     value, place = torch.gather(values, dim, at), torch.gather(places, dim, at)
-    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+    return _kept((value, place), dim, keepdim)
 
 
 def nanmedian(x: Tensor) -> Any:
@@ -141,7 +157,7 @@ def nanmedian(x: Tensor) -> Any:
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The most frequent number, the smallest of several, and the last place that it stood at."""
     if x.dim() == 0:
-        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+        return _itself(x)
     if x.numel() == 0:
         return NotImplemented
     within(x.numel() * x.shape[dim], MOST)
@@ -151,7 +167,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     most = torch.argmax(counts, dim, keepdim=True)
     last = most + torch.clamp(torch.gather(counts, dim, most), min=1) - 1
     found = torch.gather(values, dim, most), torch.gather(places, dim, last)
-    return found if keepdim else tuple(one.squeeze(dim) for one in found)
+    return _kept(found, dim, keepdim)
 
 
 def isin(x: Tensor, among: Tensor, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
@@ -192,13 +208,12 @@ def searchsorted(
 def _running(x: Tensor, dim: int, is_at_least: Callable[[Tensor, Tensor], Tensor]) -> Any:
     """The extremum so far and its latest place, by steps of 1, 2, 4, …"""
     if x.dim() == 0:
-        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+        return _itself(x)
     dim %= x.dim()
     count = x.shape[dim]
     if x.numel() == 0:
         return NotImplemented
-    shape = [count if axis == dim else 1 for axis in range(x.dim())]
-    values, places = x, torch.arange(count).reshape(shape).expand(x.shape)
+    values, places = x, _places_along(x, dim)
     step = 1
     while step < count:
         rest = count - step

@@ -26,10 +26,7 @@ def avg_pool3d(
     """Images, then their means along the depth: the count of a box is a product of counts."""
     if not x.dtype.is_floating_point:
         return NotImplemented
-    kernel, stride, padding = (
-        tuple(given) if len(given) == 3 else (given[0],) * 3
-        for given in (kernel_size, stride or kernel_size, padding)
-    )
+    kernel, stride, padding = _of_axes(3, kernel_size, stride or kernel_size, padding)
     pool = torch.nn.functional.avg_pool2d
     if divisor_override:
         x = _with_edges(x, kernel, stride, padding, ceil_mode)
@@ -57,13 +54,15 @@ def avg_pool2d(
     """A divisor of its own is a factor, where every window is whole."""
     if not divisor_override or not x.dtype.is_floating_point:
         return NotImplemented
-    kernel, stride, padding = (
-        tuple(given) if len(given) == 2 else (given[0],) * 2
-        for given in (kernel_size, stride or kernel_size, padding)
-    )
+    kernel, stride, padding = _of_axes(2, kernel_size, stride or kernel_size, padding)
     x = _with_edges(x, kernel, stride, padding, ceil_mode)
     share = kernel[0] * kernel[1] / divisor_override
     return torch.nn.functional.avg_pool2d(x, kernel, stride) * share
+
+
+def _of_axes(rank: int, *lists: Sequence[int]) -> list[tuple[int, ...]]:
+    """A number for each axis, where one may stand for all."""
+    return [tuple(given) if len(given) == rank else (given[0],) * rank for given in lists]
 
 
 def _with_edges(

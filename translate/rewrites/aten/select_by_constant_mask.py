@@ -115,6 +115,28 @@ class SelectByConstantMask(Rewrite[Chosen]):
         become(rw, match.op, match.form, match.value, limits)
 
 
+@dataclass(frozen=True)
+class Filled:
+    """A choice of `value` where `mask` equals `kept`, and of one number elsewhere."""
+
+    mask: SSAValue
+    kept: bool
+    value: SSAValue
+    fill: float
+
+
+def filled(op: SchemaOp, program: Program) -> Filled | None:
+    """What `where` or `masked_fill` chooses, if one side is a number that is known."""
+    is_where = "condition" in op.SCHEMA.by_name
+    mask, one = op.arg("condition" if is_where else "mask"), op.arg("self")
+    other = op.arg("other" if is_where else "value")
+    sides = [(True, one, other), (False, other, one)] if is_where else [(False, one, other)]
+    for kept, value, number in sides:
+        if (fill := number_of(number, program)) is not None:
+            return Filled(mask, kept, value, fill) if isinstance(value, SSAValue) else None
+    return None
+
+
 def number_of(value: object, program: Program) -> float | None:
     """The number that every element of an argument is, if it is known."""
     if isinstance(value, int | float):

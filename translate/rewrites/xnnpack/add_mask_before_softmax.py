@@ -42,7 +42,7 @@ from stepwell.translate.rewrites.aten.building import axis, emit
 from stepwell.translate.rewrites.aten.open_rows import ABSORBED
 from stepwell.translate.rewrites.aten.ranges import interval, is_never_nan
 from stepwell.translate.rewrites.aten.recognise_attention import leads_to_product, splits_leading
-from stepwell.translate.rewrites.aten.select_by_constant_mask import number_of
+from stepwell.translate.rewrites.aten.select_by_constant_mask import filled
 from stepwell.translate.rewrites.xnnpack.guards import FLOATS, not_held
 from stepwell.translate.rewrites.xnnpack.limit_by_mask import LimitByMask, may_be_nan, static
 
@@ -79,14 +79,10 @@ class AddMaskBeforeSoftmax(Rewrite[Closed]):
         """Guards: a number that closes; scores of the mask's shape, or more, that a softmax reads."""
         if not feeds_softmax(op.results[0]) or not_held(op.results[0]):
             return None
-        is_where = "condition" in op.SCHEMA.by_name
-        kept, scores = is_where, op.arg("self")
-        fill = number_of(op.arg("other" if is_where else "value"), program)
-        if is_where and fill is None:
-            kept, scores, fill = False, op.arg("other"), number_of(scores, program)
-        mask = op.arg("condition" if is_where else "mask")
-        if fill is None or not isinstance(scores, SSAValue) or scores.type != op.results[0].type:
+        found = filled(op, program)
+        if found is None or found.value.type != op.results[0].type:
             return None
+        mask, kept, scores, fill = found.mask, found.kept, found.value, found.fill
         held = element(scores.type)
         absorbs = fill == torch.finfo(torch_dtype(held)).min and held != f16
         if held not in FLOATS or not (fill == -inf or absorbs) or weight_key(scores):

@@ -111,15 +111,10 @@ class ChooseByRank(Rewrite[Ranked]):
     def deviates(self, match: Ranked, program: Program) -> Deviation | None:
         """What is not taken is multiplied by zero: a NaN or an infinity there is NaN."""
         sources = [match.choice.op.operands[0], *(reading.source for reading in match.readings)]
-        if not all(
-            is_bounded(source, program) or _is_finite(source, program) for source in sources
-        ):
+        computed = [source for source in sources if not _is_finite(source, program)]
+        if not all(is_bounded(source, program) for source in computed):
             return Deviation("an infinity beside what is chosen makes that NaN")
-        unsure = [
-            source
-            for source in sources
-            if not is_never_nan(source, program) and not _is_finite(source, program)
-        ]
+        unsure = [source for source in computed if not is_never_nan(source, program)]
         if not unsure:
             return None
         is_accepted = all(is_lost_by_rows(source, program) for source in unsure)

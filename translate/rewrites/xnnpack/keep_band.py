@@ -50,7 +50,7 @@ from stepwell.translate.rewrites.aten.building import (
     static_dims,
     view,
 )
-from stepwell.translate.rewrites.aten.select_by_constant_mask import number_of
+from stepwell.translate.rewrites.aten.select_by_constant_mask import filled
 from stepwell.translate.rewrites.xnnpack.guards import not_floats, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.limit_by_mask import LimitByMask
 
@@ -136,17 +136,11 @@ class KeepBand(Rewrite[Band]):
 
 def choice(op: SchemaOp, program: Program) -> tuple[SSAValue, float, torch.Tensor] | None:
     """What a choice keeps where its constant mask is true, and the number that is elsewhere."""
-    is_where = "condition" in op.SCHEMA.by_name
-    key = weight_key(op.arg("condition" if is_where else "mask"))
-    value, other = op.arg("self"), op.arg("other" if is_where else "value")
-    if key is None:
+    found = filled(op, program)
+    key = None if found is None else weight_key(found.mask)
+    if found is None or key is None or isnan(found.fill):
         return None
-    held, fill, kept = program.weights.get(key), number_of(other, program), is_where
-    if is_where and fill is None:
-        value, fill, kept = other, number_of(value, program), False
-    if fill is None or isnan(fill) or not isinstance(value, SSAValue):
-        return None
-    return value, fill, held == kept
+    return found.value, found.fill, program.weights.get(key) == found.kept
 
 
 def not_held_whole(op: SchemaOp, value: SSAValue) -> Refusal | None:
