@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.ir import Dialect
 
 from stepwell.dialects.aten import axes as axes
+from stepwell.dialects.aten import families as families
 from stepwell.dialects.aten import inference as inference
 from stepwell.dialects.aten import interpretation as interpretation
 from stepwell.dialects.aten import level as level

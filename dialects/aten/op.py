@@ -16,6 +16,7 @@ from typing import Any, Self, cast
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
+    ComplexType,
     DenseArrayBase,
     IntegerType,
     StringAttr,
@@ -46,13 +47,27 @@ from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.aten.text import spell
 from stepwell.ir.axes import HasAxes
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.families import Family, HasFamilies
 from stepwell.ir.inference import infer
 from stepwell.ir.printer import TextPrinter
+from stepwell.ir.types import element
 from stepwell.ir.verdicts import Verifies
 
+_CONJUGATE = frozenset(("aten.adjoint.default", "aten.matrix_H.default"))
 
-class SchemaOp(Verifies, HasAxes, CallOp):
+
+class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
     """An op whose operands, properties and results follow `SCHEMA`."""
+
+    def does_as_family(self, family: Family) -> bool:
+        """A dropout draws while training and moves otherwise; of complex numbers, `adjoint`
+        gives others.
+        """
+        if "train" in self.SCHEMA.by_name:
+            return (self.arg("train") is not False) == (family == "random")
+        if self.name in _CONJUGATE:
+            return not isinstance(element(self.operands[0].type), ComplexType)
+        return True
 
     # -- reading -----------------------------------------------------------------------------
 

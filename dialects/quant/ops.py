@@ -24,6 +24,7 @@ from stepwell.dialects.quant.types import (
 )
 from stepwell.ir.axes import AxisMap, HasAxes
 from stepwell.ir.axis_forms import elementwise
+from stepwell.ir.families import belong
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.on_demand import torch
 from stepwell.ir.types import AnyTensor, dims, element, with_element
@@ -101,6 +102,9 @@ class StorageCast(_Cast):
         assert held is not None
         if element(plain.type) != storage_element(held):
             raise VerifyException(f"{plain.type} is not the storage, {storage_element(held)}")
+
+
+belong("cast", QuantizeCast.name, DequantizeCast.name)
 
 
 def quantized_type(type_: Attribute, held: UniformQuantizedType) -> AnyTensor:

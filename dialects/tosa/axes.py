@@ -21,6 +21,7 @@ from stepwell.ir.axis_forms import (
     reduced,
     reshaped,
 )
+from stepwell.ir.families import Family, belong
 from stepwell.ir.types import dims
 
 ELEMENTWISE: tuple[type[TosaOp], ...] = (
@@ -39,6 +40,29 @@ DATA: dict[type[TosaOp], int] = {t.MulOp: 2, t.NegateOp: 1, t.RescaleOp: 1, t.Ta
 REDUCTIONS = (
     t.ReduceAllOp, t.ReduceAnyOp, t.ReduceMaxOp, t.ReduceMinOp, t.ReduceProductOp, t.ReduceSumOp,
 )  # fmt: skip
+
+FAMILIES: dict[Family, tuple[type[TosaOp], ...]] = {
+    "elementwise": ELEMENTWISE,
+    "comparison": (t.EqualOp, t.GreaterOp, t.GreaterEqualOp),
+    "choice": (t.SelectOp,),
+    "cast": (t.CastOp,),
+    "reshape": (t.ReshapeOp, t.IdentityOp),
+    "permutation": (t.TransposeOp,),
+    "rearrangement": (t.ReverseOp,),
+    "repetition": (t.TileOp,),
+    "part": (t.SliceOp,),
+    "join": (t.ConcatOp,),
+    "lookup": (t.GatherOp,),
+    "padding": (t.PadOp,),
+    "reduction": (*REDUCTIONS, t.ArgMaxOp),
+    "product": (
+        t.MatMulOp, t.MatMulTOp, t.Conv2dOp, t.Conv3dOp, t.DepthwiseConv2dOp,
+        t.TransposeConv2dOp,
+    ),
+    "write": (t.ScatterOp,),
+}  # fmt: skip
+for _family, _classes in FAMILIES.items():
+    belong(_family, *(cls.name for cls in _classes))
 
 _F = TypeVar("_F", bound=AxisRule)
 

@@ -42,6 +42,7 @@ from stepwell.dialects.xnnpack.datatypes import (
 )
 from stepwell.ir.axes import HasAxes
 from stepwell.ir.core import WeightOp
+from stepwell.ir.families import HasFamilies
 from stepwell.ir.inference import infer
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.verdicts import Verifies
@@ -50,7 +51,7 @@ from stepwell.ir.xdsl_private import set_type
 _UNIT = UnitAttr()
 
 
-class XnnpackOp(Verifies, HasAxes, IRDLOperation, ABC):
+class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
     """A node of XNNPACK's sub-graph.
 
     Attributes:

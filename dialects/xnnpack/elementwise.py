@@ -27,6 +27,7 @@ from stepwell.dialects.xnnpack.base import (
 from stepwell.dialects.xnnpack.datatypes import FLOATS, STATIC_INT8, DynamicInt8Type
 from stepwell.ir.axes import AxisMap
 from stepwell.ir.axis_forms import along_rows, elementwise, mapped
+from stepwell.ir.families import Family
 from stepwell.ir.types import dims, element
 
 ALL = FLOATS + STATIC_INT8
@@ -35,6 +36,7 @@ ALL = FLOATS + STATIC_INT8
 class Unary(XnnpackOp):
     """One tensor in, the same shape out."""
 
+    FAMILY: ClassVar[Family | None] = "elementwise"
     DATATYPES: ClassVar[tuple[str, ...]] = ALL
     input = operand_def(TensorType)
     result = result_def(TensorType)
@@ -50,6 +52,7 @@ class Unary(XnnpackOp):
 class Binary(XnnpackOp):
     """Two tensors whose shapes broadcast as in numpy."""
 
+    FAMILY: ClassVar[Family | None] = "elementwise"
     DATATYPES: ClassVar[tuple[str, ...]] = ALL
     left = operand_def(TensorType)
     right = operand_def(TensorType)
@@ -92,6 +95,7 @@ class Copy(Unary):
 
     name = "xnnpack.copy"
     NODE: ClassVar[str] = "XNNCopy"
+    FAMILY: ClassVar[Family | None] = "reshape"
 
     def check(self) -> None:
         same_parameters(self)
@@ -251,6 +255,7 @@ class Convert(Unary):
 
     name = "xnnpack.convert"
     NODE: ClassVar[str] = "XNNConvert"
+    FAMILY: ClassVar[Family | None] = "cast"
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         if (given[0], made[0]) not in CONVERSIONS:
@@ -261,6 +266,10 @@ class Convert(Unary):
         rank, held = len(dims(self.input.type)), element(self.result.type)
         shared = held.data if isinstance(held, DynamicInt8Type) else 0
         return mapped(self, along_rows(rank, range(rank - shared, rank)))
+
+    def does_as_family(self, family: Family) -> bool:
+        """Not where the scale hangs on all elements of a token."""
+        return not isinstance(element(self.result.type), DynamicInt8Type)
 
 
 CONVERSIONS = frozenset(
@@ -280,6 +289,7 @@ class Softmax(Unary):
 
     name = "xnnpack.softmax"
     NODE: ClassVar[str] = "XNNSoftmax"
+    FAMILY: ClassVar[Family | None] = "softmax"
     DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
 
     def axis_map(self, result: int = 0) -> AxisMap | None:

@@ -20,6 +20,7 @@ from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.weights import check_bias, check_scale, check_weight
 from stepwell.ir.axes import All, Along, AxisMap, Links, kept
 from stepwell.ir.axis_forms import broadcast, mapped
+from stepwell.ir.families import Family
 from stepwell.ir.types import dims, element
 
 
@@ -37,6 +38,7 @@ class FullyConnected(XnnpackOp):
 
     name = "xnnpack.fully_connected"
     NODE: ClassVar[str] = "XNNFullyConnected"
+    FAMILY: ClassVar[Family | None] = "product"
     PACKED: ClassVar[frozenset[int]] = frozenset({1, 2})
     DATATYPES: ClassVar[frozenset[tuple[str, str, str | None, str]]] = frozenset(
         (given, weight, bias, made)
@@ -111,6 +113,7 @@ class BatchMatrixMultiply(XnnpackOp):
 
     name = "xnnpack.batch_matrix_multiply"
     NODE: ClassVar[str] = "XNNBatchMatrixMultiply"
+    FAMILY: ClassVar[Family | None] = "product"
     DATATYPES: ClassVar[tuple[tuple[str, str, str], ...]] = (
         ("fp32", "fp32", "fp32"),
         ("fp16", "fp16", "fp16"),

@@ -12,6 +12,7 @@ from stepwell.dialects.xnnpack.base import XnnpackOp, same_everywhere, same_para
 from stepwell.dialects.xnnpack.datatypes import FLOATS, MAX_RANK, STATIC_INT8
 from stepwell.ir.axes import AxisMap
 from stepwell.ir.axis_forms import concatenated, mapped, moved, permuted, reshaped
+from stepwell.ir.families import Family
 from stepwell.ir.types import dims
 
 
@@ -40,6 +41,7 @@ class StaticReshape(_Movement):
 
     name = "xnnpack.static_reshape"
     NODE: ClassVar[str] = "XNNStaticReshape"
+    FAMILY: ClassVar[Family | None] = "reshape"
     input = operand_def(TensorType)
     new_shape = prop_def(DenseArrayBase)
     result = result_def(TensorType)
@@ -61,6 +63,7 @@ class StaticTranspose(_Movement):
 
     name = "xnnpack.static_transpose"
     NODE: ClassVar[str] = "XNNStaticTranspose"
+    FAMILY: ClassVar[Family | None] = "permutation"
     input = operand_def(TensorType)
     perm = prop_def(DenseArrayBase)
     result = result_def(TensorType)
@@ -82,6 +85,7 @@ class StaticSlice(_Movement):
 
     name = "xnnpack.static_slice"
     NODE: ClassVar[str] = "XNNStaticSlice"
+    FAMILY: ClassVar[Family | None] = "part"
     input = operand_def(TensorType)
     offsets = prop_def(DenseArrayBase)
     sizes = prop_def(DenseArrayBase)
@@ -111,6 +115,7 @@ class StaticConstantPad(_Movement):
 
     name = "xnnpack.static_constant_pad"
     NODE: ClassVar[str] = "XNNStaticConstantPad"
+    FAMILY: ClassVar[Family | None] = "padding"
     input = operand_def(TensorType)
     pre_paddings = prop_def(DenseArrayBase)
     post_paddings = prop_def(DenseArrayBase)
@@ -130,6 +135,7 @@ class StaticConstantPad(_Movement):
 class Concatenate(_Movement):
     """Inputs one after another along `axis`."""
 
+    FAMILY: ClassVar[Family | None] = "join"
     COUNT: ClassVar[int]
     axis = prop_def(IntegerAttr)
     result = result_def(TensorType)

@@ -29,6 +29,7 @@ from stepwell.dialects.xnnpack.datatypes import FLOATS, STATIC_INT8, DynamicInt8
 from stepwell.dialects.xnnpack.weights import check_bias, check_scale, check_static, check_weight
 from stepwell.ir.axes import All, Along, AxisMap, Link, Links
 from stepwell.ir.axis_forms import mapped, reduced
+from stepwell.ir.families import Family
 from stepwell.ir.types import Dim, dims, element
 
 Combination = tuple[str, str, str | None, str]
@@ -93,6 +94,7 @@ class _Window(XnnpackOp):
 class _Convolution(_Window):
     """A window of weights."""
 
+    FAMILY: ClassVar[Family | None] = "product"
     PACKED: ClassVar[frozenset[int]] = frozenset({1, 2})
     DATATYPES: ClassVar[tuple[Combination, ...]]
     CHANNEL_AXIS: ClassVar[int] = 0

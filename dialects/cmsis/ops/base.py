@@ -38,6 +38,7 @@ from stepwell.dialects.cmsis.target import Target, target
 from stepwell.dialects.quant.types import Quantization, quantization, storage_element, type_problem
 from stepwell.ir.axes import HasAxes
 from stepwell.ir.dtypes import i8
+from stepwell.ir.families import HasFamilies
 from stepwell.ir.types import Dim, dims, element
 
 TARGET = "cmsis.target"
@@ -47,7 +48,7 @@ _SEGMENTS = "operandSegmentSizes"
 _Op = TypeVar("_Op", bound="CmsisOp")
 
 
-class CmsisOp(HasAxes, IRDLOperation, ABC):
+class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
     """An operator of the `cortex_m` library. `OPERATOR` is its name there."""
 
     OPERATOR: ClassVar[str]

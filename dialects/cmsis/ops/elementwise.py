@@ -33,6 +33,7 @@ from stepwell.dialects.cmsis.ops.base import (
 from stepwell.ir.axes import AxisMap
 from stepwell.ir.axis_forms import along_rows, elementwise, mapped
 from stepwell.ir.dtypes import i16
+from stepwell.ir.families import Family
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.types import Dim, dims
 
@@ -53,6 +54,7 @@ def is_channel_broadcast(small: Sequence[Dim], large: Sequence[Dim]) -> bool:
 class _Binary(CmsisOp):
     """Two tensors of the same shape."""
 
+    FAMILY: ClassVar[Family | None] = "elementwise"
     self_ = operand_def(TensorType)
     other = operand_def(TensorType)
     out = result_def(TensorType)
@@ -199,6 +201,7 @@ class QuantizedActivation(CmsisOp):
 
     name = "cmsis.quantized_activation"
     OPERATOR: ClassVar[str] = "quantized_activation"
+    FAMILY: ClassVar[Family | None] = "elementwise"
     input = operand_def(TensorType)
     lut = operand_def(TensorType)
     out = result_def(TensorType)
@@ -259,6 +262,7 @@ class Softmax(CmsisOp):
 
     name = "cmsis.softmax"
     OPERATOR: ClassVar[str] = "softmax"
+    FAMILY: ClassVar[Family | None] = "softmax"
     input = operand_def(TensorType)
     dim = prop_def(IntegerAttr)
     input_zero_point = prop_def(IntegerAttr)

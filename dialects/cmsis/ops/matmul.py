@@ -35,6 +35,7 @@ from stepwell.ir.axes import All, Along, AxisMap, Links, Once, kept
 from stepwell.ir.axis_forms import mapped
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import i32
+from stepwell.ir.families import Family
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.types import dims, element
 
@@ -49,6 +50,7 @@ class QuantizedLinear(CmsisOp):
 
     name = "cmsis.quantized_linear"
     OPERATOR: ClassVar[str] = "quantized_linear"
+    FAMILY: ClassVar[Family | None] = "product"
     input = operand_def(TensorType)
     weights = operand_def(TensorType)
     bias = opt_operand_def(TensorType)
@@ -134,6 +136,7 @@ class QuantizedBatchMatmul(CmsisOp):
 
     name = "cmsis.quantized_batch_matmul"
     OPERATOR: ClassVar[str] = "quantized_batch_matmul"
+    FAMILY: ClassVar[Family | None] = "product"
     lhs = operand_def(TensorType)
     rhs_transposed = operand_def(TensorType)
     lhs_zero_point = prop_def(IntegerAttr)

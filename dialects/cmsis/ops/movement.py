@@ -22,6 +22,7 @@ from stepwell.ir import axis_forms
 from stepwell.ir.axes import AxisMap
 from stepwell.ir.axis_forms import elementwise, mapped
 from stepwell.ir.dtypes import f32, i8, i16, torch_dtype
+from stepwell.ir.families import Family
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.on_demand import torch
 from stepwell.ir.types import Dim, dims, element
@@ -32,6 +33,7 @@ DTYPES = {"int8": torch.int8, "int16": torch.int16}
 class _Convert(CmsisOp):
     """Between float32 and integers, per tensor."""
 
+    FAMILY: ClassVar[Family | None] = "cast"
     RESIZES: ClassVar[bool] = True
     input = operand_def(TensorType)
     scale = prop_def(FloatAttr)
@@ -109,6 +111,7 @@ class Transpose(CmsisOp):
 
     name = "cmsis.transpose"
     OPERATOR: ClassVar[str] = "transpose"
+    FAMILY: ClassVar[Family | None] = "permutation"
     input = operand_def(TensorType)
     perm = prop_def(DenseArrayBase)
     out = result_def(TensorType)
@@ -159,6 +162,7 @@ class Pad(CmsisOp):
 
     name = "cmsis.pad"
     OPERATOR: ClassVar[str] = "pad"
+    FAMILY: ClassVar[Family | None] = "padding"
     input = operand_def(TensorType)
     pre_pad = prop_def(DenseArrayBase)
     post_pad = prop_def(DenseArrayBase)
@@ -210,6 +214,7 @@ class Relabel(CmsisOp):
 
     name = "cmsis.relabel"
     OPERATOR: ClassVar[str] = ""
+    FAMILY: ClassVar[Family | None] = "reshape"
     input = operand_def(TensorType)
     perm = prop_def(DenseArrayBase)
     out = result_def(TensorType)

@@ -25,6 +25,7 @@ from xdsl.traits import Pure
 from stepwell.dialects.cmsis.ops.base import CmsisOp, result_problems, to_attribute
 from stepwell.ir.axes import AxisMap
 from stepwell.ir.axis_forms import elementwise, mapped, moved
+from stepwell.ir.families import Family
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.types import dims, element
 
@@ -49,6 +50,7 @@ class Part(CmsisOp):
 
     name = "cmsis.part"
     OPERATOR: ClassVar[str] = ""
+    FAMILY: ClassVar[Family | None] = "part"
     input = operand_def(TensorType)
     axis = prop_def(IntegerAttr)
     start = prop_def(IntegerAttr)
@@ -84,6 +86,7 @@ class Join(CmsisOp):
 
     name = "cmsis.join"
     OPERATOR: ClassVar[str] = ""
+    FAMILY: ClassVar[Family | None] = "join"
     inputs = var_operand_def(TensorType)
     axis = prop_def(IntegerAttr)
     out = result_def(TensorType)
@@ -123,6 +126,7 @@ class Copy(CmsisOp):
 
     name = "cmsis.copy"
     OPERATOR: ClassVar[str] = ""
+    FAMILY: ClassVar[Family | None] = "reshape"
     input = operand_def(TensorType)
     out = result_def(TensorType)
     traits = traits_def(Pure())

@@ -51,6 +51,7 @@ from stepwell.dialects.quant.types import quantization
 from stepwell.ir.axes import All, Along, AxisMap, Link, Links
 from stepwell.ir.axis_forms import mapped
 from stepwell.ir.dtypes import i32
+from stepwell.ir.families import Family
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.on_demand import torch
 from stepwell.ir.types import Dim, dims, element
@@ -59,6 +60,7 @@ from stepwell.ir.types import Dim, dims, element
 class Spatial(CmsisOp):
     """What the three convolutions share."""
 
+    FAMILY: ClassVar[Family | None] = "product"
     IS_NHWC: ClassVar[bool]
     CHANNEL_AXIS: ClassVar[int] = 0
     """The axis of the weight that holds output channels."""

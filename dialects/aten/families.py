@@ -1,0 +1,135 @@
+"""The families of ATen's operators: `stepwell.ir.families` says what each of them means.
+
+An overload is named as in a schema, without `.default`. What PyTorch tags it says itself:
+`tests/aten/test_families.py` compares `elementwise` and `random` with `torch.Tag`, and runs what
+moves.
+"""
+
+from __future__ import annotations
+
+from stepwell.ir.families import Family, belong
+
+_TABLE: dict[Family, str] = {
+    "reshape": """
+        view _unsafe_view _reshape_copy reshape view_as reshape_as flatten.using_ints
+        unflatten.int ravel squeeze squeeze.dim squeeze.dims unsqueeze alias detach lift
+        lift_fresh clone contiguous positive dropout feature_dropout alpha_dropout
+        feature_alpha_dropout""",
+    "permutation": """
+        permute transpose.int t numpy_T mT matrix_H adjoint swapaxes swapdims movedim.int
+        movedim.intlist moveaxis.int moveaxis.intlist""",
+    "rearrangement": """
+        flip fliplr flipud roll rot90 pixel_shuffle pixel_unshuffle channel_shuffle""",
+    "repetition": "expand expand_as broadcast_to repeat tile repeat_interleave.self_int",
+    "part": """
+        slice.Tensor select.int narrow split.Tensor split_with_sizes unsafe_split.Tensor
+        unsafe_split_with_sizes chunk unsafe_chunk tensor_split.sections tensor_split.indices
+        unbind.int diagonal""",
+    "join": "cat concat concatenate stack hstack vstack dstack column_stack",
+    "lookup": "index_select gather index.Tensor embedding take take_along_dim",
+    "padding": "constant_pad_nd",
+    "cast": "_to_copy to.dtype to.dtype_layout to.device to.other type_as",
+    "comparison": """
+        eq.Scalar eq.Tensor ne.Scalar ne.Tensor lt.Scalar lt.Tensor le.Scalar le.Tensor gt.Scalar
+        gt.Tensor ge.Scalar ge.Tensor not_equal.Scalar not_equal.Tensor less.Scalar less.Tensor
+        less_equal.Scalar less_equal.Tensor greater.Scalar greater.Tensor greater_equal.Scalar
+        greater_equal.Tensor isclose isfinite isinf isnan isneginf isposinf logical_and
+        logical_not logical_or logical_xor signbit""",
+    "choice": """
+        where.self where.ScalarOther where.ScalarSelf where.Scalar masked_fill.Scalar
+        masked_fill.Tensor""",
+    "elementwise": """
+        __and__.Scalar __and__.Tensor __lshift__.Scalar __lshift__.Tensor __or__.Scalar
+        __or__.Tensor __rshift__.Scalar __rshift__.Tensor __xor__.Scalar __xor__.Tensor
+        _conj_physical _prelu_kernel abs absolute acos acosh add.Scalar add.Tensor addcdiv addcmul
+        angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
+        bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_and.Tensor bitwise_left_shift.Tensor
+        bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor bitwise_not
+        bitwise_or.Scalar bitwise_or.Scalar_Tensor bitwise_or.Tensor bitwise_right_shift.Tensor
+        bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Scalar_Tensor bitwise_xor.Scalar
+        bitwise_xor.Scalar_Tensor bitwise_xor.Tensor ceil celu clamp clamp.Tensor clamp_max
+        clamp_max.Tensor clamp_min clamp_min.Tensor clip clip.Tensor clone conj_physical
+        copysign.Scalar copysign.Tensor cos cosh deg2rad digamma div.Scalar div.Scalar_mode
+        div.Tensor div.Tensor_mode divide.Scalar divide.Tensor elu erf erfc erfinv exp exp2 expm1
+        fix float_power.Scalar float_power.Tensor_Scalar float_power.Tensor_Tensor floor
+        floor_divide floor_divide.Scalar fmax fmin fmod.Scalar fmod.Tensor frac frexp.Tensor gcd
+        gelu gelu_backward hardshrink hardsigmoid hardswish hardtanh heaviside hypot i0 igamma
+        igammac lcm ldexp.Tensor leaky_relu lerp.Scalar lerp.Tensor lgamma log log10 log1p log2
+        log_sigmoid logaddexp logaddexp2 logit logit_backward max.other maximum min.other minimum
+        mish mul.Scalar mul.Tensor multiply.Scalar multiply.Tensor mvlgamma nan_to_num
+        native_dropout_backward neg negative nextafter polygamma positive pow.Scalar
+        pow.Tensor_Scalar pow.Tensor_Tensor rad2deg reciprocal relu relu6 remainder.Scalar
+        remainder.Scalar_Tensor remainder.Tensor round round.decimals rsqrt rsub.Scalar
+        rsub.Tensor selu sgn sigmoid sigmoid_backward sign silu silu_backward sin sinc sinh
+        softplus softshrink special_airy_ai special_bessel_j0 special_bessel_j1 special_bessel_y0
+        special_bessel_y1 special_entr special_erfcx special_i0e special_i1 special_i1e
+        special_log_ndtr special_modified_bessel_i0 special_modified_bessel_i1
+        special_modified_bessel_k0 special_modified_bessel_k1 special_ndtri
+        special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1
+        special_spherical_bessel_j0 special_xlog1py special_xlog1py.other_scalar
+        special_xlog1py.self_scalar special_zeta special_zeta.other_scalar
+        special_zeta.self_scalar sqrt square sub.Scalar sub.Tensor subtract.Scalar subtract.Tensor
+        tan tanh tanh_backward threshold threshold_backward true_divide.Scalar true_divide.Tensor
+        trunc xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor""",
+    "reduction": """
+        sum sum.dim_IntList mean mean.dim prod prod.dim_int amax amin max max.dim min min.dim
+        argmax argmin any any.dim any.dims all all.dim all.dims std std.dim std.correction var
+        var.dim var.correction var_mean.dim var_mean.correction std_mean.dim std_mean.correction
+        logsumexp norm.Scalar norm.ScalarOpt_dim linalg_vector_norm aminmax median median.dim
+        nansum nanmean count_nonzero count_nonzero.dim_IntList""",
+    "product": """
+        mm bmm matmul baddbmm addmm addmv mv dot linear einsum convolution _convolution conv1d
+        conv2d conv3d conv1d.padding conv2d.padding conv3d.padding conv_transpose1d
+        conv_transpose2d.input conv_transpose3d.input outer tensordot""",
+    "softmax": """
+        softmax.int _softmax _safe_softmax log_softmax.int _log_softmax""",
+    "normalisation": """
+        layer_norm native_layer_norm rms_norm _fused_rms_norm group_norm native_group_norm
+        batch_norm native_batch_norm _native_batch_norm_legit_no_training instance_norm""",
+    "factory": """
+        arange arange.start arange.start_step eye eye.m full full_like linspace logspace new_full
+        new_ones new_zeros ones ones_like scalar_tensor tril_indices triu_indices zeros
+        zeros_like""",
+    "uninitialised": """
+        empty.memory_format empty_like empty_permuted empty_strided new_empty new_empty_strided""",
+    "random": """
+        bernoulli bernoulli.Tensor bernoulli.p binomial cauchy dropout alpha_dropout
+        feature_dropout feature_alpha_dropout exponential geometric log_normal multinomial
+        native_dropout normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor
+        normal.float_float normal_functional poisson rand rand_like randint randint.low
+        randint_like randint_like.Tensor randint_like.low_dtype randn randn_like random
+        random.from random.to randperm rrelu rrelu_with_noise_functional uniform""",
+    "write": """
+        as_strided_scatter diagonal_scatter select_scatter slice_scatter index_add index_copy
+        index_fill.int_Scalar index_fill.int_Tensor index_put index_reduce masked_scatter put
+        scatter.reduce scatter.src scatter.value scatter.value_reduce scatter_add
+        scatter_reduce.two copy""",
+}
+_POLYNOMIALS = """
+    chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w
+    hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p
+    shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v
+    shifted_chebyshev_polynomial_w
+"""
+_COPIED = frozenset(
+    """alias detach diagonal expand lift_fresh narrow permute select slice split split_with_sizes
+    squeeze t transpose unbind unsqueeze view""".split()
+)
+"""Views that torch has a copying form of."""
+
+
+def _name(overload: str, form: str = "") -> str:
+    operator, _, spelled = overload.partition(".")
+    return f"aten.{operator}{form}.{spelled or 'default'}"
+
+
+for _family, _overloads in _TABLE.items():
+    for _overload in _overloads.split():
+        belong(_family, _name(_overload))
+        if _overload.partition(".")[0] in _COPIED:
+            belong(_family, _name(_overload, "_copy"))
+for _polynomial in _POLYNOMIALS.split():
+    for _overload in ("", ".n_scalar", ".x_scalar"):
+        belong("elementwise", _name(f"special_{_polynomial}{_overload}"))
+belong("reshape", "dim_order_ops._clone_dim_order.default")
+belong("cast", "dim_order_ops._to_dim_order_copy.default")
