@@ -13,7 +13,7 @@ HAS_TORCH := 'import sys, torch; sys.exit(not torch.__version__.startswith("2.13
 # Each test worker, benchmark and demo measures and computes with one thread of its own.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check bench replay soak guards other-cpus docs release clean
+.PHONY: demo test check bench replay soak guards other-cpus arm64 docs release clean
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
@@ -37,6 +37,12 @@ guards: $(READY)
 # The tests marked `kernels` as other CPUs would run them; needs Debian's qemu-user for two of them.
 other-cpus: $(READY)
 	$(BIN)/python tools/other_cpus.py
+
+# ExecuTorch for Arm64 under an emulator, in the user's cache folder, once and without root; then
+# programs run on cores (docs/arm64.md). Nothing else needs it: without, its tests are skipped.
+arm64: $(READY)
+	$(BIN)/python tools/arm64/setup.py
+	$(BIN)/python -m pytest -q tests/arm64
 
 check: $(READY)
 	$(BIN)/ruff check .

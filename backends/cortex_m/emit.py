@@ -25,7 +25,7 @@ from stepwell.backends.executorch.container import (
     contiguous,
 )
 from stepwell.backends.executorch.emit import MethodEmitter, PayloadWriters, missing_kernels
-from stepwell.backends.executorch.runner import scalar_type
+from stepwell.backends.executorch.scalar_types import scalar_type
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.cmsis.ops import (

@@ -38,7 +38,7 @@ from stepwell.backends.executorch.kernel_calls import (
     kernel_of,
 )
 from stepwell.backends.executorch.missing_kernels import UNCHECKED, missing_kernels
-from stepwell.backends.executorch.runner import scalar_type
+from stepwell.backends.executorch.scalar_types import scalar_type
 from stepwell.backends.executorch.signatures import InPlace, Input, KernelSignature
 from stepwell.backends.executorch.weight_files import WeightFiles
 from stepwell.dialects.aten.op import SchemaOp

@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, SSAValue
 from stepwell.backends.executorch.builder import MethodBuilder
 from stepwell.backends.executorch.kernel_dtypes import REFUSED, SITUATIONS
 from stepwell.backends.executorch.kernel_tables import registrations
-from stepwell.backends.executorch.runner import scalar_type
+from stepwell.backends.executorch.scalar_types import scalar_type
 from stepwell.backends.executorch.signatures import KernelSignature, kernel_for
 from stepwell.backends.executorch.situations import (
     BELOW,

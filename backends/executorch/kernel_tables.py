@@ -6,8 +6,6 @@ machine's runtime; `stepwell.register_op` does so.
 
 from __future__ import annotations
 
-import importlib
-
 from stepwell.backends.executorch.kernels import LLM, QUANTIZED, RUNTIME
 from stepwell.dialects.aten.schema import Schema, parse_schema
 from stepwell.ir.diagnostics import StepwellError
@@ -94,8 +92,6 @@ def kernel_libraries() -> list[str]:
     return sorted(set(_LIBRARIES.values()))
 
 
-def load_library_of(kernel: str) -> None:
-    """Load what registers a kernel with this machine's runtime, if it is not the runtime itself."""
-    library = _LIBRARIES.get(kernel)
-    if library is not None:
-        importlib.import_module(library)
+def library_of(kernel: str) -> str | None:
+    """The module that registers a kernel with this machine's runtime; None: the runtime has it."""
+    return _LIBRARIES.get(kernel)

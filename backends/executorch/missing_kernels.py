@@ -12,7 +12,7 @@ from stepwell.backends.executorch.decompose import lack_of_pieces
 from stepwell.backends.executorch.emit_control import CONTROL
 from stepwell.backends.executorch.emit_scalars import has_scalar_kernels
 from stepwell.backends.executorch.kernel_calls import kernel_limit, kernel_of, runs_as_kernel
-from stepwell.backends.executorch.runner import is_scalar_type
+from stepwell.backends.executorch.scalar_types import is_scalar_type
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.control import YieldOp
 from stepwell.dialects.sym import SymOp

@@ -32,7 +32,7 @@ from stepwell.backends.executorch.container import (
     contiguous,
     strides,
 )
-from stepwell.backends.executorch.runner import torch_dtype
+from stepwell.backends.executorch.scalar_types import torch_dtype
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError

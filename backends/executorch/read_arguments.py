@@ -17,7 +17,7 @@ from stepwell.backends.executorch.container import (
 from stepwell.backends.executorch.emit_scalars import SCALAR_KERNELS
 from stepwell.backends.executorch.inverse import functional_of
 from stepwell.backends.executorch.places import Places
-from stepwell.backends.executorch.runner import torch_dtype
+from stepwell.backends.executorch.scalar_types import torch_dtype
 from stepwell.backends.executorch.signatures import InPlace, Input, Output, Role
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class

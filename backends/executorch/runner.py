@@ -8,6 +8,7 @@ declared element type, sizes and dim order first. A file that is not sound can k
 
 from __future__ import annotations
 
+import importlib
 import signal
 import subprocess
 import sys
@@ -17,48 +18,27 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 
+from stepwell.backends.executorch.arm64 import EmulatedProgram, Measured, asked_for
 from stepwell.backends.executorch.container import (
     Container,
     Dynamism,
     KernelCall,
     Method,
-    ScalarType,
     TensorValue,
     Value,
 )
-from stepwell.backends.executorch.kernel_tables import load_library_of
+from stepwell.backends.executorch.kernel_tables import library_of
 from stepwell.backends.executorch.read import read_container
+from stepwell.backends.executorch.scalar_types import torch_dtype
 from stepwell.ir.calling import follows_dim_order, laid_out
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type
 from stepwell.ir.switches import quiet_imports, without_native_lines
 
-if TYPE_CHECKING:
-    from executorch import runtime as et
-
-_TORCH_DTYPE: dict[ScalarType, torch.dtype] = {
-    ScalarType.BYTE: torch.uint8,
-    ScalarType.CHAR: torch.int8,
-    ScalarType.SHORT: torch.int16,
-    ScalarType.INT: torch.int32,
-    ScalarType.LONG: torch.int64,
-    ScalarType.HALF: torch.float16,
-    ScalarType.FLOAT: torch.float32,
-    ScalarType.DOUBLE: torch.float64,
-    ScalarType.BOOL: torch.bool,
-    ScalarType.BFLOAT16: torch.bfloat16,
-    ScalarType.FLOAT8E5M2: torch.float8_e5m2,
-    ScalarType.FLOAT8E4M3FN: torch.float8_e4m3fn,
-    ScalarType.FLOAT8E5M2FNUZ: torch.float8_e5m2fnuz,
-    ScalarType.FLOAT8E4M3FNUZ: torch.float8_e4m3fnuz,
-    ScalarType.UINT16: torch.uint16,
-    ScalarType.UINT32: torch.uint32,
-    ScalarType.UINT64: torch.uint64,
-}
 _CPU_WAS_LOOKED_AT = threading.Event()
 
 
@@ -73,31 +53,24 @@ def _without_cpuinfo() -> Generator[None]:
     _CPU_WAS_LOOKED_AT.set()
 
 
-_SCALAR_TYPE = {dtype: scalar_type for scalar_type, dtype in _TORCH_DTYPE.items()}
+class _Here:
+    """A program loaded by this machine's runtime; it keeps what its methods need."""
 
+    def __init__(
+        self, pte: bytes | Path, container: Container, external: Path | None, *, profile: bool
+    ) -> None:
+        with quiet_imports():
+            from executorch.runtime import Runtime
 
-def torch_dtype(scalar_type: ScalarType) -> torch.dtype:
-    """The torch dtype of an ExecuTorch element type."""
-    try:
-        return _TORCH_DTYPE[scalar_type]
-    except KeyError:
-        raise StepwellError(f"element type {scalar_type.name} has no torch dtype") from None
+        with _without_cpuinfo():
+            self.program = Runtime.get().load_program(
+                pte, data_path=external, enable_etdump=profile
+            )
+            loaded = {m.name: self.program.load_method(m.name) for m in container.methods}
+        self.methods = {name: m for name, m in loaded.items() if m is not None}
 
-
-def is_scalar_type(dtype: torch.dtype) -> bool:
-    """Whether ExecuTorch has a torch dtype: it has no complex ones."""
-    return dtype in _SCALAR_TYPE
-
-
-def scalar_type(dtype: torch.dtype) -> ScalarType:
-    """The ExecuTorch element type of a torch dtype."""
-    try:
-        return _SCALAR_TYPE[dtype]
-    except KeyError:
-        raise StepwellError(
-            f"dtype {dtype} has no ExecuTorch element type",
-            help="convert the tensor to one of " + ", ".join(str(d) for d in _SCALAR_TYPE),
-        ) from None
+    def execute(self, method: Method, inputs: Sequence[Any]) -> Sequence[Any]:
+        return self.methods[method.name].execute(inputs)
 
 
 @dataclass
@@ -105,12 +78,17 @@ class PteSession:
     """A loaded program; buffers keep their values between calls and between methods."""
 
     container: Container
-    _program: et.Program
-    _methods: dict[str, et.Method]
+    _engine: _Here | EmulatedProgram
 
     @classmethod
     def load(
-        cls, pte: bytes | Path, *, external: bytes | Path | None = None, profile: bool = False
+        cls,
+        pte: bytes | Path,
+        *,
+        external: bytes | Path | None = None,
+        profile: bool = False,
+        cpu: str | None = None,
+        counting: bool = False,
     ) -> PteSession:
         """Load every method of a program.
 
@@ -118,40 +96,45 @@ class PteSession:
             pte: the program, in memory or as a file the runtime reads itself.
             external: the `.ptd` with its external data.
             profile: record events for ExecuTorch's Inspector.
+            cpu: an Arm64 core to emulate (`arm64.CORES`); None: what the environment variable
+                `STEPWELL_CPU` names, else this machine's own.
+            counting: count instructions there, for `measure`.
 
         All methods are loaded at once because loading one resets the state it shares.
 
         Raises:
             ArtefactError: the runtime refuses the program.
+            StepwellError: there is no such core here.
 
         """
         data = pte.read_bytes() if isinstance(pte, Path) else pte
         container = read_container(data)
-        with quiet_imports():
-            from executorch.runtime import Runtime
-
-        for kernel in {
-            instruction.kernel
+        core = None if profile and cpu is None else asked_for(cpu, counting=counting)
+        libraries = {
+            library
             for method in container.methods
             for instruction in method.instructions
             if isinstance(instruction, KernelCall)
-        }:
-            load_library_of(kernel)
-
-        with tempfile.TemporaryDirectory() as folder:
-            if isinstance(external, bytes):
-                path = Path(folder) / "external.ptd"
-                path.write_bytes(external)
-                external = path
-            try:
-                with _without_cpuinfo():
-                    program = Runtime.get().load_program(
-                        pte, data_path=external, enable_etdump=profile
-                    )
-                    loaded = {m.name: program.load_method(m.name) for m in container.methods}
-            except (RuntimeError, MemoryError) as error:
-                raise ArtefactError(f"the runtime refuses the program: {error}") from error
-        return cls(container, program, {name: m for name, m in loaded.items() if m is not None})
+            and (library := library_of(instruction.kernel)) is not None
+        }
+        engine: _Here | EmulatedProgram
+        try:
+            if core is not None:
+                engine = EmulatedProgram(
+                    pte, core, external=external, modules=sorted(libraries), counting=counting
+                )
+                return cls(container, engine)
+            for library in libraries:
+                importlib.import_module(library)
+            with tempfile.TemporaryDirectory() as folder:
+                if isinstance(external, bytes):
+                    path = Path(folder) / "external.ptd"
+                    path.write_bytes(external)
+                    external = path
+                engine = _Here(pte, container, external, profile=profile)
+        except (RuntimeError, MemoryError) as error:
+            raise ArtefactError(f"the runtime refuses the program: {error}") from error
+        return cls(container, engine)
 
     def run(self, *inputs: Any, method: str = "forward") -> tuple[Any, ...]:
         """Call a method with flat inputs; gives its flat outputs, which are the caller's own.
@@ -161,6 +144,32 @@ class PteSession:
             ArtefactError: the runtime fails.
 
         """
+        described, given = self._checked(inputs, method)
+        try:
+            return tuple(self._engine.execute(described, given))
+        except (RuntimeError, MemoryError) as error:
+            raise ArtefactError(f"the runtime fails in method {method}: {error}") from error
+
+    def measure(self, *inputs: Any, method: str = "forward", repeats: int = 1) -> Measured:
+        """Call a method on an emulated core, and give the instructions of each call too.
+
+        Raises:
+            StepwellError: the program was not loaded for one.
+            InputMismatch, ArtefactError: as `run` does.
+
+        """
+        if not isinstance(self._engine, EmulatedProgram):
+            raise StepwellError(
+                "instructions are counted on emulated cores alone",
+                help="PteSession.load(data, cpu='cortex-a76', counting=True)",
+            )
+        described, given = self._checked(inputs, method)
+        try:
+            return self._engine.measure(described, given, repeats)
+        except RuntimeError as error:
+            raise ArtefactError(f"the runtime fails in method {method}: {error}") from error
+
+    def _checked(self, inputs: Sequence[Any], method: str) -> tuple[Method, list[Any]]:
         described = self.container.method(method)
         if described is None:
             raise StepwellError(
@@ -169,10 +178,7 @@ class PteSession:
             )
         given = with_frozen(described, inputs)
         check_inputs(described, given)
-        try:
-            return tuple(self._methods[method].execute(given))
-        except (RuntimeError, MemoryError) as error:
-            raise ArtefactError(f"the runtime fails in method {method}: {error}") from error
+        return described, given
 
     def laid_out(self, inputs: Sequence[Any], method: str = "forward") -> list[Any]:
         """The flat inputs with every tensor in the dim order that the method declares.
@@ -197,7 +203,9 @@ class PteSession:
 
     def write_profile(self, path: Path) -> None:
         """Write the events of all calls so far as an ETDump, if loaded with `profile`."""
-        self._program.write_etdump_result_to_file(str(path), str(path) + ".debug")
+        if not isinstance(self._engine, _Here):
+            raise StepwellError("events are recorded by this machine's runtime alone")
+        self._engine.program.write_etdump_result_to_file(str(path), str(path) + ".debug")
 
 
 def run_pte(
@@ -208,6 +216,7 @@ def run_pte(
     external: bytes | Path | None = None,
     in_child: bool = False,
     timeout: float = 300.0,
+    cpu: str | None = None,
 ) -> tuple[Any, ...]:
     """Run one method of a program once, from its initial state.
 
@@ -218,10 +227,11 @@ def run_pte(
         external: the `.ptd`, if weights are kept separately.
         in_child: run in a process of its own, so that a crash becomes an `ArtefactError`.
         timeout: seconds that the child may take.
+        cpu: an Arm64 core to emulate, which is a process of its own too.
 
     """
-    if not in_child:
-        return PteSession.load(pte, external=external).run(*inputs, method=method)
+    if not in_child or asked_for(cpu) is not None:
+        return PteSession.load(pte, external=external, cpu=cpu).run(*inputs, method=method)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _put(folder / "program.pte", pte)

@@ -22,7 +22,7 @@ from xdsl.ir import Attribute
 
 from stepwell.backends.executorch.builder import ContainerBuilder, MethodBuilder
 from stepwell.backends.executorch.container import Container, Delegate
-from stepwell.backends.executorch.runner import scalar_type
+from stepwell.backends.executorch.scalar_types import scalar_type
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.backends.xnnpack.emit import payload
 from stepwell.dialects.xnnpack import DelegateOp

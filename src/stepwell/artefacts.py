@@ -69,8 +69,12 @@ def read_tosa(data: bytes) -> Program:
     return read(data)
 
 
-def run_pte(data: bytes | Path, inputs: Sequence[Any], method: str = "forward") -> tuple[Any, ...]:
+def run_pte(
+    data: bytes | Path, inputs: Sequence[Any], method: str = "forward", *, cpu: str | None = None
+) -> tuple[Any, ...]:
     """Run a `.pte` on the ExecuTorch runtime, its inputs checked against its signature.
+
+    With `cpu`, on an Arm64 core that is emulated (`docs/arm64.md`).
 
     A Cortex-M program, whose kernels this machine's runtime does not have, runs in the interpreter,
     which computes bit for bit what CMSIS-NN does.
@@ -82,7 +86,7 @@ def run_pte(data: bytes | Path, inputs: Sequence[Any], method: str = "forward") 
     held = read_bytes(data) if isinstance(data, Path) else data
     if is_cortex_m(container := read_container(bytearray(held))):
         return read_program(container).run(*inputs, method=method)
-    return run(data, inputs, method)
+    return run(data, inputs, method, cpu=cpu)
 
 
 def random_inputs(data: bytes, method: str, seed: int) -> list[Any]:
@@ -92,7 +96,7 @@ def random_inputs(data: bytes, method: str, seed: int) -> list[Any]:
     """
     from stepwell.backends.executorch.container import TensorValue
     from stepwell.backends.executorch.read import read_container
-    from stepwell.backends.executorch.runner import torch_dtype
+    from stepwell.backends.executorch.scalar_types import torch_dtype
 
     container = read_container(bytearray(data))
     found = container.method(method)

@@ -265,12 +265,15 @@ class Lowered:
         """The bytes of the target's own format, emitted once."""
         return self._emit(self.target.artefact, {})
 
-    def run(self, *args: Any, method: str = "forward", **kwargs: Any) -> tuple[Any, ...]:
+    def run(
+        self, *args: Any, method: str = "forward", cpu: str | None = None, **kwargs: Any
+    ) -> tuple[Any, ...]:
         """Run the artefact on the target's real engine where this machine has one.
 
         Args:
             args, kwargs: inputs nested as the model takes them, or flat.
             method: the method to call.
+            cpu: an Arm64 core to emulate (`docs/arm64.md`), for a target that runs on one.
 
         Returns:
             The flat tuple of outputs.
@@ -278,13 +281,13 @@ class Lowered:
         func = self.program.method(method)
         if not self.target.per_method:
             inputs = flatten_inputs(func, args, kwargs)
-            return self.target.run(self.artefact, without_frozen(func, inputs, str), method)
+            return self.target.run(self.artefact, without_frozen(func, inputs, str), method, cpu)
         by_name = method != "forward"
         artefact = (
             self._emit(self.target.artefact, {"method": method}) if by_name else self.artefact
         )
         given = bind_inputs(func, args, kwargs)  # A graph holds tensors alone.
-        return with_frozen(func, self.target.run(artefact, given, method))
+        return with_frozen(func, self.target.run(artefact, given, method, cpu))
 
 
 def lower(

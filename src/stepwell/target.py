@@ -31,6 +31,8 @@ PipelineLike = Pipeline | str | PipelineChange
 Emitter = Callable[..., Any]
 """Program and options → an artefact."""
 Runner = Callable[[bytes, Sequence[Any], str], tuple[Any, ...]]
+CoreRunner = Callable[[bytes, Sequence[Any], str, str], tuple[Any, ...]]
+"""As a `Runner`, with the name of the core to run on."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Target:
     """The program in an artefact, where that can be told."""
     dialects: tuple[str, ...] = ()
     """Those whose ops its engine runs; other ops count as outside."""
+    on_core: CoreRunner | None = None
+    """Runs an artefact on a core that is emulated."""
 
     def emitter(self, kind: str) -> Emitter:
         """The emitter of an artefact kind.
@@ -155,9 +159,21 @@ class Target:
         own = tuple(f"{name}." for name in self.dialects)
         return delegates, {n: count for n, count in outside.items() if not n.startswith(own)}
 
-    def run(self, artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
-        """Run an artefact on this target's engine."""
-        return self.runner(artefact, inputs, method)
+    def run(
+        self, artefact: bytes, inputs: Sequence[Any], method: str, cpu: str | None = None
+    ) -> tuple[Any, ...]:
+        """Run an artefact on this target's engine; on a core of that name, if one is given.
+
+        Raises:
+            StepwellError: the target's artefacts run on no emulated core.
+        """
+        if cpu is None:
+            return self.runner(artefact, inputs, method)
+        if self.on_core is None:
+            raise StepwellError(
+                f"target {self.name!r} has an engine of its own, not {cpu}", help="leave out cpu"
+            )
+        return self.on_core(artefact, inputs, method, cpu)
 
 
 def _a_pipeline(given: Any) -> Pipeline:

@@ -186,10 +186,12 @@ def _xnnpack_etrecord(program: Program, exported: Any, method: str, **options: A
     return etrecord(to_container(program, **options), exported, method)
 
 
-def _run_pte(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+def _run_pte(
+    artefact: bytes, inputs: Sequence[Any], method: str, cpu: str | None = None
+) -> tuple[Any, ...]:
     from stepwell.backends.executorch.runner import PteSession
 
-    session = PteSession.load(artefact)
+    session = PteSession.load(artefact, cpu=cpu)
     return session.run(*session.laid_out(inputs, method), method=method)
 
 
@@ -206,6 +208,7 @@ XNNPACK_TARGET = Target(
     _run_pte,
     XNNPACK_OPTIONS,
     write=_write_xnnpack_pte,
+    on_core=_run_pte,
 )
 
 

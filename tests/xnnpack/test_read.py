@@ -13,7 +13,8 @@ from xdsl.dialects.test import TestOp
 from stepwell.backends.executorch.container import Container, DelegateCall, TensorValue
 from stepwell.backends.executorch.lift import ReadContext
 from stepwell.backends.executorch.read import read_container
-from stepwell.backends.executorch.runner import PteSession, torch_dtype
+from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.scalar_types import torch_dtype
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.backends.xnnpack.alone import Trial, container_of
 from stepwell.backends.xnnpack.emit import payload

@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--method", default="forward", help="which method to call (forward)")
     parser.add_argument("--seed", type=int, default=0, help="of the random inputs (0)")
+    parser.add_argument("--cpu", help="an Arm64 core to run a .pte on: cortex-a76, … (make arm64)")
     parser.add_argument("--profile", action="store_true", help="time each op of a .pte instead")
     parser.add_argument(
         "--etrecord", type=Path, metavar="FILE", help="of the lowering: names and source lines"
@@ -53,7 +54,7 @@ def _run_pte(path: Path, arguments: argparse.Namespace) -> int:
     data = read_bytes(path)
     inputs = random_inputs(data, arguments.method, arguments.seed)
     if not arguments.profile:
-        _show(run_pte(data, inputs, arguments.method))
+        _show(run_pte(data, inputs, arguments.method, cpu=arguments.cpu))
         return 0
     from stepwell.profiling import profile
 

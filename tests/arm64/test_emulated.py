@@ -1,0 +1,126 @@
+"""A `.pte` on an emulated Arm64 core: what the runner of `tools/arm64` hands over and back."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import stepwell
+from stepwell.backends.executorch import arm64
+from stepwell.backends.executorch.runner import PteSession, run_pte
+from stepwell.ir.diagnostics import ArtefactError
+
+
+def lowered(module: nn.Module, *inputs: torch.Tensor) -> stepwell.Lowered:
+    return stepwell.lower(torch.export.export(module.eval(), inputs), "xnnpack")
+
+
+class Sums(nn.Module):
+    """Keeps a sum of what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("sum", torch.zeros(2, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.sum.add_(x)
+        return self.sum * 2.0
+
+
+def test_a_network_computes_there_what_eager_does(core: str) -> None:
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Hardswish(), nn.Flatten(), nn.Linear(288, 4))
+    x = torch.randn(1, 3, 8, 8)
+    made = lowered(net, x)
+    torch.testing.assert_close(made.run(x, cpu=core)[0], net(x), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        stepwell.run_pte(made.to_pte(), [x], cpu=core)[0], net(x), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_state_lives_from_call_to_call(a76: str) -> None:
+    x = torch.randn(2, 3)
+    session = PteSession.load(lowered(Sums(), x).to_pte(), cpu=a76)
+    for calls in (1, 2, 3):
+        torch.testing.assert_close(session.run(x)[0], x * 2 * calls)
+
+
+def test_methods_share_state(a76: str) -> None:
+    class Shows(nn.Module):
+        def __init__(self, sums: Sums) -> None:
+            super().__init__()
+            self.register_buffer("sum", sums.sum)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.sum + x
+
+    x, sums = torch.randn(2, 3), Sums()
+    methods = {
+        "add": torch.export.export(sums, (x,)),
+        "show": torch.export.export(Shows(sums), (x,)),
+    }
+    session = PteSession.load(stepwell.lower(methods, "xnnpack").to_pte(), cpu=a76)
+    session.run(x, method="add")
+    torch.testing.assert_close(session.run(x, method="show")[0], 2 * x)
+
+
+def test_a_layout_and_every_element_type_come_back(a76: str) -> None:
+    class Parts(nn.Module):
+        def forward(self, x: torch.Tensor, i: torch.Tensor, h: torch.Tensor) -> tuple[object, ...]:
+            return x + 1, i + 1, i > 0, h * 2
+
+    x = torch.randn(1, 3, 4, 5).to(memory_format=torch.channels_last)
+    given = (x, torch.arange(6).reshape(2, 3), torch.randn(7).half())
+    for got, wanted in zip(
+        lowered(Parts(), *given).run(*given, cpu=a76), Parts()(*given), strict=True
+    ):
+        assert got.dtype == wanted.dtype
+        assert got.shape == wanted.shape
+        assert torch.equal(got, wanted)
+    assert got.is_contiguous()
+
+
+def test_weights_in_a_file_beside_it_are_read(a76: str, tmp_path: Path) -> None:
+    net, x = nn.Linear(8, 4), torch.randn(2, 8)
+    pte, ptd = lowered(net, x).to_pte_and_ptd()
+    (tmp_path / "weights.ptd").write_bytes(ptd)
+    for external in (ptd, tmp_path / "weights.ptd"):
+        torch.testing.assert_close(run_pte(pte, [x], external=external, cpu=a76)[0], net(x))
+    with pytest.raises(ArtefactError, match="cannot be loaded"):
+        run_pte(pte, [x], cpu=a76)
+
+
+def test_instructions_are_counted_alike_each_time(a76: str) -> None:
+    if why := arm64.missing(a76, counting=True):
+        pytest.skip(why)
+    x = torch.randn(16, 64)
+    session = PteSession.load(lowered(nn.Linear(64, 64), x).to_pte(), cpu=a76, counting=True)
+    measured = session.measure(x, repeats=3)
+    totals = [sum(counts.values()) for counts in measured.counts]
+    assert len(measured.nanoseconds) == 3
+    assert abs(totals[1] - totals[2]) < 0.01 * totals[1]
+    assert totals[1] > 16 * 64 * 64 / 8  # No instruction does more than eight products.
+
+
+def test_a_core_that_is_not_there_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    x = torch.randn(2, 2)
+    made = lowered(nn.ReLU(), x)
+    with pytest.raises(stepwell.StepwellError, match="pentium is none of the cores cortex-a53"):
+        made.run(x, cpu="pentium")
+    monkeypatch.setenv(arm64.FOLDER, str(tmp_path))
+    with pytest.raises(stepwell.StepwellError, match="make arm64 has not been run"):
+        made.run(x, cpu="cortex-a76")
+    monkeypatch.setenv(arm64.VARIABLE, "cortex-a76")
+    with pytest.raises(stepwell.StepwellError, match="make arm64 has not been run"):
+        made.run(x)
+    (tmp_path / "missing.txt").write_text("there is no dpkg here")
+    assert arm64.missing() == "there is no dpkg here"
+
+
+def test_a_target_with_an_engine_of_its_own_takes_no_core() -> None:
+    x = torch.randn(2, 2)
+    made = stepwell.lower(torch.export.export(nn.ReLU(), (x,)), "tosa-1.0+fp")
+    with pytest.raises(stepwell.StepwellError, match="has an engine of its own"):
+        made.run(x, cpu="cortex-a76")

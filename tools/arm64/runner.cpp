@@ -1,0 +1,258 @@
+// Runs the methods of a .pte as they are asked for: on a device, or on a core that is emulated.
+//
+//     runner [--data FILE.ptd]... [--library FILE.so]... MODEL.pte < CALLS > ANSWERS
+//     runner                       says which protocol it speaks
+//
+// Everything is little-endian. The first answer says whether the program was loaded; one more
+// follows each call. backends/executorch/arm64.py is the other side.
+//
+//     call    u32 repeats (0: run once, unmeasured), text method, u32 count, value...
+//     answer  u32 0, u32 count, value..., u32 count, u64 nanoseconds...
+//             u32 error code of ExecuTorch, text what happened
+//     text    u32 length, bytes
+//     value   u8 kind: 0 none; 1 tensor: u8 scalar type, u8 rank, u32 sizes..., u8 dim order...,
+//             u64 length, bytes in memory order; 2 i64; 3 f64; 4 u8 bool; 5 text
+//
+// Before and after each measured run the runner asks for the priority of a process of an unknown
+// kind, which does nothing: the marks between which count.c counts instructions.
+
+#include <dlfcn.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <executorch/extension/module/module.h>
+#include <executorch/extension/tensor/tensor.h>
+#include <executorch/runtime/core/hierarchical_allocator.h>
+
+namespace executorch::extension::threadpool {
+class ThreadPool {  // The wheel has no header of it.
+ public:
+  bool _unsafe_reset_threadpool(uint32_t threads);
+};
+ThreadPool* get_threadpool();
+}  // namespace executorch::extension::threadpool
+
+namespace {
+
+using executorch::aten::ScalarType;
+using executorch::aten::Tensor;
+using executorch::extension::Module;
+using executorch::extension::TensorPtr;
+using executorch::runtime::Error;
+using executorch::runtime::EValue;
+using executorch::runtime::HierarchicalAllocator;
+using executorch::runtime::Span;
+
+enum Kind : uint8_t { NONE, TENSOR, INT, DOUBLE, BOOL, TEXT };
+constexpr int MARK = 0x53570;
+
+void read_bytes(void* to, size_t count) {
+  if (count != 0 && std::fread(to, 1, count, stdin) != count) {
+    std::fprintf(stderr, "runner: the calls end within one\n");
+    std::exit(2);
+  }
+}
+
+template <typename T>
+T read() {
+  T value;
+  read_bytes(&value, sizeof value);
+  return value;
+}
+
+std::string read_text() {
+  std::string text(read<uint32_t>(), '\0');
+  read_bytes(text.data(), text.size());
+  return text;
+}
+
+template <typename T>
+void write(T value) {
+  std::fwrite(&value, sizeof value, 1, stdout);
+}
+
+void write_text(const std::string& text) {
+  write<uint32_t>(text.size());
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+void refuse(Error error, const std::string& what) {
+  write<uint32_t>(static_cast<uint32_t>(error));
+  write_text(what + ": " + executorch::runtime::to_string(error));
+}
+
+// What a value's bytes live in until the next call.
+struct Inputs {
+  std::vector<EValue> values;
+  std::vector<TensorPtr> tensors;
+  std::vector<std::unique_ptr<char[]>> bytes;
+
+  void add() {
+    switch (read<uint8_t>()) {
+      case TENSOR:
+        return add_tensor();
+      case INT:
+        return values.emplace_back(read<int64_t>()), void();
+      case DOUBLE:
+        return values.emplace_back(read<double>()), void();
+      case BOOL:
+        return values.emplace_back(read<uint8_t>() != 0), void();
+      default:
+        return values.emplace_back(), void();
+    }
+  }
+
+  void add_tensor() {
+    const auto type = static_cast<ScalarType>(read<uint8_t>());
+    const size_t rank = read<uint8_t>();
+    std::vector<executorch::aten::SizesType> sizes(rank);
+    for (auto& size : sizes) size = read<uint32_t>();
+    std::vector<executorch::aten::DimOrderType> order(rank);
+    read_bytes(order.data(), rank);
+    const auto length = read<uint64_t>();
+    bytes.emplace_back(new char[length + 64]);  // Kernels may read past the end.
+    read_bytes(bytes.back().get(), length);
+    tensors.push_back(executorch::extension::make_tensor_ptr(
+        std::move(sizes), bytes.back().get(), std::move(order), {}, type));
+    values.emplace_back(*tensors.back());
+  }
+};
+
+void write_value(const EValue& value) {
+  if (value.isTensor()) {
+    const Tensor& tensor = value.toTensor();
+    write<uint8_t>(TENSOR);
+    write<uint8_t>(static_cast<uint8_t>(tensor.scalar_type()));
+    write<uint8_t>(tensor.dim());
+    for (const auto size : tensor.sizes()) write<uint32_t>(size);
+    for (const auto axis : tensor.dim_order()) write<uint8_t>(axis);
+    write<uint64_t>(tensor.nbytes());
+    std::fwrite(tensor.const_data_ptr(), 1, tensor.nbytes(), stdout);
+  } else if (value.isInt()) {
+    write<uint8_t>(INT);
+    write<int64_t>(value.toInt());
+  } else if (value.isDouble()) {
+    write<uint8_t>(DOUBLE);
+    write<double>(value.toDouble());
+  } else if (value.isBool()) {
+    write<uint8_t>(BOOL);
+    write<uint8_t>(value.toBool());
+  } else if (value.isString()) {
+    write<uint8_t>(TEXT);
+    write_text(std::string(value.toString().data(), value.toString().size()));
+  } else {
+    write<uint8_t>(NONE);
+  }
+}
+
+// A program whose methods share their planned memory, and so their state, as in Python's runtime.
+class Program {
+ public:
+  Program(const std::string& path, std::vector<std::string> data)
+      : module_(path, std::move(data)) {}
+
+  Error load(std::string& what) {
+    what = "the program cannot be loaded";
+    if (const Error error = module_.load(); error != Error::Ok) return error;
+    const auto program = module_.program();
+    std::vector<size_t> sizes;
+    for (size_t i = 0; i < program->num_methods(); ++i) {
+      const auto meta = program->method_meta(*program->get_method_name(i));
+      if (!meta.ok()) return meta.error();
+      if (sizes.size() < meta->num_memory_planned_buffers())
+        sizes.resize(meta->num_memory_planned_buffers());
+      for (size_t j = 0; j < meta->num_memory_planned_buffers(); ++j)
+        sizes[j] = std::max<size_t>(sizes[j], meta->memory_planned_buffer_size(j).get());
+    }
+    for (const size_t size : sizes) {
+      memory_.emplace_back(static_cast<uint8_t*>(std::aligned_alloc(64, (size / 64 + 2) * 64)));
+      std::memset(memory_.back(), 0, size);
+      spans_.emplace_back(memory_.back(), size);
+    }
+    for (size_t i = 0; i < program->num_methods(); ++i) {
+      const std::string name = *program->get_method_name(i);
+      what = "method " + name + " cannot be loaded";
+      const auto meta = program->method_meta(name.c_str());
+      planned_.push_back(std::make_unique<HierarchicalAllocator>(
+          Span<Span<uint8_t>>(spans_.data(), meta->num_memory_planned_buffers())));
+      if (const Error error = module_.load_method(name, planned_.back().get()); error != Error::Ok)
+        return error;
+    }
+    return Error::Ok;
+  }
+
+  void answer_call(uint32_t repeats) {
+    const std::string method = read_text();
+    Inputs inputs;
+    for (auto count = read<uint32_t>(); count > 0; --count) inputs.add();
+    std::vector<uint64_t> times;
+    std::vector<EValue> outputs;
+    for (uint32_t run = 0; run < std::max(repeats, 1u); ++run) {
+      if (repeats != 0) getpriority(static_cast<__priority_which>(MARK), 1);
+      const auto start = std::chrono::steady_clock::now();
+      auto done = module_.execute(method, inputs.values);
+      const auto end = std::chrono::steady_clock::now();
+      if (repeats != 0) getpriority(static_cast<__priority_which>(MARK), 0);
+      if (!done.ok()) return refuse(done.error(), "method " + method);
+      outputs = std::move(*done);
+      if (repeats != 0) times.push_back(std::chrono::nanoseconds(end - start).count());
+    }
+    write<uint32_t>(0);
+    write<uint32_t>(outputs.size());
+    for (const auto& value : outputs) write_value(value);
+    write<uint32_t>(times.size());
+    for (const auto time : times) write<uint64_t>(time);
+  }
+
+ private:
+  std::vector<uint8_t*> memory_;
+  std::vector<Span<uint8_t>> spans_;
+  std::vector<std::unique_ptr<HierarchicalAllocator>> planned_;
+  Module module_;
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  std::vector<std::string> data;
+  std::string path;
+  for (int i = 1; i < count; ++i) {
+    const std::string argument = arguments[i];
+    if (argument == "--data" && i + 1 < count) {
+      data.emplace_back(arguments[++i]);
+    } else if (argument == "--library" && i + 1 < count) {
+      if (dlopen(arguments[++i], RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+        refuse(Error::NotFound, dlerror());
+        return 1;
+      }
+    } else {
+      path = argument;
+    }
+  }
+  if (path.empty()) {
+    std::printf("stepwell runner, protocol 1\n");
+    return 0;
+  }
+  executorch::extension::threadpool::get_threadpool()->_unsafe_reset_threadpool(1);
+  Program program(path, std::move(data));
+  std::string what;
+  if (const Error error = program.load(what); error != Error::Ok) {
+    refuse(error, what);
+    return 1;
+  }
+  write<uint32_t>(0);
+  std::fflush(stdout);
+  for (uint32_t repeats; std::fread(&repeats, sizeof repeats, 1, stdin) == 1;) {
+    program.answer_call(repeats);
+    std::fflush(stdout);
+  }
+  return 0;
+}
