@@ -131,7 +131,7 @@ def call(words: list[str], block: Block) -> None:
         flags = [a for a in arguments if a.startswith("-")] if command == "python" else []
         assert all(f'"{flag}"' in text for flag in flags), (words, flags)
     elif command == "make":
-        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+        targets = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M)
         assert arguments[0] in targets, words
     elif command == "pip":
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
