@@ -113,13 +113,29 @@ class HasFamilies:
         return True
 
 
-def is_of(op: object, family: Family) -> TypeGuard[Operation]:
-    """Whether an op is of a family; a block is of none."""
-    if not isinstance(op, Operation) or family not in _OF.get(op.name, _NOTHING):
+def is_of(op: object, *families: Family) -> TypeGuard[Operation]:
+    """Whether an op is of one of the families; a block is of none."""
+    if not isinstance(op, Operation):
         return False
-    return not isinstance(op, HasFamilies) or cast(HasFamilies, op).does_as_family(family)
+    held = _OF.get(op.name, _NOTHING)
+    for family in families:  # No generator: it is asked of every op, many times.
+        if family in held and (
+            not isinstance(op, HasFamilies) or cast(HasFamilies, op).does_as_family(family)
+        ):
+            return True
+    return False
 
 
 def is_movement(op: object) -> TypeGuard[Operation]:
     """Whether an op moves elements of its operands and computes nothing."""
     return is_of(op, "movement")
+
+
+def moves_one(op: object) -> TypeGuard[Operation]:
+    """Whether an op moves elements of its first operand alone."""
+    return is_of(op, "rearrangement", "repetition", "part")
+
+
+def lays_out(op: object) -> TypeGuard[Operation]:
+    """Whether an op gives every element of one tensor, in another layout or more often."""
+    return is_of(op, "reshape", "permutation", "repetition")

@@ -78,7 +78,8 @@ def _kernel_of(cls: type[SchemaOp], registered: int) -> KernelSignature | None:
 
 def kernel_limit(op: SchemaOp) -> str | None:
     """Why the kernel of an op's class cannot run this op, or None. Found by running it."""
-    if op.name in _SPLITS and not all(is_static(result.type) for result in op.results):
+    gives_list = any(returned.type.is_list for returned in op.SCHEMA.returns)
+    if gives_list and not all(is_static(result.type) for result in op.results):
         return "its kernel does not resize its outputs, so their shapes must be static"
     if op.name == "aten.convolution.default" and len(dims(op.operands[0].type)) not in (3, 4):
         return "its kernel convolves batches of lines and of images only"
@@ -217,15 +218,6 @@ def signature_text(inputs: Iterable[Attribute], outputs: Iterable[Attribute]) ->
 
 def _elements(values: Iterable[SSAValue]) -> list[Attribute]:
     return [element(value.type) for value in values if isinstance(value.type, TensorType)]
-
-
-_SPLITS = frozenset(
-    f"aten.{name}"
-    for name in (
-        "split.Tensor split_with_sizes.default unbind.int split_copy.Tensor "
-        "split_with_sizes_copy.default unbind_copy.int"
-    ).split()
-)
 
 
 def runs_as_kernel(op: SchemaOp) -> bool:

@@ -83,12 +83,17 @@ def _permute(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, permuted([_at(number, rank) for number in op.arg("dims")]))
 
 
-@_maps("transpose.int", "t.default", "transpose_copy.int")
+@_maps("t.default", "t_copy.default", "numpy_T.default")
+def _turn(op: SchemaOp, result: int) -> AxisMap | None:
+    return mapped(op, permuted(range(len(_shape(op.operands[0])))[::-1]))
+
+
+@_maps("transpose.int", "transpose_copy.int", "swapaxes.default", "swapdims.default",
+       "mT.default")  # fmt: skip
 def _transpose(op: SchemaOp, result: int) -> AxisMap | None:
     order = list(range(len(_shape(op.operands[0]))))
-    if op.name == "aten.t.default":
-        return mapped(op, permuted(order[::-1]))
-    one, other = (_at(op.arg(name), len(order)) for name in ("dim0", "dim1"))
+    names = [argument.name for argument in op.SCHEMA.arguments[1:]]
+    one, other = (_at(op.arg(name), len(order)) for name in names) if names else (-2, -1)
     order[one], order[other] = order[other], order[one]
     return mapped(op, permuted(order))
 

@@ -19,6 +19,7 @@ from stepwell.dialects.aten.registry import torch_overload
 from stepwell.dialects.aten.schema import Argument
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.families import families_of
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.on_demand import torch
 
@@ -44,15 +45,6 @@ def _zeroed(overload: Callable[..., Any]) -> Callable[..., Any]:
     return filled
 
 
-UNINITIALISED = (
-    "aten.empty.memory_format",
-    "aten.empty_like.default",
-    "aten.empty_permuted.default",
-    "aten.empty_strided.default",
-    "aten.new_empty.default",
-    "aten.new_empty_strided.default",
-)
-"""Operators whose elements are whatever memory holds. Zeros are as good, and the same each time."""
 BY_VALUE: dict[str, Callable[..., Any]] = {
     "aten.view.default": _view,  # which torch refuses for some strides: values here have none
 }
@@ -130,7 +122,7 @@ def plan_of(cls: type[SchemaOp]) -> Plan:
         arguments = tuple((a, _CONVERTERS.get(a.type.base)) for a in cls.SCHEMA.arguments)
         copied = WRITES_UNDECLARED.get(cls.name, ()) + tuple(a.name for a in cls.SCHEMA.written)
         overload = BY_VALUE.get(cls.name) or torch_overload(cls)
-        if cls.name in UNINITIALISED:
+        if "uninitialised" in families_of(cls.name):  # Zeros are as good, and the same each time.
             overload = _zeroed(overload)
         held = _REGISTERED.get(cls.name, Meaning())
         meaning, shape = held.meaning or overload, held.shape or overload

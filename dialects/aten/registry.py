@@ -234,10 +234,3 @@ def is_pure(overload: Any) -> bool:
     seeded = torch.Tag.nondeterministic_seeded in tags
     schema = schema_of(overload)
     return not seeded and (bool(schema.returns) or schema.is_mutable)
-
-
-def is_pointwise(cls: type[SchemaOp]) -> bool:
-    """Whether PyTorch says that each element of the result is made of the operands' there."""
-    import torch
-
-    return torch.Tag.pointwise in torch_overload(cls).tags

@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import TypeGuard, cast
 
 from xdsl.ir import Block, Operation
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.families import is_of
 from stepwell.ir.types import dims, element, is_static
 
-_ALWAYS = frozenset(
-    f"aten.{name}"
-    for name in (
-        "view.default _unsafe_view.default reshape.default unsqueeze.default squeeze.default "
-        "squeeze.dim squeeze.dims flatten.using_ints unflatten.int alias.default detach.default "
-        "lift_fresh.default clone.default contiguous.default view_copy.default "
-        "unsqueeze_copy.default squeeze_copy.default squeeze_copy.dim squeeze_copy.dims "
-        "alias_copy.default detach_copy.default lift_fresh_copy.default view_as.default "
-        "reshape_as.default"
-    ).split()
-)
-_OF_SAME_TYPE = frozenset(
-    f"aten.{name}.default" for name in ("expand", "expand_copy", "expand_as", "_to_copy")
-)
-"""Ops that may repeat or convert elements: not where there are as many, of the same type."""
 
+def only_reshapes(op: Operation | Block) -> TypeGuard[SchemaOp]:
+    """Whether a result is the first operand's elements in the same row-major order.
 
-def only_reshapes(op: Operation | Block) -> bool:
-    """Whether a result is the first operand's elements in the same row-major order."""
+    What may repeat or convert elements does neither where there are as many, of the same type.
+    """
     if not isinstance(op, SchemaOp):
         return False
-    if op.name == "aten.dropout.default":
-        return op.arg("train") is False
-    return op.name in _ALWAYS or (op.name in _OF_SAME_TYPE and _moves_nothing(op))
+    return is_of(op, "reshape") or (is_of(op, "repetition", "cast") and _moves_nothing(op))
 
 
 def _moves_nothing(op: SchemaOp) -> bool:

@@ -7,27 +7,12 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.cmsis.ops import CmsisOp, Relabel
+from stepwell.dialects.cmsis.ops import CmsisOp
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import MutateInputOp, UpdateOp
+from stepwell.ir.families import is_of
 from stepwell.ir.levels import Level, register_level
-
-MOVES_INTEGERS = frozenset(
-    f"aten.{name}"
-    for name in (
-        "view.default reshape.default _unsafe_view.default flatten.using_ints unflatten.int "
-        "permute.default transpose.int t.default numpy_T.default squeeze.default squeeze.dim "
-        "squeeze.dims unsqueeze.default expand.default slice.Tensor select.int narrow.default "
-        "cat.default stack.default clone.default contiguous.default alias.default detach.default "
-        "lift_fresh_copy.default repeat.default flip.default roll.default pixel_shuffle.default "
-        "pixel_unshuffle.default split.Tensor split_with_sizes.default chunk.default unbind.int "
-        "index_select.default dropout.default view_copy.default permute_copy.default "
-        "transpose_copy.int squeeze_copy.dims unsqueeze_copy.default expand_copy.default "
-        "slice_copy.Tensor select_copy.int split_with_sizes_copy.default t_copy.default"
-    ).split()
-)
-"""Ops that may read the stored integers of a quantised value: they move and compute nothing."""
 
 _BOUNDARY = ("quantized_decomposed.", "torchao.", "ethosu.")
 
@@ -59,7 +44,7 @@ def _misuse(op: StorageCast) -> str | None:
             if user in seen or isinstance(user, ReturnOp | UpdateOp | MutateInputOp | StorageCast):
                 continue
             seen.add(user)
-            if user.name in MOVES_INTEGERS or isinstance(user, Relabel):
+            if is_of(user, "movement", "lookup"):
                 pending.extend(user.results)
             elif not user.name.startswith(_BOUNDARY):
                 return f"{user.name} reads its stored integers as if they were the numbers"

@@ -243,7 +243,14 @@ _ATEN = (
         _aten(f"{name}.int", _CUBE, made="2x4x3xf32", args="-1, 1")
         for name in ("transpose", "transpose_copy")
     ),
-    _aten("t.default", "2x3xf32", made="3x2xf32"),
+    *(
+        _aten(f"{name}.default", "2x3xf32", made="3x2xf32")
+        for name in ("t", "t_copy", "numpy_T", "mT")
+    ),
+    *(
+        _aten(f"{name}.default", _CUBE, made="2x4x3xf32", args="-1, 1")
+        for name in ("swapaxes", "swapdims")
+    ),
     *(
         _aten(f"{name}.Tensor", "2x7xf32", made="2x3xf32", args="1, -6, 7, 2")
         for name in ("slice", "slice_copy")

@@ -6,12 +6,10 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.axes import axis_map
+from stepwell.ir.axes import AxisMap, axis_map
 from stepwell.ir.core import weight_key
+from stepwell.ir.families import is_movement
 from stepwell.ir.types import dims, element
-
-MOVEMENTS = (aten.ViewDefault, aten.PermuteDefault, aten.SliceTensor, aten.CatDefault)
-"""What passes scales and shifts on, where it leaves their axis whole."""
 
 Constants = tuple[SSAValue, str | None, str | None]
 """A source, the key of what it is scaled by, and the key of what is added then."""
@@ -58,14 +56,19 @@ def constants_of(value: SSAValue, axis: int) -> Constants:
     return value, scale, shift
 
 
+def _axes(op: Operation | Block) -> AxisMap | None:
+    """The axes of what passes scales and shifts on, where it leaves their axis whole."""
+    return axis_map(op) if is_movement(op) and len(op.results) == 1 else None
+
+
 def channels_before(op: Operation | Block, axis: int) -> tuple[SSAValue, int] | None:
     """What a movement moves, and the axis there that an axis of its result is, whole."""
-    axes = axis_map(op) if isinstance(op, MOVEMENTS) else None
+    axes = _axes(op)
     at = None if axes is None or not axes.shapes[0] else axes.before(0, axis)
     return None if at is None or not isinstance(op, SchemaOp) else (op.operands[0], at)
 
 
 def channels_behind(op: Operation, index: int, axis: int) -> int | None:
     """The axis of a movement's result that an axis of its operand is, whole."""
-    axes = axis_map(op) if isinstance(op, MOVEMENTS) else None
+    axes = _axes(op)
     return None if axes is None else axes.after(index, axis)

@@ -23,8 +23,8 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.aten.registry import is_pointwise
 from stepwell.ir.core import weight_key
+from stepwell.ir.families import is_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.signature import get_signature
@@ -98,7 +98,7 @@ def keeps_layout(value: SSAValue) -> bool:
     owner = value.owner
     if not isinstance(owner, SchemaOp):
         return False
-    if owner.name not in QUANTISERS and not is_pointwise(type(owner)):
+    if owner.name not in QUANTISERS and not is_of(owner, "elementwise"):
         return False
     shapes = [dims(v.type) for v in owner.operands if isinstance(v.type, TensorType)]
     own = dims(value.type)

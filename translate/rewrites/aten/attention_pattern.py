@@ -15,28 +15,10 @@ from dataclasses import dataclass, field
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-
-LAYOUT = frozenset(
-    f"aten.{name}"
-    for name in (
-        "view.default view_copy.default reshape.default _unsafe_view.default "
-        "permute.default permute_copy.default transpose.int transpose_copy.int t.default "
-        "t_copy.default mT.default numpy_T.default swapaxes.default swapdims.default "
-        "movedim.int movedim.intlist adjoint.default expand.default expand_copy.default "
-        "clone.default contiguous.default alias.default alias_copy.default detach.default "
-        "lift_fresh_copy.default unsqueeze.default unsqueeze_copy.default squeeze.default "
-        "squeeze.dim squeeze.dims squeeze_copy.dim squeeze_copy.dims flatten.using_ints "
-        "unflatten.int repeat.default repeat_interleave.self_int"
-    ).split()
-)
-"""Ops that move or repeat elements of one tensor and change none."""
-
-CASTS = frozenset(
-    ("aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device")
-)
-"""Ops that may round; a scale is seen through them, but not moved through them."""
+from stepwell.ir.families import is_of, lays_out
 
 SCALES = frozenset(f"aten.{name}" for name in "mul.Scalar div.Scalar mul.Tensor div.Tensor".split())
+SUMS = frozenset(f"aten.{name}" for name in "neg.default add.Tensor sub.Tensor".split())
 PRODUCTS = frozenset(
     f"aten.{name}" for name in "bmm.default matmul.default mm.default baddbmm.default".split()
 )
@@ -50,18 +32,13 @@ MASKING = frozenset(
 )
 """Ops that may stand between the scores and the softmax."""
 
-CARRIERS = frozenset(
-    f"aten.{name}"
-    for name in (
-        "slice.Tensor slice_copy.Tensor select.int select_copy.int narrow.default "
-        "split.Tensor split_copy.Tensor split_with_sizes.default split_with_sizes_copy.default "
-        "chunk.default unbind.int unbind_copy.int unsafe_chunk.default unsafe_split.Tensor "
-        "cat.default stack.default roll.default flip.default index_select.default index.Tensor "
-        "constant_pad_nd.default pad.default neg.default add.Tensor sub.Tensor"
-    ).split()
-)
-"""Ops that hand a factor on although they do more than lay out: rotary embedding cuts, negates,
-concatenates and adds. Nothing is moved through them; what scales them may scale an attention."""
+
+def hands_on(op: Operation) -> bool:
+    """Whether an op hands a factor on: rotary embedding cuts, negates, concatenates and adds.
+
+    What scales it may scale an attention, also where it could not be moved through.
+    """
+    return op.name in SCALES | SUMS or is_of(op, "movement", "lookup", "padding", "cast")
 
 
 def scales_attention(op: Operation) -> bool:
@@ -90,13 +67,7 @@ def _reaches_softmax(value: SSAValue, after_product: bool) -> bool:
                 return True
             if user.name in PRODUCTS and not product_passed:
                 stack.extend((result, True) for result in user.results)
-            elif (
-                user.name in LAYOUT
-                or user.name in CASTS
-                or user.name in SCALES
-                or user.name in CARRIERS
-                or (product_passed and user.name in MASKING)
-            ):
+            elif hands_on(user) or (product_passed and user.name in MASKING):
                 stack.extend((result, product_passed) for result in user.results)
     return False
 
@@ -112,7 +83,7 @@ def _comes_from_product(value: SSAValue) -> bool:
         seen.add(current)
         if owner.name in PRODUCTS:
             return True
-        if owner.name in LAYOUT | CASTS | SCALES | CARRIERS | MASKING:
+        if hands_on(owner) or owner.name in MASKING:
             stack.extend(owner.operands)
     return False
 
@@ -141,7 +112,7 @@ def trace_scale(tensor: SSAValue) -> Traced:
         if factor is not None:
             scale *= factor
             value, chain = owner.operands[0], tuple(reversed(walked))
-        elif owner.name in LAYOUT and len(owner.operands) == 1:
+        elif lays_out(owner) and len(owner.operands) == 1:
             walked.append(owner)
         else:
             break
@@ -166,7 +137,7 @@ def constant_factor(op: SchemaOp) -> float | None:
 def layout_users(value: SSAValue) -> Iterator[Operation]:
     """Users of a value, seen through layout ops."""
     for use in value.uses:
-        if use.operation.name in LAYOUT:
+        if lays_out(use.operation):
             for result in use.operation.results:
                 yield from layout_users(result)
         else:

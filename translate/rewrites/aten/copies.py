@@ -94,8 +94,8 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.families import lays_out
 from stepwell.ir.rewriting import Refusal
-from stepwell.translate.rewrites.aten.attention_pattern import LAYOUT
 from stepwell.translate.rules import read_rules
 
 OBSERVERS = frozenset(("aten.as_strided.default", "aten.as_strided_copy.default"))
@@ -126,7 +126,7 @@ def strides_are_observed(copy: SSAValue) -> Refusal | None:
         for use in stack.pop().uses:
             if use.operation.name in OBSERVERS:
                 return Refusal(f"{use.operation.name} reads the strides of the copy")
-            if use.operation.name in LAYOUT:
+            if lays_out(use.operation):
                 stack.extend(use.operation.results)
     return None
 

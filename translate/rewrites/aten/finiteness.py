@@ -14,9 +14,10 @@ from xdsl.ir import SSAValue
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import is_float
+from stepwell.ir.families import is_of
 from stepwell.ir.program import Program
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.attention_pattern import CASTS, LAYOUT, PRODUCTS
+from stepwell.translate.rewrites.aten.attention_pattern import PRODUCTS
 
 LAYERS = PRODUCTS | {
     "aten.linear.default",
@@ -25,20 +26,11 @@ LAYERS = PRODUCTS | {
     "aten.convolution.default",
 }
 """Ops that sum products of activations: what a model computes, not what masks it."""
-OF_FINITE = (
-    LAYOUT
-    | CASTS
-    | {
-        f"aten.{name}"
-        for name in (
-            "add.Tensor add.Scalar sub.Tensor sub.Scalar mul.Tensor mul.Scalar neg.default "
-            "cat.default stack.default select.int slice.Tensor narrow.int index_select.default "
-            "where.self where.ScalarOther where.ScalarSelf masked_fill.Scalar masked_fill.Tensor "
-            "index.Tensor split.Tensor split_with_sizes.default chunk.default unbind.int"
-        ).split()
-    }
+OF_FINITE = frozenset(
+    f"aten.{name}"
+    for name in "add.Tensor add.Scalar sub.Tensor sub.Scalar mul.Tensor mul.Scalar neg.default".split()
 )
-"""Ops whose results are finite if their operands and numbers are."""
+"""Ops, beside those that move, choose and cast, whose results are finite if their operands and numbers are."""
 
 
 def is_finite(value: SSAValue, program: Program) -> bool:
@@ -58,7 +50,8 @@ def is_finite(value: SSAValue, program: Program) -> bool:
             return False
         if owner.name in LAYERS:
             continue
-        if owner.name not in OF_FINITE or not _has_finite_numbers(owner):
+        passes = owner.name in OF_FINITE or is_of(owner, "movement", "lookup", "choice", "cast")
+        if not passes or not _has_finite_numbers(owner):
             return False
         fresh = [operand for operand in owner.operands if operand not in met]
         met.update(fresh)

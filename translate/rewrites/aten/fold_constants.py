@@ -26,10 +26,10 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from stepwell.dialects.aten.interpretation import UNINITIALISED
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, element_bytes, has_torch_dtype
+from stepwell.ir.families import ops_of
 from stepwell.ir.program import Program
 from stepwell.ir.purity import is_pure
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
@@ -43,7 +43,7 @@ FILLS = {
     "aten.new_full.default": None,
     "aten.new_zeros.default": 0,
     "aten.new_ones.default": 1,
-    **dict.fromkeys(UNINITIALISED, 0),
+    **dict.fromkeys(ops_of("uninitialised", "aten"), 0),
 }
 """Ops that read only the shape and dtype of their operand, and the number they fill in."""
 

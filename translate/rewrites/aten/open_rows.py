@@ -14,22 +14,13 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes import axis_map
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import i1
+from stepwell.ir.families import is_of, moves_one
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.signature import ranges_around
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.finiteness import is_finite
 from stepwell.translate.rewrites.aten.ranges import interval
-
-ROW_PICKING = frozenset(
-    f"aten.{name}"
-    for name in (
-        "index.Tensor index_select.default select.int slice.Tensor view.default "
-        "unsqueeze.default expand.default clone.default _to_copy.default embedding.default "
-        "gather.default"
-    ).split()
-)
-
 
 ABSORBED = 1e30
 """Numbers below it leave the largest singles as they are, and infinities."""
@@ -51,7 +42,7 @@ def unopened_rows(mask: SSAValue, program: Program) -> Refusal | None:
             if interval(one, program).most < ABSORBED:
                 return unopened_rows(other, program)
     begins = False
-    while isinstance(owner := mask.owner, SchemaOp) and owner.name in ROW_PICKING:
+    while isinstance(owner := mask.owner, SchemaOp) and picks_elements(owner):
         if keeps_beginnings(owner):
             begins = True
         elif not keeps_rows(owner):
@@ -100,10 +91,15 @@ def keeps_rows(op: SchemaOp) -> bool:
     return axes.after(0, len(axes.shapes[0]) - 1) == last and not chosen
 
 
+def picks_elements(op: SchemaOp) -> bool:
+    """Whether a result's elements are those of the first operand, some or all of them."""
+    return moves_one(op) or is_of(op, "lookup", "cast")
+
+
 def picked_rows(mask: SSAValue) -> tuple[list[SchemaOp], SSAValue]:
     """The ops that pick a mask's rows, last first, and the tensor they pick from."""
     ops: list[SchemaOp] = []
-    while isinstance(owner := mask.owner, SchemaOp) and owner.name in ROW_PICKING:
+    while isinstance(owner := mask.owner, SchemaOp) and picks_elements(owner):
         ops.append(owner)
         mask = owner.operands[0]
     return ops, mask

@@ -36,11 +36,12 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.families import is_of, lays_out
 from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
-from stepwell.translate.rewrites.aten.attention_pattern import CASTS, LAYOUT, PRODUCTS, SCALES
+from stepwell.translate.rewrites.aten.attention_pattern import PRODUCTS, SCALES
 from stepwell.translate.rewrites.aten.building import axis, become
 
 SOFTMAXES = (aten._SoftmaxDefault, aten.SoftmaxInt)
@@ -150,7 +151,7 @@ def is_zero(value: SSAValue, program: Program) -> bool:
     if owner.name in FULLS:
         name = "s" if "s" in owner.SCHEMA.by_name else "fill_value"
         return bool(owner.arg(name) == 0)
-    return owner.name in LAYOUT and is_zero(owner.operands[0], program)
+    return lays_out(owner) and is_zero(owner.operands[0], program)
 
 
 def may_be_empty(
@@ -172,7 +173,7 @@ def may_be_empty(
         if scaled is None:
             return Refusal("the scores are scaled by what is not a finite constant")
         return may_be_empty(scaled, at, program, masked)
-    if owner.name in CASTS or isinstance(owner, aten.ExpandDefault | aten.CloneDefault):
+    if is_of(owner, "cast") or isinstance(owner, aten.ExpandDefault | aten.CloneDefault):
         return may_be_empty(owner.operands[0], at, program, masked)
     if isinstance(owner, aten.ViewDefault | aten.ReshapeDefault | aten._UnsafeViewDefault):
         held = owner.operands[0]

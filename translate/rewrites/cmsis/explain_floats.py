@@ -19,7 +19,7 @@ from stepwell.ir.rewriting import History, Pass, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.quantised.functions import FUNCTIONS
 from stepwell.translate.quantised.recognise import activation, quantized_uses
-from stepwell.translate.rewrites.quant.movement import is_movement
+from stepwell.translate.rewrites.quant.movement import only_moves
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ExplainFloats(Pass):
 
 def computes_floats(op: Operation) -> bool:
     """Whether an op computes with reals: it takes some and is no movement."""
-    if not isinstance(op, SchemaOp) or is_movement(op) or not op.name.startswith("aten."):
+    if not isinstance(op, SchemaOp) or only_moves(op) or not op.name.startswith("aten."):
         return False
     return any(
         isinstance(value.type, TensorType) and isinstance(element(value.type), AnyFloat)

@@ -32,6 +32,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.quant import StorageCast, UniformQuantizedType
+from stepwell.ir.families import ops_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, with_element
@@ -47,20 +48,9 @@ from stepwell.translate.quantised.recognise import (
 )
 from stepwell.translate.rewrites.cmsis.rescale import rescaled
 from stepwell.translate.rewrites.cmsis.reshape import padded, transposed
-from stepwell.translate.rewrites.quant.movement import is_movement, moved, permutation
+from stepwell.translate.rewrites.quant.movement import moved, only_moves, permutation
 
-PERMUTATIONS = tuple(
-    op_class(f"aten.{name}")
-    for name in (
-        "permute.default",
-        "transpose.int",
-        "t.default",
-        "numpy_T.default",
-        "permute_copy.default",
-        "transpose_copy.int",
-        "t_copy.default",
-    )
-)
+PERMUTATIONS = tuple(map(op_class, ops_of("permutation", "aten")))
 PAD = op_class("aten.constant_pad_nd.default")
 PADS = (PAD, op_class("aten.pad.default"))
 
@@ -87,7 +77,8 @@ class LowerPermute(Rewrite[Permute]):
         if held is None or not_int8(held.data):
             return None
         order = permutation(op)
-        assert order is not None
+        if order is None:
+            return None
         if len(order) > 4:
             return Refusal(f"it permutes {len(order)} dimensions; the kernel takes 4 at most")
         return Permute(op, held, order)
@@ -116,7 +107,7 @@ def stored_type(value: SSAValue) -> UniformQuantizedType | None:
     if isinstance(maker, StorageCast):
         held = element(maker.input.type)
         return held if isinstance(held, UniformQuantizedType) else None
-    if not (isinstance(maker, SchemaOp) and is_movement(maker)):
+    if not (isinstance(maker, SchemaOp) and only_moves(maker)):
         return None
     found = (stored_type(source) for _, source in moved(maker))  # A constant does not say it.
     return next((held for held in found if held is not None), None)

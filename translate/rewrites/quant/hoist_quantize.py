@@ -28,7 +28,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
-from stepwell.translate.rewrites.quant.movement import is_movement, moved
+from stepwell.translate.rewrites.quant.movement import moved, only_moves
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class HoistQuantize(Rewrite[Hoist]):
     def match(self, op: QuantizeCast, program: Program) -> Hoist | Refusal | None:
         """Per tensor only, and only where nothing else reads the movement's results as reals."""
         movement = op.input.owner
-        if not is_movement(movement):
+        if not only_moves(movement):
             return None
         held = element(op.result.type)
         assert isinstance(held, UniformQuantizedType)

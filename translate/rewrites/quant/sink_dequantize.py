@@ -29,8 +29,8 @@ from stepwell.ir.types import element
 from stepwell.translate.rewrites.quant.hoist_quantize import on_integers, raw_of
 from stepwell.translate.rewrites.quant.movement import (
     MOVEMENT,
-    is_movement,
     moved,
+    only_moves,
     permutation,
 )
 
@@ -53,7 +53,7 @@ class SinkDequantize(Rewrite[Sink]):
 
     def match(self, op: SchemaOp, program: Program) -> Sink | Refusal | None:
         """All operands are dequantised, with the same parameters; per axis only if permuted."""
-        if not is_movement(op):
+        if not only_moves(op):
             return None
         held: set[UniformQuantizedType] = set()
         for _, value in moved(op):

@@ -32,6 +32,7 @@ from stepwell.ir.axes import axis_map
 from stepwell.ir.boxes import numbers, whole_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import is_float
+from stepwell.ir.families import moves_one
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
@@ -56,9 +57,6 @@ class ScaledSlice:
     start: int
     stop: int
     factor: float
-
-
-LAYOUT = (aten.ViewDefault, aten.PermuteDefault, aten.SliceTensor)
 
 
 @dataclass(frozen=True)
@@ -133,8 +131,7 @@ def chain_to_linear(value: SSAValue) -> tuple[SchemaOp, list[SchemaOp]] | None:
     """The linear layer a value comes from, and the layout ops between, first one first."""
     layout: list[SchemaOp] = []
     owner = value.owner
-    while isinstance(owner, LAYOUT):
-        assert isinstance(owner, SchemaOp)
+    while isinstance(owner, SchemaOp) and moves_one(owner) and axis_map(owner) is not None:
         layout.append(owner)
         owner = owner.operands[0].owner
     if not isinstance(owner, aten.LinearDefault):

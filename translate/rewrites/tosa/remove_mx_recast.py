@@ -23,13 +23,13 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import f16, f32
+from stepwell.ir.families import moves_one
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 
 LARGEST = 2.0**127
 
-_LAYOUT = (t.ReshapeOp, t.TransposeOp, t.SliceOp, t.TileOp, t.ReverseOp, t.IdentityOp)
 _WITHIN_ONE = (t.SigmoidOp, t.TanhOp, t.ErfOp, t.SinOp, t.CosOp)
 
 
@@ -72,7 +72,7 @@ class RemoveMxRecast(Rewrite[Recast]):
 def stays_small(value: SSAValue) -> bool:
     """Whether no number of a tensor reaches 2**127 (a NaN or an inf may stand there)."""
     op = value.owner
-    while isinstance(op, _LAYOUT):
+    while moves_one(op):
         op = op.operands[0].owner
     if isinstance(op, t.CastOp):
         return element(op.operands[0].type) == f16

@@ -29,12 +29,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
@@ -42,6 +42,7 @@ from stepwell.ir.axes import axis_map
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.dtypes import f32
+from stepwell.ir.families import is_movement
 from stepwell.ir.numerics import REORDERED, forbidden
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Event, History, Pass, Rewriter
@@ -52,15 +53,6 @@ from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_s
 from stepwell.translate.rewrites.xnnpack.row_statistics import normalise_rows
 
 SUMS = (aten.AddTensor, aten.SubTensor)
-CARRIERS = (
-    *SUMS,
-    aten.ViewDefault,
-    aten.PermuteDefault,
-    aten.ExpandDefault,
-    aten.SliceTensor,
-    aten.CatDefault,
-)
-"""Ops through which the mean of each row passes as it is."""
 
 
 @recipe("centred")
@@ -157,10 +149,15 @@ def explore(norm: SchemaOp, stream: Stream, refused: dict[SSAValue, str]) -> Non
 Place = tuple[SSAValue, int]
 
 
+def carries_means(op: Operation | Block) -> TypeGuard[SchemaOp]:
+    """Whether the mean of each row passes an op as it is, where it leaves rows whole."""
+    return isinstance(op, SUMS) or (is_movement(op) and len(op.results) == 1)
+
+
 def _sources(value: SSAValue, channel: int, stream: Stream) -> Iterator[Place]:
     """What must have no mean for `value` to have none; its writer is noted if it is one."""
     op = value.owner
-    if isinstance(op, CARRIERS):
+    if carries_means(op):
         axes = axis_map(op)
         for index in range(_tensors(op)):
             at = None if axes is None else axes.before(index, channel)
@@ -198,7 +195,7 @@ def _continued(op: Operation, index: int, channel: int, stream: Stream) -> Itera
     Raises:
         Stays: the reader could see the mean.
     """
-    if isinstance(op, CARRIERS):
+    if carries_means(op):
         axes = axis_map(op)
         at = None if axes is None else axes.after(index, channel)
         if at is None:
