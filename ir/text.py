@@ -46,6 +46,12 @@ def is_registered(name: str) -> bool:
     return name in _DIALECTS
 
 
+def dialect_named(name: str) -> Dialect | None:
+    """A dialect that is known to the parser, loaded; None for an unknown name."""
+    load = _DIALECTS.get(name)
+    return None if load is None else load()
+
+
 _MORE: list[Callable[[], None]] = []
 
 

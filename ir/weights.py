@@ -62,6 +62,11 @@ def recipe(
     return register
 
 
+def is_recipe(name: str) -> bool:
+    """Whether a weight recipe of this name is registered."""
+    return name in _RECIPES
+
+
 class UnknownValue(StepwellError):
     """A weight's elements were asked for, and only its type is known."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.parser import Parser
@@ -135,6 +136,16 @@ class TosaOp(HasAxes, IRDLOperation):
             properties=properties,
             attributes=attributes,
         )
+
+    @classmethod
+    def field_attribute(cls, name: str, value: Any) -> Attribute:
+        """The attribute of a field given as a number, a list of them, a word or a truth value."""
+        if name in cls.ENUMERATIONS:
+            return cls.ENUMERATIONS[name](value)
+        (kind,) = (field.kind for field in cls.FIELDS if field.name == name)
+        if kind in ("i64s", "i32s"):
+            return DenseArrayBase.from_list(IntegerType(int(kind[1:3])), list(value))
+        return BoolAttr.from_bool(value) if kind == "bool" else IntegerAttr(value, 32)
 
 
 def _bare(value: Attribute) -> object:

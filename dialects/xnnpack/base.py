@@ -98,6 +98,11 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
             return op
         return cls.create(operands=operands, result_types=[result], properties=properties)
 
+    @classmethod
+    def field_attribute(cls, name: str, value: Any) -> Attribute:
+        """The attribute of a field given as a Python value."""
+        return to_attribute(value)
+
     def packs(self, index: int) -> bool:
         """Whether XNNPACK copies a constant that stands at this operand."""
         return index in self.PACKED

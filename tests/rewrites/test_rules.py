@@ -285,7 +285,7 @@ def test_the_example_is_complete_ir():
             "none of the lines",
         ),
         (
-            'rule a\nBefore:\n    %y = aten.relu.default(%x) : (int) -> …\nAfter:\n    %y = %x\nbound 1 ulp: "x"\n',
+            'rule a\nBefore:\n    %y = aten.relu.default(%x)\nAfter:\n    %y = %x\nbound 1 ulp: "x"\n',
             "relative or absolute",
         ),
     ],

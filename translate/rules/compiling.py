@@ -11,18 +11,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from types import FunctionType
 from typing import Any, cast
 
 from xdsl.ir import Operation, SSAValue
 
-from stepwell.dialects.aten.op import SchemaOp, stated_default
-from stepwell.dialects.aten.registry import find
-from stepwell.dialects.aten.schema import Argument
 from stepwell.ir import dtypes
+from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.families import FAMILIES, is_of
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import dims, element
 from stepwell.translate.rules.notation import (
+    WEIGHT,
+    AnyType,
     Computed,
     Hole,
     Line,
@@ -30,6 +33,15 @@ from stepwell.translate.rules.notation import (
     Term,
     TypePattern,
     ValueName,
+    Where,
+)
+from stepwell.translate.rules.operators import (
+    Operator,
+    Parameter,
+    op_named,
+    operator_of,
+    plain,
+    sizes_in_place,
 )
 
 
@@ -37,46 +49,60 @@ from stepwell.translate.rules.notation import (
 class Matched:
     """What a rule found: the op it replaces, the form of the rule, each `%x` and each `$c`."""
 
-    op: SchemaOp
+    op: Operation
     rule: Rule
     found: Mapping[str, Any]
 
 
-Matcher = Callable[[Operation], "Matched | Refusal | None"]
+Matcher = Callable[[Operation, Program], "Matched | Refusal | None"]
+Namespace = Mapping[str, Any]
+"""Predicates, functions and families by name."""
 
 
-def op_class(line: Line, rule: Rule) -> type[SchemaOp]:
-    """The class of the op that a line names, which gives as many results as the line names."""
-    cls = find(line.op)
+def operator(line: Line, rule: Rule) -> Operator:
+    """What the op that a line names takes; it gives as many results as the line names."""
+    cls = op_named(line.op)
     if cls is None:
         raise StepwellError(f"rule {rule.name}: there is no op {line.op!r}")
-    if len(cls.SCHEMA.returns) != 1 + len(line.more):
+    found = operator_of(cls)
+    if found.results is not None and found.results != len(line.results):
         raise StepwellError(
-            f"rule {rule.name}: {line.op} does not give {1 + len(line.more)} results"
+            f"rule {rule.name}: {line.op} does not give {len(line.results)} results"
         )
-    return cls
+    return found
 
 
-def named_arguments(line: Line, cls: type[SchemaOp], rule: Rule) -> dict[str, Term]:
-    """Each written argument by its name in the schema."""
-    positional = [a.name for a in cls.SCHEMA.arguments if not a.keyword_only]
+def classes(line: Line, rule: Rule, namespace: Namespace) -> tuple[type[Operation], ...]:
+    """The classes of the op that a line before names: of a family, several."""
+    if line.op == WEIGHT:
+        return (WeightOp,)
+    if not line.is_again:
+        return (operator(line, rule).cls,)
+    if not (family := namespace.get(line.family)):
+        raise StepwellError(f"rule {rule.name}: there is no family {line.family!r}")
+    return tuple(family)
+
+
+def named_arguments(line: Line, known: Operator, rule: Rule) -> dict[str, Term]:
+    """Each written argument by its name."""
+    positional = [p.name for p in known.parameters if not p.by_name]
     found: dict[str, Term] = {}
     for index, (name, term) in enumerate(line.arguments):
         if name is None and index >= len(positional):
             raise StepwellError(f"rule {rule.name}: {line.op} has too many arguments")
-        known = name or positional[index]
-        if known not in cls.SCHEMA.by_name:
-            raise StepwellError(f"rule {rule.name}: {line.op} has no argument {known!r}")
-        found[known] = term
+        key = name or positional[index]
+        if key not in known.by_name:
+            raise StepwellError(f"rule {rule.name}: {line.op} has no argument {key!r}")
+        found[key] = term
     return found
 
 
-def compile_rule(rule: Rule, namespace: Mapping[str, Any]) -> Matcher:
+def compile_rule(rule: Rule, namespace: Namespace) -> Matcher:
     """The matcher of one form of a rule.
 
     Args:
         rule: as it was read.
-        namespace: predicates and functions by name.
+        namespace: predicates, functions and families by name.
 
     Raises:
         StepwellError: the rule names an op, an argument or a predicate that there is not.
@@ -91,10 +117,10 @@ def first_of(matchers: Sequence[Matcher]) -> Matcher:
     if len(matchers) == 1:
         return matchers[0]
 
-    def first(op: Operation) -> Matched | Refusal | None:
+    def first(op: Operation, program: Program) -> Matched | Refusal | None:
         refusal = None
         for matcher in matchers:
-            found = matcher(op)
+            found = matcher(op, program)
             if isinstance(found, Matched):
                 return found
             refusal = found or refusal
@@ -106,13 +132,16 @@ def first_of(matchers: Sequence[Matcher]) -> Matcher:
 class _Compiler:
     """Writes the code of one rule, with unordered arguments as written or swapped."""
 
-    def __init__(self, rule: Rule, namespace: Mapping[str, Any], swapped: bool) -> None:
+    def __init__(self, rule: Rule, namespace: Namespace, swapped: bool) -> None:
         self.rule, self.namespace, self.swapped = rule, namespace, swapped
-        self.lines = {line.result: line for line in rule.before}
+        self.makers = {
+            name: (line, index) for line in rule.before for index, name in enumerate(line.results)
+        }
         self.shapes: list[str] = []
         self.numbers: list[str] = []
         self.types: list[str] = []
         self.known: set[str] = set()
+        self.seen: dict[str, str] = {}
         self.patterns: dict[TypePattern, str] = {}
         self.used = _used_shapes(rule)
         self.globals: dict[str, Any] = {
@@ -120,8 +149,11 @@ class _Compiler:
             "Matched": Matched,
             "SSAValue": SSAValue,
             "dims": dims,
+            "is_of": is_of,
             "element": element,
             "equal": equal,
+            "plain": plain,
+            "sizes_in_place": sizes_in_place,
             "at_run_time": at_run_time,
             "rule": rule,
         }
@@ -130,22 +162,28 @@ class _Compiler:
     def compile(self) -> Matcher:
         """The compiled function."""
         root = self.rule.root
-        self.known |= {f"%{name}" for name in (root.result, *root.more)}
+        self.known |= {f"%{name}" for name in root.results}
+        self.seen[root.result] = "op"
         unread = [a for w in self.rule.where if w.predicate == "is_unread" for a in w.arguments]
-        if any(ValueName(name) not in unread for name in root.more):
+        defined = {name for line in self.rule.after for name in line.results}
+        if any(n not in defined and ValueName(n) not in unread for n in root.results):
             raise StepwellError(f"rule {self.rule.name}: nothing says that no other result is read")
-        self.look("op", self.rule.root)
-        if forwards := self.rule.after[-1].forwards:
-            self.types.append(f"if v_{forwards.name}.type != op.results[0].type: return None")
-            self.types.append(f"if '?' in dims(v_{forwards.name}.type): return None")
+        if root.op == WEIGHT:
+            raise StepwellError(f"rule {self.rule.name}: a weight is no op that it could replace")
+        names = [f"v_{name} = op.results[{at}]" for at, name in enumerate(root.results)]
+        if not root.is_again and operator(root, self.rule).results is None:
+            names.insert(0, f"if len(op.results) != {len(root.results)}: return None")
+        self.look("op", root)
+        for line in self.rule.after:
+            if line.forwards is not None and line.result in root.results:
+                value, old = local(f"%{line.forwards.name}"), f"v_{line.result}"
+                self.types.append(f"if {value}.type != {old}.type: return None")
+                self.types.append(f"if '?' in dims({value}.type): return None")
         conditions = list(self.conditions())
-        root = f"v_{self.rule.root.result} = op.results[0]"
-        for index, name in enumerate(self.rule.root.more, 1):
-            root += f"; v_{name} = op.results[{index}]"
-        names = ", ".join(f"{name!r}: {local(name)}" for name in sorted(self.known))
-        body = [root, *self.shapes, *self.numbers, *self.types, *conditions]
-        code = "def match(op):\n" + "".join(f"    {line}\n" for line in body)
-        code += f"    return Matched(op, rule, {{{names}}})\n"
+        held = ", ".join(f"{name!r}: {local(name)}" for name in sorted(self.known))
+        body = [*names, *self.shapes, *self.numbers, *self.types, *conditions]
+        code = "def match(op, program):\n" + "".join(f"    {line}\n" for line in body)
+        code += f"    return Matched(op, rule, {{{held}}})\n"
         exec(compile(code, f"<rule {self.rule.name}>", "exec"), self.globals)
         return cast(Matcher, self.globals["match"])
 
@@ -157,73 +195,134 @@ class _Compiler:
 
     def look(self, op: str, line: Line) -> None:
         """The code for one op and, through its operands, those before it."""
-        cls = op_class(line, self.rule)
-        written = named_arguments(line, cls, self.rule)
+        if line.op == WEIGHT:
+            if line.result_types:
+                self.type(f"{op}.results[0]", line.result_types[0])
+            return
+        if line.is_again:
+            for index, (_, term) in enumerate(line.arguments):
+                if not isinstance(term, ValueName):
+                    raise StepwellError(f"rule {self.rule.name}: {line.op} takes values alone")
+                self.value(f"{op}.operands[{index}]", term, line, index)
+            if not line.is_open:
+                self.shapes.append(f"if len({op}.operands) != {len(line.arguments)}: return None")
+            self.result_types(op, line)
+            return
+        known = operator(line, self.rule)
+        written = named_arguments(line, known, self.rule)
         if self.swapped and line.unordered:
             first, second, *_ = written
             written[first], written[second] = written[second], written[first]
-        tensors = [a for a in cls.SCHEMA.arguments if a.type.is_tensor]
-        for index, argument in enumerate(tensors):
-            plain = not any(a.type.is_list or a.type.nullable for a in tensors[: index + 1])
-            source = f"{op}.operands[{index}]" if plain else f"{op}.arg({argument.name!r})"
-            self.tensor(source, argument, written, line, index)
-        for argument in cls.SCHEMA.arguments:
-            if not argument.type.is_tensor:
-                self.number(op, argument, written, line.is_open)
-        self.type(f"{op}.results[0]", line.result_type)
+        for index, parameter in enumerate(known.values):
+            self.tensor(known.operand(op, parameter), parameter, written, line, index)
+        for parameter in known.parameters:
+            if not parameter.is_value:
+                self.number(op, known, parameter, written, line.is_open)
+        self.result_types(op, line)
+
+    def result_types(self, op: str, line: Line) -> None:
+        """What is stated about the types of an op's results."""
+        for index, stated in enumerate(line.result_types[: len(line.results)]):
+            self.type(f"{op}.results[{index}]", stated)
 
     def tensor(
-        self, source: str, argument: Argument, written: dict[str, Term], line: Line, index: int
+        self, source: str, parameter: Parameter, written: dict[str, Term], line: Line, index: int
     ) -> None:
-        term = written.get(argument.name)
+        """The code for one operand, or a list of them."""
+        term = written.get(parameter.name)
         if term is None:
-            if line.is_open and argument.name not in written:
+            if line.is_open and parameter.name not in written:
                 return
-            if not argument.type.nullable:
-                raise StepwellError(f"rule {self.rule.name}: {line.op}: {argument.name} is missing")
+            if not parameter.may_be_absent:
+                raise StepwellError(
+                    f"rule {self.rule.name}: {line.op}: {parameter.name} is missing"
+                )
             self.shapes.append(f"if {source} is not None: return None")
             return
-        if isinstance(term, Hole) and argument.type.nullable:
+        if isinstance(term, Hole) and (parameter.may_be_absent or parameter.is_list):
             self.known.add(f"${term.name}")
             self.shapes.append(f"h_{term.name} = {source}")
             return
+        if isinstance(term, list) and parameter.is_list:
+            found = f"a{next(self.fresh)}"
+            self.shapes += [
+                f"{found} = {source}",
+                f"if {found} is None or len({found}) != {len(term)}: return None",
+            ]
+            for at, item in enumerate(cast("list[Term]", term)):
+                self.value(f"{found}[{at}]", item, line, index + at)
+            return
+        if isinstance(term, Hole | list) and not parameter.is_list:
+            sizes = f"a{next(self.fresh)}"
+            self.numbers += [
+                f"{sizes} = sizes_in_place({source})",
+                f"if {sizes} is None: return None",
+            ]
+            self.term(sizes, cast(Term, term), parameter.name)
+            return
+        self.value(source, term, line, index, parameter.may_be_absent)
+
+    def value(
+        self, source: str, term: Term, line: Line, index: int, may_be_absent: bool = False
+    ) -> None:
+        """The code for one operand, and through it for the op that makes it."""
         if not isinstance(term, ValueName):
-            raise StepwellError(f"rule {self.rule.name}: {argument.name} is a tensor, not {term!r}")
+            raise StepwellError(f"rule {self.rule.name}: {line.op} takes a tensor, not {term!r}")
         name = f"v_{term.name}"
+        stated = line.operand_types[index] if index < len(line.operand_types) else None
         if f"%{term.name}" in self.known:
             self.shapes.append(f"if {source} is not {name}: return None")
-            if index < len(line.operand_types):
-                self.type(name, line.operand_types[index])
+            self.type(name, stated)
             return
         self.known.add(f"%{term.name}")
         self.shapes.append(f"{name} = {source}")
-        if argument.type.nullable:
+        if may_be_absent:
             self.shapes.append(f"if {name} is None: return None")
-        if index < len(line.operand_types):
-            self.type(name, line.operand_types[index])
-        inner = self.lines.get(term.name)
-        if inner is not None:
-            cls = self.constant(op_class(inner, self.rule))
-            self.shapes += [
-                f"op_{term.name} = {name}.owner",
-                f"if type(op_{term.name}) is not {cls}: return None",
-            ]
-            self.look(f"op_{term.name}", inner)
+        self.type(name, stated)
+        if term.name in self.makers:
+            self.maker(name, *self.makers[term.name])
 
-    def number(self, op: str, argument: Argument, written: dict[str, Term], is_open: bool) -> None:
-        if argument.name not in written:
-            if is_open:
-                return
-            name = argument.name
-            default = self.constant(stated_default(argument))
-            self.shapes.append(
-                f"if {name!r} in {op}.properties and not equal({op}.arg({name!r}), {default}): "
-                "return None"
-            )
+    def maker(self, value: str, line: Line, index: int) -> None:
+        """The code for the op that makes a value, as its result of a number."""
+        if line.result in self.seen:
+            self.shapes.append(f"if {value}.owner is not {self.seen[line.result]}: return None")
+        else:
+            op = self.seen[line.result] = f"op_{line.result}"
+            self.shapes += [f"{op} = {value}.owner", f"if {self.is_other(op, line)}: return None"]
+            self.look(op, line)
+        if len(line.results) > 1:
+            self.shapes.append(f"if {value}.index != {index}: return None")
+
+    def is_other(self, op: str, line: Line) -> str:
+        """Code that is true where what makes a value is not what a line names."""
+        if line.family in FAMILIES and line.family not in self.namespace:
+            return f"not is_of({op}, {line.family!r})"
+        found = classes(line, self.rule, self.namespace)
+        if len(found) == 1:
+            return f"type({op}) is not {self.constant(found[0])}"
+        return f"type({op}) not in {self.constant(frozenset(found))}"
+
+    def number(
+        self,
+        op: str,
+        known: Operator,
+        parameter: Parameter,
+        written: dict[str, Term],
+        is_open: bool,
+    ) -> None:
+        """The code for one argument that is no tensor."""
+        name = parameter.name
+        if name not in written:
+            if not is_open:
+                default = self.constant(parameter.default)
+                self.shapes.append(
+                    f"if {known.is_written(op, name)} and not "
+                    f"equal({known.field(op, name)}, {default}): return None"
+                )
             return
         found = f"a{next(self.fresh)}"
-        self.numbers.append(f"{found} = {op}.arg({argument.name!r})")
-        self.term(found, written[argument.name], argument.name)
+        self.numbers.append(f"{found} = {known.field(op, name)}")
+        self.term(found, written[name], name)
 
     def term(self, found: str, term: Term, name: str) -> None:
         if isinstance(term, Hole):
@@ -248,14 +347,19 @@ class _Compiler:
         else:
             self.numbers.append(f"if not equal({found}, {self.constant(term)}): return None")
 
-    def type(self, value: str, pattern: TypePattern | None) -> None:
+    def type(self, value: str, pattern: AnyType) -> None:
         if pattern is None:
+            return
+        if isinstance(pattern, Hole):
+            self.same(pattern.name, f"{value}.type")
             return
         if pattern in self.patterns:  # Types are interned: mostly one look.
             self.types.append(f"if {value}.type != {self.patterns[pattern]}.type: return None")
             return
         self.patterns[pattern] = value
         held = f"element({value}.type)"
+        if isinstance(pattern.rest, Computed) or isinstance(pattern.element, Computed):
+            raise StepwellError(f"rule {self.rule.name}: a type before cannot be computed")
         if isinstance(pattern.element, Hole):
             self.same(pattern.element.name, held)
         else:
@@ -288,15 +392,14 @@ class _Compiler:
 
     def conditions(self) -> Iterator[str]:
         for where in self.rule.where:
-            predicate = self.namespace.get(where.predicate)
-            if predicate is None:
-                raise StepwellError(
-                    f"rule {self.rule.name}: there is no predicate {where.predicate!r}"
-                )
-            arguments = ", ".join(self.passed(term) for term in where.arguments)
-            call = f"{self.constant(predicate)}({arguments})"
+            call = self.call(where)
             test = call if where.negated else f"not {call}"
-            if where.is_guard:
+            if where.binds:
+                name = f"h_{where.binds}"
+                yield f"{name} = {call}"
+                yield f"if {name} is None or type({name}) is Refusal: return {name}"
+                self.known.add(f"${where.binds}")
+            elif where.is_guard:
                 yield f"refusal = {call}"
                 yield "if refusal is not None: return refusal"
             elif where.refusal is None:
@@ -309,6 +412,16 @@ class _Compiler:
                 )
                 yield f"if {test}: return Refusal({where.refusal!r}.format({holes}))"
 
+    def call(self, where: Where) -> str:
+        """The code that asks a predicate."""
+        predicate = self.namespace.get(where.predicate)
+        if predicate is None:
+            raise StepwellError(f"rule {self.rule.name}: there is no predicate {where.predicate!r}")
+        arguments = [self.passed(term) for term in where.arguments]
+        if takes_program(predicate):
+            arguments.append("program=program")
+        return f"{self.constant(predicate)}({', '.join(arguments)})"
+
     def passed(self, term: Term) -> str:
         if isinstance(term, ValueName | Hole):
             name = f"%{term.name}" if isinstance(term, ValueName) else f"${term.name}"
@@ -318,16 +431,25 @@ class _Compiler:
         return self.constant(term)
 
 
+def takes_program(function: Any) -> bool:
+    """Whether a function of a clause has an argument `program`."""
+    if not isinstance(function, FunctionType):
+        return False
+    code = function.__code__
+    return "program" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
 def _used_shapes(rule: Rule) -> set[str]:
     """The holes of shapes that more asks for than one pattern of types."""
-    lines = (*rule.before, *rule.after)
-    patterns = {p for line in lines for p in (*line.operand_types, line.result_type) if p}
-    after = [line.result_type for line in rule.after if line.result_type]
-    counted = Counter(p.rest.name for p in patterns if p.rest)
+    before = {p for line in rule.before for p in (*line.operand_types, *line.result_types)}
+    after = [p for line in rule.after for p in line.result_types if isinstance(p, TypePattern)]
+    counted = Counter(
+        p.rest.name for p in before if isinstance(p, TypePattern) and isinstance(p.rest, Hole)
+    )
     asked = {name for name, times in counted.items() if times > 1}
-    asked |= {p.rest.name for p in after if p.rest}
-    terms = [term for where in rule.where for term in where.arguments]
+    terms: list[Any] = [term for where in rule.where for term in where.arguments]
     terms += [term for line in rule.after for _, term in line.arguments]
+    terms += [part for p in after for part in (p.rest, p.element, *p.sizes)]
     while terms:
         term = terms.pop()
         if isinstance(term, Hole):

@@ -1,23 +1,46 @@
-"""A rule as complete IR: holes become what `for` says, sizes and types without one are chosen."""
+"""A rule as complete IR: holes become what `for` says, sizes and types without one are chosen.
+
+What stands after is what the rule makes of what stands before. A weight has the key that `for`
+gives it, and ones for elements; zeros under a key that says so.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir import dtypes
-from stepwell.ir.dtypes import f32
-from stepwell.ir.rewriting import Refusal
-from stepwell.ir.text import to_text
-from stepwell.ir.types import tensor
-from stepwell.translate.rules.compiling import Matched, element_named, named_arguments, op_class
-from stepwell.translate.rules.notation import Hole, Line, Rule, TypePattern, ValueName
+from stepwell.ir.cleanup import RemoveDeadCode
+from stepwell.ir.core import WeightOp
+from stepwell.ir.dtypes import f32, torch_dtype
+from stepwell.ir.on_demand import torch
+from stepwell.ir.parser import TextParser
+from stepwell.ir.program import Program
+from stepwell.ir.rewriter import Rewriter
+from stepwell.ir.rewriting import History, Refusal
+from stepwell.ir.text import TextContext, parse_module, to_text
+from stepwell.ir.types import AnyTensor, dims, element, tensor
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.rules.compiling import Matched, element_named, named_arguments, operator
+from stepwell.translate.rules.notation import (
+    WEIGHT,
+    AnyType,
+    Computed,
+    Hole,
+    Line,
+    Rule,
+    TypePattern,
+    ValueName,
+)
 from stepwell.translate.rules.rewrite import RuleRewrite
+from stepwell.translate.rules.writing import Writer
 
 
 def examples_of(rewrite: type[RuleRewrite]) -> list[tuple[str, str]]:
@@ -26,103 +49,176 @@ def examples_of(rewrite: type[RuleRewrite]) -> list[tuple[str, str]]:
 
 
 def _example_of(rewrite: type[RuleRewrite], rule: Rule) -> tuple[str, str]:
-    before = _Example(rewrite, rule)
-    root = before.write(before.rule.before, None)
-    found = rewrite().match(root, cast(Any, None))
+    before = _Example(rewrite, rule).text()
+    program = Program(parse_module(before), WeightStore())
+    for op in program.module.walk():
+        if isinstance(op, WeightOp) and op.key.data not in program.weights:
+            program.weights.add(op.key.data, _elements(op))
+    rule_rewrite, root = rewrite(), _root(program)
+    found = rule_rewrite.match(root, program)
     assert isinstance(found, Matched), f"the example of rule {rewrite.name} does not match" + (
         f": {found.reason}" if isinstance(found, Refusal) else ""
     )
-    after = _Example(rewrite, rule)
-    tensors = {name: after.holes[name] for name in _optional(rule)}
-    holes = {name[1:]: value for name, value in found.found.items() if name[0] == "$"}
-    after.holes = holes | tensors
-    after.write(before.rule.after, root.results[0].type)
-    return before.text(root.results[0].type), after.text(root.results[0].type)
+    values = rule_rewrite.written(found, Rewriter(root, program))
+    for line in rule.after:
+        for name in line.results if line.forwards is None else ():
+            values[f"%{name}"].name_hint = name
+    RemoveDeadCode().apply(program, History())
+    return before, to_text(program.module) + "\n"
+
+
+def _root(program: Program) -> Operation:
+    """The op of an example that its rule replaces: the last."""
+    root = program.method().body.block.last_op
+    assert root is not None and root.prev_op is not None
+    return root.prev_op
+
+
+def _elements(op: WeightOp) -> torch.Tensor:
+    """What a weight of an example holds."""
+    held = quantization(op.result.type)
+    of = storage_element(held) if held else element(op.result.type)
+    shape = [size if isinstance(size, int) else 1 for size in dims(op.result.type)]
+    return torch.full(shape, "#zeros" not in op.key.data, dtype=torch_dtype(of))
 
 
 class _Example:
     """A method whose arguments are the values that no line defines."""
 
     def __init__(self, rewrite: type[RuleRewrite], rule: Rule) -> None:
-        self.rewrite, self.rule = rewrite(), rule
+        self.rewrite, self.rule = rewrite, rule
         self.holes: dict[str, Any] = dict.fromkeys(_optional(rule)) | {
-            name: getattr(dtypes, value, value) if isinstance(value, str) else value
-            for name, value in rule.example.items()
+            name: _meant(value) for name, value in rule.example.items()
         }
         self.sizes = count(2)
+        self.block = Block()
         self.values: dict[str, SSAValue] = {}
         inputs = _inputs(rule) + [name for name in _optional(rule) if self.holes[name] is not None]
-        self.block = Block(arg_types=[self.type(name) for name in inputs])
-        for name, argument in zip(inputs, self.block.args, strict=True):
+        for name in inputs:
+            argument = self.block.insert_arg(self.type(name), len(self.block.args))
             argument.name_hint = name
             self.values[f"%{name}"] = argument
             if name in _optional(rule):
                 self.holes[name] = argument
 
+    def insert(self, op: Operation) -> Operation:
+        """Put an op behind the others, as a rewriter would."""
+        self.block.add_op(op)
+        return op
+
+    def text(self) -> str:
+        """The method as text."""
+        lines = [self.line(line) for line in self.rule.before if line.op != WEIGHT]
+        for line in self.rule.before:
+            if line.op == WEIGHT:
+                self.weight(line)
+        writer = Writer(replace(self.rule, before=(), after=tuple(lines)), self.rewrite.namespace)
+        for line, step in zip(lines, writer.steps, strict=True):
+            for stated in filter(None, line.result_types):
+                self.concrete(stated)
+            holes = {f"${name}": value for name, value in self.holes.items()}
+            absent = [None] * len(line.results)
+            made = step({**self.values, **holes}, absent, cast(Any, self))
+            for name, value in zip(line.results, made, strict=True):
+                value.name_hint = name
+                self.values[f"%{name}"] = value
+        gives = [self.values[f"%{name}"] for name in self.returned()]
+        self.block.add_op(ReturnOp(*gives))
+        taken = [argument.type for argument in self.block.args]
+        func = FuncOp("forward", (taken, [v.type for v in gives]), Region(self.block))
+        return to_text(ModuleOp([func])) + "\n"
+
+    def returned(self) -> list[str]:
+        """The results of the root that lines after define."""
+        defined = {name for line in self.rule.after for name in line.results}
+        return [name for name in self.rule.root.results if name in defined]
+
+    def line(self, line: Line) -> Line:
+        """A line before as one that is written: of a family, the op that `for` says."""
+        op = cast(str, self.holes[line.op[1:]]) if line.is_again else line.op
+        return replace(line, op=op, family="", is_open=False)
+
+    def weight(self, line: Line) -> None:
+        """A weight under the key that `for` says, else under its name."""
+        key = self.holes.get(line.result, line.result)
+        stated = next(iter(line.result_types), None)
+        type_ = self.concrete(stated) if stated else self.type(line.result)
+        made = self.insert(WeightOp(key, type_, "parameter")).results[0]
+        made.name_hint = line.result
+        self.values[f"%{line.result}"] = made
+
     def type(self, name: str) -> Attribute:
         """The type of an input: as its first reader states it, else a small matrix."""
         for line in self.rule.before:
-            cls = op_class(line, self.rule)
-            written = named_arguments(line, cls, self.rule)
-            tensors = [a.name for a in cls.SCHEMA.arguments if a.type.is_tensor]
-            for index, argument in enumerate(tensors):
+            for index, value in _operands(line, self.rule):
                 stated = line.operand_types[index : index + 1]
-                if written.get(argument) == ValueName(name) and stated and stated[0]:
+                if value == name and stated and stated[0]:
                     return self.concrete(stated[0])
         return tensor(self.hole(name, [2, 3]), f32)
 
-    def concrete(self, pattern: TypePattern) -> Attribute:
+    def concrete(self, pattern: AnyType) -> AnyTensor:
         """The type that a pattern becomes."""
+        if isinstance(pattern, Hole):
+            return self.hole(pattern.name, tensor([2, 3], f32))
+        assert isinstance(pattern, TypePattern) and not isinstance(pattern.rest, Computed)
         shape = list(self.hole(pattern.rest.name, [2, 3])) if pattern.rest else []
         for size in pattern.sizes:
+            assert not isinstance(size, Computed)
             shape.append(self.hole(size.name, None) if isinstance(size, Hole) else size)
         held = pattern.element
         if isinstance(held, Hole):
             return tensor(shape, self.hole(held.name, f32))
-        return tensor(shape, element_named(held, self.rule))
+        return tensor(shape, element_named(cast(str, held), self.rule))
 
     def hole(self, name: str, default: Any) -> Any:
         if name not in self.holes:
             self.holes[name] = next(self.sizes) if default is None else default
         return self.holes[name]
 
-    def write(self, lines: tuple[Line, ...], result: Attribute | None) -> SchemaOp:
-        """The ops of some lines; gives the last one."""
-        holes = {f"${name}": value for name, value in self.holes.items()}
-        op: SchemaOp | None = None
-        for line in lines:
-            if line.forwards is not None:
-                self.values[f"%{line.result}"] = self.values[f"%{line.forwards.name}"]
-                continue
-            stated = result if line is lines[-1] else None
-            op = self.rewrite.made(line, {**self.values, **holes}, stated)
-            op.results[0].name_hint = line.result
-            self.block.add_op(op)
-            self.values[f"%{line.result}"] = op.results[0]
-        return cast(SchemaOp, op)
 
-    def text(self, result: Attribute) -> str:
-        """The method as text."""
-        self.block.add_op(ReturnOp(self.values[f"%{self.rule.root.result}"]))
-        taken = [argument.type for argument in self.block.args]
-        func = FuncOp("forward", (taken, [result]), Region(self.block))
-        return to_text(ModuleOp([func])) + "\n"
+def _meant(value: Any) -> Any:
+    """What `for` says of a hole: an element, a type or an op by its name, else the value itself."""
+    if not isinstance(value, str):
+        return value
+    if value.startswith(("!", "tensor<")):
+        return TextParser(TextContext(), value).parse_type()
+    return getattr(dtypes, value, value)
+
+
+def _operands(line: Line, rule: Rule) -> Iterator[tuple[int, str]]:
+    """The values that a line reads, with their places among its operands."""
+    if line.op == WEIGHT:
+        return
+    if line.is_again:
+        terms = [(index, term) for index, (_, term) in enumerate(line.arguments)]
+    else:
+        known = operator(line, rule)
+        written = named_arguments(line, known, rule)
+        terms = [(index, written.get(p.name)) for index, p in enumerate(known.values)]
+    for index, term in terms:
+        listed = term if isinstance(term, list) else [term]
+        for at, item in enumerate(listed):
+            if isinstance(item, ValueName):
+                yield index + at, item.name
 
 
 def _optional(rule: Rule) -> list[str]:
     """The holes for tensors that may be absent, and are in examples that give them no shape."""
     found: list[str] = []
     for line in rule.before:
-        cls = op_class(line, rule)
-        for name, term in named_arguments(line, cls, rule).items():
-            if isinstance(term, Hole) and cls.SCHEMA.by_name[name].type.is_tensor:
+        if line.op == WEIGHT or line.is_again:
+            continue
+        known = operator(line, rule)
+        for name, term in named_arguments(line, known, rule).items():
+            parameter = known.by_name[name]
+            if isinstance(term, Hole) and parameter.is_value and parameter.may_be_absent:
                 found.append(term.name)
     return found
 
 
 def _inputs(rule: Rule) -> list[str]:
     """The values that stand before and that no line defines, in order."""
-    defined = {line.result for line in rule.before}
+    defined = {name for line in rule.before for name in line.results}
     found: dict[str, None] = {}
     for line in rule.before:
         for _, term in line.arguments:

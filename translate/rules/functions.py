@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
+from stepwell.dialects.quant.types import UniformQuantizedType, storage_element
 from stepwell.ir.types import dims
 
 
@@ -20,6 +21,12 @@ def reciprocal(number: float) -> float:
 def product(one: float, other: float) -> float:
     """one·other."""
     return float(one) * float(other)
+
+
+def storage(quantised: Attribute) -> Attribute:
+    """The element type of the integers that a quantised element type is stored as."""
+    assert isinstance(quantised, UniformQuantizedType)
+    return storage_element(quantised.data)
 
 
 def from_front(value: SSAValue, at: int) -> int:

@@ -21,11 +21,26 @@ it is inferred. The last line before defines the value that the last line after 
 gives a value that is there. Its op may give more, `%y, %m = op(…)`, which a clause
 `where is_unread(%m)` must name.
 
+An op may be of any dialect. Ops that no torch schema declares take values first and then fields by
+name; a field that is not written is not there. `%w = weight` before is a weight of the program;
+`%v = weight recipe-name(%w, axis=$a)` after is what a recipe derives from it.
+`$op of family(%x, …)` before is an op of one of the classes that the module holds under the name
+`family`, or, but in the last line, of that family of ops (`ir/families.py`); after, `$op(%z, …)` is
+that op again, of other operands. Behind `…` after, an op's arguments are those of the op of that
+name before. `%y = function(%x, $c)` after is a value that a function of the module writes, which
+takes the rewriter first. `$xs` for a list of tensors is that list, and `[%a, %b]` two of them.
+`-> $T` is a whole type, and after, `tensor<*sizes($S) x of($E)>` a computed one. Several results
+of the op before may be replaced: those that lines after define under their names.
+
 A `where` clause names a predicate of the module the rule stands in. Where it does not hold the rule
 refuses with the sentence behind `else` (in this line or the next), in which `{c}` is what `$c` is;
 without one the op is not the rule's business. Arguments after may be `function($c, …)`, computed by
 a function of the module.
 `unless guard(%y)` asks a guard that says itself why it refuses: it returns a `Refusal`, or None.
+`with $p = function(%x, $c)` computes once what conditions and lines behind it need; where it gives
+None the op is not the rule's business, where it gives a `Refusal` the rule refuses. A function of
+a clause may take the program under the name `program`.
+`loses NAME` names a class of numbers, a `Deviation` of the module, that every application may lose.
 `proven is_never_nan(%x) else "sentence"` is about classes of numbers (NaN, infinities, zeros): the
 predicate takes the program too, and where it does not hold the contract of the lowering decides
 whether the rule may lose what the sentence says. `not of empty tensors` leaves those alone.
@@ -78,39 +93,61 @@ Term: TypeAlias = "ValueName | Hole | Computed | list[Any] | int | float | bool 
 class TypePattern:
     """`tensor<$*S x 4 x $E>`: sizes and the element, each a hole or itself."""
 
-    sizes: tuple[int | Hole, ...]
-    rest: Hole | None
+    sizes: tuple[int | Hole | Computed, ...]
+    rest: Hole | Computed | None
     """The hole of any number of sizes in front of `sizes`, if there is one."""
-    element: Hole | str
+    element: Hole | Computed | str
+
+
+AnyType: TypeAlias = "TypePattern | Hole | None"
+"""A tensor type, a hole for a whole one, or nothing that is stated."""
+
+WEIGHT = "weight"
+"""The op of a line that is a weight of the program."""
 
 
 @dataclass(frozen=True)
 class Line:
     """`%result, %more = op(arguments) : (types) -> type`; `forwards` stands for an op that is none.
 
-    `is_open` says that arguments which are not written may be anything.
+    `is_open` says that arguments which are not written may be anything. `family` is the name under
+    which a module holds the classes of which `op`, the name of a hole, is one. `recipe` makes a
+    weight.
     """
 
     result: str
     op: str
     arguments: tuple[tuple[str | None, Term], ...]
     unordered: bool = False
-    operand_types: tuple[TypePattern | None, ...] = ()
-    result_type: TypePattern | None = None
+    operand_types: tuple[AnyType, ...] = ()
+    result_types: tuple[AnyType, ...] = ()
     forwards: ValueName | None = None
     more: tuple[str, ...] = ()
     is_open: bool = False
+    family: str = ""
+    recipe: str = ""
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of its results."""
+        return (self.result, *self.more)
+
+    @property
+    def is_again(self) -> bool:
+        """Whether it is an op of a family."""
+        return self.op.startswith("$")
 
 
 @dataclass(frozen=True)
 class Where:
-    """`where predicate(arguments) else "sentence"`, or `unless guard(arguments)`."""
+    """`where predicate(arguments) else "sentence"`, `unless guard(…)`, or `with $binds = …`."""
 
     predicate: str
     arguments: tuple[Term, ...]
     refusal: str | None = None
     negated: bool = False
     is_guard: bool = False
+    binds: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,6 +164,7 @@ class Rule:
     takes_empty: bool = True
     bound: Bound = EXACT
     example: dict[str, Any] = field(default_factory=dict[str, Any])
+    loses: str = ""
     others: tuple[Rule, ...] = ()
     """What else `for each` makes of the text."""
 
@@ -143,13 +181,15 @@ class Rule:
 
 _START = re.compile(r"^rule (?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)$", re.M)
 _LINE = re.compile(
-    r"^%(?P<result>\w+)(?P<more>(?:, %\w+)*) = (?:%(?P<value>\w+)|(?P<op>[\w.]+)\((?P<rest>.*))$"
+    r"^%(?P<result>\w+)(?P<more>(?:, %\w+)*) = (?:%(?P<value>\w+)|(?P<weight>weight)(?P<type> :.*)?"
+    r"|(?:weight (?P<recipe>[\w.-]+)|(?P<op>[\w.]+|\$\w+)(?: of (?P<family>\w+))?)\((?P<rest>.*))$"
 )
 _EACH = re.compile(r"^for each (?P<names>\$\w+(?:, \$\w+)*) of (?P<forms>(?:.+,\n)*.+)$", re.M)
 _WHERE = re.compile(
     r"^(?P<kind>where|proven) (?P<not>not )?(?P<call>\w+\(.*\))"
     r'(?: else "(?P<refusal>[^"]*)")?$'
 )
+_WITH = re.compile(r"^with \$(?P<name>\w+) = (?P<call>\w+\(.*\))$")
 _UNLESS = re.compile(r"^unless (?P<call>\w+\(.*\))$")
 _BOUND = re.compile(r'^bound (?P<terms>[^:]+): "(?P<reason>[^"]*)"$')
 _TYPE = re.compile(r"^tensor<(?P<parts>[^<>]*)>$")
@@ -191,7 +231,7 @@ def _read_rule(name: str, text: str) -> Rule:
     after: list[Line] = []
     where: list[Where] = []
     proven: list[Where] = []
-    takes_empty = True
+    takes_empty, loses = True, ""
     prose: list[str] = []
     bound, example = EXACT, dict[str, Any]()
     block: list[Line] | None = None
@@ -214,6 +254,12 @@ def _read_rule(name: str, text: str) -> Rule:
                 call = _Terms(found["call"]).one()
                 assert isinstance(call, Computed)
                 where.append(Where(call.function, call.arguments, is_guard=True))
+            elif found := _WITH.match(stripped):
+                call = _Terms(found["call"]).one()
+                assert isinstance(call, Computed)
+                where.append(Where(call.function, call.arguments, binds=found["name"]))
+            elif stripped.startswith("loses "):
+                loses = stripped.removeprefix("loses ")
             elif found := _BOUND.match(stripped):
                 bound = _read_bound(found["terms"], found["reason"])
             elif stripped == "not of empty tensors":
@@ -228,7 +274,7 @@ def _read_rule(name: str, text: str) -> Rule:
             ) from None
     if not before or not after:
         raise ParseFailure(f"rule {name} has nothing before or nothing after")
-    if before[-1].result != after[-1].result:
+    if after[-1].result not in before[-1].results:
         raise ParseFailure(f"rule {name}: the last lines define different values")
     return Rule(
         name,
@@ -241,6 +287,7 @@ def _read_rule(name: str, text: str) -> Rule:
         takes_empty,
         bound,
         example,
+        loses,
     )
 
 
@@ -263,6 +310,9 @@ def _read_line(text: str) -> Line:
         raise ParseFailure("it is no `%y = op(…)`")
     if found["value"]:
         return Line(found["result"], "", (), forwards=ValueName(found["value"]))
+    if found["weight"]:
+        stated = _read_type(found["type"].strip().removeprefix(":")) if found["type"] else None
+        return Line(found["result"], WEIGHT, (), result_types=(stated,))
     more = tuple(name.strip()[1:] for name in found["more"].split(",")[1:])
     terms = _Terms(found["rest"])
     unordered = terms.take("{")
@@ -270,36 +320,42 @@ def _read_line(text: str) -> Line:
     if unordered:
         terms.take(",")
         arguments += terms.until(")")
-    operand_types: tuple[TypePattern | None, ...] = ()
-    result_type = None
+    operand_types: tuple[AnyType, ...] = ()
+    result_types: tuple[AnyType, ...] = ()
     rest = terms.rest()
     if rest:
         if not rest.startswith(":") or "->" not in rest:
             raise ParseFailure("behind the arguments stands no `: (types) -> type`")
         given, result = rest[1:].split("->")
-        inner = given.strip().removeprefix("(").removesuffix(")")
-        operand_types = tuple(_read_type(part) for part in _split_types(inner))
-        result_type = _read_type(result)
+        operand_types = tuple(_read_type(part) for part in _split_types(given))
+        result_types = tuple(_read_type(part) for part in _split_types(result))
     return Line(
         found["result"],
-        found["op"],
+        found["op"] or WEIGHT,
         tuple(arguments),
         unordered,
         operand_types,
-        result_type,
+        result_types,
         more=more,
         is_open=terms.is_open,
+        family=found["family"] or "",
+        recipe=found["recipe"] or "",
     )
 
 
 def _split_types(text: str) -> list[str]:
-    return re.findall(r"tensor<[^<>]*>|…", text)
+    inner = text.strip()
+    if inner.startswith("(") and inner.endswith(")"):
+        inner = inner[1:-1]
+    return [part.strip() for part in re.split(r",(?![^<]*>)", inner) if part.strip()]
 
 
-def _read_type(text: str) -> TypePattern | None:
+def _read_type(text: str) -> AnyType:
     text = text.strip()
     if text in ("…", ""):
         return None
+    if re.fullmatch(r"\$\w+", text):
+        return Hole(text[1:])
     found = _TYPE.match(text)
     if found is None:
         raise ParseFailure(f"{text!r} is no tensor type")
@@ -307,9 +363,20 @@ def _read_type(text: str) -> TypePattern | None:
     rest = None
     if parts[0].startswith("$*"):
         rest = Hole(parts.pop(0)[2:])
-    sizes = [Hole(part[1:]) if part.startswith("$") else int(part) for part in parts[:-1]]
-    element = Hole(parts[-1][1:]) if parts[-1].startswith("$") else parts[-1]
+    elif parts[0].startswith("*"):
+        rest = _part(parts.pop(0)[1:])
+        assert isinstance(rest, Computed)
+    sizes = [int(part) if part.isdigit() else _part(part) for part in parts[:-1]]
+    element = _part(parts[-1]) if parts[-1].startswith("$") or "(" in parts[-1] else parts[-1]
     return TypePattern(tuple(sizes), rest, element)
+
+
+def _part(text: str) -> Hole | Computed:
+    """A size or an element that is no plain one."""
+    found = _Terms(text).one()
+    if not isinstance(found, Hole | Computed):
+        raise ParseFailure(f"{text!r} is no part of a type")
+    return found
 
 
 def _read_bound(terms: str, reason: str) -> Bound:

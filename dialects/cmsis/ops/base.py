@@ -71,11 +71,16 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
                 assert value is not None
                 given.append(value)
         properties = {
-            name: to_attribute(value, cls.MULTIPLIER_BITS.get(name, 64))
+            name: cls.field_attribute(name, value)
             for name, value in fields.items()
             if value is not None
         }
         return cls(operands=given, result_types=[result], properties=properties)
+
+    @classmethod
+    def field_attribute(cls, name: str, value: Any) -> Attribute:
+        """The attribute of a field given as a Python value."""
+        return to_attribute(value, cls.MULTIPLIER_BITS.get(name, 64))
 
     @property
     def named_operands(self) -> dict[str, SSAValue | None]:

@@ -1,0 +1,153 @@
+"""That a rule names nothing that there is not: looked at when its text is read.
+
+Ops and their arguments, values and holes, predicates, functions, families, recipes and deviations:
+what a matcher or a writer would ask for later. Nothing is compiled here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.families import FAMILIES
+from stepwell.ir.weights import is_recipe
+from stepwell.translate.rules.compiling import (
+    Namespace,
+    classes,
+    element_named,
+    named_arguments,
+    operator,
+)
+from stepwell.translate.rules.notation import (
+    WEIGHT,
+    Computed,
+    Hole,
+    Line,
+    Rule,
+    Term,
+    TypePattern,
+    ValueName,
+)
+from stepwell.translate.rules.operators import Operator
+
+
+def check(rule: Rule, namespace: Namespace) -> None:
+    """Look at one form of a rule.
+
+    Raises:
+        StepwellError: it names what there is not.
+    """
+    _Check(rule, namespace).run()
+
+
+class _Check:
+    def __init__(self, rule: Rule, namespace: Namespace) -> None:
+        self.rule, self.namespace = rule, namespace
+        self.known: set[str] = set()
+
+    def run(self) -> None:
+        for line in self.rule.before:
+            self.before(line)
+        for clause in self.rule.where:
+            self.call(clause.predicate, clause.arguments, "predicate")
+            if clause.binds:
+                self.known.add(f"${clause.binds}")
+        for clause in self.rule.proven:
+            self.call(clause.predicate, clause.arguments, "predicate")
+        if self.rule.loses and self.rule.loses not in self.namespace:
+            raise self.error(f"there is no deviation {self.rule.loses!r}")
+        for line in self.rule.after:
+            self.after(line)
+            self.known |= {f"%{name}" for name in line.results}
+
+    def before(self, line: Line) -> None:
+        """What a line names before is there, and what it says of it may be said."""
+        if line.forwards is not None or line.recipe:
+            raise self.error("a line before names an op")
+        if line is self.rule.root or line.family not in FAMILIES:
+            classes(line, self.rule, self.namespace)
+        if line.op != WEIGHT and not line.is_again:
+            self.complete(line, operator(line, self.rule))
+        self.known |= {f"%{name}" for name in line.results}
+        terms = list(self.terms(line))
+        while terms:
+            term = terms.pop()
+            if isinstance(term, ValueName | Hole):
+                self.known.add(_spelled(term))
+            elif isinstance(term, list):
+                terms += term
+
+    def after(self, line: Line) -> None:
+        """What a line after names is there, and so is what it is made of."""
+        if line.forwards is not None:
+            self.is_known(line.forwards)
+            return
+        if line.recipe and not is_recipe(line.recipe):
+            raise self.error(f"there is no recipe {line.recipe!r}")
+        if line.is_again:
+            self.before_of(line)
+        elif "." not in line.op and line.op != WEIGHT:
+            self.function(line.op, "function")
+        elif line.op != WEIGHT:
+            known = operator(line, self.rule)
+            if line.is_open:
+                named_arguments(line, known, self.rule)
+                self.before_of(line)
+            else:
+                self.complete(line, known)
+        for term in self.terms(line):
+            self.is_known(term)
+
+    def before_of(self, line: Line) -> None:
+        if not any(other.op == line.op for other in self.rule.before):
+            raise self.error(f"no {line.op} stands before")
+
+    def complete(self, line: Line, known: Operator) -> None:
+        """An op's arguments have names it knows, and none is missing that it needs."""
+        written = named_arguments(line, known, self.rule)
+        if line.is_open:
+            return
+        for parameter in known.values:
+            if parameter.name not in written and not (parameter.may_be_absent or parameter.is_list):
+                raise self.error(f"{line.op}: {parameter.name} is missing")
+
+    def terms(self, line: Line) -> Iterator[Any]:
+        """The terms of a line, those of its types too."""
+        yield from (term for _, term in line.arguments)
+        for pattern in (*line.operand_types, *line.result_types):
+            if isinstance(pattern, Hole):
+                yield pattern
+            elif isinstance(pattern, TypePattern):
+                yield from (part for part in (pattern.rest, *pattern.sizes) if part is not None)
+                if isinstance(pattern.element, str):
+                    element_named(pattern.element, self.rule)
+                else:
+                    yield pattern.element
+
+    def call(self, name: str, arguments: tuple[Term, ...], kind: str) -> None:
+        self.function(name, kind)
+        for term in arguments:
+            self.is_known(term)
+
+    def function(self, name: str, kind: str) -> None:
+        if not callable(self.namespace.get(name)):
+            raise self.error(f"there is no {kind} {name!r}")
+
+    def is_known(self, term: Term) -> None:
+        """Every value and hole in a term stands before it, every function is there."""
+        if isinstance(term, ValueName | Hole):
+            if _spelled(term) not in self.known:
+                raise self.error(f"{_spelled(term)} stands nowhere before")
+        elif isinstance(term, Computed):
+            self.call(term.function, term.arguments, "function")
+        elif isinstance(term, list):
+            for item in cast("list[Term]", term):
+                self.is_known(item)
+
+    def error(self, fact: str) -> StepwellError:
+        return StepwellError(f"rule {self.rule.name}: {fact}")
+
+
+def _spelled(term: ValueName | Hole) -> str:
+    return f"%{term.name}" if isinstance(term, ValueName) else f"${term.name}"

@@ -1,0 +1,162 @@
+"""What a rule's `After:` writes: ops of the values and numbers that its matcher found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.ir.core import weight_key
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.rewriter import remade
+from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.types import Dim, tensor
+from stepwell.translate.rules.compiling import (
+    Namespace,
+    element_named,
+    named_arguments,
+    operator,
+)
+from stepwell.translate.rules.notation import (
+    WEIGHT,
+    AnyType,
+    Computed,
+    Hole,
+    Line,
+    Rule,
+    Term,
+    ValueName,
+)
+
+Found = Mapping[str, Any]
+"""What stands for each `%x` and each `$c`."""
+
+
+class Writer:
+    """Writes the lines after of one form of a rule."""
+
+    def __init__(self, rule: Rule, namespace: Namespace) -> None:
+        self.rule, self.namespace = rule, namespace
+        self.steps = [self._step(line) for line in rule.after]
+
+    def write(self, root: Operation, found: Found, rw: Rewriter) -> dict[str, Any]:
+        """The values of all names once the lines are written in front of `root`."""
+        values = dict(found)
+        results = dict(zip(self.rule.root.results, root.results, strict=True))
+        for line, step in zip(self.rule.after, self.steps, strict=True):
+            replaced = [results.get(name) for name in line.results]
+            made = step(values, [old and old.type for old in replaced], rw)
+            for name, new, old in zip(line.results, made, replaced, strict=True):
+                if line.forwards is None and old is not None:
+                    new.name_hint = old.name_hint
+                values[f"%{name}"] = new
+        return values
+
+    def _step(
+        self, line: Line
+    ) -> Callable[[Found, Sequence[Attribute | None], Rewriter], Sequence[SSAValue]]:
+        """What one line writes: its results, of the types that they replace where they do."""
+        if line.forwards is not None:
+            source = f"%{line.forwards.name}"
+            return lambda values, _, rw: [values[source]]
+        if line.op == WEIGHT:
+            return lambda values, _, rw: [self._derived(line, values, rw)]
+        if line.is_again:
+            return lambda values, types, rw: rw.insert(self._again(line, values, types)).results
+        if "." not in line.op:
+            function, terms = self.namespace[line.op], [term for _, term in line.arguments]
+            return lambda values, _, rw: [
+                function(rw, *(self.value(term, values) for term in terms))
+            ]
+        known = operator(line, self.rule)
+        written = named_arguments(line, known, self.rule)
+        like = self._like(line) if line.is_open else None
+        in_place = [p.name for p in known.values if not _is_value(written.get(p.name))]
+
+        def write(
+            values: Found, types: Sequence[Attribute | None], rw: Rewriter
+        ) -> Sequence[SSAValue]:
+            given = {} if like is None else known.present(values[like].owner)
+            for name, term in written.items():
+                given[name] = self.value(term, values)
+            for name in in_place:
+                given[name] = self._in_place(given.get(name), rw)
+            return rw.insert(known.make(given, self._types(line, values, types))).results
+
+        return write
+
+    def _like(self, line: Line) -> str:
+        """The name of a result of the op before that is of the same name."""
+        for other in self.rule.before:
+            if other.op == line.op:
+                return f"%{other.result}"
+        raise StepwellError(f"rule {self.rule.name}: no {line.op} before has what `…` stands for")
+
+    def _again(self, line: Line, values: Found, types: Sequence[Attribute | None]) -> Operation:
+        """The op that was matched, of other operands."""
+        old = cast(Operation, values[self._like(line)].owner)
+        given = [cast(SSAValue, self.value(term, values)) for _, term in line.arguments]
+        stated = self._types(line, values, types) or [result.type for result in old.results]
+        return remade(old, [*given, *old.operands[len(given) :]], stated)
+
+    def _derived(self, line: Line, values: Found, rw: Rewriter) -> SSAValue:
+        """The weight that a recipe makes of others."""
+        sources: list[str] = []
+        parameters: dict[str, Any] = {}
+        for name, term in line.arguments:
+            value = self.value(term, values)
+            if name is None:
+                key = weight_key(value) if isinstance(value, SSAValue) else value
+                assert isinstance(key, str), f"rule {self.rule.name}: {value} is no weight"
+                sources.append(key)
+            else:
+                parameters[name] = value
+        return rw.weight(rw.weights.derive(line.recipe, sources, **parameters))
+
+    def _in_place(self, value: Any, rw: Rewriter) -> Any:
+        """An operand that is a list of sizes as the constant that it is."""
+        if isinstance(value, list | tuple) and all(isinstance(item, int) for item in value):
+            from stepwell.dialects.tosa.constants import const_shape
+
+            return rw.insert(const_shape(cast("list[int]", value))).results[0]
+        return value
+
+    def _types(
+        self, line: Line, values: Found, replaced: Sequence[Attribute | None]
+    ) -> list[Attribute] | None:
+        """The types of a line's results: those they replace, those that are stated, or None."""
+        stated = [*line.result_types, *[None] * (len(replaced) - len(line.result_types))]
+        types = [
+            old or (pattern and self.type(pattern, values))
+            for old, pattern in zip(replaced, stated, strict=False)
+        ]
+        return None if None in types else cast("list[Attribute]", types)
+
+    def value(self, term: Term, values: Found) -> Any:
+        """What a term stands for."""
+        if isinstance(term, ValueName | Hole):
+            return values[f"%{term.name}" if isinstance(term, ValueName) else f"${term.name}"]
+        if isinstance(term, Computed):
+            function = self.namespace[term.function]
+            return function(*(self.value(item, values) for item in term.arguments))
+        if isinstance(term, list):
+            return [self.value(item, values) for item in cast("list[Term]", term)]
+        return term
+
+    def type(self, pattern: AnyType, values: Found) -> Attribute:
+        """The type that a pattern becomes."""
+        assert pattern is not None
+        if isinstance(pattern, Hole):
+            return self.value(pattern, values)
+        shape: list[Dim] = list(self.value(pattern.rest, values)) if pattern.rest else []
+        for size in pattern.sizes:
+            shape.append(size if isinstance(size, int) else self.value(size, values))
+        held = pattern.element
+        if isinstance(held, str):
+            return tensor(shape, element_named(held, self.rule))
+        return tensor(shape, self.value(held, values))
+
+
+def _is_value(term: Any) -> bool:
+    return isinstance(term, ValueName)
