@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import resource
@@ -14,17 +15,21 @@ CPU_SECONDS = 60
 """What one program may compute for, whatever else the machine does."""
 
 
-def main() -> None:
-    """Answer each line of JSON with one."""
+def main(generator: str = "tests.strange") -> None:
+    """Answer each line of JSON with one.
+
+    Args:
+        generator: a package with `drawing`, `source` and `verdicts`.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # What runtimes print goes elsewhere.
     import torch
 
     torch.set_num_threads(1)
-    from .drawing import draw
-    from .source import Program
-    from .verdicts import LANES, judge
+    drawing, source, verdicts = (
+        importlib.import_module(f"{generator}.{name}") for name in ("drawing", "source", "verdicts")
+    )
 
     def say(answer: dict[str, object]) -> None:
         answers.write(json.dumps(answer) + "\n")
@@ -36,13 +41,13 @@ def main() -> None:
         asked = json.loads(line)
         lane = asked["lane"]
         if "program" in asked:
-            program = Program.of_json(asked["program"])
+            program = source.Program.of_json(asked["program"])
         else:
-            program = draw(asked["seed"], LANES[lane].profile)
+            program = drawing.draw(asked["seed"], verdicts.LANES[lane].profile)
         if asked.get("describe"):
             say({"program": program.as_json(), "text": program.text})
         else:
-            say(judge(program, lane, lambda: say({"phase": "exported"})).as_json())
+            say(verdicts.judge(program, lane, lambda: say({"phase": "exported"})).as_json())
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ DISTURBED = ("SIGTERM", "SIGHUP", "SIGINT")
 class Judge:
     """A child that is started again when a program takes it down."""
 
-    def __init__(self, seconds: float = SECONDS) -> None:
-        self.seconds = seconds
+    def __init__(self, seconds: float = SECONDS, by: str = "tests.strange.child") -> None:
+        self.seconds, self.by = seconds, by
         self.child: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Judge:
@@ -46,7 +46,7 @@ class Judge:
         """A verdict as the child gives it; `abort` or `hang` where it cannot."""
         if self.child is None:
             self.child = subprocess.Popen(
-                [sys.executable, "-m", "tests.strange.child"],
+                [sys.executable, "-m", self.by],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

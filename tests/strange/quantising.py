@@ -26,7 +26,7 @@ def quantised(program: Program, ep: ExportedProgram, by: str) -> ExportedProgram
 
     graph = ep.module(check_guards=False)
     given = program.given()
-    with _fast() as convert:
+    with fast() as convert:
         prepared = prepare_pt2e(graph, quantiser(by))
         prepared(*given)
         prepared(*pytree.tree_map(lambda x: x * 0.7, given))
@@ -34,15 +34,16 @@ def quantised(program: Program, ep: ExportedProgram, by: str) -> ExportedProgram
     return torch.export.export(converted, given, strict=False)
 
 
-def quantiser(by: str) -> Any:
-    """The quantiser of `xnnpack`, `tosa` or `cortex-m`, symmetric in eight bits."""
+def quantiser(by: str, dynamic: bool = False) -> Any:
+    """The quantiser of `xnnpack` (which knows ranges of run time), `tosa` or `cortex-m`."""
     if by == "xnnpack":
         from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
             XNNPACKQuantizer,
             get_symmetric_quantization_config,
         )
 
-        return XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
+        config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=dynamic)
+        return XNNPACKQuantizer().set_global(config)
     if by == "tosa":
         from executorch.backends.arm.quantizer import arm_quantizer
         from executorch.backends.arm.tosa.specification import TosaSpecification
@@ -58,7 +59,7 @@ _PATTERNS: dict[Any, Any] = {}
 
 
 @contextmanager
-def _fast() -> Iterator[Callable[[Any], Any]]:
+def fast() -> Iterator[Callable[[Any], Any]]:
     from executorch.backends.xnnpack.quantizer import xnnpack_quantizer_utils
     from torchao.quantization.pt2e import quantize_pt2e
     from torchao.quantization.pt2e.observer import HistogramObserver

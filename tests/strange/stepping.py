@@ -71,6 +71,7 @@ class Stepping(Shaken):
                 args = _with_rounded_bias(name, args, unit)
             out = super().__torch_dispatch__(func, types, args, kwargs)
             _note_steps(name, args, out, is_view=any(r.alias_info for r in func._schema.returns))
+            unit = _unit_of_product(name, args, out) if unit is None else unit
             if unit is not None:
                 out.unit = float(unit.max()) if isinstance(unit, Tensor) else unit
             return out
@@ -105,6 +106,25 @@ def _unit(name: str, args: Sequence[Any]) -> Any:
         return None
     given: list[Any] = [getattr(args[at], "step", None) for at in LAYERS[name][:2]]
     return None if None in given else given[0] * given[1]
+
+
+def _unit_of_product(name: str, args: Sequence[Any], out: Any) -> float | None:
+    """What one of the products stands for, of quantised values or of one and a constant in int8.
+
+    A mean is a sum of products by its reciprocal.
+    """
+    step = getattr(args[0], "step", None) if args else None
+    if not isinstance(step, float):
+        return None
+    if name == "mul":
+        other = args[1]
+        factor = getattr(other, "step", None)
+        if factor is None and not (isinstance(other, Tensor) and other.numel() > 1):
+            factor = abs(float(other)) / 127
+        return step * factor if isinstance(factor, float) else None
+    if name == "mean" and isinstance(out, Tensor) and out.numel():
+        return step / (args[0].numel() / out.numel()) / 127
+    return None
 
 
 def _with_rounded_bias(name: str, args: Sequence[Any], unit: Any) -> Sequence[Any]:
@@ -171,31 +191,31 @@ def expected(given: Any, ep: ExportedProgram, twice: bool = False) -> Expected:
     graph = ep.module(check_guards=False)
 
     def further() -> list[list[Tensor]]:
-        return _runs(ep.run_decompositions().module(check_guards=False), given, twice)
+        return runs(ep.run_decompositions().module(check_guards=False), given, twice)
 
-    return Expected(tensors(_runs(graph, given, twice)), further, grids=grids(ep))
+    return Expected(tensors(runs(graph, given, twice)), further, grids=grids(ep))
 
 
-def _runs(graph: torch.nn.Module, given: Any, twice: bool) -> list[list[Any]]:
+def runs(graph: torch.nn.Module, given: Any, twice: bool) -> list[list[Any]]:
     """The runs of a graph: plain, with exact floats, moved, and rounded either way."""
     first = _Keeping(0)
-    runs = [ran(graph, given, first), ran(graph, given, Exact(0))]
+    found = [ran(graph, given, first), ran(graph, given, Exact(0))]
     with denormals_as_zero():
-        runs.append(ran(graph, given))
+        found.append(ran(graph, given))
     ways = [Stepping(seed, twice=twice) for seed in range(RUNS)]
     ways += [Stepping(0, side=side, twice=twice) for side in (-1, 1)]
-    runs += [
+    found += [
         ran(graph, given, Stepping(0, side=side, biases=False, twice=twice)) for side in (-1, 1)
     ]
-    runs += [ran(graph, given, way) for way in ways]
+    found += [ran(graph, given, way) for way in ways]
     if all(len(way.brought) == len(first.brought) for way in ways):
         every = [torch.stack(each) for each in zip(*(way.brought for way in ways), strict=True)]
         radii = [
             slack + FACTOR * (each.amax(0) - each.amin(0))
             for slack, each in zip(ways[0].slack, every, strict=True)
         ]
-        runs += [ran(graph, given, Stepping(0, radii, side, first.brought)) for side in (-1, 1)]
-    return runs
+        found += [ran(graph, given, Stepping(0, radii, side, first.brought)) for side in (-1, 1)]
+    return found
 
 
 class _Keeping(Stepping):

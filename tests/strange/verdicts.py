@@ -241,18 +241,19 @@ def judge_whole(
         except WrongError as wrong:
             return Verdict(wrong.kind, wrong.said), []
         except (StepFailure, VerificationError, ArtefactError, InputMismatch) as error:
-            return Verdict("traceback", _trace(error)), []
+            return Verdict("traceback", trace(error)), []
         except StepwellError as error:
             lines = [int(n) for n in re.findall(rf"{re.escape(FILE)}:(\d+)", str(error))]
             facts = [problem.fact for problem in error.problems]
             return Verdict("refused", "", facts), lines
         except Exception as error:
-            return Verdict("traceback", _trace(error)), []
+            return Verdict("traceback", trace(error)), []
     return Verdict("equal"), []
 
 
-def _trace(error: BaseException) -> str:
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "strange/" not in f.filename]
+def trace(error: BaseException) -> str:
+    """What was raised, and the last places that are not of the tests."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/tests/" not in f.filename]
     last = [f"{'/'.join(f.filename.split('/')[-2:])}:{f.lineno}" for f in frames[-4:]]
     return f"{type(error).__name__}: {str(error)[:600]} [{' < '.join(reversed(last))}]"
 
