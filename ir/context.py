@@ -10,6 +10,14 @@ from typing import Any
 from stepwell.ir.choices import Choice
 from stepwell.ir.diagnostics import StepwellError
 
+Place = tuple[str, str, str | None]
+"""A rewrite at an op: its name, the op's, and that of the op's node in the model."""
+
+
+class ChoiceError(StepwellError):
+    """A table of choices names what cannot be chosen: its user's mistake, not a step's."""
+
+
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -27,6 +35,8 @@ class Context:
     """The value of every option of the target, defaults too."""
     choices: dict[str, Choice] = field(default_factory=dict[str, Choice])
     """What costs or a table decided, by key."""
+    left_alone: dict[Place, str] = field(default_factory=dict["Place", str])
+    """Where a step made a mistake of its own, and the sentence about it: its op stays as it is."""
 
     def option(self, name: str, default: Any = None) -> Any:
         """The value of an option, or `default` outside a lowering to a target that has it."""
@@ -50,7 +60,7 @@ class Context:
         by_cost = default or min(costs, key=costs.__getitem__)
         choice = Choice(step, shape, dict(costs), table.get(f"{step} {shape}", by_cost))
         if (chosen := choice.chosen) not in costs:
-            raise StepwellError(
+            raise ChoiceError(
                 f"the table of choices says {chosen!r} for {choice.key}",
                 help=f"it can be {', '.join(costs)}; measure anew: stepwell sweep --tune",
             )

@@ -8,13 +8,16 @@ for ever, or leaves a program that does not verify.
 from __future__ import annotations
 
 import inspect
+import os
+import re
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 from xdsl.ir import Operation
 
-from stepwell.ir.diagnostics import StepwellError, describe_op, op_name
+from stepwell.ir.context import Context, Place
+from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 
 NO_MATCH = (bool, str, int, float)
 """Types that a match is none of: what is truthy is not yet what `build` needs."""
@@ -28,6 +31,8 @@ class StepFailure(StepwellError):
         kind: `raises`, `returns`, `endless` or `breaks`, with the class of what was raised.
         applications: how many applications the step had made before.
         at: the number of the step in its pipeline, once that is known.
+        place: the rewrite and the op that it was applied to, or asked about.
+        line: the step's own, `my_rewrite.py:23`.
         reproducer: what replays it (`stepwell.reproducing`), once that was made.
     """
 
@@ -37,6 +42,8 @@ class StepFailure(StepwellError):
         super().__init__(fact, where, help)
         self.step, self.kind, self.applications = step, kind, applications
         self.at: int | None = None
+        self.place: Place | None = None
+        self.line = ""
         self.reproducer: Any = None
 
     @property
@@ -49,12 +56,12 @@ def raised(
     step: Any, name: str, phase: str, error: Exception, op: Operation | None, applications: int
 ) -> StepFailure:
     """The failure of a step that raised."""
-    line = own_line(step, error)
     what = type(error).__name__
     said = str(error).strip().splitlines()
     reason = f"{what}: {said[0]}" if said else what
     subject = f"{op_name(op)}: " if op is not None else ""
-    return StepFailure(
+    line = own_line(step, error)
+    failure = StepFailure(
         f"{subject}{name} fails in {phase}, {reason}",
         describe_op(op) if op is not None else None,
         f"the line is {line}; a case that it is not for is a Refusal, or None",
@@ -62,6 +69,7 @@ def raised(
         kind=f"raises {what} in {phase}",
         applications=applications,
     )
+    return failure if op is None else placed(failure, name, op, line)
 
 
 def returned(
@@ -75,14 +83,59 @@ def returned(
     }[phase]
     subject = f"{op_name(op)}: " if op is not None else ""
     shown = repr(given) if isinstance(given, NO_MATCH) else f"a {type(given).__name__}"
-    return StepFailure(
+    line = first_line(step, phase)
+    failure = StepFailure(
         f"{subject}{name} returns {shown} from {phase}",
         describe_op(op) if op is not None else None,
-        f"{phase} returns {wanted}; it begins at {first_line(step, phase)}",
+        f"{phase} returns {wanted}; it begins at {line}",
         step=name,
         kind=f"returns {type(given).__name__} from {phase}",
         applications=applications,
     )
+    return failure if op is None else placed(failure, name, op, line)
+
+
+def placed(failure: StepFailure, name: str, op: Operation, line: str) -> StepFailure:
+    """The failure of a rewrite with its place, which a pass has none of.
+
+    Args:
+        failure: what is told.
+        name: the rewrite's.
+        op: what it was applied to; it may be gone.
+        line: as `own_line` and `first_line` spell it.
+    """
+    failure.place = (name, op_name(op), node_name(op.location))
+    failure.line = re.sub(r"^.*?([^/\\]*:\d+).*", r"\1", line, flags=re.DOTALL)
+    return failure
+
+
+SWITCH = "STEPWELL_FAILURES"
+"""The environment variable that, set to `raise`, makes every mistake of a step end its lowering.
+
+Tests and campaigns set it: a defect that costs a user one op must not be overlooked by us.
+"""
+MISTAKE = "a mistake of its own"
+"""How the refusal begins that a step's failure becomes."""
+MOST_LEFT = 32
+"""Places that a lowering leaves alone at most; a step that fails everywhere is no accident."""
+
+
+def leave_alone(failure: StepFailure, context: Context) -> bool:
+    """Whether a lowering may be taken again without the application that failed.
+
+    The place is noted in the context, whose rewrites refuse it from then on. Beginning anew undoes
+    whatever a `build` wrote before it failed: steps are deterministic.
+    """
+    place = failure.place
+    if place is None or place in context.left_alone or len(context.left_alone) >= MOST_LEFT:
+        return False
+    if os.environ.get(SWITCH) == "raise":
+        return False
+    problem = failure.problems[0]
+    fact = problem.fact.removeprefix(f"{place[1]}: ")
+    line = f" ({failure.line})" if failure.line else ""
+    context.left_alone[place] = f"{MISTAKE}: {fact}{line}; the op is left as it was"
+    return True
 
 
 def own_line(step: Any, error: BaseException) -> str:

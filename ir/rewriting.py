@@ -18,6 +18,7 @@ from typing_extensions import TypeVar
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from stepwell.ir.context import ChoiceError
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 from stepwell.ir.failures import NO_MATCH, StepFailure, first_line, raised, returned
 from stepwell.ir.numerics import Deviation, TakenDeviation, forbidden
@@ -328,6 +329,7 @@ class _Driver:
         self._allowed = DEEP_APPLICATIONS
         self._scopes: dict[Block, Scope] = {}
         self._refused: dict[tuple[Operation, str], str] = {}
+        self._left_alone = program.context.left_alone
 
     def run(self) -> int:
         """Visit ops until none waits; returns the number of applications."""
@@ -397,6 +399,10 @@ class _Driver:
         """What a rewrite found at an op, if it may be applied, and the class that it may lose."""
         if not rewrite.takes_empty and is_empty(op):
             return _EMPTY, None
+        if self._left_alone:
+            place = (rewrite.name, op_name(op), node_name(op.location))
+            if (reason := self._left_alone.get(place)) is not None:
+                return Refusal(reason), None
         try:
             found = rewrite.match(op, self.program)
             if found is None or isinstance(found, Refusal):
@@ -404,7 +410,7 @@ class _Driver:
             lost = rewrite.deviates(found, self.program)
         except UnknownValue as error:
             return Refusal(error.problems[0].fact), None
-        except StepwellError:
+        except (StepFailure, ChoiceError):
             raise
         except Exception as error:
             raise raised(rewrite, rewrite.name, "match", error, op, self.applied) from error
@@ -441,10 +447,13 @@ class _Driver:
         self._push(_affected(op, rw))
 
     def _build(self, rewrite: Rewrite[Any], op: Operation, found: Any, rw: Rewriter) -> None:
-        """Let a rewrite write; `op` is looked at first, as it may be gone afterwards."""
+        """Let a rewrite write.
+
+        Where it raises, what it wrote by then stands in the program: whoever goes on begins anew.
+        """
         try:
             given: Any = rewrite.build(found, rw)
-        except StepwellError:
+        except (StepFailure, ChoiceError, UnknownValue):
             raise
         except Exception as error:
             raise raised(rewrite, rewrite.name, "build", error, op, self.applied) from error

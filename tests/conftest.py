@@ -11,6 +11,9 @@ from hypothesis import settings
 # Two workers share the machine. ExecuTorch reads the thread count when its first delegate loads.
 torch.set_num_threads(1)
 
+# A mistake of a step costs a user one op, and is an error here.
+os.environ["STEPWELL_FAILURES"] = "raise"
+
 settings.register_profile("test", deadline=None, derandomize=True, database=None)
 EXAMPLES = int(os.environ.get("SOAK_EXAMPLES", "10000"))
 """Random programs of each kind in `make soak`."""

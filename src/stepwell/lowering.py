@@ -15,7 +15,7 @@ from stepwell.advice import left_to_kernels
 from stepwell.ir.calling import bind_inputs, flatten_inputs, with_frozen, without_frozen
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError
-from stepwell.ir.failures import StepFailure
+from stepwell.ir.failures import StepFailure, leave_alone
 from stepwell.ir.files import write_atomically, written_beside
 from stepwell.ir.numerics import numerics_of
 from stepwell.ir.options import OptionValue
@@ -343,11 +343,13 @@ def lower(
     checked = _checked(source, found, chosen, given) if check else None
     with without_collection():
         work.verify()
-        try:
-            run = chosen.run(work, observer)
-            work.verify()
-        except (StepFailure, VerificationError) as error:
-            raise _explained(program, found, chosen, given, error) from error
+        while True:
+            try:
+                run = chosen.run(work, observer)
+                work.verify()
+                break
+            except (StepFailure, VerificationError) as error:
+                work = _again(program, found, chosen, work.context, error)
     seconds = time.perf_counter() - started
     delegates, outside = found.inventory(work)
     left, whole = left_to_kernels(work, outside, run.history.refusals.values())
@@ -368,14 +370,19 @@ def lower(
     return Lowered(work, report, found, given, program)
 
 
-def _explained(
+def _again(
     origin: Source,
     target: Target,
     pipeline: Pipeline,
-    given: Mapping[str, Any],
-    error: StepwellError,
-) -> StepwellError:
-    """The error of a lowering with its cause and a reproducer, found by taking the way again."""
+    context: Context,
+    error: StepFailure | VerificationError,
+) -> Program:
+    """The program from its beginning, without the application in which a step made a mistake.
+
+    Raises:
+        StepwellError: the mistake cannot be left alone; with its cause and a reproducer, found by
+            taking the way again.
+    """
     from stepwell.reproducing import explained
 
     source = (  # What was imported has been worked on.
@@ -384,10 +391,15 @@ def _explained(
 
     def make() -> Program:
         program = source.clone()
-        program.context = Context(target.name, target.settings(given))
+        program.context = Context(target.name, context.options, left_alone=context.left_alone)
         return program
 
-    return explained(make, pipeline.steps, error)
+    if isinstance(error, StepFailure) and leave_alone(error, context):
+        return make()
+    cause = explained(make, pipeline.steps, error)
+    if isinstance(cause, StepFailure) and leave_alone(cause, context):
+        return make()
+    raise cause from error
 
 
 def _checked(

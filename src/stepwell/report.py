@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepwell.advice import Advice, Left, advice_lines, advise
 from stepwell.ir.bars import Plot, plot
+from stepwell.ir.failures import MISTAKE, SWITCH
 from stepwell.ir.frames import frame
 from stepwell.ir.numerics import Numerics, TakenDeviation
 from stepwell.ir.pipeline import StepRecord
@@ -87,6 +88,7 @@ class Report:
             f"seconds    {self.seconds:.3f}",
             f"numerics   {self.numerics}",
             *([f"checked    {len(self.check.steps)} steps"] if self.check else []),
+            *self._mistakes(),
             "",
             *advice_lines(self.left, self.work),
             *([""] if self.left else []),
@@ -110,6 +112,13 @@ class Report:
             rows += ["", "refused:"]
             rows += self._every_refusal() if verbose else self._refusals_once()
         return "\n".join(rows)
+
+    def _mistakes(self) -> list[str]:
+        """That steps failed, and what shows how."""
+        count = sum(r.reason.startswith(MISTAKE) for r in self.refusals)
+        if not count:
+            return []
+        return [f"mistakes   {count} of steps, see refused; {SWITCH}=raise makes them errors"]
 
     def _every_refusal(self) -> list[str]:
         return [

@@ -26,7 +26,7 @@ from xdsl.ir import Operation
 from stepwell.dialects import make_known
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError, describe_op, op_name
-from stepwell.ir.failures import StepFailure, first_line
+from stepwell.ir.failures import StepFailure, first_line, placed
 from stepwell.ir.files import read_bytes, write_atomically
 from stepwell.ir.inline_values import take_values, too_large, with_values
 from stepwell.ir.pipeline import Pipeline
@@ -249,16 +249,19 @@ class _Verifying:
     left: int = MOST_LOOKS
     made: int = 0
     op: tuple[str, str | None] = ("", None)
+    root: Operation | None = None
 
     def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
-        self.op = op_name(op), describe_op(op)
+        self.op, self.root = (op_name(op), describe_op(op)), op
 
     def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
         self.left -= sum(1 for _ in self.program.module.walk())
         if self.left < 0:
             raise _Stop
         if problem := next(_problems(self.program), None):
-            raise _broken(rewrite, self.op, problem, self.made)
+            failure = _broken(rewrite, self.op, problem, self.made)
+            assert self.root is not None
+            raise placed(failure, rewrite.name, self.root, first_line(rewrite, "build"))
         self.made += 1
 
 

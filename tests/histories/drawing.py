@@ -198,7 +198,7 @@ class Draw:
         streams = tuple(
             self.maybe(0.85) or not any(part.given for part in method) for method in methods
         )
-        program = Program(
+        return Program(
             self.shape,
             tuple(methods),
             self.calls(many),
@@ -206,7 +206,6 @@ class Draw:
             streams,
             quantised,
         )
-        return program
 
     def calls(self, methods: int) -> tuple[Call, ...]:
         """Every method at least once, four calls at least; seven of the open sizes."""

@@ -34,7 +34,7 @@ def shifted(d: Draw) -> Part:
         f"k@ = {s}.clone()",
         d.choose(f"{s}.copy_(h[:1, :{many}])", f"{s}.mul_(0.5).add_(h[-1:, -{many}:])"),
         d.choose(f"h = torch.cat([k@.expand(h.shape[0], -1, -1, -1), h[:, {many}:]], 1)",
-                 f"h = h + k@.sum(1, keepdim=True)"),
+                 "h = h + k@.sum(1, keepdim=True)"),
     )  # fmt: skip
 
 
@@ -122,15 +122,15 @@ def places(d: Draw) -> Part:
             f"h = F.interpolate(h[:, :, ::2, ::2], size=({high}, {wide}))",
             f"h = F.interpolate(F.avg_pool2d(h, 2), size=({high}, {wide}), mode='nearest')",
             f"h = F.pad(h, (1, 0, 0, 1))[:, :, 1:, :{wide}]",
-            f"h = F.pixel_shuffle(h.repeat(1, 4, 1, 1), 2)[:, :, ::2, ::2]",
+            "h = F.pixel_shuffle(h.repeat(1, 4, 1, 1), 2)[:, :, ::2, ::2]",
             f"h = h + (torch.arange({wide}) / {wide})",
             f"h = h.flatten(2).cumsum(2).view(*h.shape) / ({high} * {wide})",
             "h = h.roll((1, 1), (2, 3))",
             f"h = F.interpolate(h, scale_factor=2.0, mode='nearest')[:, :, :{high}, :{wide}]",
             f"h = F.interpolate(h, scale_factor=2, mode='bilinear')[:, :, :{high}, :{wide}]",
             "h = F.pad(h, (1, 1, 1, 1), mode='reflect')[:, :, 1:-1, 1:-1]",
-            f"h = F.avg_pool2d(h, 3, 1, 1)",
-            f"h = F.max_pool2d(F.pad(h, (0, 1, 0, 1)), 2, 1)",
+            "h = F.avg_pool2d(h, 3, 1, 1)",
+            "h = F.max_pool2d(F.pad(h, (0, 1, 0, 1)), 2, 1)",
             "h = h + F.adaptive_avg_pool2d(h, 1)",
             f"h = h * ({high} * {wide}) ** -0.5",
             "h = h.flatten(2).mT.softmax(1).mT.view(*h.shape)",

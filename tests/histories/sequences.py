@@ -218,13 +218,13 @@ def order(d: Draw) -> Part:
                 (f"v@ = {a}.clone()", f"{a}.copy_({b})", f"{b}.copy_({row} * 0.5)",
                  f"h = h + v@ - {a}"),
                 (f"{b}.copy_({a})", f"{a}.copy_({row})", f"h = h + {b}"),
-                (f"v@ = {a}[1:]", f"{a}.add_({row} * 0.1)", f"h = h + v@.sum() * 0.1"),
+                (f"v@ = {a}[1:]", f"{a}.add_({row} * 0.1)", "h = h + v@.sum() * 0.1"),
                 (f"v@ = {a}.view(-1, 2)", f"v@[0] = {row}[:2]", f"h = h * 0.5 + {a}"),
                 (f"{a}.copy_({row})", f"{a}.copy_({b})", f"h = h - {a}"),
                 (f"h = h + {a}", f"{a}.zero_()", f"{a}.add_({row})"),
                 (f"{a}.add_({b})", f"{b}.sub_({a})", f"h = h + {b}.tanh()", f"{a}.mul_(0.3)",
                  f"{b}.mul_(0.3)"),
-                (f"v@ = {row} * 1.0", f"w@ = v@[1:]", "v@.mul_(2)", f"{a}[1:] = w@ * 0.2",
+                (f"v@ = {row} * 1.0", "w@ = v@[1:]", "v@.mul_(2)", f"{a}[1:] = w@ * 0.2",
                  f"h = h + {a}"),
             ]
         )
@@ -327,7 +327,7 @@ def places(d: Draw) -> Part:
             "h = torch.cat(h.chunk(2, 1)[::-1], 1)",
             "h = torch.stack([h, -h], 2).flatten(1, 2)[:, ::2]",
             f"h = h - {t} / ({t} + 1)",
-            f"h = h.unsqueeze(0).expand(2, -1, -1, -1).sum(0)",
+            "h = h.unsqueeze(0).expand(2, -1, -1, -1).sum(0)",
             "h = h + h.repeat(1, 2, 1)[:, ::2]",
         )
     )
@@ -336,13 +336,13 @@ def places(d: Draw) -> Part:
 @form("sequence", "sizes")
 def windows(d: Draw) -> Part:
     """Windows of an open length: padded to a multiple, attended, cut back."""
-    c, w = d.channels, d.integer(2, 4)
+    w = d.integer(2, 4)
     return d.part(
         f"p@ = F.pad(h, (0, 0, 0, (-h.shape[1]) % {w}))",
         f"q@ = p@.unflatten(1, (-1, {w}))",
         d.choose("q@ = q@ + (q@ @ q@.mT / 8).softmax(-1) @ q@", "q@ = q@ - q@.mean(2, keepdim=True)",
                  "q@ = q@.flip(2)"),
-        f"h = q@.flatten(1, 2)[:, : h.shape[1]]",
+        "h = q@.flatten(1, 2)[:, : h.shape[1]]",
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ def main(generator: str = "tests.strange") -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # What runtimes print goes elsewhere.
+    os.environ["STEPWELL_FAILURES"] = "raise"  # No mistake of a step is to be overlooked.
     import torch
 
     torch.set_num_threads(1)

@@ -126,3 +126,17 @@ def test_import_copies_no_weight() -> None:
     assert program.weights.counts.evaluated == 0
     back = to_exported_program(program.clone())
     assert all(back.state_dict[key].data_ptr() == given[key].data_ptr() for key in back.state_dict)
+
+
+def test_padding_by_an_open_size_comes_back_to_torch() -> None:
+    class Padded(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.pad(x, (0, (-x.shape[1]) % 4)).unflatten(1, (-1, 4)).sum(1)
+
+    x = torch.arange(12.0).reshape(2, 6)
+    shapes = ({1: torch.export.Dim.AUTO(min=2, max=20)},)
+    exported = torch.export.export(Padded(), (x,), dynamic_shapes=shapes)
+    again = to_exported_program(from_exported_program(exported)).module()
+    for length in (6, 7, 8, 19):
+        x = torch.randn(2, length)
+        assert torch.equal(again(x), Padded()(x))

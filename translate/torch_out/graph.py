@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from stepwell.ir.diagnostics import (
     op_name,
     source_line,
 )
+from stepwell.ir.torch_private import enable_python_dispatcher
 from stepwell.translate.torch_in.graph import WRITTEN_AS
 
 
@@ -157,7 +159,10 @@ class GraphExporter:
         symbols = self.shared.symbols
         try:
             with symbols.env.suppress_guards(), symbols.on_fakes():
-                return target(*examples, **named)
+                with contextlib.suppress(RuntimeError):
+                    return target(*examples, **named)
+                with enable_python_dispatcher():  # What torch's C++ wants as plain integers.
+                    return target(*examples, **named)
         except Exception as error:  # torch's shape functions raise whatever they like
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             self.refuse(op, f"torch refuses the call: {reason}")
@@ -292,11 +297,13 @@ def _group_sizes(op: Operation, groups: Sequence[str]) -> list[int]:
     return sizes
 
 
-def _is_viewable(operand: Node, sizes: Any) -> bool:
+def _is_viewable(operand: Any, sizes: Any) -> bool:
     """Whether memory lies so that torch can view it, which rewrites do not ask: they mean values.
 
     Fakes are viewed however they lie, tensors on the meta device are not.
     """
+    if operand is None:  # Of an op that is refused.
+        return True
     example = operand.meta["val"]
     shape, strides, view = (
         _hints(each) for each in (example.shape, example.stride(), _examples(sizes))

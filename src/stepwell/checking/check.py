@@ -25,7 +25,7 @@ from stepwell.checking.watching import Watcher, describe_bound, total_bound
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
-from stepwell.ir.failures import StepFailure
+from stepwell.ir.failures import StepFailure, leave_alone
 from stepwell.ir.options import OptionValue
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import (
@@ -124,46 +124,61 @@ def check_steps(
     progress: Progress | None = None,
 ) -> CheckResult:
     """`check` of the steps that a lowering is about to take, with the options it was given."""
-    work = source.clone()
-    work.verify()
-    work.context = Context(found.name, found.settings(given))
-    run = Checked(work, memory)
     started = time.perf_counter()
-    total = len(steps) + 1 + artefact
-    tell = progress or _silent
-    tell("the program itself", 0, total)
-    run.start(inputs, seed)
-    if reference is not None:
-        run.add(*check_reference(reference, work, run.recordings))
-    for number, step in enumerate(steps, 1):
-        tell(step_name(step), number, total)
+    context = Context(found.name, found.settings(given))
+
+    def fresh() -> Program:
+        program = source.clone()
+        program.context = Context(context.target, context.options, left_alone=context.left_alone)
+        return program
+
+    fresh().verify()
+    while True:
+        work = fresh()
+        run = Checked(work, memory)
+        run.start(inputs, seed)
         try:
-            run.step(step)
+            _take(run, steps, reference, progress or _silent, len(steps) + 1 + artefact)
+            break
         except StepFailure as failure:
-            failure.at = number - 1
-
-            def again() -> Program:
-                program = source.clone()
-                program.context = work.context
-                return program
-
-            raise explained(again, steps, failure) from failure
-    tell("verify", len(steps), total)
-    run.verify()
+            if not leave_alone(failure, context):
+                raise explained(fresh, steps, failure) from failure
     if artefact and not run.findings:
-        tell("artefact", len(steps) + 1, total)
+        if progress is not None:
+            progress("artefact", len(steps) + 1, len(steps) + 2)
         run.add(*check_artefact(found, work, run.recordings, given))
-    accuracy = _accuracy(source, found, run.recordings)
-    tell("done", total, total)
     return CheckResult(
         found.name,
         tuple(run.verdicts),
         tuple(run.findings),
         tuple(run.skipped),
         time.perf_counter() - started,
-        accuracy=accuracy,
+        accuracy=_accuracy(source, found, run.recordings),
         deviations=tuple(run.history.deviations),
     )
+
+
+def _take(
+    run: Checked,
+    steps: Sequence[Step],
+    reference: torch.nn.Module | None,
+    tell: Progress,
+    total: int,
+) -> None:
+    """Take every step, comparing; and verify what came of them."""
+    tell("the program itself", 0, total)
+    if reference is not None:
+        run.add(*check_reference(reference, run.program, run.recordings))
+    for number, step in enumerate(steps, 1):
+        tell(step_name(step), number, total)
+        try:
+            run.step(step)
+        except StepFailure as failure:
+            failure.at = number - 1
+            raise
+    tell("verify", len(steps), total)
+    run.verify()
+    tell("done", total, total)
 
 
 def check_file(target: Target, artefact: bytes, program: Program, *, seed: int = 0) -> CheckResult:
