@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import logging
 import operator
-import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -24,6 +23,7 @@ from xdsl.ir import Attribute
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.switches import without_logs
+from stepwell.ir.torch_globals import torch_alone
 from stepwell.ir.torch_private import FakeTensorMode, ValueRanges, int_oo
 from stepwell.ir.torch_private import sympy_functions as torch_functions
 from stepwell.ir.types import BoolType, Dim, FloatType, IntType, NoneType, dims, element, tensor
@@ -118,11 +118,6 @@ _LOGGERS = tuple(
 )
 
 
-_FAKES = threading.RLock()
-"""Held while a fake mode is entered: torch turns a switch of the process by doing so
-(`_set_only_lift_cpu_tensors`), and puts back what it found when it was entered."""
-
-
 def asked_quietly() -> AbstractContextManager[None]:
     """Torch logs a traceback for every call its shape functions refuse; here it is an answer."""
     return without_logs(_LOGGERS)
@@ -150,7 +145,7 @@ class Symbols:
     @contextmanager
     def on_fakes(self) -> Generator[None]:
         """Torch's operators compute on fake tensors, in this thread; one thread at a time."""
-        with _FAKES, self.mode, torch.no_grad():
+        with torch_alone(), self.mode, torch.no_grad():
             yield
 
     def symbol(self, name: str) -> sympy.Symbol:

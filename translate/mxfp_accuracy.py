@@ -23,6 +23,7 @@ from stepwell.ir.diagnostics import StepwellError, module_path, node_name
 from stepwell.ir.frames import frame
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
+from stepwell.translate.exporting import export
 from stepwell.translate.mxfp_conversion import Float, Samples, as_program, prepared
 from stepwell.translate.rewrites.tosa.choose_mxfp import (
     MxConv2dOp,
@@ -147,7 +148,7 @@ def mx_accuracy(
     if not samples:
         raise StepwellError("an error is measured on samples", help="samples=[(x,), …]")
     if isinstance(model, torch.nn.Module):
-        model = torch.export.export(model.eval(), tuple(samples[0]))
+        model = export(model.eval(), tuple(samples[0]))
     program = prepared(as_program(model), attention)
     errors = measure(program, samples, convolutions, attention, form)
     return MxAccuracy(tuple(_layer(op, found) for op, found in errors.items()))

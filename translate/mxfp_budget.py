@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from xdsl.ir import Operation
 
 from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.program import Program
+from stepwell.translate.exporting import export
 from stepwell.translate.mxfp_accuracy import LAYERS, measure, smallest
 from stepwell.translate.mxfp_conversion import (
     MATCHING,
@@ -52,7 +52,7 @@ def within_budget(
     if not isinstance(model, nn.Module):
         program = prepared(as_program(model), attention)
         return _search(program, budget, samples, layers, convolutions, attention, form)[0]
-    exported = torch.export.export(model.eval(), tuple(samples[0]))
+    exported = export(model.eval(), tuple(samples[0]))
     program = prepared(as_program(exported), False)
 
     def wanted(name: str, _: Any) -> bool:

@@ -22,6 +22,7 @@ from torch.export import ExportedProgram
 
 from stepwell.dialects.aten.registry import LIBRARIES, overload_of
 from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, quoted
+from stepwell.ir.torch_globals import torch_alone
 
 _FUNCTIONS = frozenset(
     "Symbol Integer Float Rational Add Mul Pow Max Min Mod Abs Eq Ne Lt Le Gt Ge "
@@ -56,7 +57,8 @@ def load_pt2(path: str | os.PathLike[str], *, trust: bool = False) -> ExportedPr
     place = Path(path)
     try:
         if trust:
-            return torch.export.load(place)
+            with torch_alone():
+                return torch.export.load(place)
         model = _look_through(place)
         return _load(place, model)
     except StepwellError:

@@ -56,6 +56,7 @@ _HOME = {
     "mx_accuracy": "translate.mxfp_accuracy",
     "to_mxfp": "translate.mxfp",
     "sweep": "sweeping",
+    "torch_alone": "ir.torch_globals",
     "transform_pass": "transform_pass",
     "tune": "tuning",
 }
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from stepwell.ir.rewriting import Rewrite as Rewrite
     from stepwell.ir.rewriting import Rewriter as Rewriter
     from stepwell.ir.rewriting import Together as Together
+    from stepwell.ir.torch_globals import torch_alone as torch_alone
     from stepwell.lowering import PIPELINES as PIPELINES
     from stepwell.lowering import Lowered as Lowered
     from stepwell.lowering import Pipeline as Pipeline

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.switches import kept_stderr
+from stepwell.translate.exporting import export
 from stepwell.zoo.vision import imported
 
 Attention = Literal["custom", "torch"]
@@ -327,7 +328,7 @@ def export_causal_lm(
         given, shapes = (tokens, torch.tensor([0])), (rows, {0: 1}) if any_length else None
     with asked_quietly(), kept_stderr() as said:
         try:  # A strict export holds two copies of each weight, also of those that are mapped.
-            program = torch.export.export(decoder, given, dynamic_shapes=shapes, strict=False)
+            program = export(decoder, given, dynamic_shapes=shapes)
         except Exception as error:
             error.add_note(said.getvalue())
             line = (str(error).strip().splitlines() or [""])[0]

@@ -13,11 +13,13 @@ from rich.table import Table
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import write_atomically
+from stepwell.ir.torch_globals import torch_alone
 from stepwell.lowering import lower
 from stepwell.models import open_model
 from stepwell.pipelines import XNNPACK_PUBLISHED
 from stepwell.program import from_exported_program
 from stepwell.stock import measure_stock
+from stepwell.translate.exporting import export
 
 
 def _short(path: Path) -> str:
@@ -63,7 +65,7 @@ def demo(output: Path, quick: bool = False) -> int:
     model = open_model(f"{MODEL}:deit_tiny")
     module, inputs = model.module, model.inputs
     assert module is not None and inputs is not None
-    exported = torch.export.export(module, inputs)
+    exported = export(module, inputs)
 
     started = time.process_time()
     lowered = lower(from_exported_program(exported), "xnnpack")
@@ -81,7 +83,8 @@ def demo(output: Path, quick: bool = False) -> int:
         eager = module(*inputs)
     outputs = lowered.run(*inputs)
     error = (outputs[0] - eager).abs().max().item()
-    decomposed = from_exported_program(exported.run_decompositions())
+    with torch_alone():
+        decomposed = from_exported_program(exported.run_decompositions())
     lifted = lower(decomposed, "xnnpack", XNNPACK_PUBLISHED)
 
     reports = (lifted.report, lowered.report)

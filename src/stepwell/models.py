@@ -21,6 +21,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.switches import kept_stderr
 from stepwell.program import Program, from_exported_program, load
 from stepwell.quantising import find_quantiser
+from stepwell.translate.exporting import export
 from stepwell.zoo.catalogue import SOURCES, find
 
 
@@ -140,11 +141,9 @@ def _exported(name: str, module: Any, args: Any, kwargs: Any, dynamic: Any) -> A
     Raises:
         StepwellError: torch cannot export the module; in a line, with that of the model.
     """
-    import torch
-
     with asked_quietly(), kept_stderr() as said:
         try:
-            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic)
+            return export(module, args, kwargs, dynamic_shapes=dynamic)
         except (Exception, SystemExit) as error:
             error.add_note(said.getvalue())
             lines = str(error).strip().splitlines()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from stepwell.ir.torch_globals import torch_alone
 from stepwell.plugins import registry
 from stepwell.registry import Quantiser, unknown
 
@@ -17,13 +18,16 @@ def by_pt2e(make: Callable[[], Any]) -> Quantiser:
     """A quantiser of PT2E as a function: annotate, calibrate on the example inputs, convert."""
 
     def quantise(module: Any, inputs: Sequence[Any]) -> Any:
-        import torch
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-        graph = torch.export.export(module.eval(), tuple(inputs)).module(check_guards=False)
-        prepared = prepare_pt2e(graph, make())
+        from stepwell.translate.exporting import export
+
+        graph = export(module.eval(), tuple(inputs)).module(check_guards=False)
+        with torch_alone():
+            prepared = prepare_pt2e(graph, make())
         prepared(*inputs)
-        return convert_pt2e(prepared)
+        with torch_alone():
+            return convert_pt2e(prepared)
 
     return quantise
 

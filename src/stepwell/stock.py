@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.diagnostics import ArtefactError
+from stepwell.ir.torch_globals import torch_alone
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -39,8 +40,9 @@ def stock_pte(exported: ExportedProgram) -> bytes:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
-    return edge.to_executorch().buffer
+    with torch_alone():
+        edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+        return edge.to_executorch().buffer
 
 
 def counted(pte: bytes) -> dict[str, int]:
@@ -58,13 +60,12 @@ def counted(pte: bytes) -> dict[str, int]:
 
 
 def _measure(model: str) -> dict[str, Any]:
-    import torch
-
     from stepwell.models import open_model
+    from stepwell.translate.exporting import export
 
     opened = open_model(model)
     assert opened.module is not None and opened.inputs is not None
-    exported = torch.export.export(opened.module, opened.inputs)
+    exported = export(opened.module, opened.inputs)
     started = time.process_time()
     pte = stock_pte(exported)
     return {"seconds": time.process_time() - started, **counted(pte)}

@@ -94,7 +94,7 @@ def unchanged() -> Iterator[None]:
     assert switches() == before
 
 
-def in_threads(work: Callable[[Any], None], todo: list[Any]) -> list[str]:
+def in_threads(work: Callable[[Any], None], todo: list[Any], count: int = THREADS) -> list[str]:
     """Do all of it in threads that change places often; what was raised, with its trace."""
     failures: list[str] = []
     left, often = list(todo), sys.getswitchinterval()
@@ -110,7 +110,7 @@ def in_threads(work: Callable[[Any], None], todo: list[Any]) -> list[str]:
             except Exception:
                 failures.append(f"{item}: {traceback.format_exc()}")
 
-    threads = [threading.Thread(target=worker) for _ in range(THREADS)]
+    threads = [threading.Thread(target=worker) for _ in range(count)]
     sys.setswitchinterval(1e-4)
     try:
         for thread in threads:

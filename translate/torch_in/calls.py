@@ -14,8 +14,8 @@ from stepwell.dialects import control, sym
 from stepwell.dialects.symbols import flat_types, type_of
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.torch_private import HigherOrderOperator
+from stepwell.translate.torch_in.aliases import WRAPPERS, is_wrapper
 from stepwell.translate.torch_in.functionalized import NAMES, import_functionalized
-from stepwell.translate.torch_in.mutation import WRAPPERS, is_wrapper
 
 if TYPE_CHECKING:
     from stepwell.translate.torch_in.graph import GraphImporter
@@ -71,7 +71,9 @@ def _sub_graph(
     nodes = list(module.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
     prefix = f"{importer.prefix}{graph.target}."
-    return type(importer)(importer.shared, module, block, prefix), nodes, placeholders
+    inner = type(importer)(importer.shared, module, block, prefix)
+    inner.writes = importer.writes
+    return inner, nodes, placeholders
 
 
 def _returned(nodes: list[Node]) -> list[Any]:
@@ -83,8 +85,11 @@ def _inline(importer: GraphImporter, node: Node) -> None:
     """The ops of a wrapped sub-graph where it is called: no mode changes what they compute."""
     graph, *inputs = node.args[WRAPPERS[_name(node.target)] :]
     inner, nodes, placeholders = _sub_graph(importer, graph, importer.block)
-    inner.values |= zip(placeholders, _values(importer, inputs), strict=True)
+    given = _values(importer, inputs)
+    inner.values, inner.returned = importer.values, importer.returned
+    inner.values |= zip(placeholders, given, strict=True)
     inner.body(nodes)
+    importer.returned[node] = _returned(nodes)
     importer.values[node] = [inner.values.get(item) for item in _returned(nodes)]
 
 

@@ -90,17 +90,36 @@ def _called(
     views: dict[str, SSAValue],
 ) -> SchemaOp:
     """The op of the operator, its written arguments given as values."""
+    returned: list[Any] = list(node.meta["val"])[: len(of_overload(overload).SCHEMA.returns)]
+    op = written_call(importer, overload, given, views, returned)
+    _append(importer, node, op)
+    return op
+
+
+def written_call(
+    importer: GraphImporter,
+    overload: Any,
+    given: dict[str, Any],
+    views: dict[str, SSAValue],
+    returned: Any,
+) -> SchemaOp:
+    """The op of an operator that writes; its results are its returns, then what it has written.
+
+    Args:
+        importer: knows what nodes stand for.
+        overload: the operator.
+        given: arguments by name.
+        views: those among them that are values already.
+        returned: example values of what it returns.
+    """
     cls = of_overload(overload)
     arguments: dict[str, Any] = dict(views)
     for argument in cls.SCHEMA.arguments:
         if argument.name in given:
             arguments[argument.name] = _argument(importer, given[argument.name])
-    returned: list[Any] = list(node.meta["val"])[: len(cls.SCHEMA.returns)]
     types = flat_types(returned)
     types += [arguments[argument.name].type for argument in cls.SCHEMA.written]
-    op = cls.from_arguments(_without_defaults(cls, arguments), types)
-    _append(importer, node, op)
-    return op
+    return cls.from_arguments(_without_defaults(cls, arguments), types)
 
 
 def _without_defaults(cls: type[SchemaOp], arguments: dict[str, Any]) -> dict[str, Any]:

@@ -8,13 +8,13 @@ are one object.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr, TensorType, UnknownLoc
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from stepwell.dialects import sym
@@ -26,12 +26,11 @@ from stepwell.dialects.aten.text import Manner, call_layout
 from stepwell.dialects.symbols import flat_types
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_location, quoted
-from stepwell.ir.inference import infer
 from stepwell.ir.torch_private import HigherOrderOperator, schema_of
-from stepwell.ir.types import ScalarType, element, tensor_like
+from stepwell.ir.types import ScalarType, tensor_like
 from stepwell.ir.weights import WeightStore, dense_bytes
 from stepwell.translate.torch_in.locations import Locations
-from stepwell.translate.torch_in.mutation import functional_overload, is_written
+from stepwell.translate.torch_in.mutation import Write, is_written
 from stepwell.translate.torch_in.values import constant, why_not_plain
 
 WRITTEN_AS = "aten.written_as"
@@ -143,8 +142,10 @@ class GraphImporter:
         self.block = block
         self.prefix = prefix
         self.values: dict[Node, Held] = {}
-        self.same: dict[Node, list[Node]] = {}
-        """Nodes of tensors that are written in place → all nodes of that tensor."""
+        self.writes: Mapping[Node, tuple[Write, ...]] = {}
+        """What calls of the graph write in place."""
+        self.returned: dict[Node, list[Any]] = {}
+        """Call of a sub-graph that stands in this block → the nodes that it returns."""
 
     def body(self, nodes: Sequence[Node]) -> None:
         """Import every node but placeholders and the output."""
@@ -178,47 +179,26 @@ class GraphImporter:
 
     def operator(self, node: Node, overload: Any) -> None:
         """A call of a torch operator."""
-        written = is_written(overload)
-        if written:
-            functional = functional_overload(overload)
-            if functional is None or node not in self.same:
-                raise StepwellError("it writes in place and has no functional overload")
-            overload = functional
-        plan = plan_of(overload)
-        twin = plan.scalar_twin
-        if twin is not None and len(node.args) > 1 and self._is_number(node.args[1]):
-            op = self.schema_op(plan_of(twin), node.args, node.kwargs, node)
-            if op is not None:
-                op.attributes[WRITTEN_AS] = StringAttr(schema_of(overload).overload_name)
-        else:
-            op = self.schema_op(plan, node.args, node.kwargs, node)
-        if op is not None and written:
-            self._write(op, node)
-        elif op is not None:
+        writes = self.writes.get(node)
+        if writes is not None:
+            from stepwell.translate.torch_in.writes import import_write
+
+            import_write(self, node, writes)  # pyright: ignore[reportArgumentType]
+        elif is_written(overload):
+            raise StepwellError("it writes in place and has no functional overload")
+        elif (op := self.operator_call(node, overload)) is not None:
             self.append(op, node)
 
-    def _write(self, op: SchemaOp, node: Node) -> None:
-        """An in-place operator's value now stands for every node that is the tensor it wrote to.
-
-        What it wrote keeps the tensor's dtype, to which the functional overload need not promote.
-        """
-        stated = op.results[0].type
-        kinds = {element(v.type) for v in op.operands if isinstance(v.type, TensorType)}
-        inferred = infer(op) if kinds != {element(stated)} else None
-        if inferred is not None and inferred[0] != stated:
-            promoted = type(op).create(
-                operands=op.operands,
-                result_types=inferred,
-                properties=op.properties,
-                attributes=op.attributes,
-            )
-            op.erase()
-            self.append(promoted, node)
-            cast = of_overload(torch.ops.aten._to_copy.default)
-            op = cast.make(promoted.results[0], dtype=element(stated), result_types=[stated])
-        self.append(op, node)
-        for member in self.same[node]:
-            self.values[member] = op.results[0]
+    def operator_call(self, node: Node, overload: Any) -> SchemaOp | None:
+        """The op of an overload with a node's arguments, not inserted; None without an operand."""
+        plan = plan_of(overload)
+        twin = plan.scalar_twin
+        if twin is None or len(node.args) < 2 or not self._is_number(node.args[1]):
+            return self.schema_op(plan, node.args, node.kwargs, node)
+        op = self.schema_op(plan_of(twin), node.args, node.kwargs, node)
+        if op is not None:
+            op.attributes[WRITTEN_AS] = StringAttr(schema_of(overload).overload_name)
+        return op
 
     def _is_number(self, value: Any) -> bool:
         if isinstance(value, Node):
@@ -341,6 +321,8 @@ class GraphImporter:
     def _get_item(self, node: Node) -> None:
         source, index = node.args
         held = self.values.get(source) if isinstance(source, Node) else None
+        if source in self.returned and isinstance(index, int):
+            held = [self.values.get(item) for item in self.returned[source]]
         if isinstance(held, list):
             found = held[index] if isinstance(index, int) else None
             self.values[node] = found

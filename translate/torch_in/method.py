@@ -86,7 +86,7 @@ def import_method(shared: Importing, source: Source, name: str, mutable: set[str
     specs = signature.input_specs
     block = Block(arg_types=_argument_types(shared, placeholders, specs))
     importer = GraphImporter(shared, exported.graph_module, block, "")
-    importer.same = writes.same
+    importer.writes = writes.calls
     arguments = iter(block.args)
     for node, spec in zip(placeholders, specs, strict=True):
         if spec.kind is InputKind.USER_INPUT:

@@ -1,17 +1,21 @@
-"""In-place operators made functional, where it can be proven that nobody sees the difference.
+"""In-place operators made functional.
 
-Export keeps `x.add_(1)` as it is written. In SSA the write is a new value, and everything that
-stood for the old one stands for the new one from there on. That is the same program if, at the
-write, no *other* view of the same memory is read later: neither by a node, nor by the caller
-through a buffer or an input. Views are found by the alias annotations of the schemas. Where this
-proof fails, and where a vmap or autocast is at work, torch's own functionalisation takes over
-(`ExportedProgram.run_decompositions({})`, which decomposes nothing but what it must to know the
-aliases).
+Export keeps `x.add_(1)` as it is written. In SSA the write is a new value, which stands for the
+tensor from there on. What a view of another tensor writes is put back into that, up to the tensor
+that owns the memory, and every other view that is read later is cut again from what is there then:
+
+    y = x.t()[0]; z = x[1]; y.add_(1); z * 2
+    y' = y + 1; x' = select_scatter(x.t(), y', 0, 0).t(); z' = x'[1]; z' * 2
+
+Which tensors share memory, and how, is proven (`aliases`). Where it cannot be, and where a vmap or
+autocast is at work, torch's own functionalisation takes over (`ExportedProgram.run_decompositions`,
+which decomposes nothing but what it must to know the aliases); it swaps torch's globals, and is
+called where nothing else of ours does.
 """
 
 from __future__ import annotations
 
-import operator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,32 +25,49 @@ from torch.fx import GraphModule, Node
 
 from stepwell.dialects.aten.interpretation import WRITES_UNDECLARED
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.torch_private import has_kernel_for_key, schema_of
-from stepwell.translate.torch_in.values import why_not_plain
+from stepwell.ir.torch_globals import torch_alone
+from stepwell.ir.torch_private import overloads_of, pytree, schema_of
+from stepwell.translate.torch_in.aliases import (
+    Aliases,
+    View,
+    arguments,
+    base_name,
+    has_schema,
+    is_wrapper,
+    twins,
+    wrapped,
+)
+from stepwell.translate.torch_in.put_back import can_be_put_back
 
 _TRAINING_FLAGS = ("training", "train", "use_input_stats")
-_MAY_BE_THE_SAME = frozenset(
-    "slice alias detach detach_ lift_fresh view reshape expand contiguous to expand_as view_as "
-    "reshape_as flatten _reshape_alias type_as".split()
+_OF_SHAPE = frozenset(
+    "t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ resize_ resize_as_ "
+    "set_".split()
 )
-"""View operators whose result of equal geometry is the operand itself."""
+"""They change what a tensor object looks at, and no memory."""
 
-_FRESH = frozenset(
-    "linear layer_norm group_norm batch_norm instance_norm matmul conv1d conv2d conv3d "
-    "scaled_dot_product_attention gelu silu mish rms_norm embedding cross_entropy_loss "
-    "conv_transpose1d conv_transpose2d conv_transpose3d multi_head_attention_forward where "
-    "max_pool2d max_pool1d max_pool3d adaptive_avg_pool1d adaptive_avg_pool2d avg_pool1d "
-    "softmax log_softmax softplus relu6 selu prelu pixel_shuffle index_select hstack vstack stack "
-    "rnn_tanh lstm gru ones zeros full arange one_hot tile type_promote __and__ __or__ __xor__ "
-    "std var max min argsort sort topk item square true_divide multiply subtract divide".split()
-)
-"""Composite operators that never return their operand, though their schema cannot say so."""
 
-_DROPOUTS = frozenset({"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"})
-"""They return their operand itself outside of training."""
+@dataclass(frozen=True)
+class Renewal:
+    """A tensor gets the value that its memory has after a write."""
 
-WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
-"""Calls of a sub-graph under a mode of torch, and how many arguments stand before it."""
+    nodes: tuple[Node, ...]
+    """All that are this tensor."""
+    piece: Node
+    """The tensor that looks at the other."""
+    view: View
+    """How it does."""
+    is_base: bool
+    """Whether it is the other that gets a value, the piece being put back; else the piece does."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """What a call writes to one of its arguments."""
+
+    argument: str
+    same: tuple[Node, ...]
+    renewals: tuple[Renewal, ...]
 
 
 @dataclass
@@ -55,20 +76,12 @@ class Writes:
 
     placeholders: dict[Node, None] = field(default_factory=dict[Node, None])
     """Inputs of the graph that are written, in the order of their first write."""
-    same: dict[Node, list[Node]] = field(default_factory=dict[Node, list[Node]])
-    """Every node of a written value → the nodes that are the same tensor."""
+    calls: dict[Node, tuple[Write, ...]] = field(default_factory=dict[Node, tuple[Write, ...]])
+    """Of each call that writes."""
 
 
 class AliasObserved(Exception):
-    """What only torch takes apart: a write that another view sees, a vmap, casts by autocast.
-
-    The message names the node.
-    """
-
-
-def is_wrapper(target: Any) -> bool:
-    """Whether a node calls a sub-graph under a mode of torch."""
-    return getattr(target, "__name__", "") in WRAPPERS
+    """What only torch takes apart, if anybody. The message names the node."""
 
 
 def _needs_torch(node: Node) -> str | None:
@@ -90,20 +103,19 @@ def is_written(target: Any) -> bool:
     return schema is not None and bool(getattr(schema, "is_mutable", False))
 
 
-def _writes_undeclared(node: Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or not hasattr(schema, "overload_name"):
+def writes_statistics(node: Node) -> bool:
+    """Whether a call updates running statistics, which its schema does not say."""
+    if node.op != "call_function" or not has_schema(node.target):
         return False
-    name = schema.name.replace("::", ".") + "." + (schema.overload_name or "default")
-    if name not in WRITES_UNDECLARED:
+    target: Any = node.target
+    schema = schema_of(target)
+    statistics = WRITES_UNDECLARED.get(
+        schema.name.replace("::", ".") + "." + (schema.overload_name or "default"), ()
+    )
+    given = arguments(node)
+    if not statistics or any(given.get(name) is None for name in statistics):
         return False
-    for index, argument in enumerate(schema.arguments):
-        given = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
-        if argument.name in WRITES_UNDECLARED[name] and given is None:
-            return False
-        if argument.name in _TRAINING_FLAGS and given:
-            return True
-    return False
+    return any(given.get(flag) for flag in _TRAINING_FLAGS)
 
 
 def functional(exported: ExportedProgram) -> tuple[ExportedProgram, Writes]:
@@ -121,7 +133,8 @@ def functional(exported: ExportedProgram) -> tuple[ExportedProgram, Writes]:
     except AliasObserved as observed:
         reason = str(observed)
     try:
-        rewritten = exported.run_decompositions({})
+        with torch_alone():
+            rewritten = exported.run_decompositions({})
     except Exception as error:  # torch raises whatever it likes here
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise UnsupportedError(
@@ -137,164 +150,201 @@ def find_writes(exported: ExportedProgram) -> Writes:
     """The in-place writes of a graph.
 
     Raises:
-        AliasObserved: one of them can be seen through another view, or is hidden in a sub-graph.
+        AliasObserved: it is not certain what one of them reaches.
+        UnsupportedError: one writes to memory that two buffers look at in different ways.
     """
-    nodes = list(exported.graph.nodes)
-    writing = [n for n in nodes if n.op == "call_function" and is_written(n.target)]
-    undeclared = [n for n in nodes if n.op == "call_function" and _writes_undeclared(n)]
-    if undeclared:
-        raise AliasObserved(f"node {undeclared[0].name} updates running statistics in training")
-    for name, module in exported.graph_module.named_modules():
-        if isinstance(module, GraphModule):
-            for node in module.graph.nodes:
-                if reason := _needs_torch(node):
-                    raise AliasObserved(f"node {node.name} {reason}")
-                if name and node.op == "call_function" and is_written(node.target):
-                    raise AliasObserved(f"node {node.name} of {name} writes in place")
-    if not writing:
-        return Writes()
-    wrapped = [n for n in nodes if n.op == "call_function" and is_wrapper(n.target)]
-    if wrapped:
-        raise AliasObserved(f"node {wrapped[0].name} may return a view of what is written")
-    return _Aliases(nodes, exported).writes(writing)
-
-
-class _Aliases:
-    """Which nodes share memory, and which of them are the same tensor."""
-
-    def __init__(self, nodes: list[Node], exported: ExportedProgram) -> None:
-        self.order = {node: index for index, node in enumerate(nodes)}
-        self.roots: dict[Node, Node] = {}
-        self.tensors: dict[Node, Node] = {}
-        self.members: dict[Node, list[Node]] = {}
-        self.outer = {node for node in nodes if node.op in ("placeholder", "get_attr")}
-        self.fixed = set(exported.graph_signature.inputs_to_parameters)
-        self.fixed |= set(exported.graph_signature.inputs_to_lifted_tensor_constants)
+    found = Writes()
+    graphs = list(_graphs(exported.graph_module))
+    for _, nodes in graphs:
         for node in nodes:
-            if node.op != "output":
-                self._place(node)
-        self._join_tied(exported)
-
-    def _join_tied(self, exported: ExportedProgram) -> None:
-        """Placeholders whose tensors share memory share a root."""
-        signature = exported.graph_signature
-        names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-        first: dict[int, Node] = {}
-        for node in self.outer:
-            tensor = exported.state_dict.get(names.get(node.name, ""))
-            if tensor is None:
-                tensor = exported.constants.get(names.get(node.name, ""))
-            if not isinstance(tensor, torch.Tensor) or why_not_plain(tensor) or not tensor.numel():
-                continue
-            memory = tensor.untyped_storage().data_ptr()
-            owner = first.setdefault(memory, node)
-            if owner is not node:
-                for member in self.members.pop(node, []):
-                    self.roots[member] = owner
-                    self.members[owner].append(member)
-
-    def _place(self, node: Node) -> None:
-        base, same = self._base(node)
-        root = node if base is None else self.roots[base]
-        self.roots[node] = root
-        self.members.setdefault(root, []).append(node)
-        self.tensors[node] = self.tensors[base] if same and base is not None else node
-
-    def _base(self, node: Node) -> tuple[Node | None, bool]:
-        """The node whose memory this one may share, and whether it is the very same tensor."""
-        if node.op != "call_function":
-            return None, False
-        if node.target is operator.getitem:
-            source = node.args[0]
-            assert isinstance(source, Node)
-            shares = self.roots[source] is not source
-            return (source, False) if shares else (None, False)
-        schema = getattr(node.target, "_schema", None)
-        if schema is None or not hasattr(schema, "overload_name"):
-            return None, False
-        name = schema.name.rpartition("::")[2]
-        for index, argument in enumerate(schema.arguments):
-            info = argument.alias_info
-            if info is None:
-                continue
-            given = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
-            if argument.name == "self" and _is_true(node, schema, "copy"):
-                return None, False
-            if isinstance(given, Node) and any(r.alias_info is not None for r in schema.returns):
-                if info.is_write:
-                    return given, True
-                return given, name in _MAY_BE_THE_SAME and _geometry(given) == _geometry(node)
-        if name in _DROPOUTS:
-            given = node.args[0]
-            idle = isinstance(given, Node) and not _is_true(node, schema, "train")
-            return (given, True) if idle and isinstance(given, Node) else (None, False)
-        if name not in _FRESH and _is_composite(node.target):
-            for given in node.all_input_nodes:
-                if isinstance(given.meta.get("val"), torch.Tensor):
-                    return given, False
-        return None, False
-
-    def writes(self, writing: list[Node]) -> Writes:
-        """Prove every write, in order."""
-        found = Writes()
-        for node in writing:
-            for target in _written_arguments(node):
-                self._check(node, target)
-                tensor = self.tensors[target]
-                if tensor in self.outer:
-                    if tensor.name in self.fixed or tensor.op == "get_attr":
-                        raise AliasObserved(f"node {node.name} writes to constant {tensor.name}")
-                    found.placeholders[tensor] = None
-                same = [m for m in self.members[self.roots[target]] if self.tensors[m] is tensor]
-                for member in same:
-                    found.same[member] = same
-        return found
-
-    def _check(self, write: Node, target: Node) -> None:
-        at = self.order[write]
-        tensor = self.tensors[target]
-        for member in self.members[self.roots[target]]:
-            if self.tensors[member] is tensor or self.order[member] > at:
-                continue
-            if member in self.outer or any(self.order[user] > at for user in member.users):
-                raise AliasObserved(f"node {write.name} writes to memory that {member.name} shares")
-
-
-def _written_arguments(node: Node) -> list[Node]:
-    target: Any = node.target
-    found: list[Node] = []
-    for index, argument in enumerate(schema_of(target).arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
+            if reason := _needs_torch(node):
+                raise AliasObserved(f"node {node.name} {reason}")
+    for module, nodes in graphs:
+        writing = [node for node in nodes if _is_writing(node)]
+        if not writing:
             continue
-        given = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
-        if not isinstance(given, Node):
-            raise AliasObserved(f"node {node.name} writes to a list of tensors")
-        found.append(given)
-    if len(found) != 1:
-        raise AliasObserved(f"node {node.name} writes to {len(found)} tensors")
-    if functional_overload(target) is None:
-        raise AliasObserved(f"{target} has no functional form of its own")
+        is_method = module is exported.graph_module
+        _Planner(module, exported if is_method else None, found).plan(writing)
     return found
 
 
-def _is_true(node: Node, schema: Any, name: str) -> bool:
-    for index, argument in enumerate(schema.arguments):
-        if argument.name == name:
-            given = node.args[index] if index < len(node.args) else node.kwargs.get(name)
-            return bool(given)
-    return False
+def _is_writing(node: Node) -> bool:
+    return node.op == "call_function" and (is_written(node.target) or writes_statistics(node))
 
 
-def _is_composite(target: Any) -> bool:
-    return has_kernel_for_key(target.name(), "CompositeImplicitAutograd")
+def _graphs(module: GraphModule) -> Iterator[tuple[GraphModule, list[Node]]]:
+    """The graph of a method and of each sub-graph that control flow calls.
+
+    Sub-graphs under a mode of torch stand where they are called.
+    """
+    own: list[Node] = []
+    called: list[GraphModule] = []
+
+    def read(at: GraphModule) -> None:
+        under_modes = [
+            wrapped(at, n)[0]
+            for n in at.graph.nodes
+            if n.op == "call_function" and is_wrapper(n.target)
+        ]
+        own.extend(at.graph.nodes)
+        for _, inner in at.named_children():
+            if not isinstance(inner, GraphModule):
+                continue
+            if any(inner is one for one in under_modes):
+                read(inner)
+            else:
+                called.append(inner)
+
+    read(module)
+    yield module, own
+    for inner in called:
+        yield from _graphs(inner)
 
 
-def _geometry(node: Node) -> tuple[str, ...] | None:
-    value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor):
-        return None
-    shape, stride = str(tuple(value.shape)), str(tuple(value.stride()))
-    return shape, stride, str(value.storage_offset()), str(value.dtype)
+class _Planner:
+    """Says of each write of one graph what has another value behind it."""
+
+    def __init__(
+        self, module: GraphModule, exported: ExportedProgram | None, found: Writes
+    ) -> None:
+        owners, self.mixed = ({}, set()) if exported is None else twins(exported)
+        self.aliases = Aliases(module, owners)
+        self.found = found
+        self.is_method = exported is not None
+        self.fixed: set[str] = set()
+        if exported is not None:
+            signature = exported.graph_signature
+            self.fixed = {*signature.inputs_to_parameters}
+            self.fixed |= {*signature.inputs_to_lifted_tensor_constants}
+
+    def plan(self, writing: list[Node]) -> None:
+        """Take every write, in order."""
+        for node in writing:
+            targets = _written_arguments(node)
+            if base_name(node.target) in _OF_SHAPE:
+                self._check_shape_alone(node, next(iter(targets.values())))
+            if _copies_onto_itself(node, self.aliases):
+                targets = {}
+            roots = [self.aliases.root(self.aliases.tensors[t]) for t in targets.values()]
+            if len(set(roots)) < len(roots):
+                raise AliasObserved(f"node {node.name} writes to one memory twice")
+            self.found.calls[node] = tuple(
+                self._write(node, name, target) for name, target in targets.items()
+            )
+
+    def _write(self, node: Node, argument: str, target: Node) -> Write:
+        aliases = self.aliases
+        tensor = aliases.tensors[target]
+        path = aliases.path(tensor)
+        for view in path:
+            if not can_be_put_back(view):
+                raise AliasObserved(f"node {node.name} writes to memory that {view.base} shares")
+        root = aliases.root(tensor)
+        self._note_root(node, root)
+        pieces = [tensor, *(view.base for view in path)]
+        up = [
+            Renewal(aliases.same(view.base), piece, view, is_base=True)
+            for piece, view in zip(pieces, path, strict=False)
+        ]
+        down = [
+            Renewal(aliases.same(other), other, aliases.views[other], is_base=False)
+            for other in self._read_again(node, root, set(pieces))
+        ]
+        return Write(argument, aliases.same(tensor), (*up, *down))
+
+    def _note_root(self, node: Node, root: Node) -> None:
+        if root.op not in ("placeholder", "get_attr"):
+            return
+        same = [n for n in self.aliases.same(root) if n.op == "placeholder"]
+        if not self.is_method or root.op == "get_attr" or any(n.name in self.fixed for n in same):
+            raise AliasObserved(f"node {node.name} writes to constant {root.name}")
+        if any(n in self.mixed for n in same):
+            raise UnsupportedError(
+                f"node {node.name} writes to {root.name}, of which another buffer is a view",
+                help="register one of them, and take the view in forward",
+            )
+        # Placeholders of sub-graphs are other names for what the method has.
+        self.found.placeholders |= dict.fromkeys(n for n in same if n.graph is root.graph)
+
+    def _read_again(self, node: Node, root: Node, renewed: set[Node]) -> list[Node]:
+        """The tensors of a memory that are read behind a write, and those they are cut from."""
+        aliases = self.aliases
+        at = aliases.order[node]
+        wanted: set[Node] = set()
+        for other in aliases.views:
+            if aliases.order[aliases.views[other].node] > at or aliases.root(other) is not root:
+                continue
+            if other in renewed or not aliases.is_read_after(other, at):
+                continue
+            for view in aliases.path(other):
+                if not view.sure:
+                    raise AliasObserved(
+                        f"node {node.name} writes to memory that {view.node.name} may share"
+                    )
+            while other not in renewed | wanted:
+                wanted.add(other)
+                other = aliases.views[other].base
+        return sorted(wanted, key=aliases.order.__getitem__)
+
+    def _check_shape_alone(self, node: Node, target: Node) -> None:
+        """A tensor that changes its own shape has memory of its own, which nobody else looks at."""
+        aliases = self.aliases
+        tensor = aliases.tensors[target]
+        alone = all(aliases.root(other) is not tensor for other in aliases.views)
+        if tensor in aliases.views or not alone or tensor.op == "placeholder":
+            raise AliasObserved(f"node {node.name} changes the shape of a tensor that is shared")
+
+
+def _written_arguments(node: Node) -> dict[str, Node]:
+    """What a call writes to, by the name of the argument."""
+    given = arguments(node)
+    target: Any = node.target
+    if not is_written(target):
+        names = WRITES_UNDECLARED[f"aten.{base_name(target)}.default"]
+        if base_name(target) != "batch_norm":
+            raise AliasObserved(f"node {node.name} updates running statistics in training")
+        return {name: given[name] for name in names}
+    written = [
+        a.name for a in schema_of(target).arguments if a.alias_info and a.alias_info.is_write
+    ]
+    found = {name: given.get(name) for name in written}
+    if not all(isinstance(value, Node) for value in found.values()):
+        raise AliasObserved(f"node {node.name} writes to a list of tensors")
+    if functional_overload(target) is None and not _is_custom(target):
+        raise AliasObserved(f"{target} has no functional form of its own")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _is_custom(target: Any) -> bool:
+    """Whether a user's operator writes, and gives nothing of what it wrote back as a result."""
+    schema = schema_of(target)
+    return target.namespace not in ("aten", "prims", "prim") and not any(
+        result.alias_info is not None for result in schema.returns
+    )
+
+
+def _copies_onto_itself(node: Node, aliases: Aliases) -> bool:
+    """The second half of `x[i] += y`: what was written in place is assigned to where it stands."""
+    if base_name(node.target) != "copy_":
+        return False
+    given = arguments(node)
+    source, target = given["src"], given["self"]
+    if not isinstance(source, Node):
+        return False
+    return _place(aliases, source) == _place(aliases, target)
+
+
+def _place(aliases: Aliases, node: Node) -> tuple[Any, ...]:
+    """Where a tensor looks: equal for two that are the same part of the same memory."""
+    tensor = aliases.tensors[node]
+    found: list[Any] = [aliases.root(tensor)]
+    for view in aliases.path(tensor):
+        if not view.sure:
+            return (tensor,)
+        given = arguments(view.node)
+        given.pop("self", None)
+        found += [view.node.target, view.index, *pytree.tree_leaves(sorted(given.items()))]
+    return tuple(found)
 
 
 _RENAMED: dict[str, str] = {
@@ -305,14 +355,20 @@ _RENAMED: dict[str, str] = {
 
 
 def functional_overload(target: Any) -> Any:
-    """`aten.add.Tensor` for `aten.add_.Tensor`, None where no overload takes its arguments."""
+    """`aten.add.Tensor` for `aten.add_.Tensor` and `aten.add.out`; None where there is none."""
     schema: Any = schema_of(target)
     namespace, name = str(schema.name).split("::")
-    if not name.endswith("_") or name.endswith("__"):
+    wanted = [a.name for a in schema.arguments if not a.is_out]
+    if len(wanted) == len(schema.arguments) - 1:
+        named = overloads_of(target)
+    elif name.endswith("_") and not name.endswith("__"):
+        packet = getattr(getattr(torch.ops, namespace), _RENAMED.get(name) or name[:-1], None)
+        named = [getattr(packet, schema.overload_name or "default", None)]
+    else:
         return None
-    packet = getattr(getattr(torch.ops, namespace), _RENAMED.get(name) or name[:-1], None)
-    found = getattr(packet, schema.overload_name or "default", None)
-    if found is None or schema_of(found).is_mutable:
-        return None
-    wanted = [argument.name for argument in schema.arguments]
-    return found if [a.name for a in schema_of(found).arguments] == wanted else None
+    for found in named:
+        if found is None or schema_of(found).is_mutable:
+            continue
+        if [argument.name for argument in schema_of(found).arguments] == wanted:
+            return found
+    return None

@@ -19,6 +19,7 @@ from stepwell.plugins import registry
 from stepwell.replaying import child
 from stepwell.replaying.commits import both, checked_out, content
 from stepwell.sweeping.jobs import digest, source_of, version_of
+from stepwell.translate.exporting import export
 from stepwell.zoo.catalogue import Entry, select
 
 Tell = Callable[[str, int, int], None]
@@ -138,9 +139,7 @@ def exported(entries: Sequence[Entry], place: Path, say: Tell) -> dict[str, Path
                 program = made.program
                 if program is None:
                     assert made.module is not None
-                    program = torch.export.export(
-                        made.module, made.inputs, dynamic_shapes=made.dynamic
-                    )
+                    program = export(made.module, made.inputs, dynamic_shapes=made.dynamic)
                 torch.export.save(program, beside)
                 beside.replace(file)
             except Exception as error:  # Whatever torch does not take is no program to replay.

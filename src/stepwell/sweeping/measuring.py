@@ -32,6 +32,7 @@ from stepwell.sweeping.memory import peak
 from stepwell.sweeping.ports import given_back, taken
 from stepwell.sweeping.rows import Outcome, Row
 from stepwell.targets import find_target
+from stepwell.translate.exporting import export
 from stepwell.tuning import tune
 
 if TYPE_CHECKING:
@@ -184,9 +185,9 @@ def prepare(made: Made, variant: Variant) -> Prepared:
             inputs = inputs or exported.example_inputs[0]
         elif variant.quantise is not None:
             converted = find_quantiser(variant.quantise)(module, inputs)
-            exported = torch.export.export(converted, inputs, dynamic_shapes=made.dynamic)
+            exported = export(converted, inputs, dynamic_shapes=made.dynamic)
         else:
-            exported = torch.export.export(module, inputs, dynamic_shapes=made.dynamic)
+            exported = export(module, inputs, dynamic_shapes=made.dynamic)
     except Exception as error:  # Whatever torch fails with is its answer.
         raise_if_full(error)
         raise NotExported(f"{type(error).__name__}: {first_line(str(error))}") from error
