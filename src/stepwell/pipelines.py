@@ -158,10 +158,16 @@ from stepwell.translate.rewrites.xnnpack.stacked_sum_to_additions import Stacked
 from stepwell.translate.rewrites.xnnpack.unbind_by_permute import UnbindByPermute
 from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
 from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages
+from stepwell.translate.rewrites.xnnpack.widen_attention_of_halves import (
+    WidenAttentionOfHalves,
+)
 from stepwell.translate.rewrites.xnnpack.widen_bfloat import WidenBfloat
 from stepwell.translate.rewrites.xnnpack.widen_gelu import WidenGelu
 from stepwell.translate.rewrites.xnnpack.widen_halves import WidenHalves, WidenScalarOfHalves
 from stepwell.translate.rewrites.xnnpack.widen_mixed_floats import WidenMixedFloats
+from stepwell.translate.rewrites.xnnpack.widen_products_of_halves import (
+    WidenProductsOfHalves,
+)
 from stepwell.translate.rewrites.xnnpack.widen_quantised_cast import WidenQuantisedCast
 
 PLAIN_FORM = (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside())
@@ -225,6 +231,7 @@ XNNPACK = Pipeline(
         Together("share-heads", (*(rule() for rule in permutes.RULES), ShareRepeatedHeads())),
         SkipMaskedAttention(),
         Together("keep-images", KEEP_IMAGES),
+        WidenAttentionOfHalves(),
         ExpandAttention(),
         ExpandAttentionOfAnyLength(),
         AskInputsForSizes(),
@@ -266,6 +273,7 @@ XNNPACK = Pipeline(
             ),
         ),
         Together("arrange", (*NOOPS, *SHAPES, SqueezePermute())),
+        WidenProductsOfHalves(),
         Together("widen-scalars", (WidenScalarOfHalves(),)),
         Together("lift-scalars", (LiftConstantScalar(protect_attention=False),)),
         Together("lower-products", (LowerMatmul(),)),

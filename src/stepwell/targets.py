@@ -10,6 +10,7 @@ from typing import Any
 from stepwell.backends.ethos_u.accelerators import ACCELERATORS
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.dialects.tosa.targets import level_of
+from stepwell.dialects.xnnpack.cpus import CPUS as XNNPACK_CPUS
 from stepwell.ir.choices import Choices
 from stepwell.ir.diagnostics import NoEngine, StepwellError
 from stepwell.ir.options import PIPELINE, ByName, Option, Ranges
@@ -23,6 +24,7 @@ from stepwell.target import OPTIONS, Target
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.cmsis import BiasForm
 from stepwell.translate.rewrites.cmsis.integer_ports import FLOAT, INTEGERS
+from stepwell.translate.rewrites.xnnpack.widen_products_of_halves import IN_SINGLE
 
 __all__ = ["OPTIONS", "PIPELINES", "Target", "find_target", "known_targets"]
 
@@ -147,7 +149,21 @@ SHARES = Option(
     "memory: make several delegates where weights are many, so that loading holds fewer twice",
 )
 
-XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS, SHARES, TUNED)
+HALF = Option(
+    "half",
+    ("as kernels do", IN_SINGLE),
+    "as kernels do",
+    "how layers and products of halves add up: kernels of CPUs with half arithmetic do in halves",
+)
+
+FOR_CPU = Option(
+    "cpu",
+    tuple(XNNPACK_CPUS),
+    None,
+    "the CPU it is made for, whose costs and kernels decide; by default any, and the usual costs",
+)
+
+XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS, SHARES, TUNED, HALF, FOR_CPU)
 CORTEX_M_OPTIONS = (BIAS_FORM, IO, OPTIMISE, ARENA)
 ETHOSU_OPTIONS = (CPU, IO, ASKED)
 BESIDE_CPU_OPTIONS = (CPU, IO)

@@ -21,7 +21,9 @@ bound 1e-5 relative, 1e-6 absolute: "a sigmoid in place of a tanh, reassociated"
 
 rule expand-log-softmax
     The logarithm of a softmax would lose what the softmax rounds to zero. torch subtracts the
-    greatest of a row, and then the logarithm of the sum of the exponentials.
+    greatest of a row, and then the logarithm of the sum of the exponentials. That sum is from 1 on,
+    or NaN (of a row with an infinity), of which some CPUs' logarithm makes a number; divided by
+    itself it is 1, or NaN.
 Before:
     %y = aten._log_softmax.default(%x, $d, $?h) : (tensor<$*S x $E>) -> …
 After:
@@ -30,7 +32,9 @@ After:
     %e = aten.exp.default(%b)
     %t = aten.sum.dim_IntList(%e, [from_front(%x, $d)], true)
     %l = aten.log.default(%t)
-    %y = aten.sub.Tensor(%b, %l)
+    %o = aten.div.Tensor(%t, %t)
+    %n = aten.mul.Tensor(%l, %o)
+    %y = aten.sub.Tensor(%b, %n)
 where is_single($E) else "the error bound of this rewrite holds for float32 only"
 proven keeps_nans(%x) else "a row with a NaN may not be NaN throughout"
 not of empty tensors
@@ -39,7 +43,8 @@ for $d = 1, $h = false
 
 rule expand-logsumexp
     torch takes 0 from a row in place of its greatest where that is infinite; the largest number does
-    as well, and is a clamp: −∞ − m is −∞, whose exponential is 0, and the logarithm of 0 is −∞.
+    as well, and is a clamp: −∞ − m is −∞, whose exponential is 0, and the logarithm of 0 is −∞. An
+    infinite sum stands beside its logarithm, of which some CPUs make a number.
 Before:
     %y = aten.logsumexp.default(%x, $a, $?k) : (tensor<$*S x $E>) -> …
 After:
@@ -49,7 +54,10 @@ After:
     %e = aten.exp.default(%b)
     %t = aten.sum.dim_IntList(%e, all_from_front(%x, $a), true)
     %l = aten.log.default(%t)
-    %z = aten.add.Tensor(%l, %m)
+    %s = aten.add.Tensor(%l, %m)
+    %c = aten.clamp.default(%t, none, 3.4028234663852886e+38)
+    %r = aten.sub.Tensor(%t, %c)
+    %z = aten.add.Tensor(%s, %r)
     %y = aten.squeeze.dims(%z, dropped(%x, $a, $k))
 where is_single($E) else "the error bound of this rewrite holds for float32 only"
 where names_axes($a) else "it names no axes"
@@ -69,12 +77,30 @@ unless asks_for_layout($m)
 for $d = f64, $m = none
 
 rule expand-logarithm
-    Logarithms of base 2 and 10 as multiples of the natural one.
+    Logarithms of base 2 and 10 as multiples of the natural one, of numbers.
 Before:
     %y = aten.$log.default(%x) : (tensor<$*S x $E>) -> …
 After:
     %n = aten.log.default(%x) : … -> tensor<$*S x $E>
     %y = aten.mul.Scalar(%n, $factor)
+where is_single($E) else "the error bound of this rewrite holds for float32 only"
+proven is_away_from_zero(%x)
+    else "the logarithm of a denormal number becomes that of zero, an infinity"
+proven log_keeps_classes(%x) else "the logarithm of NaN or infinity is a number on some CPUs"
+bound 5e-7 relative: "the product rounds once more, and so does its factor"
+for each $log, $factor of (log2, 1.4426950408889634), (log10, 0.43429448190325176)
+
+rule expand-logarithm-of-any
+    NaN and infinity stand beside the logarithm of what they are limited to: x − min(x, largest) is
+    0 for a number, and NaN or infinity for these.
+Before:
+    %y = aten.$log.default(%x) : (tensor<$*S x $E>) -> …
+After:
+    %c = aten.clamp.default(%x, none, 3.4028234663852886e+38) : … -> tensor<$*S x $E>
+    %n = aten.log.default(%c) : … -> tensor<$*S x $E>
+    %m = aten.mul.Scalar(%n, $factor) : … -> tensor<$*S x $E>
+    %r = aten.sub.Tensor(%x, %c) : … -> tensor<$*S x $E>
+    %y = aten.add.Tensor(%m, %r)
 where is_single($E) else "the error bound of this rewrite holds for float32 only"
 proven is_away_from_zero(%x)
     else "the logarithm of a denormal number becomes that of zero, an infinity"
@@ -88,6 +114,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
+from stepwell.dialects.xnnpack.cpus import keeps_classes
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
 from stepwell.translate.rewrites.aten import copies, ranges
@@ -105,6 +132,16 @@ def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
 def keeps_nans(value: SSAValue, program: Program) -> bool:
     """The greatest of a row keeps a NaN, and the row is NaN throughout; or there is none."""
     return ranges.is_never_nan(value, program) or carries_nans([value], program)
+
+
+def log_keeps_classes(value: SSAValue, program: Program) -> bool:
+    """XNNPACK's logarithm of NaN is NaN, and of infinity infinity, wherever the program may run; or
+    there is neither.
+    """
+    if keeps_classes("log", program.context):
+        return True
+    held = ranges.interval(value, program)
+    return not held.nan and held.high < float("inf")
 
 
 def all_from_front(value: SSAValue, axes: Sequence[int]) -> list[int]:
