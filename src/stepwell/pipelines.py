@@ -95,7 +95,15 @@ from stepwell.translate.rewrites.tosa.pieces import piece_function
 from stepwell.translate.rewrites.tosa.pool_by_images import PoolByImages
 from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
 from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
-from stepwell.translate.rewrites.xnnpack import KEEP_IMAGES, MERGES, expansions
+from stepwell.translate.rewrites.xnnpack import (
+    KEEP_IMAGES,
+    MERGES,
+    expansions,
+    lower_clamp,
+    lower_elementwise,
+    lower_softmax,
+    widen_gelu,
+)
 from stepwell.translate.rewrites.xnnpack.add_mask_before_softmax import AddMaskBeforeSoftmax
 from stepwell.translate.rewrites.xnnpack.add_up_before_experts import AddUpBeforeExperts
 from stepwell.translate.rewrites.xnnpack.affine_to_depthwise import AffineToDepthwise
@@ -110,13 +118,11 @@ from stepwell.translate.rewrites.xnnpack.cumsum_to_additions import CumsumToAddi
 from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
 from stepwell.translate.rewrites.xnnpack.expand_power import ExpandPower
+from stepwell.translate.rewrites.xnnpack.fuse_clamp import FuseClamp
 from stepwell.translate.rewrites.xnnpack.keep_band import KeepBand
 from stepwell.translate.rewrites.xnnpack.keep_root_of_infinity import KeepRootOfInfinity
 from stepwell.translate.rewrites.xnnpack.limit_by_mask import LimitByMask
-from stepwell.translate.rewrites.xnnpack.lower_clamp import FuseClamp, LowerClamp
 from stepwell.translate.rewrites.xnnpack.lower_convolution import LowerConvolution
-from stepwell.translate.rewrites.xnnpack.lower_elementwise import LowerElementwise
-from stepwell.translate.rewrites.xnnpack.lower_float_cast import LowerFloatCast
 from stepwell.translate.rewrites.xnnpack.lower_greatest import LowerGreatest
 from stepwell.translate.rewrites.xnnpack.lower_linear import LowerLinear
 from stepwell.translate.rewrites.xnnpack.lower_matmul import LowerMatmul
@@ -141,7 +147,6 @@ from stepwell.translate.rewrites.xnnpack.lower_quantised_linear import (
 from stepwell.translate.rewrites.xnnpack.lower_quantised_movement import LowerQuantisedMovement
 from stepwell.translate.rewrites.xnnpack.lower_reduction import LowerReduction
 from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
-from stepwell.translate.rewrites.xnnpack.lower_softmax import LowerSoftmax
 from stepwell.translate.rewrites.xnnpack.merge_linears import MergeLinears
 from stepwell.translate.rewrites.xnnpack.multiply_all_experts import MultiplyAllExperts
 from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToWhatIsRead
@@ -162,7 +167,6 @@ from stepwell.translate.rewrites.xnnpack.widen_attention_of_halves import (
     WidenAttentionOfHalves,
 )
 from stepwell.translate.rewrites.xnnpack.widen_bfloat import WidenBfloat
-from stepwell.translate.rewrites.xnnpack.widen_gelu import WidenGelu
 from stepwell.translate.rewrites.xnnpack.widen_halves import WidenHalves, WidenScalarOfHalves
 from stepwell.translate.rewrites.xnnpack.widen_mixed_floats import WidenMixedFloats
 from stepwell.translate.rewrites.xnnpack.widen_products_of_halves import (
@@ -182,10 +186,9 @@ TO_XNNPACK = (
     LowerNearestResize(),
     LowerReduction(),
     LowerGreatest(),
-    LowerSoftmax(),
-    LowerElementwise(),
-    LowerClamp(),
-    LowerFloatCast(),
+    *(rule() for rule in lower_softmax.RULES),
+    *(rule() for rule in lower_elementwise.RULES),
+    *(rule() for rule in lower_clamp.RULES),
     LowerShape(),
 )
 """One rewrite per family of ops; with `LowerMatmul`, which runs first because it looks at the
@@ -298,7 +301,7 @@ XNNPACK = Pipeline(
         FuseClamp(),
         SplitWideDepthwise(),
         ConvolveByWinograd(),
-        WidenGelu(),
+        *(rule() for rule in widen_gelu.RULES),
         PartitionXnnpack(),
         RemoveDeadCode(),
     ),

@@ -134,9 +134,17 @@ class _Example:
         return [name for name in self.rule.root.results if name in defined]
 
     def line(self, line: Line) -> Line:
-        """A line before as one that is written: of a family, the op that `for` says."""
-        op = cast(str, self.holes[line.op[1:]]) if line.is_again else line.op
-        return replace(line, op=op, family="", is_open=False)
+        """A line before as one that is written: of a family, the op that `for` says.
+
+        Of the arguments that may be anything those are written that `for` names.
+        """
+        if line.is_again:
+            line = replace(line, op=cast(str, self.holes[line.op[1:]]), family="")
+        known = operator(line, self.rule)
+        written = named_arguments(line, known, self.rule) if line.is_open else known.by_name
+        named = {name for name in known.by_name if name in self.holes} - set(written)
+        more = [(name, Hole(name)) for name in sorted(named)]
+        return replace(line, arguments=(*line.arguments, *more), is_open=False)
 
     def weight(self, line: Line) -> None:
         """A weight under the key that `for` says, else under its name."""
@@ -148,7 +156,9 @@ class _Example:
         self.values[f"%{line.result}"] = made
 
     def type(self, name: str) -> Attribute:
-        """The type of an input: as its first reader states it, else a small matrix."""
+        """The type of an input: what `for` or its first reader states, else a small matrix."""
+        if isinstance(given := self.holes.get(name), Attribute):
+            return given
         for line in self.rule.before:
             for index, value in _operands(line, self.rule):
                 stated = line.operand_types[index : index + 1]

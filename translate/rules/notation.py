@@ -44,7 +44,8 @@ a clause may take the program under the name `program`.
 `proven is_never_nan(%x) else "sentence"` is about classes of numbers (NaN, infinities, zeros): the
 predicate takes the program too, and where it does not hold the contract of the lowering decides
 whether the rule may lose what the sentence says. `not of empty tensors` leaves those alone.
-`for` says what holes are in the example that documentation and tests are given.
+`for` says what holes are in the example that documentation and tests are given, of which type
+values are, and under which key weights; it may name arguments that stand behind `…`.
 
 `for each $op, $form of (clone, alias), (detach, alias)` (`for each $op of clone, detach`) makes one
 rule of several: each names what the text says there, word for word.

@@ -1,13 +1,14 @@
-"""LowerFloatCast and WidenHalves: casts that are nodes, and halves that need no wider sums."""
+"""The cast node and WidenHalves: casts that are nodes, and halves that need no wider sums."""
 
 from typing import Any
 
 import pytest
 
 from stepwell.ir.rewriting import Rewrite
-from stepwell.translate.rewrites.xnnpack.lower_float_cast import LowerFloatCast
+from stepwell.translate.rewrites.xnnpack.lower_elementwise import RULES
 from stepwell.translate.rewrites.xnnpack.widen_halves import WidenHalves, WidenScalarOfHalves
 
+(CAST_NODE,) = (rule() for rule in RULES if rule.name == "lower-float-cast")
 X, HALF = "tensor<2x4xf32>", "tensor<2x4xf16>"
 IMAGE, FILTER = "tensor<1x4x3x3xf16>", "tensor<4x4x1x1xf16>"
 
@@ -20,10 +21,10 @@ CAST = "_to_copy.default(%x, dtype={})"
 SEVEN, SEVEN16 = (f"tensor<1x1x1x1x1x2x4x{element}>" for element in ("f32", "f16"))
 LAST = "tensor<1x2x3x4xf32>", "tensor<1x2x3x4xf16>"
 NEAR_MISSES: dict[str, tuple[Rewrite[Any], str, str, str, str]] = {
-    "a cast to doubles": (LowerFloatCast(), CAST.format("f64"), X, "tensor<2x4xf64>", ""),
-    "a cast of seven axes": (LowerFloatCast(), CAST.format("f16"), SEVEN, SEVEN16, "rank 7"),
+    "a cast to doubles": (CAST_NODE, CAST.format("f64"), X, "tensor<2x4xf64>", ""),
+    "a cast of seven axes": (CAST_NODE, CAST.format("f16"), SEVEN, SEVEN16, "rank 7"),
     "a cast to channels last": (
-        LowerFloatCast(),
+        CAST_NODE,
         '_to_copy.default(%x, dtype=f16, memory_format="channels_last")',
         *LAST,
         "",
@@ -52,7 +53,7 @@ def test_a_constant_is_cast_at_compile_time(refused: Any, method: Any):
         f"%c = aten._to_copy.default(%w, dtype=f16) : ({X}) -> {HALF}",
         f"%y = aten.add.Tensor(%x, %c) : ({HALF}, {HALF}) -> {HALF}",
     )
-    refused(method(f"%x: {HALF}", *lines, gives=HALF), LowerFloatCast(), "one that is computed")
+    refused(method(f"%x: {HALF}", *lines, gives=HALF), CAST_NODE, "one that is computed")
 
 
 def test_a_convolution_of_halves_has_a_kernel(refused: Any, method: Any):

@@ -1,11 +1,13 @@
-"""LowerClamp and FuseClamp: bounds that make a range, and nodes that can take it in."""
+"""Clamp nodes and FuseClamp: bounds that make a range, and nodes that can take it in."""
 
 from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.lower_clamp import FuseClamp, LowerClamp
+from stepwell.translate.rewrites.xnnpack.fuse_clamp import FuseClamp
+from stepwell.translate.rewrites.xnnpack.lower_clamp import RULES
 
+(CLAMP,) = (rule() for rule in RULES if rule.name == "lower-clamp")
 X = "tensor<2x4xf32>"
 INT8, COARSE = (f"tensor<2x4x!quant.uniform<i8:f32, {scale}>>" for scale in (0.125, 0.5))
 ADDED = f"%a = xnnpack.add(%x, %x) : ({X}, {X}) -> {X}"
@@ -18,18 +20,18 @@ def clamp(given: str, type_: str = X, made: str = "y") -> str:
 @pytest.mark.parametrize("bounds", ["2.0, 1.0", "1.0, 1.0", "1.0, 1.00000000001"])
 def test_bounds_that_leave_no_range_in_float32_are_refused(bounds: str, refused: Any, method: Any):
     line = f"%y = aten.clamp.default(%x, {bounds}) : ({X}) -> {X}"
-    refused(method(f"%x: {X}", line, gives=X), LowerClamp(), "is not below")
+    refused(method(f"%x: {X}", line, gives=X), CLAMP, "is not below")
 
 
 def test_a_bound_that_is_no_number_is_refused(refused: Any, method: Any):
     line = f"%y = aten.clamp.default(%x, nan) : ({X}) -> {X}"
-    refused(method(f"%x: {X}", line, gives=X), LowerClamp(), "nan is not below")
+    refused(method(f"%x: {X}", line, gives=X), CLAMP, "nan is not below")
 
 
 @pytest.mark.parametrize("bounds", ["0.25, none", "none, 0.25", "-0.5, 0.5"])
 def test_one_bound_is_enough(bounds: str, apply: Any, method: Any):
     line = f"%y = aten.clamp.default(%x, {bounds}) : ({X}) -> {X}"
-    assert apply(method(f"%x: {X}", line, gives=X), LowerClamp()).ops() == ["xnnpack.clamp"]
+    assert apply(method(f"%x: {X}", line, gives=X), CLAMP).ops() == ["xnnpack.clamp"]
 
 
 def test_a_clamp_becomes_the_range_of_the_node_before_it(apply: Any, method: Any):

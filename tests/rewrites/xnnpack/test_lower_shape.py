@@ -1,11 +1,11 @@
-"""LowerShape and LowerSoftmax: what moves elements in ways that the static nodes do not have."""
+"""LowerShape and the softmax node: what moves elements in ways that the static nodes do not have."""
 
 from typing import Any
 
 import pytest
 
 from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
-from stepwell.translate.rewrites.xnnpack.lower_softmax import LowerSoftmax
+from stepwell.translate.rewrites.xnnpack.lower_softmax import RULES
 
 X = "tensor<4x6xf32>"
 NEAR_MISSES = {
@@ -73,6 +73,6 @@ def test_a_softmax_of_one_number_is_refused(refused: Any, method: Any):
     line = "%y = aten._softmax.default(%x, 0, false) : (tensor<f32>) -> tensor<f32>"
     refused(
         method("%x: tensor<f32>", line, gives="tensor<f32>"),
-        LowerSoftmax(),
+        RULES[0](),
         "a scalar, which has no axis",
     )

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from stepwell.translate.rewrites.documentation import examples_of, module_of, rewrites_of
-from stepwell.translate.rewrites.xnnpack.lower_clamp import LowerClamp
-from stepwell.translate.rewrites.xnnpack.lower_elementwise import LowerElementwise
+from stepwell.translate.rewrites.xnnpack.lower_clamp import RULES as CLAMPS
+from stepwell.translate.rewrites.xnnpack.lower_elementwise import RULES as ELEMENTWISE
 
+ALL = {rule.name: rule() for rule in (*CLAMPS, *ELEMENTWISE)}
 X, ROWS = "tensor<2x4xf32>", 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
 
 OF_FLOATS = (
@@ -47,20 +48,20 @@ def unary(type_: str, method: Any) -> str:
     ],
 )
 def test_a_tensor_that_no_node_holds_stays(type_: str, reason: str, refused: Any, method: Any):
-    refused(unary(type_, method), LowerElementwise(), reason)
+    refused(unary(type_, method), ALL["lower-unary"], reason)
 
 
 @pytest.mark.parametrize("type_", ["tensor<1x1x1x1x2x4xf32>", ROWS, "tensor<2x4xf16>"])
 def test_six_axes_a_named_size_and_halves_are_held(type_: str, apply: Any, method: Any):
-    assert apply(unary(type_, method), LowerElementwise()).ops() == ["xnnpack.abs"]
+    assert apply(unary(type_, method), ALL["lower-unary"]).ops() == ["xnnpack.abs"]
 
 
 def test_floats_of_two_kinds_do_not_meet(refused: Any, method: Any):
     line = f"%y = aten.add.Tensor(%x, %h) : ({X}, tensor<2x4xf16>) -> {X}"
-    refused(method(f"%x: {X}, %h: tensor<2x4xf16>", line, gives=X), LowerElementwise(), "cast one")
+    refused(method(f"%x: {X}, %h: tensor<2x4xf16>", line, gives=X), ALL["lower-sum"], "cast one")
 
 
 def test_a_number_of_run_time_is_no_field(refused: Any, method: Any):
     size = f'%n = aten.sym_size.int(%x, 0) : ({ROWS}) -> !stepwell.int<"s0">'
     line = f'%y = aten.clamp.default(%x, %n) : ({ROWS}, !stepwell.int<"s0">) -> {ROWS}'
-    refused(method(f"%x: {ROWS}", size, line, gives=ROWS), LowerClamp(), "only at run time")
+    refused(method(f"%x: {ROWS}", size, line, gives=ROWS), ALL["lower-clamp"], "only at run time")

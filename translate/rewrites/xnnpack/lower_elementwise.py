@@ -1,142 +1,223 @@
-"""Elementwise ops, one for one.
+"""Elementwise ops, node for node.
 
+rule lower-unary
+    A function of one tensor.
 Before:
-    %y = aten.tanh.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %y = aten.$op.default(%x)
 After:
-    %y = xnnpack.tanh(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %y = xnnpack.$node(%x)
+unless stays_outside(%y)
+loses FLUSHED
+bound 1e-5 relative, 1e-6 absolute: "XNNPACK approximates exp, tanh, erf, log, sin"
+for each $op, $node of (abs, abs), (ceil, ceiling), (cos, cosine), (exp, exp), (floor, floor),
+    (hardswish, hardswish), (log, log), (neg, negate), (rsqrt, reciprocal_square_root),
+    (sigmoid, sigmoid), (sin, sine), (sqrt, square_root), (tanh, tanh)
+
+rule lower-gelu
+    XNNPACK's gelu is the erf form.
+Before:
+    %y = aten.gelu.default(%x, approximate=$a)
+After:
+    %y = xnnpack.gelu(%x)
+unless stays_outside(%y)
+where is_exact($a) else "XNNPACK's gelu is the exact one, not the tanh form"
+loses FLUSHED
+bound 1e-5 relative, 1e-6 absolute: "XNNPACK approximates erf"
+for $a = "none"
+
+rule lower-elu
+    An elu as ELU's authors have it, with a positive alpha.
+Before:
+    %y = aten.elu.default(%x, $alpha, $scale, $inner)
+After:
+    %y = xnnpack.elu(%x, alpha=$a)
+unless stays_outside(%y)
+where is_one($scale) else "XNNPACK's elu scales neither input nor output"
+where is_one($inner) else "XNNPACK's elu scales neither input nor output"
+with $a = positive($alpha)
+loses FLUSHED
+bound 1e-5 relative, 1e-6 absolute: "XNNPACK approximates exp"
+for $alpha = 0.5, $scale = 1, $inner = 1
+
+rule lower-leaky-relu
+    One slope for all numbers below zero.
+Before:
+    %y = aten.leaky_relu.default(%x, $slope)
+After:
+    %y = xnnpack.leaky_relu(%x, negative_slope=$s)
+unless stays_outside(%y)
+with $s = fitting($slope)
+loses FLUSHED
+bound 1e-5 relative, 1e-6 absolute: "the slope is rounded to float32"
+for $slope = 0.01
+
+rule lower-prelu
+    One slope, or one for each place on the last axis.
+Before:
+    %y = aten.$prelu.default(%x, %w)
+After:
+    %y = xnnpack.prelu(%x, %w)
+unless stays_outside(%y)
+unless slopes_stand_elsewhere(%x, %w)
+loses FLUSHED
+bound 1e-5 relative, 1e-6 absolute: "a zero keeps its sign or takes that of the slope"
+for each $prelu of prelu, _prelu_kernel
+for %w = "tensor<3xf32>"
+
+rule lower-sum
+    Sums and differences of tensors that broadcast; the second has no factor.
+Before:
+    %y = aten.$op.Tensor(%x, %z, alpha=$a)
+After:
+    %y = xnnpack.$node(%x, %z)
+unless stays_outside(%y)
+where is_one($a) else "alpha is {a}, not 1"
+unless do_not_broadcast(%x, %z)
+loses FLUSHED
+for each $op, $node of (add, add), (sub, subtract)
+for $a = 1
+
+rule lower-square
+    A tensor times itself.
+Before:
+    %y = aten.mul.Tensor(%x, %x)
+After:
+    %y = xnnpack.square(%x)
+unless stays_outside(%y)
+loses FLUSHED
+
+rule lower-product
+    Tensors that broadcast.
+Before:
+    %y = aten.mul.Tensor(%x, %z)
+After:
+    %y = xnnpack.multiply(%x, %z)
+where are_two(%x, %z)
+unless stays_outside(%y)
+unless do_not_broadcast(%x, %z)
+loses FLUSHED
+
+rule lower-binary
+    Other functions of two tensors that broadcast.
+Before:
+    %y = aten.$op(%x, %z)
+After:
+    %y = xnnpack.$node(%x, %z)
+unless stays_outside(%y)
+unless do_not_broadcast(%x, %z)
+loses FLUSHED
+bound 1e-5 relative, 1e-6 absolute: "XNNPACK may divide by an estimated reciprocal"
+for each $op, $node of (div.Tensor, divide), (maximum.default, maximum), (minimum.default, minimum)
+
+rule lower-float-cast
+    Casts between single and half precision; exact one way, rounded once the other.
+Before:
+    %y = aten.$cast(%x, dtype=$d, …) : (tensor<$*S x $E>) -> tensor<$*S x $F>
+After:
+    %y = xnnpack.convert(%x) : … -> tensor<$*S x $F>
+where are_single_and_half($E, $F)
+unless is_a_constant(%x)
+unless asks_for_another_layout(%y)
+unless is_not_held(%x)
+loses FLUSHED
+for each $cast of _to_copy.default, to.dtype
+for $E = f16, $F = f32, $d = f32
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import cast
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
-from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.shapes import broadcast
-from stepwell.ir.core import WeightOp
+from stepwell.ir import numerics
+from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.dtypes import f32
-from stepwell.ir.numerics import FLUSHED, Deviation
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.dtypes import f16, f32
+from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.building import overflows
-from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack, stands_among_integers
-
-UNARY: dict[type[Operation], type[XnnpackOp]] = {
-    aten.AbsDefault: xnnpack.Abs,
-    aten.CeilDefault: xnnpack.Ceiling,
-    aten.CosDefault: xnnpack.Cosine,
-    aten.ExpDefault: xnnpack.Exp,
-    aten.FloorDefault: xnnpack.Floor,
-    aten.HardswishDefault: xnnpack.Hardswish,
-    aten.LogDefault: xnnpack.Log,
-    aten.NegDefault: xnnpack.Negate,
-    aten.RsqrtDefault: xnnpack.ReciprocalSquareRoot,
-    aten.SigmoidDefault: xnnpack.Sigmoid,
-    aten.SinDefault: xnnpack.Sine,
-    aten.SqrtDefault: xnnpack.SquareRoot,
-    aten.TanhDefault: xnnpack.Tanh,
-}
-BINARY: dict[type[Operation], type[XnnpackOp]] = {
-    aten.AddTensor: xnnpack.Add,
-    aten.SubTensor: xnnpack.Subtract,
-    aten.MulTensor: xnnpack.Multiply,
-    aten.DivTensor: xnnpack.Divide,
-    aten.MaximumDefault: xnnpack.Maximum,
-    aten.MinimumDefault: xnnpack.Minimum,
-}
+from stepwell.translate.rewrites.aten.copies import changes_layout
+from stepwell.translate.rewrites.xnnpack.guards import (
+    not_for_xnnpack,
+    not_held,
+    stands_among_integers,
+)
+from stepwell.translate.rules import read_rules
 
 
-@dataclass(frozen=True)
-class Elementwise:
-    """An op with its node and the node's fields."""
+def stays_outside(value: SSAValue) -> Refusal | None:
+    """What makes a value is of no type that XNNPACK holds, a constant, or between integers."""
+    op = cast(SchemaOp, value.owner)
+    if refusal := not_for_xnnpack(op):
+        return refusal
+    if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
+        return Refusal("all operands are constants; XNNPACK needs one that is computed")
+    if stands_among_integers(op):
+        return Refusal("its floats are computed from integers and become integers")
+    return None
 
-    op: SchemaOp
-    node: type[XnnpackOp]
-    operands: tuple[SSAValue, ...]
-    fields: tuple[tuple[str, Any], ...] = ()
+
+def do_not_broadcast(one: SSAValue, other: SSAValue) -> Refusal | None:
+    """Sizes of run time that only the model knows to be the same."""
+    try:
+        broadcast(dims(one.type), dims(other.type))
+    except StepwellError as error:
+        return Refusal(str(error).splitlines()[0])
+    return None
 
 
-@dataclass(frozen=True)
-class LowerElementwise(Rewrite[Elementwise]):
-    """`aten.tanh` to `xnnpack.tanh`, `aten.add` to `xnnpack.add`, and so on."""
+def are_two(one: SSAValue, other: SSAValue) -> bool:
+    """Two values that are not one."""
+    return one is not other
 
-    name: ClassVar[str] = "lower-elementwise"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (
-        *UNARY,
-        *BINARY,
-        aten.GeluDefault,
-        aten.EluDefault,
-        aten.LeakyReluDefault,
-        aten.PreluDefault,
-        aten._PreluKernelDefault,
-    )
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "XNNPACK approximates exp, tanh, erf, log, sin")
-    deviation: ClassVar[Deviation | None] = FLUSHED
 
-    def match(self, op: SchemaOp, program: Program) -> Elementwise | Refusal | None:
-        """Guards: float elements, plain forms only."""
-        refusal = not_for_xnnpack(op)
-        if refusal is not None:
-            return refusal
-        if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
-            return Refusal("all operands are constants; XNNPACK needs one that is computed")
-        if stands_among_integers(op):
-            return Refusal("its floats are computed from integers and become integers")
-        if type(op) in UNARY:
-            return Elementwise(op, UNARY[type(op)], (op.operands[0],))
-        if type(op) in BINARY:
-            return self._binary(op)
-        if isinstance(op, aten.GeluDefault):
-            if op.arg("approximate") != "none":
-                return Refusal("XNNPACK's gelu is the exact one, not the tanh form")
-            return Elementwise(op, xnnpack.Gelu, (op.operands[0],))
-        if isinstance(op, aten.EluDefault):
-            if op.arg("scale") != 1 or op.arg("input_scale") != 1:
-                return Refusal("XNNPACK's elu scales neither input nor output")
-            alpha = float(op.arg("alpha"))
-            if not alpha > 0:
-                return Refusal(f"alpha is {alpha}; XNNPACK's is positive")
-            if refusal := overflows(alpha, f32):
-                return refusal
-            return Elementwise(op, xnnpack.ELU, (op.operands[0],), (("alpha", alpha),))
-        if isinstance(op, aten.LeakyReluDefault):
-            slope = float(op.arg("negative_slope"))
-            if refusal := overflows(slope, f32):
-                return refusal
-            fields = (("negative_slope", slope),)
-            return Elementwise(op, xnnpack.LeakyReLU, (op.operands[0],), fields)
-        return self._prelu(op)
+def is_exact(form: str) -> bool:
+    """Whether a gelu is by erf."""
+    return form == "none"
 
-    def build(self, match: Elementwise, rw: Rewriter) -> None:
-        """The node in the op's place."""
-        result = match.op.results[0]
-        new = match.node.make(*match.operands, result=result.type, **dict(match.fields))
-        rw.insert(new)
-        rw.replace(match.op, [new.output])
 
-    def _binary(self, op: SchemaOp) -> Elementwise | Refusal:
-        if "alpha" in op.SCHEMA.by_name and op.arg("alpha") != 1:
-            return Refusal(f"alpha is {op.arg('alpha')}, not 1")
-        left, right = op.operands[0], op.operands[1]
-        try:
-            broadcast(dims(left.type), dims(right.type))
-        except StepwellError as error:  # Sizes of run time that the model knows to be the same.
-            return Refusal(str(error).splitlines()[0])
-        if left is right and isinstance(op, aten.MulTensor):
-            return Elementwise(op, xnnpack.Square, (left,))
-        return Elementwise(op, BINARY[type(op)], (left, right))
+def fitting(number: float) -> float | Refusal:
+    """A number as float32 holds it."""
+    return overflows(float(number), f32) or float(number)
 
-    def _prelu(self, op: SchemaOp) -> Elementwise | Refusal:
-        shape = dims(op.operands[0].type)
-        slopes = dims(op.operands[1].type)
-        if not shape and slopes:
-            return Refusal("a single number has no axis for slopes")
-        if slopes not in ((), (1,)) and (len(shape) > 2 or slopes != shape[-1:]):
-            return Refusal("the slopes stand on an axis that is not the last")
-        return Elementwise(op, xnnpack.PReLU, (op.operands[0], op.operands[1]))
+
+def positive(alpha: float) -> float | Refusal:
+    """An alpha that a node takes."""
+    if not alpha > 0:
+        return Refusal(f"alpha is {float(alpha)}; XNNPACK's is positive")
+    return fitting(alpha)
+
+
+def slopes_stand_elsewhere(value: SSAValue, weight: SSAValue) -> Refusal | None:
+    """Slopes that stand on no axis, or on one that is not the last."""
+    shape, slopes = dims(value.type), dims(weight.type)
+    if not shape and slopes:
+        return Refusal("a single number has no axis for slopes")
+    if slopes not in ((), (1,)) and (len(shape) > 2 or slopes != shape[-1:]):
+        return Refusal("the slopes stand on an axis that is not the last")
+    return None
+
+
+def are_single_and_half(one: Attribute, other: Attribute) -> bool:
+    """f32 and f16, or f16 and f32."""
+    return (one, other) in ((f16, f32), (f32, f16))
+
+
+def is_a_constant(value: SSAValue) -> Refusal | None:
+    """A weight, which is cast ahead of time."""
+    if weight_key(value) is None:
+        return None
+    return Refusal("its operand is a constant; XNNPACK needs one that is computed")
+
+
+def asks_for_another_layout(value: SSAValue) -> Refusal | None:
+    """A cast that is a change of memory format too."""
+    return changes_layout(cast(SchemaOp, value.owner))
+
+
+is_not_held = not_held
+
+RULES = read_rules(__doc__, vars(numerics) | globals())

@@ -24,16 +24,19 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.quantised.recognise import clamp_bounds, deliver
-from stepwell.translate.rewrites.xnnpack.lower_clamp import LowerClamp
 from stepwell.translate.rewrites.xnnpack.lower_convolution import channels_last
-from stepwell.translate.rewrites.xnnpack.lower_elementwise import BINARY
 from stepwell.translate.rewrites.xnnpack.lower_pooling import LowerPooling, Pooling
 from stepwell.translate.rewrites.xnnpack.lower_shape import to_nchw, to_nhwc
 from stepwell.translate.rewrites.xnnpack.quantised import BetweenCasts, between_casts, within
 from stepwell.translate.rewrites.xnnpack.quantised_bounds import ROUNDED_ONCE
 
-KERNELS = (aten.AddTensor, aten.SubTensor, aten.MulTensor)
+KERNELS: dict[type[Operation], type[XnnpackOp]] = {
+    aten.AddTensor: xnnpack.Add,
+    aten.SubTensor: xnnpack.Subtract,
+    aten.MulTensor: xnnpack.Multiply,
+}
 """Binary ops whose int8 kernels compute with both scales."""
+CLAMPS = (aten.ClampDefault, aten.ReluDefault, aten.Relu6Default, aten.HardtanhDefault)
 
 
 @dataclass(frozen=True)
@@ -53,20 +56,20 @@ class LowerQuantisedElementwise(Rewrite[OnIntegers]):
     name: ClassVar[str] = "lower-quantised-elementwise"
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         *KERNELS,
-        *LowerClamp.anchors,
+        *CLAMPS,
         *LowerPooling.anchors,
     )
     bound: ClassVar[Bound] = ROUNDED_ONCE
 
     def match(self, op: SchemaOp, program: Program) -> OnIntegers | Refusal | None:
         """Guards: every operand int8 computed in the program, all of int8 in the result."""
-        is_binary = isinstance(op, KERNELS)
+        is_binary = type(op) in KERNELS
         found = between_casts(op, op.operands[: 2 if is_binary else 1])
         if not isinstance(found, BetweenCasts):
             return found
         if is_binary:
             return self._binary(op, found)
-        if isinstance(op, LowerClamp.anchors):
+        if isinstance(op, CLAMPS):
             return self._clamp(op, found)
         return self._pooling(op, found, program)
 
@@ -85,7 +88,7 @@ class LowerQuantisedElementwise(Rewrite[OnIntegers]):
         if "alpha" in op.SCHEMA.by_name and op.arg("alpha") != 1:
             return Refusal(f"alpha is {op.arg('alpha')}, not 1")
         refusal = not_in_kernel_range(found)
-        return refusal or OnIntegers(found, BINARY[type(op)], tuple(found.limits.items()))
+        return refusal or OnIntegers(found, KERNELS[type(op)], tuple(found.limits.items()))
 
     def _clamp(self, op: SchemaOp, found: BetweenCasts) -> OnIntegers | Refusal | None:
         bounds = clamp_bounds(op)
