@@ -34,6 +34,7 @@ from xdsl.utils.exceptions import VerifyException
 from stepwell.ir.inference import infers
 from stepwell.ir.interpretation import Interpreter, interprets
 from stepwell.ir.on_demand import torch
+from stepwell.ir.size import Dim
 from stepwell.ir.types import dims, element, tensor
 
 _ISOLATED = traits_def(IsolatedFromAbove(), RecursiveMemoryEffect())
@@ -184,7 +185,7 @@ def _slice(type_: Attribute) -> Attribute:
     return tensor(dims(type_)[1:], element(type_))
 
 
-def _stacked(length: int | str, types: Sequence[Attribute]) -> list[Attribute]:
+def _stacked(length: Dim, types: Sequence[Attribute]) -> list[Attribute]:
     return [tensor([length, *dims(t)], element(t)) for t in types]
 
 

@@ -22,6 +22,8 @@ from xdsl.ir import Attribute
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
+from stepwell.ir.size import UNKNOWN, Size
+from stepwell.ir.size_text import dim_of
 from stepwell.ir.switches import without_logs
 from stepwell.ir.torch_globals import torch_alone
 from stepwell.ir.torch_private import FakeTensorMode, ValueRanges, int_oo
@@ -29,6 +31,7 @@ from stepwell.ir.torch_private import sympy_functions as torch_functions
 from stepwell.ir.types import BoolType, Dim, FloatType, IntType, NoneType, dims, element, tensor
 
 Ranges = Mapping[str, tuple[int, int | None]]
+Number = int | float | bool
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -74,7 +77,26 @@ def dimension(size: int | torch.SymInt) -> Dim:
     if isinstance(size, int):
         return int(size)
     known = size.node.maybe_as_int()
-    return str(size) if known is None else known
+    return dim_of(str(size)) if known is None else known
+
+
+def expression_of(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> Dim:
+    """A run-time number as its expression; of one that is no integer the text alone."""
+    if isinstance(number, torch.SymInt):
+        return dimension(number)
+    return Size.computed(str(number.node.expr))
+
+
+def is_of_more_than_one(guard: Any) -> bool:
+    """Whether a guard says of a size that it is not 1, as `torch.export` assumes of every size.
+
+    Strides and broadcasting ask for it. Ranks and sizes are stated by the op's own types, and a
+    call that broadcasts a symbolic size against a number or another symbol guards their equality.
+    """
+    (size,) = guard.free_symbols if len(guard.free_symbols) == 1 else (None,)
+    if size is None:
+        return False
+    return guard in (sympy.Ne(size, 1), sympy.Lt(1, size), sympy.Gt(size, 1), sympy.Ge(size, 2))
 
 
 def tensor_type(value: torch.Tensor) -> Attribute:
@@ -236,18 +258,23 @@ class Symbols:
                 return function(*(self._read(item, text) for item in tree.args))
         raise ParseFailure(f"{text!r} is not a symbolic expression")
 
+    def stated(self, text: str, values: Mapping[str, int]) -> Number | str:
+        """A number as a type spells it once some of its symbols have values."""
+        known = {self.symbol(name): sympy.Integer(value) for name, value in values.items()}
+        return _plain(self.expression(text).subs(known))
+
     def size(self, dim: Dim) -> int | torch.SymInt:
         """A dimension as torch takes it."""
         if isinstance(dim, int):
             return dim
-        if dim == "?":
+        if dim == UNKNOWN:
             raise StepwellError("a dimension is not known, not even as an expression")
-        return self.env.create_symintnode(self.expression(dim), hint=None)
+        return self.env.create_symintnode(self.expression(str(dim)), hint=None)
 
     def number(self, type_: IntType | FloatType | BoolType) -> Any:
         """A run-time number as torch takes it."""
         expression = self.expression(type_.data)
-        if expression.is_number or expression in (sympy.true, sympy.false):
+        if not isinstance(_plain(expression), str):
             kind = {IntType: int, FloatType: float, BoolType: bool}[type(type_)]
             return kind(expression)
         if isinstance(type_, IntType):
@@ -274,6 +301,15 @@ class Symbols:
 
 
 _TRIES = 16
+
+
+def _plain(expression: Any) -> Number | str:
+    """An expression as a number where it is one, else as its text."""
+    if expression in (sympy.true, sympy.false):
+        return bool(expression)
+    if not expression.is_number:
+        return str(expression)
+    return int(expression) if expression.is_Integer else float(expression)
 
 
 def _is_unbacked(name: str) -> bool:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from functools import lru_cache
 from math import prod
 from zlib import crc32
 
-from stepwell.ir.diagnostics import ParseFailure
-from stepwell.ir.size import Size
-from stepwell.ir.size_text import parse_size
-from stepwell.ir.types import Dim
+from stepwell.ir.size import UNKNOWN, Dim, Size
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -22,11 +18,11 @@ def aligned(before: Sequence[Dim], after: Sequence[Dim]) -> list[Group] | None:
     Axes of size one belong to none: they say nothing about the order of elements. Symbolic sizes
     are multiplied out; None where the groups cannot be told (a size of `?`, empty tensors).
     """
-    if "?" in before or "?" in after:
+    if UNKNOWN in before or UNKNOWN in after:
         return None
     groups: list[Group] = []
-    left = deque((axis, extent(size)) for axis, size in enumerate(before) if size != 1)
-    right = deque((axis, extent(size)) for axis, size in enumerate(after) if size != 1)
+    left = deque((axis, size) for axis, size in enumerate(before) if size != 1)
+    right = deque((axis, size) for axis, size in enumerate(after) if size != 1)
     while left and right:
         (source, first), (target, second) = left.popleft(), right.popleft()
         sources, targets = [source], [target]
@@ -70,25 +66,18 @@ def dropped_units(before: Sequence[Dim], after: Sequence[Dim]) -> frozenset[int]
     return frozenset(dropped) if at == len(after) else None
 
 
-@lru_cache(maxsize=4096)
-def extent(dim: Dim) -> int | Size:
-    """A dimension as something that multiplies and compares."""
-    if isinstance(dim, int):
-        return dim
-    try:
-        return parse_size(dim)
-    except ParseFailure:  # What torch alone computes (`CeilToInt(…)`): equal to itself.
-        return Size.symbol(dim)
-
-
 def extent_of(shape: Sequence[Dim]) -> int | Size:
     """How many elements a tensor of this shape has."""
-    return prod((extent(size) for size in shape), start=1)
+    return prod(shape, start=1)
+
+
+class _Primes(dict[str, int]):
+    """A large prime, or what will do for one, for each symbol."""
+
+    def __missing__(self, name: str) -> int:
+        return 7919 + 2 * crc32(name.encode())
 
 
 def _rank(size: int | Size) -> int:
-    """A number that orders sizes which divide each other: a symbol counts as a large prime."""
-    if isinstance(size, int):
-        return size
-    primes = {name: 7919 + 2 * crc32(name.encode()) for name in size.symbols}
-    return size.evaluate(primes)
+    """A number that orders sizes which divide each other."""
+    return size if isinstance(size, int) else size.evaluate(_Primes())

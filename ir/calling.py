@@ -244,8 +244,8 @@ def _check(type_: Attribute, leaf: Any, symbols: dict[str, int], where: str) -> 
         if isinstance(dim, int):
             if dim != size:
                 problems.append(Problem(f"dimension {axis} is {size}, must be {dim}", where))
-        elif dim.isidentifier() and symbols.setdefault(dim, size) != size:
-            elsewhere = f"but {dim} is {symbols[dim]} elsewhere"
+        elif (name := str(dim)).isidentifier() and symbols.setdefault(name, size) != size:
+            elsewhere = f"but {name} is {symbols[name]} elsewhere"
             problems.append(Problem(f"dimension {axis} is {size}, {elsewhere}", where))
     return problems
 

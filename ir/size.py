@@ -4,13 +4,17 @@
     (n * 64) // 64 == n;  (n + 1) * (n - 1) == n * n - 1;  str(2 * n + 1) == "2*s77 + 1"
 
 A `Size` is a polynomial with integer coefficients over *atoms*: symbols, quotients rounded down,
-minima and maxima of sizes. Sums and products are multiplied out; a quotient gives up the whole part
-that its divisor divides (`(4*s + 6)//4` is `s + 1`) and what is common to both; a remainder is what
-a quotient leaves (`a % b` is `a - b*(a//b)`). So sizes that compare equal are equal whatever the
-symbols are, and a difference that is a number is that number. The converse does not hold of every
-expression with minima or nested quotients: nobody may conclude "different" from `a != b`.
+minima and maxima of sizes, and what torch alone computes, as its text. Sums and products are
+multiplied out; a quotient gives up the whole part that its divisor divides (`(4*s + 6)//4` is
+`s + 1`) and what is common to both; a remainder is what a quotient leaves (`a % b` is
+`a - b*(a//b)`). So sizes that compare equal are equal whatever the symbols are, and a difference
+that is a number is that number. The converse does not hold of every expression with minima or
+nested quotients: nobody may conclude "different" from `a != b`.
 
 `//` and `%` are Python's: rounded down, also below zero. Dividing says that the divisor is not 0.
+A dimension of a type is a `Dim`: an int, or a `Size` that has symbols. `UNKNOWN` is the one of
+which nothing is known, not even an expression.
+
 `ir/size_text.py` reads what is printed here, `ir/size_ranges.py` reasons with the symbols' ranges,
 `dialects/symbols.py` is the border to torch and sympy.
 """
@@ -60,10 +64,21 @@ class Extreme:
         return f"{self.kind}({', '.join(map(str, self.sizes))})"
 
 
-Atom = Symbol | Quotient | Extreme
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What no other atom says (`CeilToInt(IntTrueDiv(s0, 3))`): equal to what is spelled so."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Atom = Symbol | Quotient | Extreme | Computed
 Monomial = tuple[tuple[Atom, int], ...]
 """A product of atoms with their powers, sorted by name; the empty one is 1."""
 
+_NAME: Final = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")
 _ONE: Final[Monomial] = ()
 _MOST_TERMS = 512
 
@@ -102,6 +117,11 @@ class Size:
             return self is other or (self._hash == other._hash and self.terms == other.terms)
         return isinstance(other, int) and self.number == other
 
+    @classmethod
+    def computed(cls, text: str) -> Size:
+        """The size that torch computes from a text, of which nothing else is known here."""
+        return cls(((((Computed(text), 1),), 1),))
+
     # What it is made of
 
     @property
@@ -113,9 +133,15 @@ class Size:
         return coefficient if monomial == _ONE and not rest else None
 
     @cached_property
+    def atoms(self) -> frozenset[Atom]:
+        """The atoms in it, those in the sizes of atoms too."""
+        own = frozenset(atom for monomial, _ in self.terms for atom, _ in monomial)
+        return own.union(*(size.atoms for atom in own for size in _sizes_in(atom)))
+
+    @cached_property
     def symbols(self) -> frozenset[str]:
         """The names of the symbols in it."""
-        return frozenset(name for m, _ in self.terms for a, _ in m for name in _symbols_of(a))
+        return frozenset(name for atom in self.atoms for name in _names_in(atom))
 
     @property
     def constant(self) -> int:
@@ -199,11 +225,43 @@ class Size:
             total = total + term
         return total
 
-    def __str__(self) -> str:
+    @cached_property
+    def _spelled(self) -> str:
         return _text(self)
 
+    def __str__(self) -> str:
+        return self._spelled
+
     def __repr__(self) -> str:
-        return f"Size({_text(self)!r})"
+        return self._spelled
+
+
+Dim = int | Size
+"""A dimension of a type: its size, a `Size` only where it is symbolic."""
+
+UNKNOWN: Final = Size.symbol("?")
+"""A dimension of which a type says nothing but that it is there."""
+
+
+def settled(size: int | Size) -> Dim:
+    """A size as a type holds it: a plain number where it has no symbols."""
+    if isinstance(size, int):
+        return size
+    if "?" in size.symbols:
+        return UNKNOWN
+    number = size.number
+    return size if number is None else number
+
+
+def number_of(size: Dim) -> int:
+    """A dimension that has to be a number.
+
+    Raises:
+        StepwellError: it is symbolic.
+    """
+    if isinstance(size, int):
+        return size
+    raise StepwellError(f"the size {size} is symbolic where a number is needed")
 
 
 def minimum(*sizes: int | Size) -> Size:
@@ -226,10 +284,17 @@ def _sum(terms: Mapping[Monomial, int]) -> Size:
     return Size(tuple(sorted(kept, key=_term_order)))
 
 
-def _term_order(term: tuple[Monomial, int]) -> tuple[int, list[tuple[str, int]]]:
+def _atom_order(atom: Atom) -> tuple[bool, str]:
+    """Symbols first."""
+    return not isinstance(atom, Symbol), str(atom)
+
+
+def _term_order(term: tuple[Monomial, int]) -> tuple[int, list[tuple[bool, str, int]]]:
     """By falling degree, then by the names of the atoms, as sympy writes sums."""
     monomial, _ = term
-    return -sum(power for _, power in monomial), [(str(atom), -power) for atom, power in monomial]
+    return -sum(power for _, power in monomial), [
+        (*_atom_order(atom), -power) for atom, power in monomial
+    ]
 
 
 def _times(first: Monomial, second: Monomial) -> Monomial:
@@ -238,7 +303,7 @@ def _times(first: Monomial, second: Monomial) -> Monomial:
     powers = dict(first)
     for atom, power in second:
         powers[atom] = powers.get(atom, 0) + power
-    return tuple(sorted(powers.items(), key=lambda item: str(item[0])))
+    return tuple(sorted(powers.items(), key=lambda item: _atom_order(item[0])))
 
 
 def _over(dividend: Monomial, divisor: Monomial) -> Monomial | None:
@@ -271,6 +336,9 @@ def _quotient(dividend: Size, divisor: Size) -> Size:
         return whole + divided // number
     if number == 1:
         return whole + rest
+    if number is not None and rest.constant > 0:
+        # As torch writes what a window leaves: ⌊(s − 1)/2⌋ + 1, not ⌊(s + 1)/2⌋.
+        whole, rest = whole + 1, rest - number
     if number is not None and (inner := _sole_quotient(rest)) is not None:
         # ⌊(⌊a/b⌋ + k)/c⌋ = ⌊(a + k·b)/(b·c)⌋ for numbers b, c > 0.
         b = inner.divisor.number
@@ -368,17 +436,23 @@ def _spread(kind: str, sizes: Iterable[int | Size]) -> Iterator[Size]:
 # Questions about atoms
 
 
-def _symbols_of(atom: Atom) -> frozenset[str]:
-    if isinstance(atom, Symbol):
-        return frozenset((atom.name,))
+def _sizes_in(atom: Atom) -> tuple[Size, ...]:
     if isinstance(atom, Quotient):
-        return atom.dividend.symbols | atom.divisor.symbols
-    return frozenset().union(*(size.symbols for size in atom.sizes))
+        return atom.dividend, atom.divisor
+    return atom.sizes if isinstance(atom, Extreme) else ()
+
+
+def _names_in(atom: Atom) -> Iterable[str]:
+    if isinstance(atom, Symbol):
+        return (atom.name,)
+    return _NAME.findall(atom.text) if isinstance(atom, Computed) else ()
 
 
 def _value(atom: Atom, values: Mapping[str, int]) -> int:
     if isinstance(atom, Symbol):
         return values[atom.name]
+    if isinstance(atom, Computed):
+        return values[atom.text]
     if isinstance(atom, Quotient):
         return atom.dividend.evaluate(values) // atom.divisor.evaluate(values)
     found = [size.evaluate(values) for size in atom.sizes]
@@ -388,7 +462,13 @@ def _value(atom: Atom, values: Mapping[str, int]) -> int:
 def _substituted(atom: Atom, values: Mapping[str, int | Size]) -> Size:
     if isinstance(atom, Symbol):
         return Size.of(values[atom.name]) if atom.name in values else Size.symbol(atom.name)
+    if isinstance(atom, Computed):
+        return Size.computed(_NAME.sub(lambda name: _stands_for(name[0], values), atom.text))
     return rebuilt(atom, lambda size: size.substitute(values))
+
+
+def _stands_for(name: str, values: Mapping[str, int | Size]) -> str:
+    return f"({values[name]})" if name in values else name
 
 
 def rebuilt(atom: Quotient | Extreme, change: Callable[[Size], Size]) -> Size:
@@ -402,11 +482,15 @@ def rebuilt(atom: Quotient | Extreme, change: Callable[[Size], Size]) -> Size:
 
 
 def _text(size: Size) -> str:
-    remainder = _remainder(size)
-    if remainder is not None:
-        first, rest = remainder
+    if (held := remainder(size)) is not None:
+        factor, dividend, divisor, rest = held
+        sign, times = "-" if factor < 0 else "", abs(factor)
+        text = f"Mod({dividend}, {divisor})"
+        first = f"{sign}{times}*{text}" if times != 1 else sign + text
         return first if not rest.terms else f"{first} {_signed(rest)}"
     terms = size.terms
+    if len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1 and terms[0][0][0][1] == 1:
+        return str(terms[0][0][0][0])
     if len(terms) == 2 and terms[0][1] < 0 < terms[1][1] and terms[1][0] == _ONE:
         terms = terms[::-1]  # `1 - s0`, as sympy writes it.
     text = "".join(f" {'-' if c < 0 else '+'} {_term(m, abs(c))}" for m, c in terms)
@@ -418,8 +502,8 @@ def _signed(size: Size) -> str:
     return f"- {text[1:]}" if text.startswith("-") else f"+ {text}"
 
 
-def _remainder(size: Size) -> tuple[str, Size] | None:
-    """(`Mod(a, b)` with its coefficient, the rest) where a size holds a − b·(a//b)."""
+def remainder(size: Size) -> tuple[int, Size, Size, Size] | None:
+    """(k, a, b, the rest) where a size is k·(a mod b) and a rest: it holds k·(a − b·(a//b))."""
     for monomial, _ in size.terms:
         for atom, power in monomial:
             if not isinstance(atom, Quotient) or power != 1:
@@ -430,20 +514,19 @@ def _remainder(size: Size) -> tuple[str, Size] | None:
             factor = -dict(size.terms).get(lead, 0) // coefficient
             rest = size - left * factor
             if factor and len(rest.terms) < len(size.terms) - 1 + (len(size.terms) == 2):
-                sign, times = "-" if factor < 0 else "", abs(factor)
-                text = f"Mod({atom.dividend}, {atom.divisor})"
-                return f"{sign}{times}*{text}" if times != 1 else sign + text, rest
+                return factor, atom.dividend, atom.divisor, rest
     return None
 
 
 def _term(monomial: Monomial, coefficient: int) -> str:
-    factors = [f"{atom}**{power}" if power > 1 else str(atom) for atom, power in monomial]
+    factors = [_factor(atom) + (f"**{power}" if power > 1 else "") for atom, power in monomial]
     shown = [str(coefficient)] if coefficient != 1 or not factors else []
-    return "*".join((*shown, *(_factor(text) for text in factors)))
+    return "*".join((*shown, *factors))
 
 
-def _factor(text: str) -> str:
-    return f"({text})" if text.startswith("(") and not text.endswith(")") else text
+def _factor(atom: Atom) -> str:
+    """A part of a sum or product; torch brackets a quotient, and sympy that again."""
+    return f"({atom})" if isinstance(atom, Quotient) else str(atom)
 
 
 def _operand(size: Size) -> str:

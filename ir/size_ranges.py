@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
-from stepwell.ir.size import Atom, Extreme, Monomial, Quotient, Size, Symbol, extreme, rebuilt
+from stepwell.ir.size import (
+    Atom,
+    Computed,
+    Extreme,
+    Monomial,
+    Quotient,
+    Size,
+    Symbol,
+    extreme,
+    rebuilt,
+)
 
 Ranges = Mapping[str, tuple[int, int | None]]
 """A symbol's least and greatest value; None is no limit. A symbol without an entry may be any."""
@@ -49,6 +59,8 @@ def within(size: Size, ranges: Ranges) -> Size:
 
 
 def _within(atom: Atom, ranges: Ranges) -> Size:
+    if isinstance(atom, Computed):
+        return Size.computed(atom.text)
     if not isinstance(atom, Symbol):
         changed = rebuilt(atom, lambda size: within(size, ranges))
         atoms = [a for m, _ in changed.terms for a, _ in m]
@@ -102,6 +114,8 @@ def _multiplied(first: Interval, second: Interval) -> Interval:
 def _interval(atom: Atom, ranges: Ranges) -> Interval:
     if isinstance(atom, Symbol):
         return ranges.get(atom.name, (None, None))
+    if isinstance(atom, Computed):
+        return None, None
     if isinstance(atom, Extreme):
         lows, highs = zip(*(interval(size, ranges) for size in atom.sizes), strict=True)
         if atom.kind == "Max":

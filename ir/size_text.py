@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
-from stepwell.ir.size import Size, maximum, minimum
+from stepwell.ir.size import UNKNOWN, Dim, Size, maximum, minimum, settled
 
 _LONGEST_TEXT = 4096
 _LARGEST_POWER = 64
@@ -30,6 +30,17 @@ def parse_size(text: str) -> Size:
         raise
     except StepwellError as error:
         raise ParseFailure(f"{text[:80]!r}: {error}") from None
+
+
+@lru_cache(maxsize=65536)
+def dim_of(text: str) -> Dim:
+    """The dimension that a type or torch spells so: a number, a size, or `?`."""
+    if text == "?":
+        return UNKNOWN
+    try:
+        return settled(parse_size(text))
+    except ParseFailure:
+        return Size.computed(text)
 
 
 _CALL = re.compile(r"\b(?!(?:Min|Max|Mod|PythonMod|FloorDiv|CleanDiv)\()[A-Za-z_]\w*\(")

@@ -19,9 +19,8 @@ from xdsl.printer import Printer
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type
-
-Dim = int | str
-"""A dimension: its size, or the symbolic expression of it as sympy prints it."""
+from stepwell.ir.size import UNKNOWN, Dim, Size, settled
+from stepwell.ir.size_text import dim_of
 
 AnyTensor = TensorType[Attribute]
 
@@ -32,7 +31,7 @@ def _print_quoted(printer: Printer, text: str) -> None:
 
 @irdl_attr_definition
 class ShapeAttr(Data[tuple[Dim, ...]]):
-    """`#stepwell.shape<["s77", 197]>`: dimensions, symbolic ones as strings."""
+    """`#stepwell.shape<["s77", 197]>`: dimensions; the text has symbolic ones as strings."""
 
     name = "stepwell.shape"
 
@@ -44,7 +43,7 @@ class ShapeAttr(Data[tuple[Dim, ...]]):
                 parser.parse_comma_separated_list(
                     parser.Delimiter.SQUARE,
                     lambda: (
-                        text
+                        dim_of(text)
                         if (text := parser.parse_optional_str_literal()) is not None
                         else parser.parse_integer(allow_boolean=False)
                     ),
@@ -58,8 +57,8 @@ class ShapeAttr(Data[tuple[Dim, ...]]):
             for index, dim in enumerate(self.data):
                 if index:
                     printer.print_string(", ")
-                if isinstance(dim, str):
-                    _print_quoted(printer, dim)
+                if isinstance(dim, Size):
+                    _print_quoted(printer, str(dim))
                 else:
                     printer.print_string(str(dim))
             printer.print_string("]")
@@ -93,6 +92,11 @@ class IntType(_TextAttr, TypeAttribute):
 
     name = "stepwell.int"
 
+    @property
+    def size(self) -> Dim:
+        """The integer as a size."""
+        return dim_of(self.data)
+
 
 @irdl_attr_definition
 class FloatType(_TextAttr, TypeAttribute):
@@ -117,20 +121,21 @@ class NoneType(ParametrizedAttribute, TypeAttribute):
 
 ScalarType = IntType | FloatType | BoolType
 
-_interned: dict[tuple[tuple[Dim, ...], Attribute], AnyTensor] = {}
+_interned: dict[tuple[tuple[Dim | str, ...], Attribute], AnyTensor] = {}
 _NO_ENCODING = NoneAttr()
 
 
-def tensor(shape: Sequence[Dim], element: Attribute) -> AnyTensor:
+def tensor(shape: Sequence[Dim | str], element: Attribute) -> AnyTensor:
     """The tensor type of a shape and element type, interned (making one anew costs 7 µs).
 
-    Symbolic dimensions are strings; they become `?` and the encoding keeps the expression.
+    Symbolic dimensions, sizes or the text of one, become `?`; the encoding keeps the expression.
     """
     key = (tuple(shape), element)
     found = _interned.get(key)
     if found is None:
-        dims = [DYNAMIC_INDEX if isinstance(d, str) else d for d in key[0]]
-        encoding = ShapeAttr(key[0]) if any(isinstance(d, str) for d in key[0]) else _NO_ENCODING
+        stated = tuple(dim_of(d) if isinstance(d, str) else settled(d) for d in key[0])
+        dims = [DYNAMIC_INDEX if isinstance(d, Size) else d for d in stated]
+        encoding = ShapeAttr(stated) if DYNAMIC_INDEX in dims else _NO_ENCODING
         array = ArrayAttr([IntAttr(d) for d in dims])
         found = _interned[key] = TensorType(element, array, encoding)
     return found
@@ -146,7 +151,7 @@ _known_dims: dict[int, tuple[Attribute, tuple[Dim, ...]]] = {}
 
 
 def dims(type_: Attribute) -> tuple[Dim, ...]:
-    """The dimensions of a tensor type, symbolic ones as expressions (`"?"` where unknown)."""
+    """The dimensions of a tensor type, symbolic ones as sizes (`UNKNOWN` where nothing says)."""
     known = _known_dims.get(id(type_))
     if known is not None and known[0] is type_:
         return known[1]
@@ -156,7 +161,7 @@ def dims(type_: Attribute) -> tuple[Dim, ...]:
     if isinstance(encoding, ShapeAttr):
         found = encoding.data
     else:
-        found = tuple("?" if d == DYNAMIC_INDEX else d for d in type_.get_shape())
+        found = tuple(UNKNOWN if d == DYNAMIC_INDEX else d for d in type_.get_shape())
     if len(_known_dims) > _KNOWN_DIMS_LIMIT:
         _known_dims.clear()
     _known_dims[id(type_)] = (type_, found)
@@ -190,7 +195,7 @@ def check_encoding(type_: AnyTensor) -> str | None:
     shape = type_.get_shape()
     if isinstance(encoding, ShapeAttr):
         agrees = len(encoding.data) == len(shape) and all(
-            (d == DYNAMIC_INDEX) if isinstance(e, str) else d == e
+            (d == DYNAMIC_INDEX) if isinstance(e, Size) else d == e
             for d, e in zip(shape, encoding.data, strict=True)
         )
         return None if agrees else f"{type_}: the encoding does not match the shape"

@@ -28,6 +28,7 @@ from stepwell.ir.inference import infer
 from stepwell.ir.levels import find_level, known_levels, level_of
 from stepwell.ir.on_demand import pytree
 from stepwell.ir.signature import get_signature
+from stepwell.ir.size import UNKNOWN, Size
 from stepwell.ir.size_text import why_no_size
 from stepwell.ir.types import IntType, ShapeAttr, check_encoding
 from stepwell.ir.verdicts import Key, is_sound, remember_sound, verdict_key
@@ -101,7 +102,7 @@ def _spelled_sizes(type_: Attribute) -> Iterator[str]:
     if isinstance(type_, IntType):
         yield type_.data
     elif isinstance(type_, TensorType) and isinstance(type_.encoding, ShapeAttr):
-        yield from (d for d in type_.encoding.data if isinstance(d, str) and d != "?")
+        yield from (str(d) for d in type_.encoding.data if isinstance(d, Size) and d != UNKNOWN)
 
 
 def _op_problems(op: Operation, weights: WeightStore | None) -> Iterator[Problem]:

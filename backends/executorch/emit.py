@@ -254,7 +254,10 @@ class MethodEmitter:
         shape = dims(cast(Attribute, type_))
         return self.builder.tensor(
             self._scalar_type(cast(Attribute, type_)),
-            [d if isinstance(d, int) else upper_bound(d, self.signature.ranges) for d in shape],
+            [
+                d if isinstance(d, int) else upper_bound(str(d), self.signature.ranges)
+                for d in shape
+            ],
             dim_order=port.dim_order if port is not None else None,
             dynamism=Dynamism.STATIC if is_static(cast(Attribute, type_)) else Dynamism.BOUNDED,
             borrowed=borrowed,

@@ -37,6 +37,7 @@ from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import element_type
+from stepwell.ir.size import Size
 from stepwell.ir.types import AnyTensor, Dim, dims, element, tensor
 from stepwell.ir.weights import WeightStore
 
@@ -96,7 +97,7 @@ class Places:
             symbol = f"v{index}_{axis}"
             bounded = value.dynamism is Dynamism.BOUNDED
             self.ranges[symbol] = (0, size if bounded else None)
-            shape.append(symbol)
+            shape.append(Size.symbol(symbol))
         return tensor(shape, stored)
 
     def tensor(self, index: int) -> TensorValue:

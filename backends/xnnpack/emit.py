@@ -266,7 +266,7 @@ class _Emitter:
         """
         what = datatype(type_)
         assert what is not None, f"{type_} is not verified"
-        sizes = [d if isinstance(d, int) else self._bound(d) for d in dims(type_)]
+        sizes = [d if isinstance(d, int) else self._bound(str(d)) for d in dims(type_)]
         made = len(self.values)
         record: Record = {
             "datatype": datatypes()[what],

@@ -41,6 +41,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError, quoted
 from stepwell.ir.dtypes import i32, i64
 from stepwell.ir.inference import infer
+from stepwell.ir.size import number_of
 from stepwell.ir.types import dims, element, is_static, tensor, tensor_like, with_element
 from stepwell.ir.weights import WeightStore
 from stepwell.ir.xdsl_private import set_type
@@ -338,7 +339,7 @@ class _Reader:
     # -- constants -----------------------------------------------------------------------------
 
     def _constant(self, value: _Value) -> SSAValue:
-        shape = [int(size) for size in dims(value.type)]
+        shape = [number_of(size) for size in dims(value.type)]
         entry = self._entry(value.buffer)
         label = entry["named_key"] or f"{self.prefix}.{value.buffer}"
         spelled = "x".join(str(size) for size in shape)

@@ -25,6 +25,7 @@ from stepwell.ir.axis_forms import (
     reshaped,
 )
 from stepwell.ir.dtypes import i32, i64
+from stepwell.ir.size import Size
 from stepwell.ir.types import Dim, dims, element
 
 _UNARY = """
@@ -234,7 +235,7 @@ def _convolution(op: SchemaOp, result: int) -> AxisMap | None:
     ):
         return None
     numbers = [op.arg(name) for name in ("stride", "padding", "dilation")]
-    if any(isinstance(held, str) for held in numbers):
+    if any(isinstance(held, Size) for held in numbers):
         return None
     stride, padding, dilation = (list(n) * spatial if len(n) == 1 else n for n in numbers)
     windows: list[Link] = []

@@ -22,6 +22,7 @@ from stepwell.dialects.aten.shapes import rule_for
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.inference import infers
 from stepwell.ir.signature import method_of, ranges_around
+from stepwell.ir.size import UNKNOWN
 from stepwell.ir.types import BoolType, FloatType, IntType, ShapeAttr, dims, element
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def infer_schema_op(op: SchemaOp) -> Sequence[Attribute]:
 
 def _is_symbolic(attr: Attribute) -> bool:
     if isinstance(attr, TensorType):
-        return isinstance(attr.encoding, ShapeAttr) or "?" in dims(attr)
+        return isinstance(attr.encoding, ShapeAttr) or UNKNOWN in dims(attr)
     if isinstance(attr, IntType | FloatType | BoolType):
         return any(char.isalpha() for char in attr.data) and attr.data not in ("True", "False")
     return False
@@ -113,7 +114,7 @@ def _stated(op: SchemaOp, reason: str) -> list[Attribute]:
 
 def _symbolic(op: SchemaOp) -> Sequence[Attribute]:
     """Types where sizes are expressions: torch's answer if it needed no guess."""
-    if any("?" in dims(v.type) for v in op.operands if isinstance(v.type, TensorType)):
+    if any(UNKNOWN in dims(v.type) for v in op.operands if isinstance(v.type, TensorType)):
         return _stated(op, "a dimension of an operand is unknown")
     ruled = _by_rule(op)
     if ruled is not None and all(a.type == b for a, b in zip(op.results, ruled, strict=False)):
@@ -184,7 +185,7 @@ def _agree(stated: Attribute, found: Attribute, symbols: Symbols, known: set[Any
     if element(stated) != element(found) or len(ours) != len(theirs):
         return False
     return all(
-        a == b or "?" in (a, b) or _same(str(a), str(b), symbols, known)
+        a == b or UNKNOWN in (a, b) or _same(str(a), str(b), symbols, known)
         for a, b in zip(ours, theirs, strict=True)
     )
 

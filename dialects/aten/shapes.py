@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import bf16, f16, f32, f64, i1
+from stepwell.ir.size import UNKNOWN
 from stepwell.ir.types import Dim, dims, element, tensor
 
 Rule = Callable[[SchemaOp], Sequence[Attribute] | None]
@@ -48,7 +49,7 @@ def _sizes(value: SSAValue | None) -> tuple[Dim, ...] | None:
     if value is None or not isinstance(value.type, TensorType):
         return None
     found = dims(value.type)
-    return None if "?" in found else found
+    return None if UNKNOWN in found else found
 
 
 def _shape(value: SSAValue | None) -> tuple[int, ...] | None:

@@ -41,6 +41,7 @@ from stepwell.dialects.xnnpack.spatial import (
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import i32, i64
 from stepwell.ir.inference import infers
+from stepwell.ir.size import UNKNOWN, Size
 from stepwell.ir.types import AnyTensor, Dim, dims, element, tensor
 
 Shape = tuple[Dim, ...]
@@ -61,7 +62,7 @@ def _stated(op: Operation, shape: Sequence[Dim | None], index: int = 0) -> Shape
     """The shape, with the sizes that cannot be computed as the op states them."""
     stated = dims(op.results[index].type)
     if len(stated) != len(shape):
-        stated = ("?",) * len(shape)
+        stated = (UNKNOWN,) * len(shape)
     return tuple(said if size is None else size for size, said in zip(shape, stated, strict=True))
 
 
@@ -151,7 +152,7 @@ def _window_size(
     size: Dim, before: int, after: int, window: int, stride: int, dilation: int
 ) -> int | None:
     """How many windows fit, None if that is not known."""
-    if isinstance(size, str):
+    if isinstance(size, Size):
         return None
     extent = (window - 1) * dilation + 1
     count = (size + before + after - extent) // stride + 1
@@ -199,7 +200,7 @@ def _deconvolution(op: Operation) -> Sequence[Attribute]:
     adjustment = op.pair("adjustment", 0)
     sizes: list[Dim | None] = []
     for axis, (size, padding) in enumerate(((height, top + bottom), (width, left + right))):
-        if isinstance(size, str):
+        if isinstance(size, Size):
             sizes.append(None)
             continue
         extent = (op.window[axis] - 1) * dilation[axis] + 1
@@ -284,7 +285,7 @@ def _pad(op: Operation) -> Sequence[Attribute]:
     result: list[Dim | None] = []
     for dim, first, last in zip(given, before, after, strict=True):
         added = first + last
-        result.append(dim if not added else None if isinstance(dim, str) else dim + added)
+        result.append(dim if not added else None if isinstance(dim, Size) else dim + added)
     return _made(op, result)
 
 
@@ -299,5 +300,5 @@ def _concatenate(op: Operation) -> Sequence[Attribute]:
         if len(shape) <= axis or others[0] != others[1]:
             raise StepwellError(f"{list(first)} and {list(shape)} do not fit along axis {axis}")
         size = shape[axis]
-        total = None if total is None or isinstance(size, str) else cast(int, total) + size
+        total = None if total is None or isinstance(size, Size) else cast(int, total) + size
     return _made(op, (*first[:axis], total, *first[axis + 1 :]))

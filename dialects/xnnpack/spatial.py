@@ -108,10 +108,10 @@ class _Convolution(_Window):
     @property
     def filter_shape(self) -> tuple[int, int, int, int]:
         """The four sizes of the filter."""
-        sizes = rank(self, 1, 4)
-        if not all(isinstance(size, int) for size in sizes):
+        sizes = [size for size in rank(self, 1, 4) if isinstance(size, int)]
+        if len(sizes) != 4:
             raise VerifyException("the filter's sizes must be known")
-        first, second, third, fourth = (int(size) for size in sizes)
+        first, second, third, fourth = sizes
         return first, second, third, fourth
 
     @property

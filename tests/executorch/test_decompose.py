@@ -16,13 +16,14 @@ from stepwell.backends.executorch.runner import run_pte
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.symbols import is_of_more_than_one
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.ir.size import Size
 from stepwell.ir.types import AnyTensor, dims, tensor
 from stepwell.translate.rewrites.aten import traced_calls
-from stepwell.translate.rewrites.aten.traced_calls import is_of_more_than_one
 
 
 def _of(value: torch.Tensor) -> AnyTensor:
@@ -277,7 +278,7 @@ def test_ops_on_symbolic_shapes_are_taken_apart_and_run_at_every_length(
     data = to_bytes(emit(program))
     for length in (2, 7, 16):
         inputs = [
-            torch.randn([length if isinstance(d, str) else d for d in dims(a)])
+            torch.randn([length if isinstance(d, Size) else d for d in dims(a)])
             for a in args
             if isinstance(a, TensorType)
         ]

@@ -34,7 +34,7 @@ def samples(program: stepwell.Program) -> list[list[torch.Tensor]]:
         inputs: list[torch.Tensor] = []
         for argument in func.body.block.args:
             shape = [
-                d if isinstance(d, int) else pick(*(ranges.get(d) or (1, 8)))
+                d if isinstance(d, int) else pick(*(ranges.get(str(d)) or (1, 8)))
                 for d in dims(argument.type)
             ]
             inputs.append(torch.randn(shape).to(torch_dtype(element(argument.type))))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from stepwell.ir.axes import Along, Flat, Link, Links
 from stepwell.ir.on_demand import torch
+from stepwell.ir.size import UNKNOWN
 from stepwell.ir.types import Dim
 
 NCHW_TO_NHWC, NHWC_TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -54,7 +55,7 @@ def spatial_size(
     torch. Unknown sizes stay unknown.
     """
     if not isinstance(size, int):
-        return "?"
+        return UNKNOWN
     room = size + 2 * padding - dilation * (kernel - 1) - 1
     if not ceil:
         return room // stride + 1

@@ -54,6 +54,7 @@ from stepwell.ir.dtypes import i32
 from stepwell.ir.families import Family
 from stepwell.ir.interpretation import interprets
 from stepwell.ir.on_demand import torch
+from stepwell.ir.size import UNKNOWN, number_of
 from stepwell.ir.types import Dim, dims, element
 
 
@@ -202,14 +203,16 @@ class Spatial(CmsisOp):
             quantization(self.weight.type),
             per_tensor(self.out),
         )
-        scales: Sequence[float | None] = [None] * int(channels)
+        scales: Sequence[float | None] = [None] * number_of(channels)
         if given is not None and weight is not None and out is not None:
             if not weight.is_symmetric:
                 yield "the weight has a zero point; the kernel takes none"
             if weight.axis not in (None, self.CHANNEL_AXIS):
                 yield f"the weight is quantised along axis {weight.axis}, not {self.CHANNEL_AXIS}"
                 return
-            held = weight.scales if weight.axis is not None else [weight.scale] * int(channels)
+            held = (
+                weight.scales if weight.axis is not None else [weight.scale] * number_of(channels)
+            )
             scales = [given.scale * scale / out.scale for scale in held]
         factors = [quantize_multiplier(scale) for scale in scales if scale is not None]
         if [f.multiplier for f in factors] == [*self.numbers("requantize_multipliers")] and [
@@ -336,7 +339,7 @@ class _TransposeConv(Spatial):
             yield "output_padding: the kernel leaves the cells it adds unwritten"
         stride, padding = self.numbers("stride"), self.numbers("padding")
         size: list[Dim] = [
-            (d - 1) * stride[i] - 2 * padding[i] + k if isinstance(d, int) else "?"
+            (d - 1) * stride[i] - 2 * padding[i] + k if isinstance(d, int) else UNKNOWN
             for i, (d, k) in enumerate(((h, kh), (w, kw)))
         ]
         yield from result_problems(self, own_shape((n, *size, o), self.IS_NHWC))

@@ -23,6 +23,7 @@ from stepwell.dialects.tosa.shapes.rules import (
 )
 from stepwell.dialects.tosa.shapes.windows import output_size
 from stepwell.ir.dtypes import bf16, f16, f32
+from stepwell.ir.size import UNKNOWN, Size
 from stepwell.ir.types import Dim
 
 BLOCK = 32
@@ -34,8 +35,8 @@ def scales_of(shape: Shape) -> Shape:
         return None
     need(bool(shape), "a scalar has no blocks")
     last = shape[-1]
-    if isinstance(last, str):
-        return (*shape[:-1], "?")
+    if isinstance(last, Size):
+        return (*shape[:-1], UNKNOWN)
     need(last % BLOCK == 0, f"the last size is {last}, not a multiple of {BLOCK}")
     return (*shape[:-1], last // BLOCK)
 
@@ -103,7 +104,7 @@ def _conv2d(op: t.Conv2dBlockScaledOp) -> Sequence[Expected]:
     )
     pad = sizes_of(op.pad, "pad", 4)
     stride, dilation = sizes_of(op.stride, "stride", 2), sizes_of(op.dilation, "dilation", 2)
-    found: list[Dim] = ["?", "?"]
+    found: list[Dim] = [UNKNOWN, UNKNOWN]
     if pad is not None and stride is not None and dilation is not None:
         need(min(pad) >= 0, f"pad {list(pad)} has a negative element")
         found = [

@@ -12,6 +12,7 @@ from stepwell.dialects.tosa.meaning.values import element_of
 from stepwell.dialects.tosa.shapes.rules import Expected, Shape, need, shape_of, shaped
 from stepwell.dialects.tosa.structural import CondIfOp, ConstOp, WhileLoopOp, YieldOp
 from stepwell.ir.dtypes import i1
+from stepwell.ir.size import Size
 from stepwell.ir.types import WeightAttr
 
 
@@ -30,7 +31,7 @@ def _yield(op: YieldOp) -> Sequence[Expected]:
 
 
 def _one(shape: Shape) -> bool:
-    return shape is None or all(isinstance(d, str) or d == 1 for d in shape)
+    return shape is None or all(isinstance(d, Size) or d == 1 for d in shape)
 
 
 def _condition(value: SSAValue) -> None:

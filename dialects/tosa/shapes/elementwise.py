@@ -26,6 +26,7 @@ from stepwell.dialects.tosa.shapes.zero_points import (
     need_zero_point,
 )
 from stepwell.ir.dtypes import i1, i8, i16, i32
+from stepwell.ir.size import UNKNOWN, Size
 
 _SAME_TYPE = (
     t.AbsOp,
@@ -168,11 +169,11 @@ def _rescale(op: t.RescaleOp) -> Sequence[Expected]:
     channels = 1
     if per_channel:
         need(shape is None or len(shape) > 0, "a scalar has no channels")
-        channels = shape[-1] if shape else "?"
+        channels = shape[-1] if shape else UNKNOWN
     for name, value in (("multiplier", op.multiplier), ("shift", op.shift)):
         (size,) = ranked(value, 1, f"the {name}")
         need(
-            isinstance(channels, str) or size == channels,
+            isinstance(channels, Size) or size == channels,
             f"there are {size} of {name}, {channels} are due",
         )
     for shift in constant_numbers(op.shift):

@@ -24,6 +24,7 @@ from stepwell.dialects.tosa.shapes.rules import (
 )
 from stepwell.dialects.tosa.shapes.zero_points import constant_number
 from stepwell.ir.dtypes import i8, i16, i32, i64
+from stepwell.ir.size import UNKNOWN, Size
 from stepwell.ir.types import Dim
 
 
@@ -91,7 +92,7 @@ def _concat(op: t.ConcatOp) -> Sequence[Expected]:
         for index, (a, b) in enumerate(zip(first, shape, strict=True)):
             need(index == axis or same(a, b), f"the sizes {a} and {b} of axis {index} differ")
         size = shape[axis]
-        total = "?" if isinstance(total, str) or isinstance(size, str) else total + size
+        total = UNKNOWN if isinstance(total, Size) or isinstance(size, Size) else total + size
     assert first is not None
     return [((*first[:axis], total, *first[axis + 1 :]), element_of(op.operands[0]))]
 
@@ -126,7 +127,7 @@ def _slice(op: t.SliceOp) -> Sequence[Expected]:
     if start is not None:
         need(all(n >= 0 for n in start), f"start {list(start)} has a negative element")
         for first, length, held in zip(start, size, shape or (), strict=False):
-            fits = isinstance(held, str) or first + length <= held
+            fits = isinstance(held, Size) or first + length <= held
             need(fits, f"elements {first} to {first + length} do not lie within {held}")
     return [(size, element_of(op.input1))]
 
@@ -138,7 +139,9 @@ def _tile(op: t.TileOp) -> Sequence[Expected]:
     if shape is None or multiples is None:
         return [(None, element_of(op.input1))]
     need(all(n > 0 for n in multiples), f"multiples {list(multiples)} are not all positive")
-    tiled = tuple(d if isinstance(d, str) else d * n for d, n in zip(shape, multiples, strict=True))
+    tiled = tuple(
+        d if isinstance(d, Size) else d * n for d, n in zip(shape, multiples, strict=True)
+    )
     return [(tiled, element_of(op.input1))]
 
 
@@ -150,12 +153,12 @@ def _pad(op: t.PadOp) -> Sequence[Expected]:
     held = element_of(op.input1)
     need(element_of(op.pad_const) == held, "the padding value has another element type")
     (size,) = ranked(op.pad_const, 1, "the padding value")
-    need(isinstance(size, str) or size == 1, f"there are {size} padding values, not one")
+    need(isinstance(size, Size) or size == 1, f"there are {size} padding values, not one")
     if shape is None or padding is None:
         return [(None, held)]
     need(all(n >= 0 for n in padding), f"padding {list(padding)} has a negative element")
     padded = tuple(
-        d if isinstance(d, str) else d + padding[2 * i] + padding[2 * i + 1]
+        d if isinstance(d, Size) else d + padding[2 * i] + padding[2 * i + 1]
         for i, d in enumerate(shape)
     )
     return [(padded, held)]
@@ -184,10 +187,10 @@ def _row_gather(op: t.RowGatherOp) -> Sequence[Expected]:
 def repeated(wanted: Dim, row_count: SSAValue) -> Dim:
     """The number of rows that indices name, `row_count` each."""
     (size,) = ranked(row_count, 1, "the row count")
-    need(isinstance(size, str) or size == 1, f"there are {size} row counts, not one")
+    need(isinstance(size, Size) or size == 1, f"there are {size} row counts, not one")
     count = constant_number(row_count)
-    if count is None or isinstance(wanted, str):
-        return "?"
+    if count is None or isinstance(wanted, Size):
+        return UNKNOWN
     need(count > 0, f"the row count {count:g} is not positive")
     return wanted * int(count)
 
@@ -213,7 +216,7 @@ def _resize(op: t.ResizeOp) -> Sequence[Expected]:
     offset = sizes_of(op.offset, "the offset", 2)
     border = sizes_of(op.border, "the border", 2)
     if scale is None or offset is None or border is None:
-        return [((n, "?", "?", channels), None)]
+        return [((n, UNKNOWN, UNKNOWN, channels), None)]
     need(min(scale) > 0, f"scale {list(scale)} is not all positive")
     need(max(scale[0], scale[2]) <= 1 << 11, f"scale {list(scale)} is too large")
     found: list[Dim] = []
@@ -222,8 +225,8 @@ def _resize(op: t.ResizeOp) -> Sequence[Expected]:
         need(down < 16 * up, f"scale {up}/{down} is below 1/16")
         need(-up <= offset[axis] < 16 * up, f"offset {offset[axis]} is outside [{-up}, {16 * up})")
         need(-16 * up <= border[axis] < up, f"border {border[axis]} is outside [{-16 * up}, {up})")
-        if isinstance(held, str):
-            found.append("?")
+        if isinstance(held, Size):
+            found.append(UNKNOWN)
             continue
         need(held <= 16384, f"the image has {held} rows or columns, more than 16384")
         span = (held - 1) * up - offset[axis] + border[axis]
@@ -254,10 +257,10 @@ def _fft2d(op: t.FFT2dOp) -> Sequence[Expected]:
 def _rfft2d(op: t.RFFT2dOp) -> Sequence[Expected]:
     shape = ranked(op.input_real, 3, "the input")
     _powers_of_two(shape)
-    last = shape[2] // 2 + 1 if isinstance(shape[2], int) else "?"
+    last = shape[2] // 2 + 1 if isinstance(shape[2], int) else UNKNOWN
     return [((*shape[:2], last), element_of(op.input_real))] * 2
 
 
 def _powers_of_two(shape: Sequence[Dim]) -> None:
     for size in shape[1:]:
-        need(isinstance(size, str) or size & (size - 1) == 0, f"{size} is not a power of two")
+        need(isinstance(size, Size) or size & (size - 1) == 0, f"{size} is not a power of two")

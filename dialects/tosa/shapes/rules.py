@@ -20,6 +20,7 @@ from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.inference import infers
 from stepwell.ir.on_demand import torch
+from stepwell.ir.size import UNKNOWN, Size
 from stepwell.ir.types import Dim, WeightAttr, dims, tensor
 
 Shape = tuple[Dim, ...] | None
@@ -67,7 +68,7 @@ def _merged(result: SSAValue, shape: Shape, held: Attribute | None) -> Attribute
     if len(shape) != len(sizes):
         return tensor(shape, element)
     known = [
-        stated_dim if isinstance(dim, str) or isinstance(stated_dim, str) else dim
+        stated_dim if isinstance(dim, Size) or isinstance(stated_dim, Size) else dim
         for dim, stated_dim in zip(shape, sizes, strict=True)
     ]
     if tuple(known) == tuple(sizes) and element == stated.element_type:
@@ -92,7 +93,7 @@ def ranked(value: SSAValue, rank: int, what: str) -> tuple[Dim, ...]:
     """The sizes of an operand of a fixed rank."""
     shape = shape_of(value)
     if shape is None:
-        return ("?",) * rank
+        return (UNKNOWN,) * rank
     if len(shape) != rank:
         raise StepwellError(f"{what} has rank {len(shape)}, {rank} is needed")
     return shape
@@ -162,7 +163,7 @@ def need(condition: bool, fact: str, *values: object) -> None:
 
 def same(a: Dim, b: Dim) -> bool:
     """Whether two sizes may be equal."""
-    return isinstance(a, str) or isinstance(b, str) or a == b
+    return isinstance(a, Size) or isinstance(b, Size) or a == b
 
 
 def counts(op: Operation, operands: int, results: int) -> None:
@@ -192,5 +193,5 @@ def broadcast(a: Shape, b: Shape) -> Shape:
         elif second == 1:
             result.append(first)
         else:
-            result.append(second if isinstance(first, str) else first)
+            result.append(second if isinstance(first, Size) else first)
     return tuple(result)

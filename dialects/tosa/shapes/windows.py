@@ -23,6 +23,7 @@ from stepwell.dialects.tosa.shapes.rules import (
 )
 from stepwell.dialects.tosa.shapes.zero_points import need_zero_point
 from stepwell.ir.dtypes import bf16, f16, f32, i8, i16, i32
+from stepwell.ir.size import UNKNOWN, Size
 from stepwell.ir.types import Dim
 
 
@@ -30,8 +31,8 @@ def output_size(held: Dim, kernel: Dim, pad: int, stride: int, dilation: int) ->
     """The size of a window's sweep, which must come out even."""
     need(stride >= 1, f"stride {stride} is not positive")
     need(dilation >= 1, f"dilation {dilation} is not positive")
-    if isinstance(held, str) or isinstance(kernel, str):
-        return "?"
+    if isinstance(held, Size) or isinstance(kernel, Size):
+        return UNKNOWN
     span = held - 1 + pad - (kernel - 1) * dilation
     need(span >= 0, "the kernel is larger than the image")
     need(span % stride == 0, "the stride does not reach the last element exactly")
@@ -126,7 +127,7 @@ def _depthwise(op: t.DepthwiseConv2dOp) -> Sequence[Expected]:
     *kernel, per, multiplier = ranked(op.weight, 4, "the weight")
     need(same(channels, per), f"the input has {channels} channels, the weight {per}")
     both = isinstance(per, int) and isinstance(multiplier, int)
-    out: Dim = per * multiplier if both else "?"  # pyright: ignore
+    out: Dim = per * multiplier if both else UNKNOWN  # pyright: ignore
     _zero_points(op)
     _bias(op, out)
     return [((n, *_spatial(op, image, kernel), out), None)]
@@ -143,8 +144,8 @@ def _transpose_conv2d(op: t.TransposeConv2dOp) -> Sequence[Expected]:
     for i in range(2):
         need(stride[i] >= 1, f"stride {stride[i]} is not positive")
         held, size = image[i], kernel[i]
-        if isinstance(held, str) or isinstance(size, str):
-            found.append("?")
+        if isinstance(held, Size) or isinstance(size, Size):
+            found.append(UNKNOWN)
             continue
         need(min(pad[2 * i : 2 * i + 2]) > -size, f"out_pad {pad} takes away a kernel of {size}")
         found.append((held - 1) * stride[i] + pad[2 * i] + pad[2 * i + 1] + size)
@@ -192,7 +193,7 @@ def _adaptive_pool(op: TosaOp) -> Sequence[Expected]:
     ]
     known = [part for part in lists if part is not None]
     if len(known) < 3:
-        return [((n, "?", "?", channels), held)]
+        return [((n, UNKNOWN, UNKNOWN, channels), held)]
     return [((n, *_pooled(image, known[0], known[1], known[2]), channels), held)]
 
 

@@ -9,6 +9,7 @@ from stepwell.dialects.tosa.meaning.values import element_of, run_dtype
 from stepwell.dialects.tosa.shapes.rules import need, ranked
 from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.dtypes import i16
+from stepwell.ir.size import Size
 from stepwell.ir.types import WeightAttr
 
 
@@ -31,7 +32,7 @@ def need_zero_point(
 ) -> None:
     """A zero point: one element of its operand's type, zero unless the type allows others."""
     (size,) = ranked(value, 1, f"the {what} zero point")
-    need(isinstance(size, str) or size == 1, f"there are {size} {what} zero points, not one")
+    need(isinstance(size, Size) or size == 1, f"there are {size} {what} zero points, not one")
     found = element_of(value)
     need(found == held, "the {0} zero point is {1}, the {0} {2}", what, found, held)
     number = constant_number(value)

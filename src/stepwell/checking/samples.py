@@ -10,17 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sympy
 import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from stepwell.backends.executorch.bounds import upper_bound
-from stepwell.dialects.symbols import Symbols
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.signature import Port, get_signature
+from stepwell.ir.size import UNKNOWN, Computed, Dim, Size
 from stepwell.ir.types import BoolType, FloatType, IntType, dims, element
 
 UNBOUNDED_EXTRA = 3
@@ -220,7 +219,7 @@ def _number(type_: Attribute, given: Any, symbols: Mapping[str, int]) -> Any:
 
 def _shape(type_: Attribute, symbols: Mapping[str, int]) -> tuple[int, ...]:
     point = {name: (value, value) for name, value in symbols.items()}
-    return tuple(d if isinstance(d, int) else upper_bound(d, point) for d in dims(type_))
+    return tuple(d if isinstance(d, int) else upper_bound(str(d), point) for d in dims(type_))
 
 
 def _elements(types: Sequence[Attribute], symbols: Mapping[str, int]) -> int:
@@ -238,35 +237,32 @@ def _symbols(func: FuncOp, example: Sequence[Any] | None, which: str) -> dict[st
     """A value for each symbol: the example's, or the smallest or largest its range allows."""
     ranges = dict(get_signature(func).ranges)
     found: dict[str, int] = {}
-    known = Symbols(ranges)
     for index, type_ in enumerate(func.function_type.inputs.data):
-        names: list[tuple[str, int | None]] = []
+        sizes: list[tuple[Dim, int | None]] = []
         if isinstance(type_, TensorType):
             given = example[index] if example is not None else None
             shape = list(given.shape) if isinstance(given, torch.Tensor) else None
-            names = [
-                (dim, shape[axis] if shape else None)
-                for axis, dim in enumerate(dims(type_))
-                if isinstance(dim, str)
-            ]
+            sizes = [(dim, shape[axis] if shape else None) for axis, dim in enumerate(dims(type_))]
         elif isinstance(type_, IntType):
-            names = [(type_.data, None)]
-        for text, size in names:
-            if text == "?":
+            sizes = [(type_.size, None)]
+        for expression, size in sizes:
+            if isinstance(expression, int) or expression == UNKNOWN:
                 continue
-            expression = known.expression(text)
-            for symbol in sorted(expression.free_symbols, key=str):
-                low, high = ranges.get(str(symbol), (2, None))
+            for symbol in sorted(expression.symbols):
+                low, high = ranges.get(symbol, (2, None))
                 top = low + UNBOUNDED_EXTRA if high is None else high
                 usual = None if size is None else _solved(expression, symbol, size)
                 middle = min(low + 1, top) if usual is None else usual
-                found[str(symbol)] = {"usual": middle, "smallest": max(low, 1), "largest": top}[
-                    which
-                ]
+                found[symbol] = {"usual": middle, "smallest": max(low, 1), "largest": top}[which]
     return found
 
 
-def _solved(expression: Any, symbol: sympy.Symbol, size: int) -> int | None:
+def _solved(expression: Size, symbol: str, size: int) -> int | None:
     """What a symbol is where its expression (`2*s77 + 1`) is `size`; None if that is open."""
-    values = sympy.solve(expression - size, symbol)
-    return next((int(value) for value in values if value.is_Integer), None)
+    if len(expression.symbols) > 1 or any(isinstance(a, Computed) for a in expression.atoms):
+        return None
+    at_zero, at_one = (expression.evaluate({symbol: value}) for value in (0, 1))
+    if at_zero == at_one:
+        return None
+    value = (size - at_zero) // (at_one - at_zero)
+    return value if expression.evaluate({symbol: value}) == size else None

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from stepwell.ir.size_text import dim_of
 from stepwell.translate.rewrites.aten.ask_inputs_for_sizes import AskInputsForSizes
 from stepwell.translate.rewrites.aten.sizes import share_of
 
@@ -57,4 +58,4 @@ def test_a_multiple_of_an_inputs_size_is_computed_from_it(apply: Any, method: An
 def test_the_share_of_a_size_holds_whatever_the_symbols_are(
     wanted: int | str, given: int | str, share: Fraction | None
 ) -> None:
-    assert share_of(wanted, given) == share
+    assert share_of(dim_of(str(wanted)), dim_of(str(given))) == share

@@ -47,7 +47,7 @@ class AskInputsForSizes(Rewrite[AskedElsewhere]):
         size = op.results[0].type
         if isinstance(op.operands[0].owner, Block) or not isinstance(size, IntType):
             return None
-        found = size_of_input(op.parent_block(), size.data)
+        found = size_of_input(op.parent_block(), size.size)
         return found and AskedElsewhere(op, found)
 
     def build(self, match: AskedElsewhere, rw: Rewriter) -> None:

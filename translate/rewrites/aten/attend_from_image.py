@@ -34,6 +34,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.size import Size
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.aten.building import cat, emit, permute, slice_axis, view
 from stepwell.translate.rewrites.aten.expand_attention import drops_out, scale_of
@@ -105,11 +106,11 @@ def queried_image(queries: SSAValue) -> SSAValue | None:
         return None
     image = rows.owner.operands[0]
     given = dims(image.type)
-    if len(given) != 4 or given[0] != batch or not isinstance(places, str):
+    if len(given) != 4 or given[0] != batch or not isinstance(places, Size):
         return None
     if not isinstance(heads, int) or not isinstance(depth, int) or given[3] != heads * depth:
         return None
-    return image if all(isinstance(size, str) for size in given[1:3]) else None
+    return image if all(isinstance(size, Size) for size in given[1:3]) else None
 
 
 def _attention(

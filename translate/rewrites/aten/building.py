@@ -18,6 +18,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import dtype_name, is_float, torch_dtype
 from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.size import UNKNOWN, Size
 from stepwell.ir.types import Dim, IntType, dims, element, tensor, with_element
 
 TO_THE_END = 2**63 - 1
@@ -56,7 +57,7 @@ def static_dims(value: SSAValue) -> tuple[int, ...] | None:
 
 def is_known(shape: Sequence[Dim]) -> bool:
     """Whether every dimension is a number or an expression: a bare `?` says nothing."""
-    return "?" not in shape
+    return UNKNOWN not in shape
 
 
 def same_type(one: SSAValue, other: SSAValue) -> bool:
@@ -92,10 +93,10 @@ def cannot_be_viewed_as(value: SSAValue, shape: Sequence[Dim]) -> Refusal | None
     if not is_known(shape):
         return Refusal("the shape is not known, not even as an expression")
     held = dims(value.type)
-    loose = [d for d in shape if isinstance(d, str) and d not in held]
+    loose = [d for d in shape if isinstance(d, Size) and d not in held]
     if len(loose) > 1:
         return Refusal("the sizes " + ", ".join(map(str, loose)) + " are computed at run time")
-    if 0 in shape and any(isinstance(d, str) for d in shape):
+    if 0 in shape and any(isinstance(d, Size) for d in shape):
         return Refusal("an empty tensor with a symbolic dimension has no -1")
     return None
 
@@ -110,7 +111,7 @@ def view(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
 def view_op(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SchemaOp:
     """The view as an op that is not inserted yet (the sizes it reads are)."""
     held = dims(value.type)
-    symbolic = [d for d in shape if isinstance(d, str)]
+    symbolic = [d for d in shape if isinstance(d, Size)]
     loose = [d for d in symbolic if d not in held]
     free = (loose or symbolic or [None])[0]
     sizes: list[int | SSAValue] = []

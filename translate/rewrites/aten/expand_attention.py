@@ -33,6 +33,7 @@ from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.size import UNKNOWN, number_of
 from stepwell.ir.types import Dim, dims, element, is_static, tensor, with_element
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import emit, matmul, permute, put, size_of, view
@@ -230,10 +231,10 @@ def causal_needs_shape(op: SchemaOp, lays_out_triangles: bool = False) -> Refusa
     """A causal mask is a constant, so its shape must be known, unless it may be computed."""
     q, k = op.operands[0].type, op.operands[1].type
     if op.arg("is_causal") and not (is_static(q) and is_static(k)):
-        if lays_out_triangles and "?" not in (dims(q)[-2], dims(k)[-2]):
+        if lays_out_triangles and UNKNOWN not in (dims(q)[-2], dims(k)[-2]):
             return None
         return Refusal("is_causal is set and a length is symbolic, so that the mask is no constant")
-    if op.arg("is_causal") and int(dims(q)[-2]) * int(dims(k)[-2]) > MOST_SCORES:
+    if op.arg("is_causal") and number_of(dims(q)[-2]) * number_of(dims(k)[-2]) > MOST_SCORES:
         return Refusal(f"is_causal is set and a mask would have more than {MOST_SCORES} elements")
     return None
 

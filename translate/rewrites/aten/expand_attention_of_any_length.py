@@ -38,6 +38,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import i1, i64, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.size import UNKNOWN
 from stepwell.ir.types import Dim, IntType, dims, element, tensor, with_element
 from stepwell.translate.rewrites.aten.building import cast, emit, matmul, permute, put, view
 from stepwell.translate.rewrites.aten.expand_attention import drops_out, scale_of
@@ -81,7 +82,7 @@ class ExpandAttentionOfAnyLength(Rewrite[LongAttention]):
         scale = scale_of(op)
         if isinstance(scale, Refusal):
             return scale
-        if len(q) < 3 or len(q) != len(k) or "?" in (*q, *k):
+        if len(q) < 3 or len(q) != len(k) or UNKNOWN in (*q, *k):
             return Refusal("queries and keys are not stacks of heads of the same rank")
         group = 1
         if op.arg("enable_gqa"):
@@ -171,7 +172,7 @@ def _positions(rw: Rewriter, counted: SSAValue, size: Dim) -> SSAValue:
     if isinstance(size, int):
         return rw.constant(torch.arange(size), "positions")
     at = len(dims(counted.type)) - 2
-    asked = emit(rw, aten.SymSizeInt.make(counted, at, result_types=[IntType(size)]))
+    asked = emit(rw, aten.SymSizeInt.make(counted, at, result_types=[IntType(str(size))]))
     return emit(rw, aten.ArangeDefault.make(asked, result_types=[tensor([size], i64)]))
 
 

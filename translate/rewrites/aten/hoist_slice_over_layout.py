@@ -27,6 +27,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.size import Size
 from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.aten.building import (
     axis,
@@ -179,7 +180,7 @@ def leading_factor(
     return None
 
 
-def _extent(shape: tuple[Dim, ...]) -> tuple[int, list[str]]:
+def _extent(shape: tuple[Dim, ...]) -> tuple[int, list[Size]]:
     """The product of the sizes that are numbers, and the others."""
-    symbols = sorted(d for d in shape if isinstance(d, str))
+    symbols = sorted((d for d in shape if isinstance(d, Size)), key=str)
     return prod(d for d in shape if isinstance(d, int)), symbols

@@ -28,6 +28,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
+from stepwell.ir.size import Size
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.aten.building import (
     axis,
@@ -83,7 +84,7 @@ def merged_axes(value: SSAValue) -> Merged | None:
     for at in range(len(made)):
         if given[:at] == made[:at] and given[at + count :] == made[at + 1 :]:
             found = Merged(source, at, count)
-            symbolic = [size for size in found.apart if isinstance(size, str)]
+            symbolic = [size for size in found.apart if isinstance(size, Size)]
             return found if len(symbolic) > 1 else None
     return None
 

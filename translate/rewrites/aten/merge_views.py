@@ -22,6 +22,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.size import Size
 from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.aten.building import (
     axis,
@@ -53,7 +54,7 @@ class MergeViews(Rewrite[Reshaped]):
         if isinstance(op, aten.PermuteDefault):
             if not keeps_row_major_order(dims(source.type), op.arg("dims")):
                 return None
-            if sum(isinstance(size, str) for size in dims(source.type)) > 1:
+            if sum(isinstance(size, Size) for size in dims(source.type)) > 1:
                 return None  # XNNPACK permutes any number of symbolic sizes, and views one.
         elif isinstance(inner := source.owner, aten.ViewDefault):
             source = inner.operands[0]

@@ -25,6 +25,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.size import Size
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.aten.building import (
     TO_THE_END,
@@ -83,7 +84,7 @@ class NormaliseSlice(Rewrite[Sliced]):
         index = op.arg("index")
         if isinstance(index, SSAValue):
             return Refusal("the index is known only at run time")
-        if index < 0 and isinstance(size, str):
+        if index < 0 and isinstance(size, Size):
             if index != -1:
                 return Refusal(
                     f"index {index} counts from the end of an axis of the symbolic size {size}"

@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir import size_ranges
 from stepwell.ir.axes import axis_map
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import i1
@@ -18,6 +19,7 @@ from stepwell.ir.families import is_of, moves_one
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.signature import ranges_around
+from stepwell.ir.size import Size
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.finiteness import is_finite
 from stepwell.translate.rewrites.aten.ranges import interval
@@ -72,10 +74,9 @@ def keeps_beginnings(op: SchemaOp) -> bool:
     return isinstance(size, int) or size in rows or _least(op, size) >= 1
 
 
-def _least(op: SchemaOp, size: str) -> int:
+def _least(op: SchemaOp, size: Size) -> int:
     """The least that a symbolic size can be, as far as the method states it; 0 where it does not."""
-    low, _ = ranges_around(op).get(size, (0, None))
-    return low
+    return size_ranges.interval(size, ranges_around(op))[0] or 0
 
 
 def keeps_rows(op: SchemaOp) -> bool:

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
-import sympy
 from xdsl.dialects.builtin import FunctionType, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, SSAValue
@@ -31,6 +30,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.purity import is_dead
 from stepwell.ir.rewriting import History, Pass, walk_blocks
 from stepwell.ir.signature import Signature, get_signature, set_signature
+from stepwell.ir.size import UNKNOWN, Size
+from stepwell.ir.size_text import dim_of
 from stepwell.ir.types import BoolType, Dim, FloatType, IntType, dims, element, is_static, tensor
 from stepwell.ir.xdsl_private import set_type
 
@@ -111,20 +112,20 @@ def _spelled(name: str, low: int, high: int | None) -> str:
 
 def _sizes_of_inputs(func: FuncOp) -> dict[str, tuple[int, int | None]]:
     """The symbols that a caller chooses, with their ranges; those of data (`u0`) are not."""
-    ranges, symbols = get_signature(func).ranges, Symbols()
+    ranges = get_signature(func).ranges
     found: dict[str, tuple[int, int | None]] = {}
     for argument in func.body.block.args:
-        for text in _expressions(argument.type):
-            for free in sorted(symbols.expression(text).free_symbols, key=str):
-                found[str(free)] = ranges.get(str(free), (0, None))
+        for size in _sizes(argument.type):
+            for name in sorted(size.symbols):
+                found[name] = ranges.get(name, (0, None))
     return found
 
 
-def _expressions(type_: Attribute) -> Iterator[str]:
-    if isinstance(type_, TensorType):
-        yield from (d for d in dims(type_) if isinstance(d, str) and d != "?")
-    elif isinstance(type_, IntType):
-        yield type_.data
+def _sizes(type_: Attribute) -> Iterator[Size]:
+    given = dims(type_) if isinstance(type_, TensorType) else ()
+    for size in (type_.size,) if isinstance(type_, IntType) else given:
+        if isinstance(size, Size) and size != UNKNOWN:
+            yield size
 
 
 def _out_of_range(
@@ -144,7 +145,6 @@ class _Pinning:
     def __init__(self, func: FuncOp, pins: Mapping[str, int]) -> None:
         self.func, self.pins = func, pins
         self.symbols = Symbols(get_signature(func).ranges)
-        self.values = {self.symbols.symbol(name): sympy.Integer(n) for name, n in pins.items()}
         self.known: dict[SSAValue, Number] = {}
 
     def apply(self) -> None:
@@ -175,31 +175,27 @@ class _Pinning:
         type_ = self._type(value.type)
         if type_ is not value.type:
             set_type(value, type_)
-        if isinstance(type_, IntType | FloatType | BoolType):
-            number = self._expression(type_.data)
-            if number.is_number or number in (sympy.true, sympy.false):
-                self.known[value] = self.symbols.number(type_)
+        if not isinstance(type_, IntType | FloatType | BoolType):
+            return
+        if not isinstance(self.symbols.stated(type_.data, {}), str):
+            self.known[value] = self.symbols.number(type_)
 
     def _type(self, type_: Attribute) -> Attribute:
         match type_:
             case TensorType() if not is_static(type_):
                 return tensor([self._dim(d) for d in dims(type_)], element(type_))
             case IntType() | FloatType() | BoolType():
-                pinned = self._expression(type_.data)
-                return type_ if pinned == self.symbols.expression(type_.data) else type(type_)(
-                    str(pinned)
-                )  # fmt: skip
+                unpinned = self.symbols.stated(type_.data, {})
+                pinned = self.symbols.stated(type_.data, self.pins)
+                return type_ if pinned == unpinned else type(type_)(str(pinned))
             case _:
                 return type_
 
     def _dim(self, dim: Dim) -> Dim:
-        if isinstance(dim, int) or dim == "?":
+        if isinstance(dim, int) or dim == UNKNOWN:
             return dim
-        pinned = self._expression(dim)
-        return int(pinned) if pinned.is_number else str(pinned)
-
-    def _expression(self, text: str) -> Any:
-        return self.symbols.expression(text).subs(self.values)
+        pinned = self.symbols.stated(str(dim), self.pins)
+        return dim_of(pinned) if isinstance(pinned, str) else int(pinned)
 
     # -- numbers -------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.size import UNKNOWN
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.aten.attention_pattern import (
     PRODUCTS,
@@ -270,7 +271,7 @@ def replay(traced: Traced, rw: Rewriter, before: Operation) -> SSAValue:
 def regroups(held: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> bool:
     """Whether a view can turn these batch axes into the wanted ones."""
     if held == wanted:
-        return "?" not in held
+        return UNKNOWN not in held
     sizes, goal = ([d for d in axes if isinstance(d, int)] for axes in (held, wanted))
     known = len(sizes) == len(held) and len(goal) == len(wanted)
     return known and prod(sizes) == prod(goal)

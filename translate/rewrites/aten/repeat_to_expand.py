@@ -29,6 +29,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.size import UNKNOWN, Size
 from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.aten.building import axis, expand, view
 
@@ -56,7 +57,7 @@ class RepeatToExpand(Rewrite[Repeated]):
     def match(self, op: SchemaOp, program: Program) -> Repeated | Refusal | None:
         """Counts are numbers, and so is each size that is repeated."""
         shape = dims(op.operands[0].type)
-        if "?" in shape:
+        if UNKNOWN in shape:
             return Refusal("the repeated shape is not known")
         if isinstance(op, aten.RepeatInterleaveSelfInt):
             return self._interleaved(op, shape)
@@ -69,7 +70,7 @@ class RepeatToExpand(Rewrite[Repeated]):
         units: list[Dim] = []
         sizes: list[Dim] = []
         for size, count in zip(shape, counts, strict=True):
-            if isinstance(size, str):
+            if isinstance(size, Size):
                 if count != 1:
                     return Refusal("an axis of symbolic size is repeated")
                 units, sizes = [*units, size], [*sizes, size]
@@ -86,7 +87,7 @@ class RepeatToExpand(Rewrite[Repeated]):
         if at is None:
             return Refusal("repeat_interleave without a dim flattens its operand first")
         at = axis(at, len(shape))
-        if isinstance(shape[at], str):
+        if isinstance(shape[at], Size):
             return Refusal("an axis of symbolic size is repeated")
         units = (*shape[: at + 1], 1, *shape[at + 1 :])
         sizes = (*shape[: at + 1], count, *shape[at + 1 :])

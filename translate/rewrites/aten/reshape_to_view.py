@@ -31,6 +31,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.size import Dim
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.aten.building import axis, cannot_be_viewed_as, emit_as, view_op
 
@@ -104,7 +105,7 @@ def stated_sizes(op: SchemaOp) -> Sequence[int | SSAValue]:
     return [*known[:at], *op.arg("sizes"), *known[at:]] if len(known) == len(kept) else ()
 
 
-def is_written_out(sizes: Sequence[int | SSAValue], shape: Sequence[int | str]) -> bool:
+def is_written_out(sizes: Sequence[int | SSAValue], shape: Sequence[Dim]) -> bool:
     """Whether a view states every static size as a number (and one symbolic size as -1)."""
     return all(
         size == dim if isinstance(dim, int) else size == -1

@@ -9,56 +9,46 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
-import sympy
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, SSAValue
 
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.sym import FUNCTIONS, OPS
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.rewriting import Rewriter
-from stepwell.ir.size_text import parse_size, why_no_size
-from stepwell.ir.torch_private import sympy_functions as torch_functions
-from stepwell.ir.types import BoolType, Dim, FloatType, IntType, dims
-
-_OPERATORS: dict[Any, str] = {
-    sympy.Add: "add",
-    sympy.Mul: "mul",
-    torch_functions.FloorDiv: "floordiv",
-    torch_functions.CleanDiv: "floordiv",
-    torch_functions.Mod: "mod",
-    torch_functions.PythonMod: "mod",
-    torch_functions.Max: "max",
-    torch_functions.Min: "min",
-}
-"""sympy function → the `sym` op that computes it, two arguments at a time."""
+from stepwell.ir.size import UNKNOWN, Dim, Size
+from stepwell.ir.size_values import OF_TWO, computed
+from stepwell.ir.types import BoolType, FloatType, IntType, dims
 
 
-def can_compute(expression: Any, types: Collection[Attribute]) -> bool:
-    """Whether `Sizes` can give an expression when it has seen values of these types."""
-    if expression.is_Integer:
-        return True
-    text = str(expression)
+def can_compute(size: Dim, types: Collection[Attribute]) -> bool:
+    """Whether `Sizes` can give a size when it has seen values of these types."""
+    known: set[Dim] = set()
     for type_ in types:
-        if isinstance(type_, IntType | FloatType | BoolType) and type_.data == text:
-            return True
-        if isinstance(type_, TensorType) and text in dims(type_):
-            return True
-    return expression.func in _OPERATORS and all(
-        can_compute(part, types) for part in expression.args
-    )
+        if isinstance(type_, IntType | FloatType | BoolType):
+            known.add(_stated(type_))
+        elif isinstance(type_, TensorType):
+            known.update(dims(type_))
+
+    def leaf(part: Size) -> bool | None:
+        return part.number is not None or part in known or None
+
+    return bool(computed(Size.of(size), leaf, lambda _name, _one, _other: True))
+
+
+def _stated(type_: IntType | FloatType | BoolType) -> Dim:
+    """What a run-time number is: of one that is no integer the text alone."""
+    return type_.size if isinstance(type_, IntType) else Size.computed(type_.data)
 
 
 def share_of(wanted: Dim, given: Dim) -> Fraction | None:
     """What to multiply a size with to get another, if that is one number whatever the symbols are.
 
-    `share_of("8*s", "32*s")` is 1/4.
+    The share that `8*s` is of `32*s` is 1/4.
     """
-    if any(why_no_size(str(size)) for size in (wanted, given)):
-        return None
-    one, other = parse_size(str(wanted)), parse_size(str(given))
+    one, other = Size.of(wanted), Size.of(given)
     if not one.terms or not other.terms:
         return None
     share = Fraction(one.terms[0][1], other.terms[0][1])
@@ -79,7 +69,7 @@ class InputSize:
         asked = op_class("aten.sym_size.int").make(
             self.source, self.axis, result_types=[IntType(str(given))]
         )
-        value, size = rw.insert(asked).results[0], parse_size(str(given))
+        value, size = rw.insert(asked).results[0], given
         for name, number in (
             ("mul", self.share.numerator),
             ("floordiv", self.share.denominator),
@@ -93,12 +83,12 @@ class InputSize:
 
 def size_of_input(block: Block | None, size: Dim) -> InputSize | None:
     """The first axis of an input of the method of which a size is a share."""
-    if block is None or not isinstance(block.parent_op(), FuncOp) or size == "?":
+    if block is None or not isinstance(block.parent_op(), FuncOp) or size == UNKNOWN:
         return None
     for argument in block.args:
         if isinstance(argument.type, TensorType):
             for axis, given in enumerate(dims(argument.type)):
-                if isinstance(given, str) and given != "?":
+                if isinstance(given, Size) and given != UNKNOWN:
                     share = share_of(size, given)
                     if share is not None:
                         return InputSize(argument, axis, share)
@@ -110,7 +100,7 @@ class Sizes:
 
     def __init__(self, rw: Rewriter, operands: Sequence[SSAValue]) -> None:
         self._rw = rw
-        self._values: dict[str, SSAValue | Callable[[], SSAValue]] = {}
+        self._values: dict[Dim, SSAValue | Callable[[], SSAValue]] = {}
         for operand in operands:
             self.see(operand)
 
@@ -118,39 +108,46 @@ class Sizes:
         """A number, or a tensor whose sizes may be asked for, from now on."""
         type_ = value.type
         if isinstance(type_, IntType | FloatType | BoolType):
-            self._values[type_.data] = value
+            self._values[_stated(type_)] = value
         elif isinstance(type_, TensorType):
             for axis, dim in enumerate(dims(type_)):
-                if isinstance(dim, str) and dim not in self._values:
+                if isinstance(dim, Size) and dim not in self._values:
                     self._values[dim] = self._asking(value, axis, dim)
 
-    def _asking(self, value: SSAValue, axis: int, dim: str) -> Callable[[], SSAValue]:
+    def _asking(self, value: SSAValue, axis: int, dim: Size) -> Callable[[], SSAValue]:
         def ask() -> SSAValue:
-            size = op_class("aten.sym_size.int")
-            return self._rw.insert(size.make(value, axis, result_types=[IntType(dim)])).results[0]
+            size, types = op_class("aten.sym_size.int"), [IntType(str(dim))]
+            return self._rw.insert(size.make(value, axis, result_types=types)).results[0]
 
         return ask
 
-    def value(self, expression: Any) -> SSAValue | int:
-        """The value of a sympy expression, a plain int where it is one."""
-        if expression.is_Integer:
-            return int(expression)
-        text = str(expression)
-        found = self._values.get(text)
-        if found is None:
-            found = self._computed(expression, text)
-        elif not isinstance(found, SSAValue):
-            found = found()
-        self._values[text] = found
-        return found
+    def value(self, size: Dim) -> SSAValue | int:
+        """The value of a size, a plain int where it is a number.
 
-    def _computed(self, expression: Any, text: str) -> SSAValue:
-        cls = OPS[FUNCTIONS[_OPERATORS[expression.func]]]
-        total, *rest = (self.value(part) for part in expression.args)
-        shown = expression.args[0]
-        for value, part in zip(rest, expression.args[1:], strict=True):
-            shown = expression.func(shown, part)
-            made = cls.make([total, value], IntType(str(shown)))
-            total = self._rw.insert(made).results[0]
-        assert isinstance(total, SSAValue), f"{text} is a number"
-        return total
+        Raises:
+            StepwellError: `can_compute` says that there is none.
+        """
+        if isinstance(size, int):
+            return size
+        made = computed(size, self._at_hand, self._applied)
+        if made is None:
+            raise StepwellError(f"no value holds the size {size}")
+        return made[1]
+
+    def _at_hand(self, size: Size) -> _Valued | None:
+        if size.number is not None:
+            return size, size.number
+        value = self._values.get(size)
+        if value is not None and not isinstance(value, SSAValue):
+            value = self._values[size] = value()
+        return None if value is None else (size, value)
+
+    def _applied(self, name: str, one: _Valued, other: _Valued) -> _Valued:
+        size = OF_TWO[name](one[0], other[0])
+        made = OPS[FUNCTIONS[name]].make([one[1], other[1]], IntType(str(size)))
+        value = self._values[size] = self._rw.insert(made).results[0]
+        return size, value
+
+
+_Valued = tuple[Size, SSAValue | int]
+"""A size and its value."""

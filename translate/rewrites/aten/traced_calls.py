@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
-import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from xdsl.dialects.builtin import TensorType
@@ -20,7 +19,13 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import of_overload, torch_overload
-from stepwell.dialects.symbols import Ranges, Symbols, tensor_type
+from stepwell.dialects.symbols import (
+    Ranges,
+    Symbols,
+    expression_of,
+    is_of_more_than_one,
+    tensor_type,
+)
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.rewriting import Refusal, Rewriter
@@ -181,23 +186,11 @@ def _what_is_missing(found: Trace, op: SchemaOp, env: ShapeEnv) -> str | None:
             if isinstance(used, torch.Tensor) and id(used) not in known:
                 return "makes a constant tensor of its own"
             is_symbolic = isinstance(used, torch.SymInt | torch.SymFloat | torch.SymBool)
-            if is_symbolic and not can_compute(used.node.expr, have):
+            if is_symbolic and not can_compute(expression_of(used), have):
                 return f"needs the number {used.node.expr}, which no value holds"
         known.update(map(id, call.results))
         have.update(call.types)
     return None
-
-
-def is_of_more_than_one(guard: Any) -> bool:
-    """Whether a guard says of a size that it is not 1, as `torch.export` assumes of every size.
-
-    Strides and broadcasting ask for it. Ranks and sizes are stated by the op's own types, and a
-    call that broadcasts a symbolic size against a number or another symbol guards their equality.
-    """
-    (size,) = guard.free_symbols if len(guard.free_symbols) == 1 else (None,)
-    if size is None:
-        return False
-    return guard in (sympy.Ne(size, 1), sympy.Lt(1, size), sympy.Gt(size, 1), sympy.Ge(size, 2))
 
 
 def _dispatcher(op: SchemaOp) -> AbstractContextManager[Any]:
@@ -227,7 +220,7 @@ def _to_ir(call: Call, values: Mapping[int, SSAValue], sizes: Sizes) -> dict[str
         if isinstance(value, torch.Tensor):
             return values[id(value)]
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-            return sizes.value(value.node.expr)
+            return sizes.value(expression_of(value))
         if isinstance(value, torch.dtype):
             return element_type(value)
         if isinstance(value, torch.device):

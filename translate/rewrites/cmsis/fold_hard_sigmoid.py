@@ -36,6 +36,7 @@ from stepwell.dialects.quant import DequantizeCast
 from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.size import number_of
 from stepwell.ir.types import dims, tensor
 from stepwell.translate.quantised.recognise import (
     Bias,
@@ -102,7 +103,7 @@ class FoldHardSigmoid(Rewrite[GatedLayer]):
         made["weight"] = rw.insert(
             DequantizeCast(typed, match.layer.operand("weight").type)  # pyright: ignore
         ).results[0]
-        made["bias"] = rw.constant(_moved(match.bias, int(shape[0]), rw.program), "half")
+        made["bias"] = rw.constant(_moved(match.bias, number_of(shape[0]), rw.program), "half")
         types = [match.layer.results[0].type]
         layer = rw.insert(type(match.layer).make(**made, result_types=types))
         layer.location = match.layer.location

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from math import copysign, prod
+from typing import Any
 
 import torch
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType
@@ -25,16 +26,10 @@ from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import bf16, f16, f32, i8, i32, torch_dtype
 from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.size import Dim, settled
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.ir.weights import WeightStore, recipe
-from stepwell.translate.rewrites.tosa.sizes import (
-    Size,
-    dimension,
-    is_known,
-    settled,
-    shape_constant,
-    size_of,
-)
+from stepwell.translate.rewrites.tosa.sizes import shape_constant
 
 FLOATS: tuple[Attribute, ...] = (f32, f16, bf16)
 """Element types of TOSA's floating-point operators."""
@@ -58,9 +53,9 @@ def tosa_single(weight: torch.Tensor) -> torch.Tensor:
     return weight.float()
 
 
-def shape_of(value: SSAValue) -> tuple[Size, ...]:
-    """The sizes of a tensor value."""
-    return tuple(dim if isinstance(dim, int) else size_of(dim) for dim in dims(value.type))
+def shape_of(value: SSAValue) -> tuple[Any, ...]:
+    """The sizes of a tensor value: ints, and a `Size` where its guards let one be symbolic."""
+    return dims(value.type)
 
 
 def i64s(values: Sequence[int]) -> DenseArrayBase:
@@ -73,7 +68,7 @@ def i32s(values: Sequence[int]) -> DenseArrayBase:
     return DenseArrayBase.from_list(IntegerType(32), list(values))
 
 
-def broadcast(a: Sequence[Size], b: Sequence[Size]) -> tuple[Size, ...]:
+def broadcast(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[Dim, ...]:
     """The common shape of two shapes of one rank."""
     return tuple(right if left == 1 else left for left, right in zip(a, b, strict=True))
 
@@ -98,12 +93,12 @@ class Builder:
         self,
         cls: type[TosaOp],
         operands: Sequence[SSAValue],
-        shape: Sequence[Size],
+        shape: Sequence[Dim],
         held: Attribute,
         **properties: Attribute,
     ) -> SSAValue:
         """One operator with one result."""
-        type_ = tensor(shape if is_known(shape) else [dimension(n) for n in shape], held)
+        type_ = tensor(shape, held)
         new = cls.create(operands=list(operands), result_types=[type_], properties=properties)
         return self.rw.insert(new).results[0]
 
@@ -132,13 +127,13 @@ class Builder:
         """`[0]`: a zero point."""
         return self.number(0.0, 1, held)
 
-    def sizes(self, values: Sequence[Size]) -> SSAValue:
+    def sizes(self, values: Sequence[Dim]) -> SSAValue:
         """A list of sizes as an operand."""
         return shape_constant(values, self.rw)
 
     # -- moving elements ---------------------------------------------------------------------
 
-    def reshape(self, value: SSAValue, shape: Sequence[Size]) -> SSAValue:
+    def reshape(self, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
         """The same elements in another shape; a constant is reshaped at compile time."""
         if shape_of(value) == tuple(shape):
             return value
@@ -169,7 +164,7 @@ class Builder:
         return self.reshape(value, [1] * (rank - len(shape)) + list(shape))
 
     def concat(
-        self, parts: Sequence[SSAValue], axis: int, shape: Sequence[Size] | None = None
+        self, parts: Sequence[SSAValue], axis: int, shape: Sequence[Dim] | None = None
     ) -> SSAValue:
         """Parts one after the other along an axis; `shape` where a type spells the result's."""
         if shape is None:
@@ -241,7 +236,7 @@ class Builder:
         self,
         cls: type[TosaOp],
         operands: tuple[SSAValue, SSAValue, SSAValue],
-        shape: Sequence[Size],
+        shape: Sequence[Dim],
         **lists: Sequence[int],
     ) -> SSAValue:
         """A convolution of image, weight and bias; lists are pad, stride, dilation, …"""
@@ -270,7 +265,7 @@ def _one_element(
     return value, WeightStore().constant(value)
 
 
-def elements(shape: Sequence[Size]) -> Size:
+def elements(shape: Sequence[Dim]) -> Any:
     """The number of elements of a shape."""
     return prod(shape)
 
@@ -286,7 +281,7 @@ def tosa_slice(weight: torch.Tensor, *, axis: int, start: int, size: int) -> tor
     return weight.narrow(axis, start, size)
 
 
-def narrow(x: SSAValue, axis: int, start: int, size: Size, b: Builder) -> SSAValue:
+def narrow(x: SSAValue, axis: int, start: int, size: Dim, b: Builder) -> SSAValue:
     """A part of one axis; that of a constant at compile time."""
     shape = list(shape_of(x))
     if shape[axis] == size:

@@ -16,9 +16,9 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.size import Dim, settled
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder, Size, narrow, shape_of
-from stepwell.translate.rewrites.tosa.sizes import settled
+from stepwell.translate.rewrites.tosa.building import Builder, narrow, shape_of
 
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
@@ -34,7 +34,7 @@ class Placed:
     operator: type[TosaOp]
     image: SSAValue
     kernel: SSAValue
-    shape: Sequence[Size]
+    shape: Sequence[Dim]
     lists: Mapping[str, Sequence[int]]
     group: int = 0
 
@@ -51,10 +51,10 @@ class Window:
     padding: Sequence[int]
     dilation: Sequence[int]
     extra: Sequence[int]
-    made: Sequence[Size]
+    made: Sequence[Dim]
     fill: float
 
-    def behind(self, held: Size, kernel: int, axis: int) -> Size:
+    def behind(self, held: Dim, kernel: int, axis: int) -> Dim:
         """The padding behind that makes the windows of an axis come out even, as TOSA asks."""
         span = (kernel - 1) * self.dilation[axis] + 1
         last = (self.made[axis] - 1) * self.stride[axis]
@@ -136,7 +136,7 @@ def _depthwise(
 
 def _placed(
     image: SSAValue, weight: SSAValue, window: Window, b: Builder
-) -> tuple[SSAValue, tuple[Size, ...], dict[str, Sequence[int]]]:
+) -> tuple[SSAValue, tuple[Dim, ...], dict[str, Sequence[int]]]:
     """The image that windows reach, the result's shape, and the lists of a convolution."""
     n, height, width, _ = shape_of(image)
     out, _, kernel_h, kernel_w = shape_of(weight)
@@ -148,7 +148,7 @@ def _placed(
 
 
 def evened(
-    image: SSAValue, behind: Sequence[Size], most: Sequence[int], b: Builder, fill: float = 0.0
+    image: SSAValue, behind: Sequence[Dim], most: Sequence[int], b: Builder, fill: float = 0.0
 ) -> tuple[SSAValue, list[int]]:
     """An image whose windows come out even along its axes from 1 on, and the padding left behind.
 

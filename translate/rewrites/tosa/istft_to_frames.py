@@ -43,6 +43,7 @@ from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.size import number_of
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.aten.building import (
     emit,
@@ -81,7 +82,7 @@ class IstftToFrames(Rewrite[Framed]):
             return Refusal("both halves of the points are given")
         whole = found.length + found.hop * (shape[-1] - 1)
         start = found.length // 2 if op.arg("center") else 0
-        if start + int(dims(op.results[0].type)[-1]) > whole:
+        if start + number_of(dims(op.results[0].type)[-1]) > whole:
             return Refusal("it asks for more than its frames reach")
         return found
 
@@ -110,7 +111,7 @@ class IstftToFrames(Rewrite[Framed]):
         weights = expand(rw, view(rw, squares, (1, match.length)), (count, match.length))
         total, weight = (_added(value, match.hop, rw) for value in (frames, weights))
         start = match.length // 2 if op.arg("center") else 0
-        stop = start + int(dims(op.results[0].type)[-1])
+        stop = start + number_of(dims(op.results[0].type)[-1])
         total, weight = (
             slice_axis(rw, value, len(dims(value.type)) - 1, start, stop)
             for value in (total, weight)

@@ -25,12 +25,13 @@ from stepwell.ir.dtypes import f32, i32, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.signature import ranges_around
+from stepwell.ir.size import Dim
+from stepwell.ir.size_ranges import interval
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, narrow, shape_of
 from stepwell.translate.rewrites.tosa.lower_cast import converted
 from stepwell.translate.rewrites.tosa.lower_triangle import triangle
 from stepwell.translate.rewrites.tosa.lowering import Lowerable, LowerToTosa, is_number
-from stepwell.translate.rewrites.tosa.sizes import Size, whole_quotient
 
 _FILLED: dict[type[Operation], float | str] = {
     aten.FullDefault: "fill_value",
@@ -106,14 +107,12 @@ def _argument(op: SchemaOp, name: str, default: int) -> Any:
 def largest_size(value: SSAValue) -> int | None:
     """The bound of the size of a vector, where that is a symbol of the program with one."""
     (size,) = dims(value.type)
-    if not isinstance(size, str):
-        return None
-    return ranges_around(value).get(size, (0, None))[1]
+    return None if isinstance(size, int) else interval(size, ranges_around(value))[1]
 
 
-def _counted(size: Size, held: Attribute, b: Builder) -> SSAValue:
+def _counted(size: Dim, held: Attribute, b: Builder) -> SSAValue:
     """0, 1, …, size - 1: in blocks, whose own numbers are sums of a triangle's rows."""
-    blocks = whole_quotient(size + COUNTED_AT_ONCE - 1, COUNTED_AT_ONCE)
+    blocks = (size + COUNTED_AT_ONCE - 1) // COUNTED_AT_ONCE
     below = triangle(blocks, blocks, b)
     ones = converted(below, f32, b)
     row = b.scalar(t.SubOp, b.reduce(t.ReduceSumOp, ones, 1), 1.0)

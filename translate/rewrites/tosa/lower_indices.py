@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from xdsl.dialects.builtin import IntegerAttr
@@ -31,11 +31,11 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, i1, i8, i32, i64
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
+from stepwell.ir.size import Dim
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats, needs_known
-from stepwell.translate.rewrites.tosa.sizes import Size
 
 INDICES = (i32, i64)
 
@@ -84,7 +84,7 @@ def indexed_rows(op: SchemaOp) -> Rows | Refusal:
     return needs_known(op.operands[0], axes, "an indexed axis of size") or found
 
 
-def _one_index(rows: Rows, held: Sequence[Size], wraps: bool, b: Builder) -> SSAValue:
+def _one_index(rows: Rows, held: Sequence[Any], wraps: bool, b: Builder) -> SSAValue:
     """The row number: every index times the rows it steps over, added up."""
     total: SSAValue | None = None
     step = 1
@@ -110,7 +110,7 @@ def counted_from_the_front(index: SSAValue, size: int, b: Builder) -> SSAValue:
     return b.select(negative, wrapped, index)
 
 
-def _for_batch(index: SSAValue, batch: Size, b: Builder) -> SSAValue:
+def _for_batch(index: SSAValue, batch: Dim, b: Builder) -> SSAValue:
     """`[batch, W]`: the same indices for each."""
     count = elements(shape_of(index))
     flat = b.reshape(index, (1, count))
@@ -195,7 +195,7 @@ class Mask:
     """Truth values that say where a tensor is written, in a shape that broadcasts against it."""
 
     value: SSAValue
-    shape: tuple[Size, ...]
+    shape: tuple[Dim, ...]
 
 
 def _written_mask(op: SchemaOp) -> Mask | None:
@@ -211,7 +211,7 @@ def _written_mask(op: SchemaOp) -> Mask | None:
     return Mask(mask, (*[1] * first, *shape_of(mask), *[1] * behind))
 
 
-def _expanded(value: SSAValue, shape: Sequence[Size], b: Builder) -> SSAValue:
+def _expanded(value: SSAValue, shape: Sequence[Dim], b: Builder) -> SSAValue:
     """The value broadcast to a shape."""
     x = b.of_rank(value, len(shape))
     multiples = [1 if d == n else n for d, n in zip(shape_of(x), shape, strict=True)]

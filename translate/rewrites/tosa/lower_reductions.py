@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from xdsl.ir import Operation, SSAValue
@@ -28,6 +28,7 @@ from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.limits import Level
 from stepwell.ir.dtypes import i8, i16, i32, i64, torch_dtype
 from stepwell.ir.rewriting import Refusal
+from stepwell.ir.size import Dim, settled
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import (
     FLOATS,
@@ -47,7 +48,7 @@ from stepwell.translate.rewrites.tosa.lowering import (
     reduced_axes,
 )
 from stepwell.translate.rewrites.tosa.rows import gathered
-from stepwell.translate.rewrites.tosa.sizes import Size, is_known, settled
+from stepwell.translate.rewrites.tosa.sizes import is_known
 
 _REDUCTIONS: dict[type[Operation], type[TosaOp]] = {
     aten.MeanDim: t.ReduceSumOp,
@@ -99,7 +100,7 @@ class LowerReduction(LowerToTosa):
         return b.reshape(y, shape_of(op.results[0]))
 
 
-def _shared(total: SSAValue, sizes: Sequence[Size], b: Builder) -> SSAValue:
+def _shared(total: SSAValue, sizes: Sequence[Dim], b: Builder) -> SSAValue:
     """A sum over axes of these sizes, divided by their product.
 
     No operator makes a number of a shape: a size of run time is the sum of as many ones, in f32
@@ -164,7 +165,7 @@ def _pool(
     kernel: Sequence[int],
     stride: Sequence[int],
     pad: Sequence[int],
-    size: Sequence[Size],
+    size: Sequence[Dim],
     b: Builder,
 ) -> SSAValue:
     """A pool of an NCHW image, in NHWC."""
@@ -231,7 +232,7 @@ def _pair(values: Sequence[int]) -> list[int]:
     return list(values) * 2 if len(values) == 1 else list(values)
 
 
-def _padded_pool(op: SchemaOp, image: SSAValue, pad: Sequence[Size], b: Builder) -> SSAValue:
+def _padded_pool(op: SchemaOp, image: SSAValue, pad: Sequence[Any], b: Builder) -> SSAValue:
     """A pool of an image whose size decides its padding: that is written out."""
     is_maximum = isinstance(op, aten.MaxPool2dDefault)
     kernel, before = _pair(op.arg("kernel_size")), _pair(op.arg("padding"))
@@ -248,7 +249,7 @@ def _padded_pool(op: SchemaOp, image: SSAValue, pad: Sequence[Size], b: Builder)
     return _pool(image, cls, kernel, stride, (pad[0], left[0], pad[2], left[1]), size, b)
 
 
-def _padding(op: SchemaOp) -> tuple[Size, Size, Size, Size]:
+def _padding(op: SchemaOp) -> tuple[Any, Any, Any, Any]:
     """Top, bottom, left, right; those behind make the windows come out even."""
     kernel, before = _pair(op.arg("kernel_size")), _pair(op.arg("padding"))
     stride = _pair(op.arg("stride") or op.arg("kernel_size"))

@@ -22,10 +22,11 @@ from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.dtypes import i1
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
+from stepwell.ir.size import Dim
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, narrow, shape_of
 from stepwell.translate.rewrites.tosa.lowering import Lowerable, LowerToTosa
-from stepwell.translate.rewrites.tosa.sizes import Size, is_known
+from stepwell.translate.rewrites.tosa.sizes import is_known
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class LowerTriangle(LowerToTosa):
         return b.select(mask, *kept)
 
 
-def triangle(rows: Size, columns: Size, b: Builder, diagonal: int = 0) -> SSAValue:
+def triangle(rows: Dim, columns: Dim, b: Builder, diagonal: int = 0) -> SSAValue:
     """Truths `[rows, columns]` on and below a diagonal of a matrix whose sizes the run knows.
 
     One row, cyclic and longer than a row of the matrix by one: read on and on, it begins one
@@ -87,7 +88,7 @@ def triangle(rows: Size, columns: Size, b: Builder, diagonal: int = 0) -> SSAVal
     return b.op(t.SliceOp, [wide, b.sizes(first), b.sizes(shape)], shape, i1)
 
 
-def _repeated(line: SSAValue, count: Size, b: Builder) -> SSAValue:
+def _repeated(line: SSAValue, count: Dim, b: Builder) -> SSAValue:
     """A line again and again."""
     if count == 1:
         return line

@@ -31,9 +31,10 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.size import Dim
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, elements, shape_of
-from stepwell.translate.rewrites.tosa.sizes import Size, is_spelled
+from stepwell.translate.rewrites.tosa.sizes import is_spelled
 
 REDUCTIONS = (t.ReduceSumOp, t.ReduceMaxOp, t.ReduceMinOp, t.ReduceProductOp)
 
@@ -47,7 +48,7 @@ class Sunk:
 
     op: TosaOp
     added: tuple[int, ...]
-    source: tuple[Size, ...] | None = None
+    source: tuple[Dim, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class SinkReshape(Rewrite[Sunk]):
         return self._any_axes(op, data, shape_of(first.input1))
 
     def _any_axes(
-        self, op: TosaOp, data: Sequence[SSAValue], source: tuple[Size, ...]
+        self, op: TosaOp, data: Sequence[SSAValue], source: tuple[Dim, ...]
     ) -> Sunk | Refusal:
         """All operands reshaped alike and read here alone; constants that fit both shapes."""
         result = shape_of(op.results[0])
@@ -135,17 +136,17 @@ def data_operands(op: TosaOp) -> list[SSAValue]:
     return list(op.operands[: DATA.get(type(op))])
 
 
-def keeps_last(shape: Sequence[Size], result: Sequence[Size], source: Sequence[Size]) -> bool:
+def keeps_last(shape: Sequence[Dim], result: Sequence[Dim], source: Sequence[Dim]) -> bool:
     """Whether a constant varies along the last axis alone, which the reshape keeps."""
     return elements(shape[:-1]) == 1 and bool(source) and source[-1] == result[-1] == shape[-1]
 
 
-def axes_added(source: Sequence[Size], target: Sequence[Size]) -> tuple[int, ...]:
+def axes_added(source: Sequence[Dim], target: Sequence[Dim]) -> tuple[int, ...]:
     """Which axes of `target` a reshape put in, if that is all it did."""
     return tuple(sorted(dropped_units(target, source) or ()))
 
 
-def without(shape: Sequence[Size], axes: Sequence[int]) -> tuple[Size, ...]:
+def without(shape: Sequence[Dim], axes: Sequence[int]) -> tuple[Dim, ...]:
     """A shape with some axes taken out."""
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 

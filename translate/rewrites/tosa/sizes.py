@@ -1,21 +1,17 @@
 """Sizes that only the run knows: an expression of symbols, computed by shape operators.
 
-A size is an int, or the sympy expression that the tensor's type spells (`s77`, `4*s77 + 1`), which
-multiplies and adds like one.  Where an operator needs it as a value, DIM reads each symbol off the
-argument whose dimension it is, and ADD_SHAPE, MUL_SHAPE, … compute the rest: the extension `shape`.
+Where an operator needs such a size as a value, DIM reads each symbol off the argument whose
+dimension it is, and ADD_SHAPE, MUL_SHAPE, … compute the rest: the extension `shape`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
+from typing import Final, TypeGuard
 
-import sympy
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
-from stepwell.dialects.symbols import Symbols
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import ShapeType
 from stepwell.dialects.tosa.base import TosaOp
@@ -24,61 +20,28 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import i32
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.signature import method_of
-from stepwell.ir.torch_private import sympy_functions as torch_functions
-from stepwell.ir.types import Dim, dims, is_static
+from stepwell.ir.size import UNKNOWN, Computed, Dim, Size, settled
+from stepwell.ir.size_values import computed
+from stepwell.ir.types import dims, is_static
 
-Size = Any
-"""An int, or a sympy expression."""
-
-_BINARY: tuple[tuple[Any, type[TosaOp]], ...] = (
-    (sympy.Add, t.AddShapeOp),
-    (sympy.Mul, t.MulShapeOp),
-    (torch_functions.Max, t.MaxShapeOp),
-    (torch_functions.Min, t.MinShapeOp),
-    (torch_functions.FloorDiv, t.DivFloorShapeOp),
-    (torch_functions.Mod, t.ModShapeOp),
-)
+_BINARY: Final[dict[str, type[TosaOp]]] = {
+    "add": t.AddShapeOp,
+    "mul": t.MulShapeOp,
+    "max": t.MaxShapeOp,
+    "min": t.MinShapeOp,
+    "floordiv": t.DivFloorShapeOp,
+    "mod": t.ModShapeOp,
+}
 
 
-@lru_cache(maxsize=4096)
-def size_of(dim: Dim) -> Size:
-    """The size that a dimension of a type spells."""
-    return dim if isinstance(dim, int) else Symbols().expression(dim)
-
-
-def dimension(size: Size) -> Dim:
-    """A size as a type spells it."""
-    if isinstance(size, int):
-        return size
-    return int(size) if size.is_number else str(size)
-
-
-def settled(size: Size) -> Size:
-    """A size that arithmetic has made: an int where its symbols cancelled."""
-    return size if isinstance(size, int) or not size.is_Integer else int(size)
-
-
-def whole_quotient(size: Size, divisor: int) -> Size:
-    """A size divided by a number, rounded down: what DIV_FLOOR_SHAPE computes."""
-    return size // divisor if isinstance(size, int) else torch_functions.FloorDiv(size, divisor)
-
-
-def is_known(shape: Sequence[Size]) -> bool:
+def is_known(shape: Sequence[Dim]) -> TypeGuard[Sequence[int]]:
     """Whether every size is a number."""
     return all(isinstance(size, int) for size in shape)
 
 
 def is_spelled(*values: SSAValue) -> bool:
     """Whether types say every size, as a number or as an expression."""
-    return all("?" not in dims(value.type) for value in values)
-
-
-def magnitude(size: Size) -> int:
-    """A number that orders sizes: a symbol counts as a large prime of its own."""
-    if isinstance(size, int):
-        return size
-    symbols = sorted(size.free_symbols, key=str)
-    return int(size.subs({s: sympy.prime(1000 + n) for n, s in enumerate(symbols)}))
+    return all(UNKNOWN not in dims(value.type) for value in values)
 
 
 def inexpressible(value: SSAValue) -> str | None:
@@ -86,23 +49,14 @@ def inexpressible(value: SSAValue) -> str | None:
     for dim in dims(value.type):
         if isinstance(dim, int):
             continue
-        if dim == "?":
+        if dim == UNKNOWN:
             return "a dimension is not known, not even as an expression"
-        found: Any = size_of(dim)
-        for symbol in found.free_symbols:
-            if _source(str(symbol), value) is None:
+        for symbol in sorted(dim.symbols):
+            if _source(symbol, value) is None:
                 return f"the size {symbol} is not a dimension of an input"
-        if not all(_is_expressible(node) for node in sympy.preorder_traversal(found)):
+        if any(isinstance(atom, Computed) for atom in dim.atoms):
             return f"the size {dim} is not an expression that shape operators compute"
     return None
-
-
-def _is_expressible(node: Any) -> bool:
-    if node.is_Symbol or node.is_Integer:
-        return True
-    if node.is_Pow:
-        return bool(node.exp.is_Integer and node.exp > 0)
-    return any(isinstance(node, kind) for kind, _ in _BINARY)
 
 
 def _source(symbol: str, near: SSAValue | Operation) -> tuple[SSAValue, int] | None:
@@ -110,11 +64,12 @@ def _source(symbol: str, near: SSAValue | Operation) -> tuple[SSAValue, int] | N
     method = method_of(near)
     if method is None:
         return None
+    size = Size.symbol(symbol)
     for argument in method.body.block.args:
         if is_static_or_scalar(argument):
             continue
         for axis, dim in enumerate(dims(argument.type)):
-            if dim == symbol:
+            if dim == size:
                 return argument, axis
     return None
 
@@ -124,13 +79,14 @@ def is_static_or_scalar(value: SSAValue) -> bool:
     return not hasattr(value.type, "element_type") or is_static(value.type)
 
 
-def shape_constant(sizes: Sequence[Size], rw: Rewriter) -> SSAValue:
+def shape_constant(sizes: Sequence[int | Size], rw: Rewriter) -> SSAValue:
     """A list of sizes as a value: a CONST_SHAPE, or shape operators and a CONCAT_SHAPE."""
-    if is_known(sizes):
-        return rw.insert(const_shape(sizes)).results[0]
+    stated = [settled(size) for size in sizes]
+    if is_known(stated):
+        return rw.insert(const_shape(stated)).results[0]
     parts: list[SSAValue] = []
     run: list[int] = []
-    for size in [*sizes, None]:
+    for size in [*stated, None]:
         if isinstance(size, int):
             run.append(size)
             continue
@@ -150,28 +106,26 @@ def _put(cls: type[TosaOp], operands: Sequence[SSAValue], rank: int, rw: Rewrite
     ).results[0]
 
 
-def _computed(size: Any, rw: Rewriter) -> SSAValue:
+def _computed(size: Size, rw: Rewriter) -> SSAValue:
     """One size as a value of type `!tosa.shape<1>`."""
-    if size.is_Integer:
-        return rw.insert(const_shape([int(size)])).results[0]
-    if size.is_Symbol:
-        found = _source(str(size), rw.root)
-        if found is None:
-            raise StepwellError(f"the size {size} is no dimension of an input")
-        argument, axis = found
+
+    def leaf(part: Size) -> SSAValue | None:
+        if part.number is not None:
+            return rw.insert(const_shape([part.number])).results[0]
+        argument = _source(str(part), rw.root)
+        if argument is None:
+            return None
         op = t.DimOp.create(
-            operands=[argument],
-            properties={"axis": IntegerAttr(axis, i32)},
+            operands=[argument[0]],
+            properties={"axis": IntegerAttr(argument[1], i32)},
             result_types=[ShapeType.of(1)],
         )
         return rw.insert(op).results[0]
-    if size.is_Pow:
-        value = factor = _computed(size.base, rw)
-        for _ in range(int(size.exp) - 1):
-            value = _put(t.MulShapeOp, [value, factor], 1, rw)
-        return value
-    cls = next(found for kind, found in _BINARY if isinstance(size, kind))
-    value, *rest = [_computed(part, rw) for part in size.args]
-    for part in rest:
-        value = _put(cls, [value, part], 1, rw)
+
+    def apply(name: str, one: SSAValue, other: SSAValue) -> SSAValue:
+        return _put(_BINARY[name], [one, other], 1, rw)
+
+    value = computed(size, leaf, apply)
+    if value is None:
+        raise StepwellError(f"the size {size} is not computed from dimensions of inputs")
     return value

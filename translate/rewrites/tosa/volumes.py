@@ -6,9 +6,9 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.translate.rewrites.tosa.building import Builder, Size, shape_of
+from stepwell.ir.size import Dim, settled
+from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.convolving import Convolve, Placed, evened, part
-from stepwell.translate.rewrites.tosa.sizes import settled
 
 TO_NDHWC, TO_NCDHW = (0, 2, 3, 4, 1), (0, 4, 1, 2, 3)
 
@@ -27,7 +27,7 @@ def convolved_volume(
     image, kernel = (b.transpose(value, TO_NDHWC) for value in (x, weight))
     n, out, *spatial = shape_of(op.results[0])
     stride, dilation = list(op.arg("stride")), list(op.arg("dilation"))
-    behind: list[Size] = []
+    behind: list[Dim] = []
     for axis, before in enumerate(op.arg("padding")):
         span = (shape_of(kernel)[axis + 1] - 1) * dilation[axis] + 1
         last = (spatial[axis] - 1) * stride[axis]

@@ -37,6 +37,7 @@ from stepwell.dialects.xnnpack.movement import Concatenate
 from stepwell.ir.axes import AxisMap, Order, inverse
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting import Bound, Rewriter
+from stepwell.ir.size import Size
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.layout.assign import PlaceTransposes
 from stepwell.translate.layout.table import Layouts, Turning, is_one
@@ -73,7 +74,7 @@ class XnnpackLayouts(Layouts):
         order = turning.order
         match op:
             case xnnpack.StaticReshape():  # Whose new shape works out one size, not more.
-                return sum(isinstance(size, str) for size in dims(op.output.type)) <= 1
+                return sum(isinstance(size, Size) for size in dims(op.output.type)) <= 1
             case xnnpack.Softmax():
                 return order[-1] == len(order) - 1
             case xnnpack.FullyConnected():

@@ -13,6 +13,7 @@ from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import dtype_name, f16, f32, is_float
 from stepwell.ir.rewriting import Refusal
+from stepwell.ir.size import UNKNOWN, Size
 from stepwell.ir.types import IntType, dims, element
 
 MAX_SIZE = 2**31 - 1
@@ -51,7 +52,7 @@ def not_held(value: SSAValue) -> Refusal | None:
         return Refusal(f"rank {len(shape)} is above XNNPACK's limit of {MAX_RANK}")
     if 0 in shape:
         return Refusal("a dimension is 0, which XNNPACK cannot hold")
-    if "?" in shape:
+    if UNKNOWN in shape:
         return Refusal("a dimension is not known, not even as an expression")
     largest = max((d for d in shape if isinstance(d, int)), default=0)
     if largest > MAX_SIZE:
@@ -61,7 +62,7 @@ def not_held(value: SSAValue) -> Refusal | None:
 
 def not_static(value: SSAValue) -> Refusal | None:
     """Every dimension is a number."""
-    symbolic = [d for d in dims(value.type) if isinstance(d, str)]
+    symbolic = [d for d in dims(value.type) if isinstance(d, Size)]
     return Refusal(f"dimension {symbolic[0]} is symbolic") if symbolic else None
 
 

@@ -30,6 +30,7 @@ from stepwell.ir.dtypes import f16
 from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.size import Size
 from stepwell.ir.types import AnyTensor, Dim, dims, element, tensor
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.rewrites.xnnpack.guards import (
@@ -215,7 +216,7 @@ def not_a_known_line(*values: SSAValue) -> Refusal | None:
     """Lines become images by a reshape, and XNNPACK works out one size of its result."""
     for value in values:
         shape: tuple[Dim, ...] = dims(value.type)
-        if len(shape) == 3 and isinstance(shape[0], str) and isinstance(shape[2], str):
+        if len(shape) == 3 and isinstance(shape[0], Size) and isinstance(shape[2], Size):
             return Refusal("the batch of lines and their length are symbolic")
     return None
 

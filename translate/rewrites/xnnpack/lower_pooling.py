@@ -22,6 +22,7 @@ from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.size import Size
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.lower_convolution import channels_last
@@ -69,12 +70,12 @@ class LowerPooling(Rewrite[Pooling]):
         if isinstance(op, aten.AdaptiveAvgPool2dDefault | aten._AdaptiveAvgPool2dDefault):
             return not_of_single_elements(_adaptive(op))
         if isinstance(op, aten.MaxPool2dDefault | aten.AvgPool2dDefault):
-            if op.arg("ceil_mode") and any(isinstance(d, str) for d in dims(op.operands[0].type)):
+            if op.arg("ceil_mode") and any(isinstance(d, Size) for d in dims(op.operands[0].type)):
                 return Refusal("a size is symbolic; windows may hang over the edge by any amount")
             is_max = isinstance(op, aten.MaxPool2dDefault)
             return not_of_single_elements(_max(op) if is_max else _average(op))
         size = dims(op.results[0].type)[2:]
-        if any(isinstance(d, str) for d in size):
+        if any(isinstance(d, Size) for d in size):
             return Refusal(
                 "the resized image has a symbolic size; XNNPACK resizes to a constant one"
             )
@@ -122,7 +123,7 @@ def steps_by_sizes(op: SchemaOp) -> bool:
         given, made = dims(op.operands[0].type)[2 + at], dims(op.results[0].type)[2 + at]
         if scale is None or not scale > 0.0:
             continue  # torch takes the sizes.
-        if isinstance(given, str) or isinstance(made, str):
+        if isinstance(given, Size) or isinstance(made, Size):
             return False
         if not isclose(1.0 / scale, given / made, rel_tol=2.0**-22):
             return False
@@ -159,7 +160,7 @@ def _adaptive(op: SchemaOp) -> Pooling | Refusal:
     out_rows, out_columns = dims(op.results[0].type)[2:]
     if (out_rows, out_columns) == (1, 1):
         return Pooling(op, xnnpack.GlobalAveragePooling2d, (("keep_dims", True),))
-    if isinstance(rows, str) or isinstance(columns, str):
+    if isinstance(rows, Size) or isinstance(columns, Size):
         return Refusal("the image has a symbolic size, and so have its windows")
     assert isinstance(out_rows, int) and isinstance(out_columns, int)
     if rows % out_rows or columns % out_columns:
@@ -217,7 +218,7 @@ def edges(op: SchemaOp, padding: tuple[int, ...]) -> tuple[int, ...]:
     over: list[int] = []
     for at in (0, 1):
         size, windows = dims(op.operands[0].type)[2 + at], dims(op.results[0].type)[2 + at]
-        if isinstance(size, str) or isinstance(windows, str):
+        if isinstance(size, Size) or isinstance(windows, Size):
             over.append(0)  # Windows that hang over have been refused.
             continue
         reach = (windows - 1) * stride[at] + dilation[at] * (kernel[at] - 1) + 1

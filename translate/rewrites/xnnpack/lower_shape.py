@@ -23,6 +23,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.size import UNKNOWN, Size
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.aten.building import axis
 from stepwell.translate.rewrites.aten.hoist_slice_over_layout import static_bounds
@@ -76,7 +77,7 @@ class LowerShape(Rewrite[SchemaOp]):
             return Refusal(f"it repeats by a product with {count} ones, above {MOST_ONES}")
         if isinstance(op, aten.CatDefault):
             at = axis(op.arg("dim"), len(dims(op.results[0].type)))
-            symbolic = any(isinstance(dims(operand.type)[at], str) for operand in op.operands)
+            symbolic = any(isinstance(dims(operand.type)[at], Size) for operand in op.operands)
             if symbolic and len(op.operands) not in xnnpack.CONCATENATES:
                 return Refusal("more than five tensors are concatenated along a symbolic axis")
         return op
@@ -114,15 +115,15 @@ def unknown_sizes(op: SchemaOp) -> Refusal | None:
             (
                 Refusal("a dimension is not known, not even as an expression")
                 for v in op.results
-                if "?" in dims(v.type)
+                if UNKNOWN in dims(v.type)
             ),
             None,
         )
     if isinstance(op, aten.ViewDefault):
-        symbolic = [d for d in dims(op.results[0].type) if isinstance(d, str)]
+        symbolic = [d for d in dims(op.results[0].type) if isinstance(d, Size)]
         if len(symbolic) > 1:
             return Refusal(
-                f"the sizes {', '.join(symbolic)} are symbolic; XNNPACK works out one, not more"
+                f"the sizes {', '.join(map(str, symbolic))} are symbolic; XNNPACK works out one, not more"
             )
         return None
     return next((r for v in (*op.operands, *op.results) if (r := not_static(v))), None)
@@ -137,7 +138,7 @@ def reshape(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValue:
     if dims(value.type) == shape:
         return value
     result = tensor(shape, element(value.type))
-    sizes = [0 if isinstance(d, str) else d for d in shape]
+    sizes = [0 if isinstance(d, Size) else d for d in shape]
     return _put(rw, xnnpack.StaticReshape.make(value, result=result, new_shape=sizes))
 
 
@@ -177,12 +178,12 @@ def _slice(op: SchemaOp, type_: Attribute, rw: Rewriter) -> SSAValue:
 
 def slice_sizes(shape: tuple[Dim, ...]) -> list[int]:
     """A slice's sizes as the node takes them: 0 for an axis of symbolic size, which stays whole."""
-    return [0 if isinstance(d, str) else d for d in shape]
+    return [0 if isinstance(d, Size) else d for d in shape]
 
 
 def _concatenate(op: SchemaOp, rw: Rewriter) -> SSAValue:
     at = axis(op.arg("dim"), len(dims(op.results[0].type)))
-    if any(isinstance(dims(part.type)[at], str) for part in op.operands):
+    if any(isinstance(dims(part.type)[at], Size) for part in op.operands):
         node = xnnpack.CONCATENATES[len(op.operands)].make(
             *op.operands, result=op.results[0].type, axis=at
         )

@@ -23,6 +23,7 @@ from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.axes import Order, lies_the_same
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Rewrite, Rewriter
+from stepwell.ir.size import Size
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.lower_shape import slice_sizes
@@ -110,7 +111,7 @@ def moves_units_only(value: SSAValue, order: Order) -> bool:
     It is a reshape then, which works out one symbolic size, not more.
     """
     shape = dims(value.type)
-    return lies_the_same(shape, order) and sum(isinstance(d, str) for d in shape) <= 1
+    return lies_the_same(shape, order) and sum(isinstance(d, Size) for d in shape) <= 1
 
 
 def reshaped(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:

@@ -48,6 +48,7 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.size import Size
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.aten.building import (
     TO_THE_END,
@@ -138,7 +139,7 @@ def stretch(op: SchemaOp, at: int) -> Stretch | Refusal | None:
     scale = stated_scale(op, at)
     is_aligned = bool(op.arg("align_corners"))
     for size in (old, new):
-        if isinstance(size, str) and size_of_input(op.parent_block(), size) is None:
+        if isinstance(size, Size) and size_of_input(op.parent_block(), size) is None:
             return Refusal(f"the size {size} is no share of the size of an input")
     if is_aligned:
         return None if old == new else Stretch(old, new, None)

@@ -25,6 +25,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.size import UNKNOWN
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.aten.building import emit, view
 
@@ -98,6 +99,6 @@ def merged_from(value: SSAValue) -> SSAValue | None:
         return None
     source = owner.operands[0]
     whole, merged = dims(source.type), dims(value.type)
-    if len(whole) > len(merged) == 3 and whole[-2:] == merged[-2:] and "?" not in whole:
+    if len(whole) > len(merged) == 3 and whole[-2:] == merged[-2:] and UNKNOWN not in whole:
         return source
     return None

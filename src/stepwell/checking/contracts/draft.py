@@ -27,6 +27,7 @@ from stepwell.ir.inference import infer
 from stepwell.ir.interpretation import Interpreter, rule_for
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, get_signature, set_signature
+from stepwell.ir.size import Size
 from stepwell.ir.text import parse_module
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.verification import find_problems
@@ -271,7 +272,7 @@ class _Builder:
     def _weight(self, source: Source, block: Block) -> None:
         assert source.key is not None
         _check_size(source.type)
-        if any(isinstance(dim, str) for dim in dims(source.type)):
+        if any(isinstance(dim, Size) for dim in dims(source.type)):
             raise Dropped("a weight has a symbolic size")
         if source.key not in self.weights:
             try:

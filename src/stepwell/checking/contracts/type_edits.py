@@ -25,6 +25,7 @@ from stepwell.checking.contracts.edit import (
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType, quantization
 from stepwell.ir import dtypes
+from stepwell.ir.size import Size
 from stepwell.ir.types import dims, element, tensor
 
 
@@ -217,7 +218,7 @@ def _symbol_at(index: int, axis: int, draft: Draft) -> None:
     symbol = _fresh_symbol(draft)
     shape = list(dims(draft.sources[index].type))
     if symbol is not None and axis < len(shape):
-        shape[axis] = symbol
+        shape[axis] = Size.symbol(symbol)
         set_shape(index, shape, draft)
 
 
