@@ -200,6 +200,8 @@ def _lower(arguments: argparse.Namespace) -> int:
         lowered = lower(
             model.program, arguments.target, sizes=arguments.sizes, check=arguments.check, **options
         )
+    for note in model.notes:
+        print(note, file=sys.stderr)
     print(lowered.report.text(arguments.verbose))
     if arguments.emit_ir:
         write_atomically(arguments.emit_ir, str(lowered.program).encode())

@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stepwell.causal_lm import export_causal_lm, is_causal_lm, load_causal_lm
+from stepwell.causal_lm import (
+    BEFORE_EXPORT,
+    export_causal_lm,
+    is_causal_lm,
+    load_causal_lm,
+    prepare,
+)
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.factories import FORMS, made_by, parts_of, users_code
 from stepwell.ir.diagnostics import StepwellError
@@ -34,6 +40,8 @@ class Model:
     module: Any = None
     inputs: tuple[Any, ...] | None = None
     keywords: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    notes: tuple[str, ...] = ()
+    """What the model made necessary, a sentence each."""
 
 
 def open_model(
@@ -50,8 +58,9 @@ def open_model(
             a causal language model of transformers wrote.
         trust: let a `.pt2` unpickle its sample inputs; otherwise they are skipped.
         quantise: the name of a quantiser, for a module that a callable makes, or a language model.
-        language: how a language model is exported: `context`, `attention`, `any_length`, `cache` as
-            `stepwell.causal_lm.export_causal_lm` has them.
+        language: how a language model is prepared and exported: `dtype`, `embedding`, `group` as
+            `stepwell.causal_lm.prepare` has them, `context`, `attention`, `any_length`, `cache`,
+            `logits` as `export_causal_lm` has.
 
     Raises:
         StepwellError: no such file, no such callable, or a file that does not read.
@@ -93,12 +102,13 @@ def _from_zoo(name: str, quantise: str | None) -> Model:
 
 
 def _from_transformers(folder: Path, quantise: str | None, language: Mapping[str, Any]) -> Model:
-    model = load_causal_lm(folder)
-    if quantise is not None:
-        with users_code(f"quantiser {quantise!r} fails on {folder}"):
-            model = find_quantiser(quantise)(model, ())
-    methods = export_causal_lm(model, **language)
-    return Model(folder.resolve().name, from_exported_program(methods))
+    before = {name: value for name, value in language.items() if name in BEFORE_EXPORT}
+    how = {name: value for name, value in language.items() if name not in BEFORE_EXPORT}
+    with users_code(f"quantiser {quantise!r} fails on {folder}"):
+        model = prepare(load_causal_lm(folder), quantise=quantise, **before)
+    notes: list[str] = []
+    program = from_exported_program(export_causal_lm(model, notes=notes, **how))
+    return Model(folder.resolve().name, program, notes=tuple(notes))
 
 
 def _from_python(path: Path, attribute: str, quantise: str | None) -> Model:

@@ -69,7 +69,6 @@ def by_torchao(bits: int, group: int | None) -> Quantiser:
         import torch
         from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
         from torchao.quantization.granularity import PerAxis, PerGroup
-        from torchao.utils import unwrap_tensor_subclass
 
         config = Int8DynamicActivationIntxWeightConfig(
             weight_dtype=getattr(torch, f"int{bits}"),
@@ -82,9 +81,16 @@ def by_torchao(bits: int, group: int | None) -> Quantiser:
 
         with torch.no_grad():
             quantize_(module, config, filter_fn=fits)
-        return unwrap_tensor_subclass(module)
+        return unwrapped(module)
 
     return quantise
+
+
+def unwrapped(module: Any) -> Any:
+    """A module below which quantised weights are plain tensors and how to put them together."""
+    from torchao.utils import unwrap_tensor_subclass
+
+    return unwrap_tensor_subclass(module)
 
 
 QUANTISERS: dict[str, Quantiser] = {

@@ -39,7 +39,7 @@ def add_language(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--attention",
         choices=("custom", "torch"),
-        help="ExecuTorch's operators (what is meant without this option), or the model's own",
+        help="ExecuTorch's operators, or the model's own (by default the first that fits it)",
     )
     group.add_argument(
         "--cache",
@@ -49,11 +49,20 @@ def add_language(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--one-token", action="store_true", help="a token at a time, instead of any number"
     )
+    group.add_argument("--logits", choices=("last", "all"), help="of which tokens (last)")
+    group.add_argument(
+        "--dtype", choices=("fp32", "fp16", "bf16"), help="to compute in (the folder's own)"
+    )
+    group.add_argument(
+        "--embedding", type=int, choices=(8, 4), help="bits of a number of the tokens' table"
+    )
+    group.add_argument("--group", type=int, metavar="N", help="weights that share a scale")
 
 
 def language_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """What was said of it."""
-    said = {name: getattr(arguments, name) for name in ("context", "attention", "cache")}
+    names = ("context", "attention", "cache", "logits", "dtype", "embedding", "group")
+    said = {name: getattr(arguments, name) for name in names}
     held: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
     return held | ({"any_length": False} if arguments.one_token else {})
 

@@ -1,0 +1,33 @@
+"""Causal language models of `transformers` as programs: their state inside, as runners call them.
+
+`stepwell lower FOLDER` takes a folder of `save_pretrained` (`config.json` and safetensors, whose
+weights stay mapped), `export_causal_lm` a model in memory. The method `forward` takes tokens
+`[1, n]` and the position of the first one `[1]`, and gives the logits of the last one
+`[1, vocabulary]`; beside it stand the methods that ExecuTorch's LLM runner asks about a model.
+
+Nothing is read off a configuration that a run shows: `observing` runs the model once and sees what
+its layers keep and what its attention is given, `states` holds that as buffers, `attention` says
+what ExecuTorch's operators can take over, `decoder` is the module that is exported, and `exporting`
+compares it with the model before it is believed.
+"""
+
+from stepwell.causal_lm.attention import Attention
+from stepwell.causal_lm.exporting import Caches, Logits, export_causal_lm
+from stepwell.causal_lm.folders import is_causal_lm, load_causal_lm
+from stepwell.causal_lm.metadata import metadata
+from stepwell.causal_lm.preparing import prepare
+
+BEFORE_EXPORT = frozenset({"dtype", "embedding", "group"})
+"""What is said of a model before it is exported; the rest says how it is."""
+
+__all__ = [
+    "BEFORE_EXPORT",
+    "Attention",
+    "Caches",
+    "Logits",
+    "export_causal_lm",
+    "is_causal_lm",
+    "load_causal_lm",
+    "metadata",
+    "prepare",
+]

@@ -1,0 +1,142 @@
+"""The modules that are exported: a causal model with its state inside, or with caches given."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from stepwell.causal_lm.attention import CUSTOM, Attention, Positions, custom_layer, register
+from stepwell.causal_lm.observing import Observed, accepted, own_attention
+from stepwell.causal_lm.states import places, remembers
+
+Logits = Literal["last", "all"]
+
+
+class Decoder(nn.Module):
+    """Tokens `[1, n]` and where they begin `[1]` to logits, `[1, vocabulary]` or of all tokens."""
+
+    def __init__(
+        self, model: Any, observed: Observed, context: int, attention: Attention, logits: Logits
+    ) -> None:
+        """Put the state that a run showed beside a causal model.
+
+        Args:
+            model: a `PreTrainedModel` with a language model's head, in eval mode.
+            observed: its cache, which this module writes to from here on.
+            context: how many tokens a conversation may have.
+            attention: `custom`: ExecuTorch's operators, which stop at the position and write the
+                cache in place. `torch`: the model's own, over the whole cache.
+            logits: of the `last` token, or of `all`, `[1, n, vocabulary]`.
+        """
+        super().__init__()
+        self.model, self.context, self.attention, self.logits = model, context, attention, logits
+        self.cache, self.cache_name = observed.cache, observed.cache_name
+        self.positions = Positions()
+        if attention == "custom":
+            self._attend_by_operators()
+        else:
+            model.set_attn_implementation(own_attention(model))
+        remembers(self.cache)
+        found = places(self.cache)
+        self.lengths = [place for place in found if place.is_length]
+        self.states = [place for place in found if not place.is_length]
+        for place in self.states:
+            self.register_buffer(place.name, place.tensor, persistent=False)
+        self.register_buffer("places", torch.arange(context), persistent=False)
+
+    def _attend_by_operators(self) -> None:
+        register()
+        self.model.set_attn_implementation(CUSTOM)
+        for index, layer in enumerate(self.cache.layers):
+            if getattr(layer, "keys", None) is not None:
+                made = custom_layer(layer.keys, layer.values, self.positions)
+                self.cache.layers[index] = made
+        for module in self.model.modules():
+            if hasattr(module, "layer_idx"):
+                module.stepwell_positions = self.positions
+
+    def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
+        """The logits of the last token, or of all."""
+        count = tokens.shape[1]
+        # A position outside the cache has no row here: the program ends before it writes one.
+        ends = torch.cat([input_pos, input_pos + (count - 1)])
+        position = self.places.index_select(0, ends)[:1]
+        for place in self.states:  # While it is exported, buffers are fake tensors.
+            buffer = getattr(self, place.name)
+            if place.is_recurrent:
+                buffer.copy_(torch.where(position == 0, torch.zeros_like(buffer), buffer))
+            place.put(buffer)
+        for place in self.lengths:
+            place.put(position[0].clone())
+        if self.attention == "custom":
+            start = position[0].item()
+            torch._check(start >= 0)
+            torch._check(start + count <= self.context)
+            self.positions.start = start
+        found = self.model(
+            **accepted(
+                self.model,
+                {
+                    "input_ids": tokens,
+                    "position_ids": (torch.arange(count) + position)[None],
+                    self.cache_name: self.cache,
+                    "use_cache": True,
+                    **({"logits_to_keep": 1} if self.logits == "last" else {}),
+                },
+            )
+        )
+        return found.logits[:, -1] if self.logits == "last" else found.logits
+
+
+class Growing(nn.Module):
+    """A decoder whose caller keeps the caches: transformers' `DynamicCache`, layer by layer."""
+
+    def __init__(self, model: Any, observed: Observed) -> None:
+        """Wrap a causal model whose caches are keys and values of all tokens."""
+        super().__init__()
+        model.set_attn_implementation(own_attention(model))
+        self.model = model
+        self.shapes = [(layer.keys, layer.values) for layer in observed.cache.layers]
+
+    def forward(
+        self, tokens: Tensor, keys: list[Tensor], values: list[Tensor]
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Tokens `[1, n]` behind caches of p to the last one's logits and caches of p + n.
+
+        Args:
+            tokens: `[1, n]`.
+            keys, values: `[1, heads, p, size]` of each layer.
+
+        Returns:
+            Logits `[1, vocabulary]`; keys and values `[1, heads, p + n, size]` of each layer.
+        """
+        from transformers import DynamicCache
+
+        cache: Any = DynamicCache()
+        for layer, (key, value) in enumerate(zip(keys, values, strict=True)):
+            cache.update(key, value, layer)
+        past = keys[0].shape[2]
+        found = self.model(
+            **accepted(
+                self.model,
+                {
+                    "input_ids": tokens,
+                    "position_ids": (torch.arange(tokens.shape[1]) + past)[None],
+                    "past_key_values": cache,
+                    "use_cache": True,
+                    "logits_to_keep": 1,
+                },
+            )
+        )
+        layers = cache.layers
+        return found.logits[:, -1], [x.keys for x in layers], [x.values for x in layers]
+
+    def caches(self, length: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Keys and values of as many tokens, all zeros."""
+        keys, values = zip(*self.shapes, strict=True)
+        return (
+            [torch.zeros_like(key[:, :, :length]) for key in keys],
+            [torch.zeros_like(value[:, :, :length]) for value in values],
+        )

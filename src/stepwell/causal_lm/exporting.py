@@ -1,0 +1,253 @@
+"""A causal model of transformers exported, after what is exported said what the model says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from stepwell.causal_lm.attention import Attention, beyond_custom
+from stepwell.causal_lm.decoder import Decoder, Growing, Logits
+from stepwell.causal_lm.metadata import metadata
+from stepwell.causal_lm.observing import Observed, observe, own_attention
+from stepwell.dialects.symbols import asked_quietly
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.switches import kept_stderr, without_native_lines
+from stepwell.translate.exporting import export
+
+Caches = Literal["static", "dynamic"]
+_USUAL_CONTEXT = 2048
+_AGREEMENT = {torch.float32: 1e-3, torch.float64: 1e-6}
+"""How far a decoder may be off its model, as a share of the largest logit; halves: a twentieth."""
+
+
+@torch.no_grad()
+def export_causal_lm(
+    model: Any,
+    *,
+    context: int | None = None,
+    attention: Attention | None = None,
+    any_length: bool | None = None,
+    cache: Caches = "static",
+    logits: Logits = "last",
+    notes: list[str] | None = None,
+) -> dict[str, Any]:
+    """Methods of a causal model of transformers, for `stepwell.lower`.
+
+    Args:
+        model: a `PreTrainedModel` with a language model's head.
+        context: tokens of a conversation; by default what the model was made for, at most 2048.
+        attention: see `Decoder`; by default `custom`, where ExecuTorch's operators have what the
+            model's attention asks for, else `torch`.
+        any_length: tokens of any number at once, else one; by default any number, but one where a
+            layer keeps what each token rewrites.
+        cache: `static`: state of the program, for `context` tokens. `dynamic`: given with each call
+            and given back longer, for callers who keep it; see `Growing`.
+        logits: of the `last` token, or of `all` of them (to verify tokens that were guessed).
+        notes: takes a sentence for each choice that the model made necessary.
+
+    Returns:
+        `forward` as an `ExportedProgram`, and the values that ExecuTorch's LLM runner asks for.
+
+    Raises:
+        StepwellError: the model has no such form, torch does not export it, or the form does not
+            say what the model says.
+    """
+    config = model.config.get_text_config()
+    longest = getattr(config, "max_position_embeddings", None) or context or _USUAL_CONTEXT
+    size = context or min(longest, _USUAL_CONTEXT)
+    if size > longest:
+        raise StepwellError(
+            f"a context of {size} tokens is longer than the {longest} that the model was made for"
+        )
+    model = model.eval().requires_grad_(False)
+    with _as_it_was(model), asked_quietly():
+        _make_experts_exportable(model)
+        observed = observe(model, size)
+        if observed.is_recurrent and any_length:
+            raise StepwellError(
+                f"{config.model_type} has layers that keep what each token rewrites, "
+                "and takes one token at a time",
+                help="any_length=False (--one-token), or leave it out",
+            )
+        any_length = not observed.is_recurrent if any_length is None else any_length
+        if cache == "dynamic":
+            _refuse_what_does_not_grow(config, observed, attention)
+            program, attention = _with_caches_given(model, observed, size, any_length), "torch"
+        else:
+            form = Form(size, any_length, logits)
+            program, attention = _with_state_inside(model, form, attention, notes)
+    told = metadata(model, size, attention, any_length, logits == "all")
+    if cache == "dynamic":  # A runner that asks for a cache means one inside.
+        told = {key: value for key, value in told.items() if not key.startswith("use_")}
+    return {"forward": program, **told}
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a decoder takes and gives."""
+
+    context: int
+    any_length: bool
+    logits: Logits
+
+    @property
+    def tokens(self) -> Tensor:
+        """An example."""
+        return torch.ones(1, 3 if self.any_length else 1, dtype=torch.long)
+
+    @property
+    def rows(self) -> dict[int, Any] | None:
+        """Which axis of the tokens is open."""
+        return {1: torch.export.Dim("tokens", max=self.context - 1)} if self.any_length else None
+
+
+def _with_caches_given(model: Any, observed: Observed, size: int, any_length: bool) -> Any:
+    form, module = Form(size, any_length, "last"), Growing(model, observed)
+    past = [{2: torch.export.Dim("past", max=size - 1)}] * len(observed.cache.layers)
+    given = (form.tokens, *module.caches(5))
+    return _exported(model, module, given, (form.rows, past, past))
+
+
+def _with_state_inside(
+    model: Any, form: Form, asked: Attention | None, notes: list[str] | None
+) -> tuple[Any, Attention]:
+    """The first form that says what the model says: ExecuTorch's attention, else the model's own.
+
+    Raises:
+        StepwellError: what was asked for is not to be had, or the model's own attention is not.
+    """
+    shapes = (form.rows, {0: 1}) if form.any_length else None
+    attempts: tuple[Attention, ...] = (asked,) if asked else ("custom", "torch")
+    for attention in attempts:
+        observed = observe(model, form.context)
+        try:
+            if attention == "custom":
+                _refuse_what_custom_attention_lacks(model, observed)
+            decoder = Decoder(model, observed, form.context, attention, form.logits)
+            _compare(model, decoder, form)
+            given = (form.tokens, torch.tensor([0]))
+            return _exported(model, decoder, given, shapes), attention
+        except StepwellError as refusal:
+            if attention == attempts[-1]:
+                raise
+            if notes is not None:
+                notes.append(
+                    f"the model's own attention, over the whole cache: {refusal.problems[0].fact}"
+                )
+    raise AssertionError("an attempt returns or raises")
+
+
+@contextmanager
+def _as_it_was(model: Any) -> Iterator[None]:
+    """Give a model the attention and the experts back that it had."""
+    attention = model.config._attn_implementation
+    experts = getattr(model.config, "_experts_implementation", None)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(attention)
+        if experts is not None:
+            model.set_experts_implementation(experts)
+
+
+def _make_experts_exportable(model: Any) -> None:
+    """By default experts are products of groups, whose sizes hang on values."""
+    if getattr(model.config, "_experts_implementation", None) is not None:
+        model.set_experts_implementation("batched_mm")
+
+
+def _refuse_what_custom_attention_lacks(model: Any, observed: Observed) -> None:
+    lacks = next(beyond_custom(observed.calls), None)
+    if lacks is not None:
+        raise StepwellError(
+            f"{_kind(model)} has {lacks}, which ExecuTorch's attention does not have",
+            help="attention='torch' keeps the model's own, over the whole cache",
+        )
+
+
+def _kind(model: Any) -> str:
+    return model.config.get_text_config().model_type
+
+
+def _refuse_what_does_not_grow(config: Any, observed: Observed, attention: Any) -> None:
+    if attention == "custom":
+        raise StepwellError(
+            "ExecuTorch's attention writes to a cache in place, and a dynamic one grows",
+            help="attention='torch', or cache='static'",
+        )
+    layers = observed.cache.layers
+    kinds = getattr(config, "layer_types", None) or ()
+    window = getattr(config, "sliding_window", None)
+    lacks = None
+    if window is not None and (not kinds or "sliding_attention" in kinds):
+        lacks = f"windows of {window} tokens"
+    if len(observed.states) != 2 * len(layers) or observed.is_recurrent:
+        lacks = "layers that keep something else than keys and values"
+    if lacks is not None:
+        raise StepwellError(
+            f"{config.model_type} has {lacks}, and a dynamic cache keeps every token",
+            help="cache='static' with attention='torch' has the model's own attention",
+        )
+
+
+def _compare(model: Any, decoder: Decoder, form: Form) -> None:
+    """Say some tokens with the decoder and with the model, and leave the state as it was.
+
+    Raises:
+        StepwellError: they do not say the same.
+    """
+    vocabulary = model.config.get_text_config().vocab_size
+    count = min(8, form.context)
+    tokens = (torch.arange(count) * 7 + 3)[None] % vocabulary
+    ends = (count // 2, count) if form.any_length else tuple(range(1, count + 1))
+    parts = list(zip((0, *ends), ends, strict=False))
+    used = model.config._attn_implementation
+    try:
+        with without_native_lines(_is_operators_log):
+            said = [
+                decoder(tokens[:, begin:end], torch.tensor([begin])).reshape(-1, vocabulary)[-1]
+                for begin, end in parts
+            ]
+        model.set_attn_implementation(own_attention(model))
+        whole = model(input_ids=tokens, use_cache=False).logits[0]
+    except StepwellError:
+        raise
+    except Exception as error:  # a model fails as it likes on a cache that it does not know
+        line = (str(error).strip().splitlines() or [""])[0]
+        raise StepwellError(
+            f"{_kind(model)} does not run with its state inside: {type(error).__name__}: {line}"
+        ) from error
+    finally:
+        model.set_attn_implementation(used)
+        for place in decoder.states:
+            getattr(decoder, place.name).zero_()
+    want = torch.stack([whole[end - 1] for end in ends]).float()
+    error = float((torch.stack(said).float() - want).abs().max() / want.abs().max())
+    if not error <= _AGREEMENT.get(model.dtype, 0.05):
+        raise StepwellError(
+            f"{_kind(model)} with its state inside and attention={decoder.attention!r} is off "
+            f"by {error:.2g} of the largest logit",
+            help="its cache or attention does what one run does not show: please report the model",
+        )
+
+
+def _is_operators_log(line: bytes) -> bool:
+    return b"kernel_runtime_context" in line or b"cpuinfo" in line
+
+
+def _exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> Any:
+    with kept_stderr() as said:
+        try:  # A strict export holds two copies of each weight, also of those that are mapped.
+            return export(module, given, dynamic_shapes=shapes)
+        except Exception as error:
+            error.add_note(said.getvalue())
+            line = (str(error).strip().splitlines() or [""])[0]
+            raise StepwellError(
+                f"torch.export.export fails on {_kind(model)}: {type(error).__name__}: {line}",
+                help="any_length=False or the other attention may be exportable",
+            ) from error

@@ -1,0 +1,80 @@
+"""What a cache holds, as places that buffers are put into: keys, values, any other state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, MutableSequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+LENGTH = "cumulative_length"
+"""How many tokens a layer has seen: not state here, for every call says where it begins."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor of a cache stands: an attribute, or an entry of a list or mapping."""
+
+    owner: Any
+    key: Any
+    name: str
+    """As a buffer is called."""
+
+    @property
+    def tensor(self) -> Tensor:
+        """What stands there."""
+        return self._entries[self.key]
+
+    def put(self, tensor: Tensor) -> None:
+        """Let it stand there."""
+        self._entries[self.key] = tensor
+
+    @property
+    def is_length(self) -> bool:
+        """Whether it counts tokens."""
+        return str(self.key).endswith(LENGTH)
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether it has no axis of tokens: each call rewrites it whole."""
+        return "states" in self.name
+
+    @property
+    def _entries(self) -> Any:
+        held = isinstance(self.owner, (MutableMapping, MutableSequence))
+        return self.owner if held else vars(self.owner)
+
+
+def places(cache: Any) -> list[Place]:
+    """Every tensor that a cache holds, in the cache itself and in its layers."""
+    found = list(_within(vars(cache), "state", seen=set()))
+    return [place for place in found if place.tensor.numel() or place.is_length]
+
+
+def _within(held: Any, name: str, seen: set[int]) -> Iterator[Place]:
+    if id(held) in seen:
+        return
+    seen.add(id(held))
+    entries = enumerate(held) if isinstance(held, MutableSequence) else list(held.items())
+    for key, value in entries:
+        below = f"{name}_{key}"
+        if isinstance(value, Tensor):
+            yield Place(held, key, below.removeprefix("state_layers_"))
+        elif isinstance(value, (MutableMapping, MutableSequence)):
+            yield from _within(value, below, seen)
+        elif _is_of_cache(value):
+            yield from _within(vars(value), below, seen)
+
+
+def _is_of_cache(value: Any) -> bool:
+    return any(base.__module__ == "transformers.cache_utils" for base in type(value).__mro__)
+
+
+def remembers(cache: Any) -> None:
+    """Tell layers with a recurrence that they have seen tokens: zeros are what none leaves."""
+    for layer in cache.layers:
+        seen = getattr(layer, "has_previous_state", None)
+        if isinstance(seen, MutableMapping):
+            for key in seen:
+                seen[key] = True
