@@ -32,7 +32,7 @@ from stepwell.translate.rewrites.ethosu import (
     RescaleConstant,
     RescaleForEachReader,
 )
-from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION, CancelCasts
+from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
 from stepwell.translate.rewrites.tosa import FEWER_INTEGERS, INTEGERS, LAYOUT, TO_TOSA, layouts
 from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.lower_int8_layers import LowerInt8Linear, Rows
@@ -75,7 +75,7 @@ def steps_to_npu(rows: Rows) -> tuple[Step, ...]:
     integers = (LowerInt8Linear(rows) if isinstance(r, LowerInt8Linear) else r for r in INTEGERS)
     # A maximum stays one of bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
     return (
-        Together("lower-int8", (LowerSoftmaxByTable(), *integers, CancelCasts())),
+        Together("lower-int8", (LowerSoftmaxByTable(), *integers, *CANCEL_CASTS)),
         Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
         Together("lower", TO_TOSA),
         *layouts(*LAYOUT, ComposeByteFunctions()),
@@ -101,7 +101,7 @@ def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None =
     target = parse_target(name.removesuffix(BESIDE_CPU))
     if target.profiles == frozenset(("int",)):
         to_tosa = (
-            Together("lower-int8", (*INTEGERS, CancelCasts())),
+            Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
             Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
             Together("lower", TO_TOSA),
             Named("share-operators", ShareCommonSubexpressions()),

@@ -65,14 +65,7 @@ from stepwell.translate.rewrites.cmsis import (
     StateTarget,
 )
 from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
-from stepwell.translate.rewrites.quant import (
-    TYPE_QUANTIZATION,
-    CancelCasts,
-    MoveConstant,
-    StoreConstant,
-    TypeDequantize,
-    TypeQuantize,
-)
+from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION, TYPES
 from stepwell.translate.rewrites.tosa import (
     FEWER_INTEGERS,
     INTEGERS,
@@ -194,9 +187,6 @@ TO_XNNPACK = (
 """One rewrite per family of ops; with `LowerMatmul`, which runs first because it looks at the
 permutes it can absorb, they say what XNNPACK can run."""
 
-TYPES = (TypeQuantize(), TypeDequantize(), CancelCasts(), StoreConstant(), MoveConstant())
-"""Parameters into types; movements stay as they are, between floats."""
-
 QUANTISED = (
     Together("type-quantization", TYPES),
     Named("share-types", ShareCommonSubexpressions()),
@@ -209,13 +199,13 @@ QUANTISED = (
             LowerQuantisedMovement(),
             LowerDynamicLinear(),
             LowerDynamicConvolution(),
-            CancelCasts(),
+            *CANCEL_CASTS,
         ),
     ),
     Together(
         "lower-casts", (FoldDequantisedConstant(), LowerQuantisedCast(), WidenQuantisedCast())
     ),
-    Together("untype-casts", (UntypeQuantisation(), CancelCasts())),
+    Together("untype-casts", (UntypeQuantisation(), *CANCEL_CASTS)),
 )
 """Ops between casts take the integers where a kernel does; then the casts that are left."""
 
@@ -373,7 +363,7 @@ TOSA_INTEGERS = (
     TYPE_QUANTIZATION,
     Named("share-types", ShareCommonSubexpressions()),
     StripBoundary(),
-    Together("lower-int8", (*INTEGERS, CancelCasts())),
+    Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
     Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
     Together("lower", TO_TOSA),
     Named("share-operators", ShareCommonSubexpressions()),
@@ -390,10 +380,10 @@ TOSA_MIXED = (
     ),
     TYPE_QUANTIZATION,
     Named("share-types", ShareCommonSubexpressions()),
-    Together("lower-int8", (*INTEGERS, CancelCasts())),
+    Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
     Together(
         "lower-casts",
-        (FoldDequantisedConstant(), LowerQuantise(), LowerDequantise(), CancelCasts()),
+        (FoldDequantisedConstant(), LowerQuantise(), LowerDequantise(), *CANCEL_CASTS),
     ),
     Together("fewer-integers", FEWER_INTEGERS),
     *TOSA,
@@ -425,7 +415,7 @@ def tosa_pipeline(target: str) -> Pipeline:
     return Pipeline(target, (*block_scaled, UnrollLoop(), *steps, *finish))
 
 
-MEETING = (CancelCasts(), CancelTranspose(), RelabelInput(), RelabelOutput(), CollapseReshape())
+MEETING = (*CANCEL_CASTS, CancelTranspose(), RelabelInput(), RelabelOutput(), CollapseReshape())
 PLACE_LAYOUTS = (
     Together("lower-layouts", (*MEETING, LowerPermute())),
     CmsisLayouts(),

@@ -157,14 +157,15 @@ class _Example:
 
     def type(self, name: str) -> Attribute:
         """The type of an input: what `for` or its first reader states, else a small matrix."""
-        if isinstance(given := self.holes.get(name), Attribute):
+        given = self.holes.get(name)
+        if isinstance(given, Attribute):
             return given
         for line in self.rule.before:
             for index, value in _operands(line, self.rule):
                 stated = line.operand_types[index : index + 1]
                 if value == name and stated and stated[0]:
                     return self.concrete(stated[0])
-        return tensor(self.hole(name, [2, 3]), f32)
+        return tensor(given if isinstance(given, list) else [2, 3], f32)
 
     def concrete(self, pattern: AnyType) -> AnyTensor:
         """The type that a pattern becomes."""

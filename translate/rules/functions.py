@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.quant.types import UniformQuantizedType, storage_element
+from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import dims
 
 
@@ -21,6 +22,11 @@ def reciprocal(number: float) -> float:
 def product(one: float, other: float) -> float:
     """one·other."""
     return float(one) * float(other)
+
+
+def itself(rw: Rewriter, value: SSAValue) -> SSAValue:
+    """A value in place of one that is of its type and provably of its sizes, known or not."""
+    return value
 
 
 def storage(quantised: Attribute) -> Attribute:

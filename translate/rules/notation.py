@@ -23,7 +23,8 @@ gives a value that is there. Its op may give more, `%y, %m = op(…)`, which a c
 
 An op may be of any dialect. Ops that no torch schema declares take values first and then fields by
 name; a field that is not written is not there. `%w = weight` before is a weight of the program;
-`%v = weight recipe-name(%w, axis=$a)` after is what a recipe derives from it.
+`%v = weight recipe-name(%w, axis=$a)` after is what a recipe derives from it;
+a mapping among the arguments is so many parameters.
 `$op of family(%x, …)` before is an op of one of the classes that the module holds under the name
 `family`, or, but in the last line, of that family of ops (`ir/families.py`); after, `$op(%z, …)` is
 that op again, of other operands. Behind `…` after, an op's arguments are those of the op of that

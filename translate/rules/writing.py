@@ -106,7 +106,9 @@ class Writer:
         parameters: dict[str, Any] = {}
         for name, term in line.arguments:
             value = self.value(term, values)
-            if name is None:
+            if isinstance(value, Mapping):
+                parameters |= cast("Mapping[str, Any]", value)
+            elif name is None:
                 key = weight_key(value) if isinstance(value, SSAValue) else value
                 assert isinstance(key, str), f"rule {self.rule.name}: {value} is no weight"
                 sources.append(key)

@@ -1,9 +1,10 @@
-"""TypeQuantize and TypeDequantize: other spellings, and parameters that are none."""
+"""Quantise and dequantise ops to types: other spellings, and parameters that are none."""
 
 from typing import Any
 
-from stepwell.translate.rewrites.quant.type_dequantize import TypeDequantize
-from stepwell.translate.rewrites.quant.type_quantize import TypeQuantize
+from stepwell.translate.rewrites.quant.casts import RULES
+
+QUANTIZE, DEQUANTIZE, *_ = (rule() for rule in RULES)
 
 
 def test_scales_along_an_axis_go_into_the_type(apply: Any, method: Any):
@@ -15,7 +16,7 @@ def test_scales_along_an_axis_go_into_the_type(apply: Any, method: Any):
         "(tensor<2x3xf32>, tensor<2xf32>, tensor<2xi32>) -> tensor<2x3xi8>",
         gives="tensor<2x3xi8>",
     )
-    assert apply(text, TypeQuantize()).ops() == ["quant.qcast", "quant.scast"]
+    assert apply(text, QUANTIZE).ops() == ["quant.qcast", "quant.scast"]
 
 
 def test_a_scale_that_is_an_input_has_no_place_in_a_type(refused: Any, method: Any):
@@ -26,7 +27,7 @@ def test_a_scale_that_is_an_input_has_no_place_in_a_type(refused: Any, method: A
         "(tensor<2x3xi8>, tensor<2xf32>, tensor<2xi32>) -> tensor<2x3xf32>",
         gives="tensor<2x3xf32>",
     )
-    refused(text, TypeDequantize(), "computed at run time")
+    refused(text, DEQUANTIZE, "computed at run time")
 
 
 def test_a_scale_of_zero_is_no_quantisation(refused: Any, method: Any):
@@ -36,7 +37,7 @@ def test_a_scale_of_zero_is_no_quantisation(refused: Any, method: Any):
         "(tensor<2xi8>) -> tensor<2xf32>",
         gives="tensor<2xf32>",
     )
-    refused(text, TypeDequantize(), "is not a positive number")
+    refused(text, DEQUANTIZE, "is not a positive number")
 
 
 def test_a_dynamic_quantisation_was_never_a_candidate(refused: Any, method: Any):
@@ -49,5 +50,5 @@ def test_a_dynamic_quantisation_was_never_a_candidate(refused: Any, method: Any)
         f"%y = {library}.dequantize_per_tensor.tensor(%q, %s, %z, -128, 127, i8) : ({stored}, {numbers}) -> {real}",
         gives=real,
     )
-    refused(text, TypeQuantize())
-    refused(text, TypeDequantize())
+    refused(text, QUANTIZE)
+    refused(text, DEQUANTIZE)

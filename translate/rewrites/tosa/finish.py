@@ -23,7 +23,7 @@ from stepwell.ir.rewriting import History, Pass
 from stepwell.translate.rewrites.aten.gather_strides import GatherStrides
 from stepwell.translate.rewrites.aten.take_composites_apart import TakeCompositesApart
 from stepwell.translate.rewrites.aten.unroll_loop import UnrollLoop
-from stepwell.translate.rewrites.quant import TypeDequantize, TypeQuantize
+from stepwell.translate.rewrites.quant import DEQUANTIZE, QUANTIZE
 from stepwell.translate.rewrites.tosa import INTEGERS, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.lower_control import LowerControl
 from stepwell.translate.rewrites.tosa.lower_custom import LowerCustom
@@ -31,7 +31,7 @@ from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequanti
 from stepwell.translate.rewrites.tosa.pieces import absence
 
 TARGET = "tosa.target"
-TYPED = (*TypeQuantize.anchors, *TypeDequantize.anchors)
+TYPED = (*QUANTIZE, *DEQUANTIZE)
 """The ops that give or take quantised values."""
 
 INTEGER_LOWERINGS = frozenset(rewrite.name for rewrite in INTEGERS)

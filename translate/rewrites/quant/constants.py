@@ -1,0 +1,107 @@
+"""Quantises weights ahead of time, and moves constants ahead of time.
+
+Graphs converted without folding quantise their weights at run time; `W.t()` and reshaped weights
+reach an op through a movement. Both become derived weights: a recipe over the program's tensor.
+
+rule store-constant
+    A quantised weight is its stored integers.
+Before:
+    %w = weight : tensor<$*S x $E>
+    %y = quant.qcast(%w) : (…) -> tensor<$*S x $T>
+After:
+    %v = weight quant.store(%w, stored_as($T))
+    %y = quant.scast(%v)
+where expresses_single($T) else "only float32 weights are quantised ahead of time"
+for $S = [4, 2], $T = "!quant.uniform<i8:f32, 0.5>", %w = "w"
+
+rule store-constant-anew
+    A stored weight in another quantisation is stored in that one.
+Before:
+    %w = weight : tensor<$*S x i8>
+    %t = quant.scast(%w) : (…) -> tensor<$*S x $G>
+    %r = quant.dcast(%t) : (…) -> tensor<$*S x f32>
+    %y = quant.qcast(%r) : (…) -> tensor<$*S x $T>
+After:
+    %o = weight quant.reals(%w, stored_as($G))
+    %v = weight quant.store(%o, stored_as($T))
+    %y = quant.scast(%v)
+where expresses_single($G)
+where expresses_single($T) else "only float32 weights are quantised ahead of time"
+for $S = [4], $G = "!quant.uniform<i8:f32, 0.5>", $T = "!quant.uniform<i8:f32, 0.25>"
+
+rule permute-constant
+    A permuted weight of known sizes is a derived one.
+Before:
+    %w = weight
+    %y = $move of MOVEMENT(%w, …)
+After:
+    %y = weight cmsis.permute(%w, permutation=$o)
+where is_known(%y)
+with $o = order_of(%y)
+for $move = "aten.t.default", %w = "w"
+
+rule reshape-constant
+    So is a reshaped one, or one that is copied.
+Before:
+    %w = weight
+    %y = $move of MOVEMENT(%w, …)
+After:
+    %y = weight cmsis.reshape(%w, shape=$s)
+where is_known(%y)
+where is_not_permuted(%y)
+with $s = shape_of(%y)
+for $move = "aten.view.default", %w = "w", $size = [3, 2]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from xdsl.ir import Attribute, SSAValue
+
+import stepwell.dialects.cmsis.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.reshapes import only_reshapes
+from stepwell.dialects.quant import UniformQuantizedType
+from stepwell.dialects.quant.recipes import store_parameters
+from stepwell.ir.dtypes import f32
+from stepwell.ir.types import Dim, dims, is_static
+from stepwell.translate.rewrites.quant import movement
+from stepwell.translate.rewrites.quant.movement import permutation
+from stepwell.translate.rules import read_rules
+
+
+def stored_as(held: Attribute) -> Mapping[str, Any]:
+    """The parameters of a quantised element type, as recipes take them."""
+    assert isinstance(held, UniformQuantizedType)
+    return store_parameters(held.data)
+
+
+def expresses_single(held: Attribute) -> bool:
+    """A quantised element type that stands for f32."""
+    return isinstance(held, UniformQuantizedType) and held.data.expressed == f32
+
+
+def is_known(value: SSAValue) -> bool:
+    """A tensor whose sizes are numbers."""
+    return is_static(value.type)
+
+
+def order_of(value: SSAValue) -> list[int] | None:
+    """The order of axes in which a movement puts them, if it does no more."""
+    order = permutation(cast(SchemaOp, value.owner))
+    return None if order is None else list(order)
+
+
+def is_not_permuted(value: SSAValue) -> bool:
+    """A movement that is no permutation."""
+    return order_of(value) is None
+
+
+def shape_of(value: SSAValue) -> list[Dim] | None:
+    """The shape that a movement gives, if it does no more."""
+    return list(dims(value.type)) if only_reshapes(value.owner) else None
+
+
+RULES = read_rules(__doc__, vars(movement) | globals())
