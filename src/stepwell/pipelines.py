@@ -47,11 +47,11 @@ from stepwell.translate.rewrites.aten.take_composites_apart import TakeComposite
 from stepwell.translate.rewrites.aten.unroll_loop import UnrollLoop
 from stepwell.translate.rewrites.aten.write_by_cat import WriteByCat
 from stepwell.translate.rewrites.cmsis import (
+    MERGE_TRANSPOSES,
+    MERGE_VIEWS,
     TO_CMSIS,
     AbsorbFlatten,
     BiasForm,
-    CancelTranspose,
-    CollapseReshape,
     ExplainFloats,
     FoldKernelSum,
     IntegerPorts,
@@ -415,7 +415,7 @@ def tosa_pipeline(target: str) -> Pipeline:
     return Pipeline(target, (*block_scaled, UnrollLoop(), *steps, *finish))
 
 
-MEETING = (*CANCEL_CASTS, CancelTranspose(), RelabelInput(), RelabelOutput(), CollapseReshape())
+MEETING = (*CANCEL_CASTS, *MERGE_TRANSPOSES, RelabelInput(), RelabelOutput(), *MERGE_VIEWS)
 PLACE_LAYOUTS = (
     Together("lower-layouts", (*MEETING, LowerPermute())),
     CmsisLayouts(),

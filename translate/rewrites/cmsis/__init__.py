@@ -1,10 +1,8 @@
 """From quantised ATen ops to CMSIS-NN's operators."""
 
+from stepwell.translate.rewrites.cmsis import merge_movement
 from stepwell.translate.rewrites.cmsis.absorb_flatten import AbsorbFlatten
 from stepwell.translate.rewrites.cmsis.assign_layouts import AssignLayouts
-from stepwell.translate.rewrites.cmsis.cancel_transpose import CancelTranspose
-from stepwell.translate.rewrites.cmsis.collapse_reshape import CollapseReshape
-from stepwell.translate.rewrites.cmsis.compose_tables import ComposeTables
 from stepwell.translate.rewrites.cmsis.explain_floats import ExplainFloats
 from stepwell.translate.rewrites.cmsis.fold_hard_sigmoid import FoldHardSigmoid
 from stepwell.translate.rewrites.cmsis.fold_kernel_sum import BiasForm, FoldKernelSum
@@ -27,6 +25,13 @@ from stepwell.translate.rewrites.cmsis.slice_as_part import SliceAsPart
 from stepwell.translate.rewrites.cmsis.state_target import StateTarget
 from stepwell.translate.rewrites.cmsis.tabulate import Tabulate
 
+_MERGES = {rule.name: rule() for rule in merge_movement.RULES}
+_COMPOSE_TABLES = _MERGES["compose-tables"]
+MERGE_TRANSPOSES = tuple(rule for name, rule in _MERGES.items() if "transpose" in name)
+"""Transposes that meet each other or a constant, or move nothing."""
+MERGE_VIEWS = tuple(_MERGES[name] for name in ("merge-views", "remove-view"))
+"""Views that meet."""
+
 TO_CMSIS = (
     FoldHardSigmoid(),
     LowerLinear(),
@@ -39,18 +44,17 @@ TO_CMSIS = (
     LowerArithmetic(),
     LowerPad(),
     Tabulate(),
-    ComposeTables(),
+    _COMPOSE_TABLES,
 )
 """One rewrite for each family of ops; together they say what the library can run."""
 
 __all__ = [
+    "MERGE_TRANSPOSES",
+    "MERGE_VIEWS",
     "TO_CMSIS",
     "AbsorbFlatten",
     "AssignLayouts",
     "BiasForm",
-    "CancelTranspose",
-    "CollapseReshape",
-    "ComposeTables",
     "ExplainFloats",
     "FoldHardSigmoid",
     "FoldKernelSum",

@@ -16,7 +16,7 @@ Before:
         func.return %y : tensor<1x2x3x4xi8>
       }
     }
-After, with `CancelTranspose` behind it: the same without a transpose.
+After, with `merge_movement.py` behind it: the same without a transpose.
 """
 
 from __future__ import annotations
