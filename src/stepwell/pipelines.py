@@ -72,6 +72,7 @@ from stepwell.translate.rewrites.tosa import (
     LAYOUT,
     SPLIT,
     TO_TOSA,
+    gather_truths,
     layouts,
 )
 from stepwell.translate.rewrites.tosa.adopt_executorch_mx import AdoptExecutorchMx
@@ -79,7 +80,6 @@ from stepwell.translate.rewrites.tosa.choose_mx_form import ChooseMxForm
 from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
 from stepwell.translate.rewrites.tosa.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
-from stepwell.translate.rewrites.tosa.gather_truths import GatherTruths
 from stepwell.translate.rewrites.tosa.lower_control import BringWeightsInside, LowerControl
 from stepwell.translate.rewrites.tosa.lower_custom import LowerCustom
 from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise
@@ -404,7 +404,7 @@ def tosa_pipeline(target: str) -> Pipeline:
     steps = BY_PROFILES[found.profiles]
     block_scaled = (AdoptExecutorchMx(), ChooseMxForm(found.extensions))
     is_older = found.version == "1.0" and "int" in found.profiles
-    older = (GatherTruths(),) if is_older else ()
+    older = tuple(rule() for rule in gather_truths.RULES) if is_older else ()
     finish = (
         *older,
         Named("sweep", RemoveDeadCode()),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stepwell.translate.rewrites.tosa.hoist_reshape_over_slice import HoistReshapeOverSlice
-from stepwell.translate.rewrites.tosa.merge_layout import MergeReshapes, MergeTransposes
+from stepwell.translate.rewrites.tosa.merge_layout import RULES
 from stepwell.translate.rewrites.tosa.simplify_transpose import SimplifyTranspose
 from stepwell.translate.rewrites.tosa.sink_reshape import SinkReshape
 
@@ -63,6 +63,7 @@ def weight(shape: str) -> str:
 DIM = "%d = tosa.dim %x {axis = 0 : i32} : (f32[s0, 3]) -> !tosa.shape<1>"
 BLOCKS = "tensor<{}x32x!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E4M3FN>>"
 
+MERGE = {rule.name: rule() for rule in RULES}
 Case = tuple[Any, tuple[str, ...], str]
 CASES: dict[str, Case] = {
     # --- hoist-reshape-over-slice ------------------------------------------------------------
@@ -145,7 +146,7 @@ CASES: dict[str, Case] = {
     ),
     # --- merge-layout ------------------------------------------------------------------------
     "transposes of unknown rows": (
-        MergeTransposes(),
+        MERGE["merge-transposes"],
         (
             "%x: f32[?, 4]",
             transpose("a", "x", "1, 0", "?, 4", "4, ?"),
@@ -154,7 +155,7 @@ CASES: dict[str, Case] = {
         "the shape is not known",
     ),
     "reshapes to unknown rows": (
-        MergeReshapes(),
+        MERGE["merge-reshapes"],
         ("%x: f32[20]", *reshape("a", "x", "20", "4, 5"), *reshape("y", "a", "4, 5", "?, 4")),
         "the shape is not known",
     ),

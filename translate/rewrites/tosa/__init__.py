@@ -6,6 +6,7 @@ from typing import Any
 
 from stepwell.ir.rewriting import Named, Rewrite, Step, Together
 from stepwell.translate.rewrites.aten.adaptive_pool_by_parts import AdaptivePoolByParts
+from stepwell.translate.rewrites.tosa import merge_layout
 from stepwell.translate.rewrites.tosa.add_columns import AddColumns
 from stepwell.translate.rewrites.tosa.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.tosa.batch_norm_to_products import BatchNormToProducts
@@ -98,7 +99,6 @@ from stepwell.translate.rewrites.tosa.lower_triangle import LowerTriangle
 from stepwell.translate.rewrites.tosa.lower_truth import LowerTruth, LowerTruthArithmetic
 from stepwell.translate.rewrites.tosa.lower_whole_division import LowerWholeDivision
 from stepwell.translate.rewrites.tosa.maxima_with_places import MaximaWithPlaces
-from stepwell.translate.rewrites.tosa.merge_layout import MergeReshapes, MergeTransposes
 from stepwell.translate.rewrites.tosa.move_by_pattern import MoveByPattern
 from stepwell.translate.rewrites.tosa.norm_by_groups import NormByGroups
 from stepwell.translate.rewrites.tosa.peel_norm_affine import PeelNormAffine
@@ -192,7 +192,7 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
 )
 """Every lowering; where anchors overlap, each takes other element types."""
 
-MEETING: tuple[Rewrite[Any], ...] = (MergeTransposes(), MergeReshapes())
+MEETING: tuple[Rewrite[Any], ...] = tuple(rule() for rule in merge_layout.RULES)
 """Transposes and reshapes in a row are one or none."""
 
 LAYOUT: tuple[Rewrite[Any], ...] = (

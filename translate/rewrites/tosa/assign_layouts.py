@@ -12,7 +12,7 @@ Before:
       %y = tosa.transpose %b {perms = array<i32: 0, 2, 3, 1>} : (tensor<1x8x4x4xf32>) -> tensor<1x4x4x8xf32>
       func.return %y : tensor<1x4x4x8xf32>
     }
-After, with `MergeTransposes` behind it: the same without a transpose.
+After, with `merge-transposes` behind it: the same without a transpose.
 """
 
 from __future__ import annotations

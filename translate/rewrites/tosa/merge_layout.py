@@ -2,68 +2,79 @@
 
 A transpose that moves nothing but axes of size 1 is a reshape.
 
+rule merge-transposes
+    A transpose of a transpose is one, a reshape, or none.
 Before:
-    func.func @main(%x: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
-      %a = tosa.transpose %x {perms = array<i32: 0, 2, 1>} : (tensor<2x3x4xf32>) -> tensor<2x4x3xf32>
-      %y = tosa.transpose %a {perms = array<i32: 0, 2, 1>} : (tensor<2x4x3xf32>) -> tensor<2x3x4xf32>
-      func.return %y : tensor<2x3x4xf32>
-    }
+    %a = tosa.transpose(%x, perms=$first)
+    %y = tosa.transpose(%a, perms=$second)
 After:
-    func.func @main(%x: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
-      func.return %x : tensor<2x3x4xf32>
-    }
+    %y = in_order(%x, composed($first, $second))
+where is_spelled(%a) else "the shape is not known"
+for $first = [0, 2, 1], $second = [0, 2, 1], %x = "tensor<2x3x4xf32>"
+
+rule transpose-constant
+    A constant is transposed ahead of time.
+Before:
+    %w = weight
+    %y = tosa.transpose(%w, perms=$order)
+After:
+    %y = in_order(%w, $order)
+where is_spelled(%w) else "the shape is not known"
+for $order = [1, 0]
+
+rule transpose-to-reshape
+    One that moves nothing but axes of size 1.
+Before:
+    %y = tosa.transpose(%x, perms=$order)
+After:
+    %y = in_order(%x, $order)
+where is_spelled(%x) else "the shape is not known"
+where moves_nothing(%x, $order)
+for $order = [1, 0, 2], %x = "tensor<1x3x4xf32>"
+
+rule merge-reshapes
+    A reshape of a reshape is one.
+Before:
+    %a = tosa.reshape(%x, …)
+    %y = tosa.reshape(%a, …)
+After:
+    %y = in_shape(%x, sizes_of(%y))
+where is_spelled(%y) else "the shape is not known"
+where is_spelled(%x)
+for $shape = [6]
+
+rule remove-reshape
+    One to the same shape is none.
+Before:
+    %y = tosa.reshape(%x, …) : ($T, …) -> $T
+After:
+    %y = itself(%x)
+where is_spelled(%y) else "the shape is not known"
+for $T = "tensor<2x3xf32>", $shape = [2, 3]
+
+rule reshape-constant
+    A constant is reshaped ahead of time.
+Before:
+    %w = weight
+    %y = tosa.reshape(%w, …)
+After:
+    %y = in_shape(%w, sizes_of(%y))
+where is_spelled(%y) else "the shape is not known"
+for $shape = [6]
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
-from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.ir.axes import lies_the_same
-from stepwell.ir.core import weight_key
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Rewriter
+from stepwell.translate.rewrites.tosa import sizes
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
-from stepwell.translate.rewrites.tosa.sizes import is_spelled
-
-
-@dataclass(frozen=True)
-class MergedTranspose:
-    """`op` is `source` with its axes in `order`."""
-
-    op: t.TransposeOp
-    source: SSAValue
-    order: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class MergeTransposes(Rewrite[MergedTranspose]):
-    """A transpose of a transpose to one, to a reshape, or to none."""
-
-    name: ClassVar[str] = "merge-transposes"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (t.TransposeOp,)
-
-    def match(self, op: t.TransposeOp, program: Program) -> MergedTranspose | Refusal | None:
-        """A producer that transposes too, a constant, or an order that moves nothing."""
-        source, order = op.input, tuple(ints(op.perms))
-        if not is_spelled(source):
-            return Refusal("the shape is not known")
-        inner = source.owner
-        if isinstance(inner, t.TransposeOp):
-            first = ints(inner.perms)
-            return MergedTranspose(op, inner.input, tuple(first[axis] for axis in order))
-        if lies_the_same(shape_of(source), order) or weight_key(source) is not None:
-            return MergedTranspose(op, source, order)
-        return None
-
-    def build(self, match: MergedTranspose, rw: Rewriter) -> None:
-        """The one transpose, or the reshape that it is."""
-        rw.replace(match.op, [transposed(match.source, match.order, Builder(rw))])
+from stepwell.translate.rewrites.tosa.sizes import Size
+from stepwell.translate.rules import read_rules
 
 
 def transposed(value: SSAValue, order: Sequence[int], b: Builder) -> SSAValue:
@@ -74,34 +85,29 @@ def transposed(value: SSAValue, order: Sequence[int], b: Builder) -> SSAValue:
     return b.transpose(value, order)
 
 
-@dataclass(frozen=True)
-class MergedReshape:
-    """`op` is a reshape of `source`."""
-
-    op: t.ReshapeOp
-    source: SSAValue
+def in_order(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
+    """A value with its axes in another order, by the least that does it."""
+    return transposed(value, order, Builder(rw))
 
 
-@dataclass(frozen=True)
-class MergeReshapes(Rewrite[MergedReshape]):
-    """A reshape of a reshape to one; one to the same shape to none."""
+def in_shape(rw: Rewriter, value: SSAValue, shape: Sequence[Size]) -> SSAValue:
+    """A value in another shape, or itself; a constant at compile time."""
+    return Builder(rw).reshape(value, shape)
 
-    name: ClassVar[str] = "merge-reshapes"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (t.ReshapeOp,)
 
-    def match(self, op: t.ReshapeOp, program: Program) -> MergedReshape | Refusal | None:
-        """A known shape, and a producer that reshapes too, a constant, or the same shape."""
-        if not is_spelled(op.output):
-            return Refusal("the shape is not known")
-        source = op.input1
-        inner = source.owner
-        if isinstance(inner, t.ReshapeOp) and is_spelled(inner.input1):
-            return MergedReshape(op, inner.input1)
-        if op.output.type == source.type or weight_key(source) is not None:
-            return MergedReshape(op, source)
-        return None
+def sizes_of(value: SSAValue) -> tuple[Size, ...]:
+    """The sizes of a tensor."""
+    return shape_of(value)
 
-    def build(self, match: MergedReshape, rw: Rewriter) -> None:
-        """The one reshape."""
-        shape = shape_of(match.op.output)
-        rw.replace(match.op, [Builder(rw).reshape(match.source, shape)])
+
+def composed(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    """One order of axes for two, one behind the other."""
+    return [first[axis] for axis in second]
+
+
+def moves_nothing(value: SSAValue, order: Sequence[int]) -> bool:
+    """Whether elements lie as they lay."""
+    return lies_the_same(shape_of(value), order)
+
+
+RULES = read_rules(__doc__, vars(sizes) | globals())
