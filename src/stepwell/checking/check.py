@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.checking.compare import Difference, deviation, differs
 from stepwell.checking.engine import check_artefact, compare_with_engine
+from stepwell.checking.histories import make_histories
 from stepwell.checking.recording import NotRecorded, Recording, record, recorded_bytes
 from stepwell.checking.reference import check_reference
 from stepwell.checking.result import CheckResult, Finding, StepVerdict
@@ -57,6 +59,8 @@ Progress = Callable[[str, int, int], None]
 Crossing = tuple[Sequence[Converted], Sequence[Converted]]
 """How a step converts each input and each output of a method, if it does."""
 
+FOLLOWED = Bound(1e-4, 1e-6, "values that followed each step, against a whole run at the end")
+"""What was carried from step to step may lie in memory otherwise than what a run computes."""
 MEMORY = 1 << 30
 """Bytes of intermediate values that a check keeps, for looking at single applications."""
 
@@ -155,6 +159,7 @@ def check_steps(
         time.perf_counter() - started,
         accuracy=_accuracy(source, found, run.recordings),
         deviations=tuple(run.history.deviations),
+        tried=run.tried,
     )
 
 
@@ -178,6 +183,7 @@ def _take(
             raise
     tell("verify", len(steps), total)
     run.verify()
+    run.finish()
     tell("done", total, total)
 
 
@@ -243,6 +249,10 @@ class Checked:
     findings: list[Finding] = field(default_factory=list[Finding])
     skipped: list[str] = field(default_factory=list[str])
     history: History = field(default_factory=History)
+    tried: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """The labels of each method's samples on which the program runs."""
+    _left: int = 0
+    """Bytes that inner values may still take."""
 
     def _example(self, method: str) -> list[Any] | None:
         """The inputs that the program was exported with, where it has them and still takes them."""
@@ -256,19 +266,10 @@ class Checked:
 
     def start(self, inputs: Sequence[Any] | None, seed: int) -> None:
         """Record the program as it came, on every sample on which it runs."""
-        left = self.memory
+        self._left = self.memory
         for name, func in self.program.methods.items():
-            kept: list[Recording] = []
             example = bind_inputs(func, inputs) if inputs is not None else self._example(name)
-            for sample in make_samples(func, example, seed):
-                try:
-                    recording = record(func, self.program.weights, sample)
-                except StepwellError as error:
-                    fact = error.problems[0].fact
-                    self.skipped.append(f"@{name} on {sample.label}: the program fails: {fact}")
-                    continue
-                left = self._within(recording, left)
-                kept.append(recording)
+            kept = self._recorded(name, make_samples(func, example, seed))
             if not kept:
                 raise StepwellError(
                     f"method @{name} runs on no sample",
@@ -276,6 +277,26 @@ class Checked:
                     + "; ".join(self.skipped[:3]),
                 )
             self.recordings[name] = kept
+        samples = {name: [run.sample for run in runs] for name, runs in self.recordings.items()}
+        for name, histories in make_histories(self.program, samples, seed).items():
+            self.recordings[name] += self._recorded(name, histories)
+        for name, runs in self.recordings.items():
+            self.tried[name] = tuple(run.sample.label for run in runs)
+
+    def _recorded(self, method: str, samples: Sequence[Sample]) -> list[Recording]:
+        """The samples on which a method runs, with what it computed there."""
+        kept: list[Recording] = []
+        for sample in samples:
+            try:
+                recording = record(self.program.method(method), self.program.weights, sample)
+            except StepwellError as error:
+                if not sample.guessed:
+                    fact = error.problems[0].fact
+                    self.skipped.append(f"@{method} on {sample.label}: the program fails: {fact}")
+                continue
+            self._left = self._within(recording, self._left)
+            kept.append(recording)
+        return kept
 
     def _within(self, recording: Recording, left: int) -> int:
         """Forget a recording's inner values if they are more than may be kept."""
@@ -312,7 +333,8 @@ class Checked:
         is_covered = watcher.compared > 0 and not watcher.not_compared
         follow = (bound.is_local and watcher.trusted) or (is_jumpy and is_covered)
         wanted, not_followed = self._wanted(follow, crossings)
-        after, failures = self._again(name, crossings)
+        is_whole = isinstance(step, Rewrite | Together) and not watcher.not_compared
+        after, failures = self._again(name, crossings, is_whole)
         findings = list(watcher.findings) + failures
         largest = watcher.largest
         compared = 0
@@ -374,9 +396,16 @@ class Checked:
         return wanted, unknown
 
     def _again(
-        self, step: str, crossings: Mapping[str, Crossing]
+        self, step: str, crossings: Mapping[str, Crossing], is_whole: bool = False
     ) -> tuple[dict[str, dict[str, Recording]], list[Finding]]:
-        """Record every sample anew; a sample that fails now is a finding."""
+        """Record every sample anew; a sample that fails now is a finding.
+
+        Args:
+            step: the step's name.
+            crossings: how it converts what crosses the border of each method.
+            is_whole: whether every application was compared at the values that it replaced: then
+                samples that are followed need not be run.
+        """
         left = self.memory
         after: dict[str, dict[str, Recording]] = {}
         failures: list[Finding] = []
@@ -386,6 +415,10 @@ class Checked:
             for before in befores:
                 kept, sample = bool(before.values), _converted(before.sample, crossings[name][0])
                 try:
+                    if is_whole and sample.followed and kept:
+                        with suppress(NotRecorded):
+                            after[name][sample.label] = before.on(func)
+                            continue
                     recording = record(func, self.program.weights, sample)
                 except StepwellError as error:
                     problem = error.problems[0]
@@ -400,6 +433,34 @@ class Checked:
                     recording.values.clear()
                 after[name][sample.label] = recording
         return after, failures
+
+    def finish(self) -> None:
+        """Run every sample that was followed, whole, at the last."""
+        started, before = time.perf_counter(), len(self.findings)
+        largest, compared = 0.0, 0
+        after, failures = self._again("all steps", dict.fromkeys(self.recordings, ((), ())))
+        self.findings += failures
+        for method, runs in self.recordings.items():
+            for run in runs:
+                now = after[method].get(run.sample.label)
+                if run.followed_to is None or now is None or not run.sample.plain:
+                    continue
+                compared += 1
+                for what, old in run.followed_to.items():
+                    new = now.observed().get(what)
+                    largest = max(largest, deviation(old, new))
+                    difference = differs(old, new, FOLLOWED, against="tensor")
+                    if difference is not None and not self.findings:
+                        self.findings.append(
+                            _locate("all steps", what, difference, run, now, FOLLOWED)
+                        )
+        self.recordings = {method: list(runs.values()) for method, runs in after.items()}
+        if compared:
+            bound = describe_bound(FOLLOWED)
+            seconds, ok = time.perf_counter() - started, len(self.findings) == before
+            self.verdicts.append(
+                StepVerdict("all steps", 1, bound, compared, 0, largest, seconds, ok)
+            )
 
     def verify(self) -> None:
         """The lowered program is valid at its level."""

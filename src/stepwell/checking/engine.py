@@ -69,7 +69,7 @@ def compare_with_engine(
     largest, compared = 0.0, 0
     for method, befores in recordings.items():
         for before in befores:
-            if not (before.sample.plain or bound.exact):
+            if before.sample.state or not (before.sample.plain or bound.exact):
                 continue
             label = before.sample.label
             try:

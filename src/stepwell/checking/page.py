@@ -31,6 +31,10 @@ def table(result: CheckResult) -> str:
     heads = ("", "step", "applied", "one by one", "samples", "deviation", "promised", "time", "")
     head = "".join(f"<th>{h}</th>" for h in heads)
     found = "".join(f"<pre class='bad'>{escape(str(f))}</pre>" for f in result.findings)
+    tried = "".join(
+        f"<p>Tried @{escape(method)} on {len(labels)} samples: {escape('; '.join(labels))}</p>"
+        for method, labels in result.tried.items()
+    )
     skipped = "".join(f"<li>{escape(line)}</li>" for line in result.skipped)
     verdict = (
         "<p class='good'>Every step keeps its promise.</p>"
@@ -39,6 +43,7 @@ def table(result: CheckResult) -> str:
     )
     return (
         f"{verdict}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        + tried
         + (f"<p>Not compared:</p><ul>{skipped}</ul>" if skipped else "")
         + (
             "<p>Relative error of each layer in each MX payload:</p>"

@@ -9,12 +9,12 @@ the strides of axes of size 1 too, and a beginning where an allocation begins.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from stepwell.checking.samples import Sample
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
@@ -81,8 +81,11 @@ class Recording:
     sample: Sample
     outcome: Outcome
     interpreter: RecordingInterpreter
+    followed_to: dict[str, Any] | None = None
+    """What a caller sees of the program as it stands, where steps were followed since the run."""
     stale: set[Operation] = field(default_factory=set[Operation])
     """Ops whose values changed (within a bound) upstream; evaluated anew when asked for."""
+    _has_history: dict[SSAValue, bool] = field(default_factory=dict[SSAValue, bool])
 
     @property
     def values(self) -> dict[SSAValue, Any]:
@@ -91,6 +94,8 @@ class Recording:
 
     def observed(self) -> dict[str, Any]:
         """Everything a caller of the method can see, by name."""
+        if self.followed_to is not None:
+            return dict(self.followed_to)
         seen: dict[str, Any] = {f"output {i}": v for i, v in enumerate(self.outcome.outputs)}
         seen |= {f"state {key}": value for key, value in self.outcome.state.items()}
         seen |= {f"input {i} as left": v for i, v in self.outcome.mutated_inputs.items()}
@@ -113,6 +118,42 @@ class Recording:
             elif isinstance(op, MutateInputOp):
                 seen[f"input {op.index.value.data} as left"] = self.value(op.value)
         return seen
+
+    def on(self, func: FuncOp) -> Recording:
+        """The recording as it stands after a step that was followed.
+
+        Raises:
+            NotRecorded: an inner value was forgotten, or cannot be computed outside its region.
+            StepwellError: an op that the step wrote fails.
+        """
+        return replace(self, followed_to=self.followed(func))
+
+    def has_history(self, value: SSAValue) -> bool:
+        """Whether a value hangs on the buffers that the sample fills; else it is another sample's.
+
+        The state of a sample aside, it is the method's random one, which is looked at in full.
+        """
+        if not self.sample.state:
+            return True
+        known = self._has_history
+        waiting = [value]
+        while waiting:
+            at = waiting[-1]
+            owner = at.owner
+            if at in known:
+                waiting.pop()
+                continue
+            if not isinstance(owner, Operation) or owner.regions or owner.parent is None:
+                known[at] = isinstance(owner, Operation) or _is_within(owner)
+                continue
+            if isinstance(owner, StateOp):
+                known[at] = True
+                continue
+            missing = [operand for operand in owner.operands if operand not in known]
+            waiting += missing
+            if not missing:
+                known[at] = any(known[operand] for operand in owner.operands)
+        return known[value]
 
     def value(self, wanted: SSAValue) -> Any:
         """The run-time value of an SSA value, evaluating ops that were written since the run.
@@ -174,9 +215,14 @@ class Recording:
         return tuple(dense(v, r) for v, r in zip(results, op.results, strict=True))
 
 
+def _is_within(block: Block) -> bool:
+    """Whether a block stands in an op of a method, whose arguments come from anywhere."""
+    return not isinstance(block.parent_op(), FuncOp)
+
+
 def record(func: FuncOp, weights: WeightStore, sample: Sample) -> Recording:
     """Run a method on a sample, remembering everything."""
-    interpreter = RecordingInterpreter(weights)
+    interpreter = RecordingInterpreter(weights, dict(sample.state))
     for argument, value in zip(func.body.block.args, sample.inputs, strict=True):
         interpreter.values[argument] = value
     outcome = interpreter.call(func, sample.inputs)

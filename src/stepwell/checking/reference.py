@@ -38,7 +38,7 @@ def check_reference(
     largest, compared = 0.0, 0
     for recording in recordings.get("forward", []):
         sample = recording.sample
-        if not sample.plain:
+        if not sample.plain or sample.state or sample.guessed:
             continue
         inputs = copy.deepcopy(sample.inputs)
         try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from stepwell.ir.bars import Plot, plot
@@ -97,6 +99,8 @@ class CheckResult:
     model: str = ""
     accuracy: str = ""
     """For a target with MX: the error of each layer in each payload, as a table."""
+    tried: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """What each method was tried on: inputs, sizes, and states that they began from."""
     deviations: tuple[TakenDeviation, ...] = ()
     """Classes of numbers that the lowering may lose (`docs/semantics.md`): they are no findings."""
 
@@ -108,6 +112,18 @@ class CheckResult:
     def __repr__(self) -> str:
         found = "every step keeps its promise" if self.ok else f"{len(self.findings)} findings"
         return f"<check of a lowering to {self.target}: {found}; print it>"
+
+    def _tried(self) -> list[str]:
+        """What each method was tried on, in lines."""
+        return [
+            line
+            for method, labels in self.tried.items()
+            for line in wrap(
+                f"tried @{method} on {len(labels)} samples: " + "; ".join(labels),
+                100,
+                subsequent_indent="  ",
+            )
+        ]
 
     def to_frame(self) -> DataFrame:
         """Every step as a row of a dataframe."""
@@ -154,7 +170,8 @@ class CheckResult:
             )
         if idle := len(self.steps) - len(shown):
             rows.append(f"· {idle} steps had nothing to do")
-        rows += ["", *(f"not compared: {line}" for line in self.skipped)]
+        rows += ["", *self._tried()]
+        rows += [*(f"not compared: {line}" for line in self.skipped)]
         if self.ok:
             rows.append(f"{self.target}: every step keeps its promise ({self.seconds:.1f} s)")
         else:

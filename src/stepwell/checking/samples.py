@@ -7,7 +7,7 @@ moderate size: only on those does a bounded (not exact) step promise anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -16,31 +16,40 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from stepwell.backends.executorch.bounds import upper_bound
+from stepwell.checking.sizes import shape_at, telling_sizes, usual_sizes
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.signature import Port, get_signature
-from stepwell.ir.size import UNKNOWN, Computed, Dim, Size
-from stepwell.ir.types import BoolType, FloatType, IntType, dims, element
-
-UNBOUNDED_EXTRA = 3
-"""How far above its lower bound a dimension without an upper one is tried."""
-MOST_ELEMENTS = 1 << 24
-"""Inputs larger than this are not made for the sake of an upper bound."""
+from stepwell.ir.types import BoolType, FloatType, IntType, element
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One set of run-time inputs of a method, in order."""
+    """One set of run-time inputs of a method, in order.
+
+    Attributes:
+        label: what is told of it.
+        inputs: the inputs.
+        plain: whether its numbers are finite and of moderate size.
+        state: what stands in mutable buffers before the call, by key; else their first values.
+        followed: run whole before the first step and behind the last; between, only what a step
+            replaced is computed. Such samples are many and cheap.
+        guessed: whether the program may have no meaning there: where it fails, nothing is said.
+    """
 
     label: str
     inputs: tuple[Any, ...]
     plain: bool
+    state: Mapping[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
+    followed: bool = False
+    guessed: bool = False
 
 
 Fill = Callable[[Sequence[int], torch.dtype, torch.Generator], torch.Tensor]
 
 
-def _normal(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
+def normal(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
+    """Ordinary numbers."""
     return torch.randn(shape, generator=random).to(dtype)
 
 
@@ -60,27 +69,36 @@ def _extreme(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) 
 
 
 def _special(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
-    values = _normal(shape, dtype, random)
+    values = normal(shape, dtype, random)
     return _sprinkle(values, [torch.inf, -torch.inf, torch.nan], 0.1, random)
 
 
-def _mixed(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
+def mixed(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
+    """Ordinary numbers, zeros of both signs and ones among them."""
     tiny = float(torch.finfo(dtype).smallest_normal)
-    return _sprinkle(_normal(shape, dtype, random), [0.0, -0.0, 1.0, -1.0, 0.5, tiny], 0.4, random)
+    return _sprinkle(normal(shape, dtype, random), [0.0, -0.0, 1.0, -1.0, 0.5, tiny], 0.4, random)
 
 
 def _sprinkle(
-    values: torch.Tensor, special: Sequence[float], share: float, random: torch.Generator
+    values: torch.Tensor, among: Sequence[float], share: float, random: torch.Generator
 ) -> torch.Tensor:
     chosen = torch.rand(values.shape, generator=random) < share
-    which = torch.randint(0, len(special), tuple(values.shape), generator=random)
-    table = torch.tensor(special, dtype=torch.float64).to(values.dtype)
+    which = torch.randint(0, len(among), tuple(values.shape), generator=random)
+    table = torch.tensor(among, dtype=torch.float64).to(values.dtype)
     return torch.where(chosen, table[which], values)
 
 
+def every_class(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
+    """Of everything that is no plain number some, among those."""
+    info = torch.finfo(dtype)
+    tiny, most = float(info.smallest_normal) / 4, float(info.max)
+    classes = [torch.inf, -torch.inf, torch.nan, -0.0, tiny, -tiny, most, -most]
+    return _sprinkle(normal(shape, dtype, random), classes, 0.5, random)
+
+
 FILLS: tuple[tuple[str, Fill, bool], ...] = (
-    ("random", _normal, True),
-    ("mixed with zeros of both signs", _mixed, True),
+    ("random", normal, True),
+    ("mixed with zeros of both signs", mixed, True),
     ("zeros", _zeros, True),
     ("denormals", _denormal, False),
     ("infinities and NaNs", _special, False),
@@ -101,18 +119,17 @@ def make_samples(func: FuncOp, example: Sequence[Any] | None = None, seed: int =
     random = torch.Generator().manual_seed(seed)
     types = func.function_type.inputs.data
     ports = get_signature(func).runtime_inputs
-    usual = _symbols(func, example, "usual")
+    usual = usual_sizes(func, example)
     made: list[Sample] = []
     if example is not None:
         made.append(Sample("example", tuple(example), True))
     for label, fill, plain in FILLS:
         made.append(_sample(label, types, ports, example, usual, fill, plain, random))
     made += _integer_samples(types, ports, example, usual, random)
-    for which in ("smallest", "largest"):
-        symbols = _symbols(func, example, which)
-        if symbols != usual and _elements(types, symbols) <= MOST_ELEMENTS:
-            label = f"random, {which} shapes"
-            made.append(_sample(label, types, ports, None, symbols, _normal, True, random))
+    for label, point in telling_sizes(func, example):
+        ends = label.endswith("shapes")
+        sample = _sample(f"random, {label}", types, ports, None, point, normal, True, random)
+        made.append(sample if ends else replace(sample, followed=True))
     return made
 
 
@@ -123,29 +140,47 @@ def _integer_samples(
     symbols: Mapping[str, int],
     random: torch.Generator,
 ) -> list[Sample]:
-    """Both extremes of each small integer type, where the program has such inputs."""
-    small = [t for t in types if isinstance(t, TensorType) and _is_small_integer(t)]
-    if not small:
+    """Other integers, and both extremes of each small type, where there are such inputs."""
+    whole = [t for t in types if isinstance(t, TensorType) and _is_integer(t)]
+    if not whole:
         return []
+    made: list[Sample] = []
+    base = list(_sample("", types, ports, example, symbols, normal, True, random).inputs)
+    for index, type_ in enumerate(types):
+        if isinstance(type_, TensorType) and _is_integer(type_):
+            given = example[index] if example is not None else None
+            low, high = -3, 8
+            if isinstance(given, torch.Tensor) and given.numel():
+                low, high = int(given.min()), int(given.max())
+            value = torch.randint(low, high + 1, shape_at(type_, symbols), generator=random)
+            base[index] = _in_order(value.to(dtype_of(type_)), ports[index])
+    made.append(Sample("other integers", tuple(base), True, followed=True, guessed=True))
+    if not any(map(_is_small_integer, whole)):
+        return made
 
     def extremes(type_: Attribute) -> torch.Tensor | None:
         if not isinstance(type_, TensorType) or not _is_small_integer(type_):
             return None
         info = torch.iinfo(torch_dtype(element(type_)))
         table = torch.tensor([info.min, info.max, 0], dtype=dtype_of(type_))
-        return table[torch.randint(0, 3, _shape(type_, symbols), generator=random)]
+        return table[torch.randint(0, 3, shape_at(type_, symbols), generator=random)]
 
-    base = _sample("", types, ports, example, symbols, _normal, True, random).inputs
-    mixed = [
+    base = _sample("", types, ports, example, symbols, normal, True, random).inputs
+    both = [
         base[i] if (value := extremes(t)) is None else _in_order(value, ports[i])
         for i, t in enumerate(types)
     ]
-    return [Sample("integer extremes", tuple(mixed), True)]
+    return [*made, Sample("integer extremes", tuple(both), True)]
 
 
 def dtype_of(type_: Attribute) -> torch.dtype:
     """The dtype of a tensor type's elements."""
     return torch_dtype(element(type_))
+
+
+def _is_integer(type_: Attribute) -> bool:
+    dtype = dtype_of(type_)
+    return not dtype.is_floating_point and not dtype.is_complex and dtype != torch.bool
 
 
 def _is_small_integer(type_: Attribute) -> bool:
@@ -180,7 +215,7 @@ def _tensor(
     fill: Fill,
     random: torch.Generator,
 ) -> torch.Tensor:
-    dtype, shape = dtype_of(type_), _shape(type_, symbols)
+    dtype, shape = dtype_of(type_), shape_at(type_, symbols)
     if dtype.is_complex:
         value = torch.randn(shape, generator=random, dtype=dtype)
     elif dtype.is_floating_point:
@@ -215,54 +250,3 @@ def _number(type_: Attribute, given: Any, symbols: Mapping[str, int]) -> Any:
     raise StepwellError(
         f"no sample can be made of type {type_}", help="give inputs: check(..., inputs=...)"
     )
-
-
-def _shape(type_: Attribute, symbols: Mapping[str, int]) -> tuple[int, ...]:
-    point = {name: (value, value) for name, value in symbols.items()}
-    return tuple(d if isinstance(d, int) else upper_bound(str(d), point) for d in dims(type_))
-
-
-def _elements(types: Sequence[Attribute], symbols: Mapping[str, int]) -> int:
-    total = 0
-    for type_ in types:
-        if isinstance(type_, TensorType):
-            count = 1
-            for size in _shape(type_, symbols):
-                count *= size
-            total += count
-    return total
-
-
-def _symbols(func: FuncOp, example: Sequence[Any] | None, which: str) -> dict[str, int]:
-    """A value for each symbol: the example's, or the smallest or largest its range allows."""
-    ranges = dict(get_signature(func).ranges)
-    found: dict[str, int] = {}
-    for index, type_ in enumerate(func.function_type.inputs.data):
-        sizes: list[tuple[Dim, int | None]] = []
-        if isinstance(type_, TensorType):
-            given = example[index] if example is not None else None
-            shape = list(given.shape) if isinstance(given, torch.Tensor) else None
-            sizes = [(dim, shape[axis] if shape else None) for axis, dim in enumerate(dims(type_))]
-        elif isinstance(type_, IntType):
-            sizes = [(type_.size, None)]
-        for expression, size in sizes:
-            if isinstance(expression, int) or expression == UNKNOWN:
-                continue
-            for symbol in sorted(expression.symbols):
-                low, high = ranges.get(symbol, (2, None))
-                top = low + UNBOUNDED_EXTRA if high is None else high
-                usual = None if size is None else _solved(expression, symbol, size)
-                middle = min(low + 1, top) if usual is None else usual
-                found[symbol] = {"usual": middle, "smallest": max(low, 1), "largest": top}[which]
-    return found
-
-
-def _solved(expression: Size, symbol: str, size: int) -> int | None:
-    """What a symbol is where its expression (`2*s77 + 1`) is `size`; None if that is open."""
-    if len(expression.symbols) > 1 or any(isinstance(a, Computed) for a in expression.atoms):
-        return None
-    at_zero, at_one = (expression.evaluate({symbol: value}) for value in (0, 1))
-    if at_zero == at_one:
-        return None
-    value = (size - at_zero) // (at_one - at_zero)
-    return value if expression.evaluate({symbol: value}) == size else None

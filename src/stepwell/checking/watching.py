@@ -58,6 +58,8 @@ class Watcher:
                     self._promised[id(recording)] = rewrite.bound_at(match, recording.value)
                 if op in recording.stale:
                     _refresh(recording, op)
+                for result in op.results if recording.sample.state else ():
+                    recording.has_history(result)  # While all that it hangs on is there.
 
     def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
         """Check one application."""
@@ -82,6 +84,10 @@ class Watcher:
         looked = False
         for old, new in rewriter.replaced:
             if old.type == new.type and old in recording.values:
+                if not recording.has_history(old):
+                    recording.values[new] = recording.values[old]
+                    looked = True
+                    continue
                 try:
                     value = recording.value(new)
                 except NotRecorded:

@@ -1,0 +1,132 @@
+"""Which sizes a check tries where a program leaves some open.
+
+A rewrite that is right for even lengths only, or for none but 1, is right at the size of the
+example by chance: least, next to it, odd, prime, about a power of two, greatest are tried, each
+within its range. Sizes that depend on one another (`2*s77 + 1`) follow their symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+
+from stepwell.backends.executorch.bounds import upper_bound
+from stepwell.ir.signature import get_signature
+from stepwell.ir.size import UNKNOWN, Computed, Dim, Size
+from stepwell.ir.types import IntType, dims
+
+UNBOUNDED_EXTRA = 12
+"""How far above its lower bound a dimension without an upper one is tried."""
+MOST_ELEMENTS = 1 << 24
+"""Inputs larger than this are not made for the sake of an upper bound."""
+
+Point = Mapping[str, int]
+"""A value for each symbol."""
+
+
+def usual_sizes(func: FuncOp, example: Sequence[Any] | None) -> dict[str, int]:
+    """The sizes of the example, or ordinary ones."""
+    found: dict[str, int] = {}
+    for symbol, (low, top, given) in _symbols(func, example).items():
+        found[symbol] = min(low + 1, top) if given is None else given
+    return found
+
+
+def telling_sizes(func: FuncOp, example: Sequence[Any] | None) -> list[tuple[str, Point]]:
+    """Sizes at which wrong rewrites show, each with its label, the ends of all ranges first."""
+    symbols = _symbols(func, example)
+    if not symbols:
+        return []
+    types = func.function_type.inputs.data
+    usual = usual_sizes(func, example)
+    least = {name: low for name, (low, _, _) in symbols.items()}
+    greatest = {name: top for name, (_, top, _) in symbols.items()}
+    found: list[tuple[str, Point]] = [
+        ("smallest shapes", least),
+        ("largest shapes", greatest),
+    ]
+    each = {name: _telling(low, top, usual[name]) for name, (low, top, _) in symbols.items()}
+    for at in range(max(map(len, each.values()))):
+        point = {
+            name: sizes[(at + shift) % len(sizes)] if sizes else usual[name]
+            for shift, (name, sizes) in enumerate(each.items())
+        }
+        spelt = ", ".join(f"{name}={size}" for name, size in point.items())
+        found.append((f"sizes {spelt}", point))
+    seen: list[Point] = [usual]
+    kept: list[tuple[str, Point]] = []
+    for label, point in found:
+        if point not in seen and elements(types, point) <= MOST_ELEMENTS:
+            seen.append(point)
+            kept.append((label, point))
+    return kept
+
+
+def _telling(low: int, top: int, usual: int) -> list[int]:
+    """Sizes strictly between the ends, in order of how much they tell; few, and near `usual`."""
+    power = 4
+    while power < usual and power * 2 + 1 < top:
+        power *= 2
+    odd = next((n for n in range(max(usual, low) + 1, top) if n % 2), low | 1)
+    prime = next((n for n in range(odd + 1, top) if all(n % by for by in range(2, n))), 3)
+    wanted = (low + 1, odd, prime, power - 1, power, power + 1, top - 1)
+    return list(dict.fromkeys(n for n in wanted if low < n < top and n != usual))
+
+
+def _symbols(func: FuncOp, example: Sequence[Any] | None) -> dict[str, tuple[int, int, int | None]]:
+    """For each symbol of an input: least and greatest value to try, and the example's."""
+    ranges = dict(get_signature(func).ranges)
+    found: dict[str, tuple[int, int, int | None]] = {}
+    for index, type_ in enumerate(func.function_type.inputs.data):
+        sizes: list[tuple[Dim, int | None]] = []
+        given = example[index] if example is not None else None
+        if isinstance(type_, TensorType):
+            shape = list(given.shape) if isinstance(given, torch.Tensor) else None
+            sizes = [(dim, shape[axis] if shape else None) for axis, dim in enumerate(dims(type_))]
+        elif isinstance(type_, IntType):
+            sizes = [(type_.size, given if isinstance(given, int) else None)]
+        for expression, size in sizes:
+            if isinstance(expression, int) or expression == UNKNOWN:
+                continue
+            for symbol in sorted(expression.symbols):
+                low, high = ranges.get(symbol, (2, None))
+                low = max(low, 1)
+                top = low + UNBOUNDED_EXTRA if high is None else max(high, low)
+                usual = None if size is None else _solved(expression, symbol, size)
+                before = found.get(symbol, (low, top, None))[2]
+                found[symbol] = (low, top, before if usual is None else usual)
+    return found
+
+
+def _solved(expression: Size, symbol: str, size: int) -> int | None:
+    """What a symbol is where its expression (`2*s77 + 1`) is `size`; None if that is open."""
+    if len(expression.symbols) > 1 or any(isinstance(a, Computed) for a in expression.atoms):
+        return None
+    at_zero, at_one = (expression.evaluate({symbol: value}) for value in (0, 1))
+    if at_zero == at_one:
+        return None
+    value = (size - at_zero) // (at_one - at_zero)
+    return value if expression.evaluate({symbol: value}) == size else None
+
+
+def shape_at(type_: Attribute, point: Point) -> tuple[int, ...]:
+    """The shape of a tensor type where its symbols have values."""
+    ranges = {name: (value, value) for name, value in point.items()}
+    return tuple(d if isinstance(d, int) else upper_bound(str(d), ranges) for d in dims(type_))
+
+
+def elements(types: Sequence[Attribute], point: Point) -> int:
+    """How many elements all tensors among some types have."""
+    total = 0
+    for type_ in types:
+        if isinstance(type_, TensorType):
+            count = 1
+            for size in shape_at(type_, point):
+                count *= size
+            total += count
+    return total

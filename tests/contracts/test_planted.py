@@ -1,0 +1,63 @@
+"""Rewrites wrong in one respect alone are named, with the sample that shows it (`planted.py`)."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import stepwell
+from stepwell.checking import check
+from stepwell.ir.pipeline import Pipeline
+
+sys.path.insert(0, str(Path(__file__).parent))
+from planted import TABLE, Cache, Flag, Open, Planted, T, Turns, program
+
+SHOWN = [pytest.param(row, id=row.name) for row in TABLE]
+
+
+def test_thirty_are_planted_and_most_are_hidden_from_the_first_call() -> None:
+    assert len(TABLE) >= 30
+    assert sum(row.hidden for row in TABLE) >= 25
+
+
+@pytest.mark.parametrize("row", SHOWN)
+def test_check_names_it_and_the_sample(row: Planted) -> None:
+    planted = Pipeline("planted", (row.rewrite,))
+    result = check(program(row.model), "xnnpack", planted, artefact=False)
+    assert {finding.step for finding in result.findings if finding.step != "verify"} == {row.name}
+    samples = {finding.sample for finding in result.findings}
+    assert any(row.seen in sample for sample in samples), samples
+    assert not row.hidden or not {"example", "random"} & samples
+
+
+@pytest.mark.parametrize("row", SHOWN)
+def test_lower_with_a_check_refuses_it(row: Planted) -> None:
+    own = stepwell.PIPELINES["xnnpack"]
+    planted = replace(own, steps=(row.rewrite, *own.steps))
+    with pytest.raises(stepwell.StepwellError, match=f"check: {row.name}: "):
+        stepwell.lower(program(row.model), "xnnpack", planted, check=True)
+
+
+@pytest.mark.parametrize("model", sorted({row.model for row in TABLE} - {"Whole", "Empty"}))
+def test_the_models_themselves_lower_without_a_finding(model: str) -> None:
+    result = check(program(model), "xnnpack")
+    assert result.ok, str(result)
+
+
+@pytest.mark.parametrize("module", [Cache, Flag, Turns])
+def test_what_was_tried_stands_in_the_table(module: type[torch.nn.Module]) -> None:
+    x = torch.ones(1, 1, 4) if module is Cache else torch.ones(4)
+    text = str(check(torch.export.export(module(), (x,)), "xnnpack", artefact=False))
+    assert "tried @forward on" in text and "after 6 calls" in text
+
+
+def test_seven_sizes_of_a_range_are_tried_and_none_outside() -> None:
+    exported = torch.export.export(Open(), (torch.randn(2, 6, 4),), dynamic_shapes=({1: T},))
+    (labels,) = check(exported, "xnnpack", artefact=False).tried.values()
+    sizes = {int(label.rpartition("=")[2]) for label in labels if "sizes" in label}
+    assert len(sizes) >= 5 and sizes <= set(range(2, 40))
+    assert {2, 39} <= sizes and any(n % 2 for n in sizes)
