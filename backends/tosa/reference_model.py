@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import ml_dtypes
@@ -98,6 +99,29 @@ def call_reference_model(
         held.data = to_bytes(value, element)
     main.outputs = main.outputs[:count]
     return outputs[:count], write_graph(graph)
+
+
+@dataclass
+class ReferenceSession:
+    """Calls of one file, each of which sees what the one before left in the variables."""
+
+    data: bytes
+    level: Level = EIGHT_K
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """One call; the arguments and errors are those of `run_reference_model`."""
+        outputs, left = call_reference_model(self.data, inputs, self.level)
+        held = {tensor.variable_name: tensor.data for tensor in _variables(read_graph(left))}
+        if held:  # The file that came back is bound to the sizes of the call.
+            graph = read_graph(self.data)
+            for tensor in _variables(graph):
+                tensor.data = held[tensor.variable_name]
+            self.data = write_graph(graph)
+        return outputs
+
+
+def _variables(graph: Graph) -> list[Tensor]:
+    return [tensor for region in graph.regions for tensor in region.tensors if tensor.variable]
 
 
 def _fits(graph: Graph) -> None:

@@ -31,6 +31,8 @@ PipelineLike = Pipeline | str | PipelineChange
 Emitter = Callable[..., Any]
 """Program and options → an artefact."""
 Runner = Callable[[bytes, Sequence[Any], str], tuple[Any, ...]]
+Session = Callable[[str, Sequence[Any]], tuple[Any, ...]]
+"""Calls of one loaded artefact, by method and inputs, which keep their state."""
 CoreRunner = Callable[[bytes, Sequence[Any], str, str], tuple[Any, ...]]
 """As a `Runner`, with the name of the core to run on."""
 
@@ -59,6 +61,8 @@ class Target:
     """Those whose ops its engine runs; other ops count as outside."""
     on_core: CoreRunner | None = None
     """Runs an artefact on a core that is emulated."""
+    session: Callable[[bytes], Session] | None = None
+    """Loads an artefact for calls in a row, where its engine keeps state between them."""
 
     def emitter(self, kind: str) -> Emitter:
         """The emitter of an artefact kind.

@@ -20,7 +20,7 @@ from stepwell.npu_pipelines import BESIDE_CPU, CYCLES, ethosu_pipeline, tosa_bes
 from stepwell.pipelines import XNNPACK, XNNPACK_PUBLISHED, cortex_m_pipeline, tosa_pipeline
 from stepwell.plugins import registry
 from stepwell.registry import unknown
-from stepwell.target import OPTIONS, Target
+from stepwell.target import OPTIONS, Session, Target
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.cmsis import BiasForm
 from stepwell.translate.rewrites.cmsis.integer_ports import FLOAT, INTEGERS
@@ -211,6 +211,13 @@ def _run_pte(
     return session.run(*session.laid_out(inputs, method), method=method)
 
 
+def _pte_session(artefact: bytes) -> Session:
+    from stepwell.backends.executorch.runner import PteSession
+
+    loaded = PteSession.load(artefact)
+    return lambda method, inputs: loaded.run(*loaded.laid_out(inputs, method), method=method)
+
+
 XNNPACK_TARGET = Target(
     "xnnpack",
     XNNPACK,
@@ -224,6 +231,7 @@ XNNPACK_TARGET = Target(
     _run_pte,
     XNNPACK_OPTIONS,
     write=_write_xnnpack_pte,
+    session=_pte_session,
     on_core=_run_pte,
 )
 
@@ -246,6 +254,13 @@ def _run_tosa(target: str, artefact: bytes, inputs: Sequence[Any], method: str) 
     return run_reference_model(artefact, inputs, level_of(target))
 
 
+def _tosa_session(target: str, artefact: bytes) -> Session:
+    from stepwell.backends.tosa.reference_model import ReferenceSession
+
+    loaded = ReferenceSession(artefact, level_of(target))
+    return lambda method, inputs: loaded.run(inputs)
+
+
 def _tosa_target(name: str) -> Target:
     """A target for any TOSA name; the specification's reference model is its engine."""
     pipeline = _OWN[name] if name in _OWN else tosa_pipeline(name)
@@ -258,6 +273,7 @@ def _tosa_target(name: str) -> Target:
         TOSA_OPTIONS,
         per_method=True,
         dialects=TOSA_DIALECTS,
+        session=partial(_tosa_session, name),
     )
 
 

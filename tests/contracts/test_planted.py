@@ -5,13 +5,19 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import stepwell
+from stepwell.backends.executorch.runner import PteSession
 from stepwell.checking import check
+from stepwell.checking.engine import compare_with_engine
+from stepwell.checking.recording import record
+from stepwell.checking.samples import make_samples
 from stepwell.ir.pipeline import Pipeline
+from stepwell.targets import find_target
 
 sys.path.insert(0, str(Path(__file__).parent))
 from planted import TABLE, Cache, Flag, Open, Planted, T, Turns, program
@@ -61,3 +67,27 @@ def test_seven_sizes_of_a_range_are_tried_and_none_outside() -> None:
     sizes = {int(label.rpartition("=")[2]) for label in labels if "sizes" in label}
     assert len(sizes) >= 5 and sizes <= set(range(2, 40))
     assert {2, 39} <= sizes and any(n % 2 for n in sizes)
+
+
+def test_an_engine_that_forgets_between_calls_is_found() -> None:
+    target = find_target("xnnpack")
+    assert target.session is not None
+    lowered = stepwell.lower(program("Recurrence"), "xnnpack")
+    source = program("Recurrence")
+    samples = {"forward": make_samples(source.method(), None)}
+    func = lowered.program.method()
+    runs = {
+        name: [record(func, lowered.program.weights, s) for s in each]
+        for name, each in samples.items()
+    }
+    for session, finds in ((target.session, 0), (forgets, 1)):
+        other = replace(target, session=session)
+        (verdict,), found, _ = compare_with_engine(other, lowered.artefact, lowered.program, runs)
+        assert len(found) == finds, found
+        assert "calls in a row" in verdict.note
+        assert not found or "call 2 of 6" in found[0].sample
+
+
+def forgets(artefact: bytes) -> Any:
+    """A session that loads the artefact anew for each call."""
+    return lambda method, inputs: PteSession.load(artefact).run(*inputs, method=method)

@@ -23,10 +23,7 @@ from torch.utils import _pytree as pytree
 
 import stepwell
 from stepwell.backends.executorch.runner import PteSession
-from stepwell.backends.tosa.flatbuffer_reader import read_graph
-from stepwell.backends.tosa.flatbuffer_writer import write_graph
-from stepwell.backends.tosa.graph import Tensor as TosaTensor
-from stepwell.backends.tosa.reference_model import call_reference_model
+from stepwell.backends.tosa.reference_model import ReferenceSession
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, StepwellError, VerificationError
@@ -299,31 +296,8 @@ def _runtime(program: Program, session: PteSession) -> Run:
 
 def _reference_model(lowered: stepwell.Lowered) -> Run:
     """Calls of the reference model, each with the file that the one before left."""
-    artefact = lowered.artefact
-    func = lowered.program.method()
-
-    def run(method: int, inputs: Sequence[Tensor]) -> Any:
-        nonlocal artefact
-        outputs, left = call_reference_model(artefact, _stored(func, inputs))
-        artefact = _with_variables(artefact, left)
-        return _real(func, outputs)
-
-    return run
-
-
-def _with_variables(artefact: bytes, left: bytes) -> bytes:
-    """A file, whose sizes may be open, with what the variables of a bound one hold."""
-    graph, after = read_graph(artefact), read_graph(left)
-
-    def variables(of: Any) -> list[TosaTensor]:
-        return [t for region in of.regions for t in region.tensors if t.variable]
-
-    held = {tensor.variable_name: tensor.data for tensor in variables(after)}
-    if not held:
-        return artefact
-    for tensor in variables(graph):
-        tensor.data = held[tensor.variable_name]
-    return write_graph(graph)
+    session, func = ReferenceSession(lowered.artefact), lowered.program.method()
+    return lambda _, inputs: _real(func, session.run(_stored(func, inputs)))
 
 
 def _compare(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from stepwell.checking.compare import deviation, differs
+from stepwell.checking.histories import called, calls_of, fed, state_of
 from stepwell.checking.recording import Recording
 from stepwell.checking.result import Finding, StepVerdict
 from stepwell.checking.rounding import rounds_floats, sensitivity
@@ -104,9 +106,63 @@ def compare_with_engine(
                             difference.largest, describe_bound(allowed),
                         )
                     )  # fmt: skip
+    calls, apart, moved = _in_a_row(target, artefact, program, recordings, bound)
+    findings += apart
+    note = f"{len(artefact):,} bytes" + (f"; {calls} calls in a row" if calls else "")
     seconds = time.perf_counter() - started
     verdict = StepVerdict(
-        f"artefact ({target.artefact})", 1, describe_bound(widest), compared, 0, largest, seconds,
-        not findings, f"{len(artefact):,} bytes",
+        f"artefact ({target.artefact})", 1, describe_bound(widest), compared, 0,
+        max(largest, moved), seconds, not findings, note,
     )  # fmt: skip
     return [verdict], findings, skipped
+
+
+def _in_a_row(
+    target: Target,
+    artefact: bytes,
+    program: Program,
+    recordings: dict[str, list[Recording]],
+    bound: Bound,
+) -> tuple[int, list[Finding], float]:
+    """Calls of all methods in turn, in one session of the engine: number, findings, deviation."""
+    many = target.per_method and len(program.methods) > 1
+    state = state_of(program)
+    if target.session is None or many or not state:
+        return 0, [], 0.0
+    samples = {name: [run.sample for run in runs] for name, runs in recordings.items()}
+    largest, drift, last = 0.0, 0.0, ()
+    try:
+        run = target.session(artefact)
+    except (NoEngine, UnsupportedError):
+        return 0, [], 0.0
+    calls = calls_of(samples)
+    for at, call in enumerate(calls, 1):
+        func, inputs = program.method(call.method), fed(call.inputs, last)
+        label = f"call {at} of {len(calls)}, @{call.method}"
+        before = dict(state)
+        last, state = called(func, program.weights, inputs, before)
+        try:
+            given = run(call.method, inputs)
+        except (NoEngine, UnsupportedError):
+            return at - 1, [], largest
+        except StepwellError as error:
+            fact = f"the engine fails: {error.problems[0].fact}"
+            return at, [Finding("artefact", None, None, None, None, label, fact)], largest
+        pairs = [(old, new) for old, new in zip(last, given, strict=True)
+                 if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor)]  # fmt: skip
+        allowed = bound
+        if not bound.exact:
+            drift += bound.relative
+            allowed = replace(bound, relative=drift)
+            if any(differs(a, b, allowed, against="tensor") for a, b in pairs):
+                drift += sensitivity(func, program.weights, inputs, before)
+                allowed = replace(bound, relative=drift)
+        for index, (old, new) in enumerate(pairs):
+            largest = max(largest, deviation(old, new))
+            difference = differs(old, new, allowed, against="tensor")
+            if difference is not None:
+                fact, far = f"output {index}: {difference}", difference.largest
+                promised = describe_bound(allowed)
+                found = Finding("artefact", None, None, None, None, label, fact, far, promised)
+                return at, [found], largest
+    return len(calls), [], largest

@@ -8,6 +8,7 @@ that size in every float.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,12 +81,25 @@ def _is_computed(value: torch.Tensor) -> bool:
     return value.is_floating_point() and value.dtype.itemsize > 1 and value.numel() > 0
 
 
-def sensitivity(func: FuncOp, weights: WeightStore, inputs: tuple[Any, ...]) -> float:
-    """How far float noise moves outputs, relative to the largest number in each; with a margin."""
-    exact = Interpreter(weights).call(func, inputs).outputs
+def sensitivity(
+    func: FuncOp,
+    weights: WeightStore,
+    inputs: tuple[Any, ...],
+    state: Mapping[str, torch.Tensor] | None = None,
+) -> float:
+    """How far float noise moves outputs, relative to the largest number in each; with a margin.
+
+    Args:
+        func: the method.
+        weights: of its program.
+        inputs: what it is called with.
+        state: what stands in mutable buffers; else their first values.
+    """
+    held = dict(state or {})
+    exact = Interpreter(weights, dict(held)).call(func, inputs).outputs
     worst = 0.0
     for seed in range(TRIALS):
-        noisy = NoisyInterpreter(weights, generator=torch.Generator().manual_seed(seed))
+        noisy = NoisyInterpreter(weights, dict(held), generator=torch.Generator().manual_seed(seed))
         given = noisy.call(func, inputs).outputs
         moved = [deviation(a, b) for a, b in zip(exact, given, strict=True)]
         worst = max([worst, *moved])
