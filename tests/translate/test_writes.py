@@ -177,3 +177,14 @@ def test_it_needs_no_functionalisation_of_torchs(model: type[nn.Module]) -> None
 def test_what_is_assigned_to_where_it_stands_is_written_once() -> None:
     program = stepwell.from_exported_program(torch.export.export(OfItself(), (X,)))
     assert sum("scatter" in op.name for op in program.module.walk()) == 1
+
+
+@pytest.mark.parametrize("name", ["pow_", "float_power_"])
+def test_a_power_in_place_is_of_the_tensor_and_not_of_the_number(name: str) -> None:
+    class Power(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            held = (x.abs() + 1).double()
+            return getattr(held, name)(-0.5).float()
+
+    program = stepwell.from_exported_program(torch.export.export(Power(), (X,)))
+    torch.testing.assert_close(program.run(X)[0], Power()(X))

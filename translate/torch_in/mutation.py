@@ -355,20 +355,26 @@ _RENAMED: dict[str, str] = {
 
 
 def functional_overload(target: Any) -> Any:
-    """`aten.add.Tensor` for `aten.add_.Tensor` and `aten.add.out`; None where there is none."""
+    """`aten.add.Tensor` for `aten.add_.Tensor` and `aten.add.out`; None where there is none.
+
+    It takes the same arguments of the same types, whatever its overload is called: what computes
+    `aten.pow_.Scalar` is `aten.pow.Tensor_Scalar`, not `aten.pow.Scalar`, a number to a tensor's
+    power.
+    """
     schema: Any = schema_of(target)
     namespace, name = str(schema.name).split("::")
-    wanted = [a.name for a in schema.arguments if not a.is_out]
+    wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
     if len(wanted) == len(schema.arguments) - 1:
         named = overloads_of(target)
     elif name.endswith("_") and not name.endswith("__"):
         packet = getattr(getattr(torch.ops, namespace), _RENAMED.get(name) or name[:-1], None)
-        named = [getattr(packet, schema.overload_name or "default", None)]
+        same = getattr(packet, schema.overload_name or "default", None)
+        named = [same, *(() if packet is None else map(packet.__getattr__, packet.overloads()))]
     else:
         return None
     for found in named:
         if found is None or schema_of(found).is_mutable:
             continue
-        if [argument.name for argument in schema_of(found).arguments] == wanted:
+        if [(a.name, str(a.type)) for a in schema_of(found).arguments] == wanted:
             return found
     return None

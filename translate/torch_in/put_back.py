@@ -62,7 +62,7 @@ def sizes_of(write: Appends, tensor: SSAValue) -> list[Any]:
     return [
         dim
         if isinstance(dim, int)
-        else write("sym_size.int", tensor, axis, result_types=[IntType(dim)])
+        else write("sym_size.int", tensor, axis, result_types=[IntType(str(dim))])
         for axis, dim in enumerate(dims(tensor.type))
     ]
 

@@ -127,11 +127,34 @@ def test_a_mean_of_one_number_is_the_number(axes: str, apply: Any, method: Any):
     assert apply(text, LowerReduction()).count == 1
 
 
-def test_a_mean_over_an_inner_axis_of_a_symbolic_tensor_is_refused(refused: Any, method: Any):
+def test_a_mean_over_static_axes_of_a_symbolic_tensor_is_taken(apply: Any, method: Any):
     x = 'tensor<?x3x6xf32, #stepwell.shape<["s0", 3, 6]>>'
     gives = 'tensor<?x6xf32, #stepwell.shape<["s0", 6]>>'
-    text = pooled("mean.dim(%x, [1])", gives, method, x)
-    refused(text, LowerReduction(), "more than the last axis")
+    assert apply(pooled("mean.dim(%x, [1])", gives, method, x), LowerReduction()).count == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "x", "gives", "reason"),
+    [
+        (
+            "sum.dim_IntList(%x, [0])",
+            'tensor<?x3x6xf32, #stepwell.shape<["s0", 3, 6]>>',
+            "tensor<3x6xf32>",
+            "summed up",
+        ),
+        (
+            "mean.dim(%x, [1])",
+            'tensor<?x?x6xf32, #stepwell.shape<["s0", "s1", 6]>>',
+            'tensor<?x6xf32, #stepwell.shape<["s0", 6]>>',
+            "not the planes",
+        ),
+        ("mean.dim(%x, [0])", "tensor<?x6xf32>", "tensor<6xf32>", "not known"),
+    ],
+)
+def test_axes_of_symbolic_size_are_averaged_as_planes_or_not_at_all(
+    call: str, x: str, gives: str, reason: str, refused: Any, method: Any
+):
+    refused(pooled(call, gives, method, x), LowerReduction(), reason)
 
 
 def test_a_mean_over_the_last_axis_of_a_symbolic_tensor_is_a_layer(apply: Any, method: Any):

@@ -74,14 +74,14 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
     deviation: ClassVar[Deviation | None] = REORDERED
 
     def match(self, op: SchemaOp, program: Program) -> GroupNorm | Refusal | None:
-        """Guards: float elements, a static shape (of an image), constant affine part."""
+        """Guards: float elements, static channels (and sizes, if of no image), constant scale."""
         shape = dims(op.operands[0].type)
         for refusal in (
             not_for_xnnpack(op),
             overflows(op.arg("eps"), element(op.operands[0].type)),
             not_constant(op.operand("weight"), "scale"),
             not_constant(op.operand("bias"), "shift"),
-            None if is_static_behind(shape) else Refusal("a dimension of the image is symbolic"),
+            cannot_be_grouped(shape),
             too_wide(summed_up(shape, op.arg("num_groups"))),
         ):
             if refusal is not None:
@@ -162,6 +162,8 @@ def mean_of_group(
     return emit(rw, layer)
 
 
-def is_static_behind(shape: tuple[Dim, ...]) -> bool:
-    """Whether every dimension but the first is a number."""
-    return all(isinstance(d, int) for d in shape[1:])
+def cannot_be_grouped(shape: tuple[Dim, ...]) -> Refusal | None:
+    """Planes of any size are averaged by pooling; what else is summed up has static sizes."""
+    if all(isinstance(d, int) for d in shape[1 : 2 if len(shape) == 4 else None]):
+        return None
+    return Refusal("the channels, or sizes behind the channels of no image, are symbolic")

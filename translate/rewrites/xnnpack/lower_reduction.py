@@ -2,7 +2,8 @@
 
 XNNPACK reduces nothing but image planes. `[B, N, C]` reduced over N is an image of height N and
 width one, channels last already, so no transpose is needed. Axes that do not lie together are
-reduced one run at a time.
+reduced one run at a time. Where more than one size is symbolic, which no reshape works out, each axis is
+turned to the end and summed up there; planes of any size are averaged by pooling.
 
 Before:
     %y = aten.mean.dim(%x, [2], true) : (tensor<2x4x8xf32>) -> tensor<2x4x1xf32>
@@ -12,6 +13,7 @@ After:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
@@ -24,8 +26,9 @@ from stepwell.ir.dtypes import f16
 from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import Dim, dims, element
-from stepwell.translate.rewrites.aten.building import axes, cast, put, static_dims, view
+from stepwell.ir.size import UNKNOWN, Dim, Size, number_of, settled
+from stepwell.ir.types import dims, element
+from stepwell.translate.rewrites.aten.building import axes, cast, permute, put, view
 from stepwell.translate.rewrites.xnnpack.carry_nans import carries_nans
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import too_wide, weighted_rows
@@ -50,19 +53,19 @@ class LowerReduction(Rewrite[Reduction]):
     deviation: ClassVar[Deviation | None] = FLUSHED
 
     def match(self, op: SchemaOp, program: Program) -> Reduction | Refusal | None:
-        """Guards: float elements, static shape unless only the last axis is reduced."""
+        """Guards: float elements; an axis of symbolic size is averaged by pooling, or not at all."""
         refusal = not_for_xnnpack(op)
         if refusal is not None:
             return refusal
         rank = len(dims(op.operands[0].type))
-        reduced = axes(op.arg("dim") or range(rank), rank)
-        runs = runs_of(reduced)
+        runs = runs_of(axes(op.arg("dim") or range(rank), rank))
         shape = dims(op.operands[0].type)
-        only_rows = runs == ((rank - 1, rank),) and isinstance(shape[-1], int)
-        if static_dims(op.operands[0]) is None and not only_rows:
-            return Refusal("a dimension is symbolic and more than the last axis is reduced")
+        if UNKNOWN in shape:
+            return Refusal("a dimension is not known, not even as an expression")
         refusal = None
-        if runs and runs[0][1] == rank:
+        if any(_symbols(shape[slice(*run)]) for run in runs):
+            refusal = _not_pooled(shape, runs, isinstance(op, aten.MeanDim))
+        elif runs and (runs[0][1] == rank or _symbols(shape) > 1):
             refusal = too_wide(_count(shape[slice(*runs[0])]))
         return refusal or Reduction(op, runs)
 
@@ -81,7 +84,7 @@ class LowerReduction(Rewrite[Reduction]):
         rw.replace(op, [view(rw, value, dims(op.results[0].type))])
 
 
-def _count(shape: tuple[Dim, ...]) -> int:
+def _count(shape: Sequence[Dim]) -> int:
     return prod(size for size in shape if isinstance(size, int))
 
 
@@ -96,21 +99,63 @@ def runs_of(reduced: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     return tuple(runs)
 
 
+def _symbols(shape: Sequence[Dim]) -> int:
+    """How many dimensions are symbolic: a reshape node works out one."""
+    return sum(isinstance(size, Size) for size in shape)
+
+
+_PLANES = ((2, 4),)
+"""The runs of a mean over the planes of `[N, C, H, W]`."""
+
+
+def _not_pooled(
+    shape: Sequence[Dim], runs: Sequence[tuple[int, int]], is_mean: bool
+) -> Refusal | None:
+    """Why axes of symbolic size are not averaged by one pool, or None."""
+    if not is_mean:
+        return Refusal("an axis of symbolic size is summed up; XNNPACK has averages of planes")
+    if (len(shape) == 4 and tuple(runs) == _PLANES) or (len(runs) == 1 and _symbols(shape) == 1):
+        return None
+    return Refusal("axes of symbolic size are averaged that are not the planes of an image")
+
+
 def _reduce(rw: Rewriter, value: SSAValue, first: int, end: int, is_mean: bool) -> SSAValue:
     """One run of axes, kept with size one."""
     shape = dims(value.type)
     kept = [1 if first <= i < end else d for i, d in enumerate(shape)]
-    if end == len(shape):
+    is_open = _symbols(shape[first:end]) > 0
+    if is_open and len(shape) == 4 and (first, end) == (2, 4):
+        image = permute(rw, value, [0, 2, 3, 1])
+        return permute(rw, _pooled(rw, image), [0, 3, 1, 2])
+    if _symbols(shape) > 1:
+        for axis in range(first, end):
+            value = _rows_along(rw, value, axis, is_mean)
+        return value
+    if end == len(shape) and not is_open:
         if end - first > 1:
-            sizes = [d for d in shape[first:] if isinstance(d, int)]
-            value = view(rw, value, [*shape[:first], prod(sizes)])
+            value = view(rw, value, [*shape[:first], _extent(shape[first:])])
         value = weighted_rows(rw, value, None if is_mean else 1.0, None)
         return view(rw, value, kept)
-    sizes = [d for d in shape if isinstance(d, int)]
-    count = prod(sizes[first:end])
-    image = view(rw, value, [prod(sizes[:first]), count, 1, prod(sizes[end:])])
-    pooled = xnnpack.GlobalAveragePooling2d.make(image, keep_dims=True)
-    value = rw.insert(pooled).results[0]
+    count = _extent(shape[first:end])
+    image = view(rw, value, [_extent(shape[:first]), count, 1, _extent(shape[end:])])
+    value = _pooled(rw, image)
     if not is_mean:
-        value = put(rw, aten.MulScalar, value, float(count))
+        value = put(rw, aten.MulScalar, value, float(number_of(count)))
     return view(rw, value, kept)
+
+
+def _extent(shape: Sequence[Dim]) -> Dim:
+    return settled(prod(shape))
+
+
+def _pooled(rw: Rewriter, image: SSAValue) -> SSAValue:
+    """The mean over the planes of `[N, H, W, C]`: `[N, 1, 1, C]`."""
+    return rw.insert(xnnpack.GlobalAveragePooling2d.make(image, keep_dims=True)).results[0]
+
+
+def _rows_along(rw: Rewriter, value: SSAValue, axis: int, is_mean: bool) -> SSAValue:
+    """One axis summed up behind the others, and put back in its place."""
+    rank = len(dims(value.type))
+    order = [*(at for at in range(rank) if at != axis), axis]
+    value = weighted_rows(rw, permute(rw, value, order), None if is_mean else 1.0, None)
+    return permute(rw, value, [order.index(at) for at in range(rank)])

@@ -1,0 +1,74 @@
+"""Models whose batch, length or image is open: one delegate, right at every size."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import stepwell
+
+BATCH, HEIGHT, WIDTH = Dim("b", min=1, max=8), Dim("h", min=6, max=24), Dim("w", min=6, max=24)
+IMAGE, ALL = {2: HEIGHT, 3: WIDTH}, {0: BATCH, 2: HEIGHT, 3: WIDTH}
+LENGTH = Dim("l", min=4, max=24)
+PICTURE, ROWS = (2, 3, 12, 10), (3, 10, 16)
+
+
+class Of(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def over_channels(x: torch.Tensor) -> torch.Tensor:
+    """A layer norm as image models write it."""
+    centred = x - x.mean(1, keepdim=True)
+    return centred / (centred.pow(2).mean(1, keepdim=True) + 1e-5).sqrt()
+
+
+def after_convolution(norm: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), norm, nn.SiLU())
+
+
+WHOLE = {
+    "group norm": (after_convolution(nn.GroupNorm(4, 8)), PICTURE, ALL),
+    "one group": (after_convolution(nn.GroupNorm(1, 8)), PICTURE, IMAGE),
+    "instance norm": (after_convolution(nn.InstanceNorm2d(8, affine=True)), PICTURE, ALL),
+    "layer norm over channels": (Of(over_channels), PICTURE, ALL),
+    "planes": (Of(lambda x: x.mean((2, 3))), PICTURE, ALL),
+    "inner axes": (Of(lambda x: x.mean((1, 2), keepdim=True)), PICTURE, {0: BATCH, 3: WIDTH}),
+    "sum over channels": (Of(lambda x: x.sum(1, keepdim=True)), PICTURE, ALL),
+    "tokens of any number": (Of(lambda x: x.mean(1)), ROWS, {1: LENGTH}),
+    "tokens of any batch": (Of(lambda x: x.sum(1)), ROWS, {0: BATCH}),
+}
+
+
+def exported(
+    model: nn.Module, shape: tuple[int, ...], dynamic: Any
+) -> torch.export.ExportedProgram:
+    x = torch.randn(shape)
+    return torch.export.export(model.eval(), (x,), dynamic_shapes=(dynamic,), strict=False)
+
+
+def assert_right(lowered: Any, model: nn.Module, shape: tuple[int, ...], dynamic: Any) -> None:
+    for size in (None, 6, 7, 24):
+        sizes = list(shape)
+        for axis, dim in dynamic.items() if size else ():
+            sizes[axis] = min(size, dim.max)
+        x = torch.randn(sizes)
+        torch.testing.assert_close(lowered.run(x)[0], model(x), rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_reduces_static_axes_or_whole_planes_is_one_delegate(name: str) -> None:
+    torch.manual_seed(0)
+    model, shape, dynamic = WHOLE[name]
+    lowered = stepwell.lower(exported(model, shape, dynamic), "xnnpack")
+    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
+    assert_right(lowered, model, shape, dynamic)
