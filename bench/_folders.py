@@ -70,10 +70,14 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
             "jetmoe llama llama4_text mamba mbart minimax_m2 ministral mistral mixtral moshi mpt "
             "nanochat nemotron olmo olmo2 olmo3 olmoe opt persimmon phi phi3 phimoe qwen2 "
             "qwen2_moe qwen3 qwen3_moe seed_oss smollm3 solar_open stablelm starcoder2 vaultgemma "
-            "xglm"
+            "xglm flint gpt-sw3 gpt_neox_japanese granite_swa granitemoe_swa hy_v3 hyperclovax "
+            "iquestcoder laguna mellum ministral3"
         ).split()
     },
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3"), _LATENT),
+    **dict.fromkeys(
+        ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "minicpm3", "youtu"),
+        _LATENT,
+    ),
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid"), _DELTA),
     "bamba": {"attn_layer_indices": [1]},
     "biogpt": {},

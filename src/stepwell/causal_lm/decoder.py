@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -14,27 +15,51 @@ from stepwell.causal_lm.states import places, remembers
 Logits = Literal["last", "all"]
 
 
+@dataclass(frozen=True)
+class Form:
+    """What a decoder takes and gives, and how it attends."""
+
+    context: int
+    """How many tokens a conversation may have."""
+    any_length: bool
+    """Whether it takes any number of tokens at once, or one."""
+    attention: Attention
+    """`custom`: ExecuTorch's operators, which stop at the position and write the cache in place.
+    `torch`: the model's own, over the whole cache."""
+    logits: Logits
+    """Of the `last` token, `[1, vocabulary]`, or of `all`, `[1, n, vocabulary]`."""
+    gives_mask: bool = False
+    """Whether the model is told that no token is padding, for one that would count tokens."""
+
+    @property
+    def tokens(self) -> Tensor:
+        """An example."""
+        return torch.ones(1, 3 if self.any_length else 1, dtype=torch.long)
+
+    @property
+    def rows(self) -> dict[int, Any] | None:
+        """Which axis of the tokens is open."""
+        if not self.any_length:
+            return None
+        return {1: torch.export.Dim("tokens", min=1, max=self.context - 1)}
+
+
 class Decoder(nn.Module):
     """Tokens `[1, n]` and where they begin `[1]` to logits, `[1, vocabulary]` or of all tokens."""
 
-    def __init__(
-        self, model: Any, observed: Observed, context: int, attention: Attention, logits: Logits
-    ) -> None:
+    def __init__(self, model: Any, observed: Observed, form: Form) -> None:
         """Put the state that a run showed beside a causal model.
 
         Args:
             model: a `PreTrainedModel` with a language model's head, in eval mode.
             observed: its cache, which this module writes to from here on.
-            context: how many tokens a conversation may have.
-            attention: `custom`: ExecuTorch's operators, which stop at the position and write the
-                cache in place. `torch`: the model's own, over the whole cache.
-            logits: of the `last` token, or of `all`, `[1, n, vocabulary]`.
+            form: what it takes and gives.
         """
         super().__init__()
-        self.model, self.context, self.attention, self.logits = model, context, attention, logits
+        self.model, self.form, context = model, form, form.context
         self.cache, self.cache_name = observed.cache, observed.cache_name
         self.positions = Positions()
-        if attention == "custom":
+        if form.attention == "custom":
             self._attend_by_operators()
         else:
             model.set_attn_implementation(own_attention(model))
@@ -44,7 +69,12 @@ class Decoder(nn.Module):
         self.states = [place for place in found if not place.is_length]
         for place in self.states:
             self.register_buffer(place.name, place.tensor, persistent=False)
-        self.register_buffer("places", torch.arange(context), persistent=False)
+        self.rows: Tensor
+        self.register_buffer("rows", torch.arange(context), persistent=False)
+        if form.gives_mask:
+            self.all_seen: Tensor
+            seen = torch.ones(1, context, dtype=torch.long)
+            self.register_buffer("all_seen", seen, persistent=False)
 
     def _attend_by_operators(self) -> None:
         register()
@@ -62,7 +92,7 @@ class Decoder(nn.Module):
         count = tokens.shape[1]
         # A position outside the cache has no row here: the program ends before it writes one.
         ends = torch.cat([input_pos, input_pos + (count - 1)])
-        position = self.places.index_select(0, ends)[:1]
+        position = self.rows.index_select(0, ends)[:1]
         for place in self.states:  # While it is exported, buffers are fake tensors.
             buffer = getattr(self, place.name)
             if place.is_recurrent:
@@ -70,10 +100,10 @@ class Decoder(nn.Module):
             place.put(buffer)
         for place in self.lengths:
             place.put(position[0].clone())
-        if self.attention == "custom":
+        if self.form.attention == "custom":
             start = position[0].item()
             torch._check(start >= 0)
-            torch._check(start + count <= self.context)
+            torch._check(start + count <= self.form.context)
             self.positions.start = start
         found = self.model(
             **accepted(
@@ -83,11 +113,12 @@ class Decoder(nn.Module):
                     "position_ids": (torch.arange(count) + position)[None],
                     self.cache_name: self.cache,
                     "use_cache": True,
-                    **({"logits_to_keep": 1} if self.logits == "last" else {}),
+                    **({"logits_to_keep": 1} if self.form.logits == "last" else {}),
+                    **({"attention_mask": self.all_seen} if self.form.gives_mask else {}),
                 },
             )
         )
-        return found.logits[:, -1] if self.logits == "last" else found.logits
+        return found.logits[:, -1] if self.form.logits == "last" else found.logits
 
 
 class Growing(nn.Module):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from stepwell.causal_lm.attention import Attention, beyond_custom
-from stepwell.causal_lm.decoder import Decoder, Growing, Logits
+from stepwell.causal_lm.decoder import Decoder, Form, Growing, Logits
 from stepwell.causal_lm.metadata import metadata
 from stepwell.causal_lm.observing import Observed, observe, own_attention
 from stepwell.dialects.symbols import asked_quietly
@@ -21,6 +19,7 @@ from stepwell.translate.exporting import export
 
 Caches = Literal["static", "dynamic"]
 _USUAL_CONTEXT = 2048
+_ATTENTIONS: tuple[Attention, ...] = ("custom", "torch")
 _AGREEMENT = {torch.float32: 1e-3, torch.float64: 1e-6}
 """How far a decoder may be off its model, as a share of the largest logit; halves: a twentieth."""
 
@@ -74,76 +73,67 @@ def export_causal_lm(
                 "and takes one token at a time",
                 help="any_length=False (--one-token), or leave it out",
             )
-        any_length = not observed.is_recurrent if any_length is None else any_length
         if cache == "dynamic":
             _refuse_what_does_not_grow(config, observed, attention)
-            program, attention = _with_caches_given(model, observed, size, any_length), "torch"
+            form = Form(size, any_length is not False, "torch", "last")
+            program = _with_caches_given(model, observed, form)
         else:
-            form = Form(size, any_length, logits)
-            program, attention = _with_state_inside(model, form, attention, notes)
-    told = metadata(model, size, attention, any_length, logits == "all")
+            lengths = (False,) if observed.is_recurrent else (True, False)
+            attempts = [
+                Form(size, length, kind, logits, gives_mask)
+                for length in (lengths if any_length is None else (any_length,))
+                for kind in ((attention,) if attention else _ATTENTIONS)
+                for gives_mask in (False, True)
+            ]
+            program, form = _first_that_agrees(model, attempts, notes)
+    told = metadata(model, size, form.attention, form.any_length, form.logits == "all")
     if cache == "dynamic":  # A runner that asks for a cache means one inside.
         told = {key: value for key, value in told.items() if not key.startswith("use_")}
     return {"forward": program, **told}
 
 
-@dataclass(frozen=True)
-class Form:
-    """What a decoder takes and gives."""
-
-    context: int
-    any_length: bool
-    logits: Logits
-
-    @property
-    def tokens(self) -> Tensor:
-        """An example."""
-        return torch.ones(1, 3 if self.any_length else 1, dtype=torch.long)
-
-    @property
-    def rows(self) -> dict[int, Any] | None:
-        """Which axis of the tokens is open."""
-        return {1: torch.export.Dim("tokens", max=self.context - 1)} if self.any_length else None
+def _with_caches_given(model: Any, observed: Observed, form: Form) -> Any:
+    module = Growing(model, observed)
+    past = [{2: torch.export.Dim("past", max=form.context - 1)}] * len(observed.cache.layers)
+    return _exported(model, module, (form.tokens, *module.caches(5)), (form.rows, past, past))
 
 
-def _with_caches_given(model: Any, observed: Observed, size: int, any_length: bool) -> Any:
-    form, module = Form(size, any_length, "last"), Growing(model, observed)
-    past = [{2: torch.export.Dim("past", max=size - 1)}] * len(observed.cache.layers)
-    given = (form.tokens, *module.caches(5))
-    return _exported(model, module, given, (form.rows, past, past))
-
-
-def _with_state_inside(
-    model: Any, form: Form, asked: Attention | None, notes: list[str] | None
-) -> tuple[Any, Attention]:
-    """The first form that says what the model says: ExecuTorch's attention, else the model's own.
+def _first_that_agrees(
+    model: Any, attempts: Sequence[Form], notes: list[str] | None
+) -> tuple[Any, Form]:
+    """The first form that says what the model says.
 
     Raises:
-        StepwellError: what was asked for is not to be had, or the model's own attention is not.
+        StepwellError: none does; what the last attempt failed of.
     """
-    shapes = (form.rows, {0: 1}) if form.any_length else None
-    attempts: tuple[Attention, ...] = (asked,) if asked else ("custom", "torch")
-    for attention in attempts:
+    refusals: list[StepwellError] = []
+    for form in attempts:
         observed = observe(model, form.context)
         try:
-            if attention == "custom":
+            if form.attention == "custom":
                 _refuse_what_custom_attention_lacks(model, observed)
-            decoder = Decoder(model, observed, form.context, attention, form.logits)
-            _compare(model, decoder, form)
-            given = (form.tokens, torch.tensor([0]))
-            return _exported(model, decoder, given, shapes), attention
+            decoder = Decoder(model, observed, form)
+            _compare(model, decoder)
+            shapes = (form.rows, {0: 1}) if form.any_length else None
+            program = _exported(model, decoder, (form.tokens, torch.tensor([0])), shapes)
         except StepwellError as refusal:
-            if attention == attempts[-1]:
-                raise
-            if notes is not None:
-                notes.append(
-                    f"the model's own attention, over the whole cache: {refusal.problems[0].fact}"
-                )
-    raise AssertionError("an attempt returns or raises")
+            refusals.append(refusal)
+            continue
+        if notes is not None and refusals:
+            notes.append(_why(form, refusals[-1].problems[0].fact))
+        return program, form
+    raise refusals[-1]
+
+
+def _why(form: Form, reason: str) -> str:
+    """What was chosen in the place of what is usual."""
+    attention = {"custom": "ExecuTorch's attention", "torch": "the model's own attention"}
+    length = "any number of tokens" if form.any_length else "a token at a time"
+    return f"{attention[form.attention]}, {length}: {reason}"
 
 
 @contextmanager
-def _as_it_was(model: Any) -> Iterator[None]:
+def _as_it_was(model: Any) -> Generator[None]:
     """Give a model the attention and the experts back that it had."""
     attention = model.config._attn_implementation
     experts = getattr(model.config, "_experts_implementation", None)
@@ -195,13 +185,13 @@ def _refuse_what_does_not_grow(config: Any, observed: Observed, attention: Any) 
         )
 
 
-def _compare(model: Any, decoder: Decoder, form: Form) -> None:
+def _compare(model: Any, decoder: Decoder) -> None:
     """Say some tokens with the decoder and with the model, and leave the state as it was.
 
     Raises:
         StepwellError: they do not say the same.
     """
-    vocabulary = model.config.get_text_config().vocab_size
+    vocabulary, form = model.config.get_text_config().vocab_size, decoder.form
     count = min(8, form.context)
     tokens = (torch.arange(count) * 7 + 3)[None] % vocabulary
     ends = (count // 2, count) if form.any_length else tuple(range(1, count + 1))
@@ -230,7 +220,7 @@ def _compare(model: Any, decoder: Decoder, form: Form) -> None:
     error = float((torch.stack(said).float() - want).abs().max() / want.abs().max())
     if not error <= _AGREEMENT.get(model.dtype, 0.05):
         raise StepwellError(
-            f"{_kind(model)} with its state inside and attention={decoder.attention!r} is off "
+            f"{_kind(model)} with its state inside and attention={form.attention!r} is off "
             f"by {error:.2g} of the largest logit",
             help="its cache or attention does what one run does not show: please report the model",
         )
