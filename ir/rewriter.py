@@ -69,6 +69,10 @@ class Rewriter:
     """New ops."""
     erased: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
     """Op name and node name of each op that went."""
+    gone: dict[Operation, tuple[SSAValue, ...]] = field(
+        default_factory=dict[Operation, tuple[SSAValue, ...]]
+    )
+    """Each op that went, with what it read."""
     touched: list[Operation] = field(default_factory=list[Operation])
     """Ops that may match anew."""
     replaced: list[tuple[SSAValue, SSAValue]] = field(
@@ -145,7 +149,7 @@ class Rewriter:
     def erase(self, op: Operation) -> None:
         """Take away an op that nothing uses; what only it used is swept up by the driver."""
         self.erased.append((op_name(op), node_name(op.location)))
-        operands = list(op.operands)
+        operands = self.gone[op] = tuple(op.operands)
         op.detach()
         op.erase()
         self.touched.extend(neighbours(operands))

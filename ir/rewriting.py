@@ -18,6 +18,7 @@ from typing_extensions import TypeVar
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from stepwell.ir.bounds import EXACT, Bound
 from stepwell.ir.context import ChoiceError
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 from stepwell.ir.failures import NO_MATCH, StepFailure, first_line, raised, returned
@@ -43,37 +44,6 @@ class Refusal:
 
     reason: str
 
-
-@dataclass(frozen=True)
-class Bound:
-    """How far a step may move a result: |after - before| <= absolute + relative * |before|.
-
-    A quantised result may also move by `units` of its own scale: its stored integers differ by so
-    many. `varies` says that the numbers depend on the values at hand: `Rewrite.bound_at` derives
-    them. `reason` names the source of the difference (`reassociation`, `folding in f32`, …).
-    """
-
-    relative: float = 0.0
-    absolute: float = 0.0
-    reason: str = ""
-    units: int = 0
-    varies: bool = False
-
-    @property
-    def exact(self) -> bool:
-        """Whether results must be equal bit for bit (a NaN equals a NaN)."""
-        return not (self.relative or self.absolute or self.is_local)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it holds at the replaced value only.
-
-        What a unit becomes further down is not bounded by it: later layers scale it.
-        """
-        return self.varies or self.units > 0
-
-
-EXACT = Bound()
 
 Value = Callable[[SSAValue], Any]
 """Gives the run-time value of any SSA value that stands in the program."""

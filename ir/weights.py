@@ -274,6 +274,11 @@ class WeightStore:
             return None
         return entry.recipe, entry.sources, dict(entry.parameters)
 
+    def evaluated_on(self, key: str, sources: Sequence[torch.Tensor]) -> torch.Tensor:
+        """What a derived key's recipe gives of these sources in place of its own; not kept."""
+        name, _, params = self.recipe_of(key) or ("", (), {})
+        return _evaluated(name, sources, params)
+
     def content_hash(self, key: str) -> str:
         """sha256 of the tensor's dense bytes, computed once."""
         found = self._hashes.get(key)

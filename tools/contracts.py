@@ -3,6 +3,7 @@
     python tools/contracts.py                  100 variants of each rewrite
     python tools/contracts.py -n 1500 -s 1     as `make soak` tries them
     python tools/contracts.py -k 'tosa.lower'  only modules in whose name this is found
+    python tools/contracts.py --bounds         numbers of every size: the table of bounds
 
 Exit status 1 if a variant is wrong, or a rewrite applied to none.
 """
@@ -17,6 +18,7 @@ from collections import Counter
 import torch
 
 from stepwell.checking.contracts.campaign import Tally, documented, tally
+from stepwell.checking.contracts.magnitudes import Sized, sized, subjects
 from stepwell.checking.contracts.trial import Outcome
 
 COLUMNS: tuple[Outcome, ...] = ("applied", "refused", "not matched", "dropped", "wrong")
@@ -28,14 +30,38 @@ def row(name: str, outcomes: Counter[Outcome]) -> str:
     return f"| {name} | " + " | ".join(map(str, numbers)) + " |"
 
 
+def bounds(pattern: str, rounds: int) -> int:
+    """Print the table of bounds; gives 1 if one is false."""
+    columns = "elements exceeded closest less wider class underived".split()
+    print(f"| rewrite | {' | '.join(columns)} |")
+    print("|---|---|---|---|---|---|---|---|")
+    bad: list[Sized] = []
+    for name in subjects():
+        if not re.search(pattern, name):
+            continue
+        found = sized(name, rounds)
+        stated = [found.short, f"{found.width:.1f}"] if found.is_stated else ["–", "–"]
+        cells = [found.elements, found.exceeded.total(), f"{found.closest:.2f}", *stated]
+        cells += [found.classes.total(), "; ".join(found.underived)]
+        print(f"| {name} | " + " | ".join(map(str, cells)) + " |", flush=True)
+        if not found.is_true:
+            bad.append(found)
+    for found in bad:
+        print(found, file=sys.stderr)
+    return bool(bad)
+
+
 def main() -> int:
     """Print the table; what is wrong goes to standard error."""
     parser = argparse.ArgumentParser(description="variants of every rewrite's example")
     parser.add_argument("-n", type=int, default=100, help="variants of each rewrite")
     parser.add_argument("-s", type=int, default=0, help="seed")
     parser.add_argument("-k", default="", help="only modules in whose name this is found")
+    parser.add_argument("--bounds", action="store_true", help="numbers from 1e-30 to 1e30")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    if given.bounds:
+        return bounds(given.k, max(given.n // 10, 1))
     print("| rewrite | tried | applied | refused | not matched | dropped | wrong |")
     print("|---|---|---|---|---|---|---|")
     total: Counter[Outcome] = Counter()

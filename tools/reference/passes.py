@@ -131,6 +131,11 @@ def bound_text(bound: Bound) -> str:
         terms.append(f"{bound.relative:g} relative")
     if bound.absolute:
         terms.append(f"{bound.absolute:g} absolute")
+    terms += [
+        f"{factor:g} of {' + '.join(f'|{n}|' for n in names)}" for factor, names in bound.magnitudes
+    ]
+    if bound.derived and not terms:
+        terms.append("what both sides round")
     moved = "Results move by at most " + ", ".join(terms) if terms else "Results move"
     return moved + (f": {bound.reason}." if bound.reason else ".")
 

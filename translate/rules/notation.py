@@ -45,6 +45,10 @@ a clause may take the program under the name `program`.
 `proven is_never_nan(%x) else "sentence"` is about classes of numbers (NaN, infinities, zeros): the
 predicate takes the program too, and where it does not hold the contract of the lowering decides
 whether the rule may lose what the sentence says. `not of empty tensors` leaves those alone.
+`bound 2.4e-7 of |%x| + |%y|: "reason"` says that a result may move by so much times these
+magnitudes, element by element; `relative` is of the result, `absolute` is a number. What both sides
+round is derived from the text (`checking/derived.py`), is what `check` asks for, and may not be
+more than is stated; `bound of roundings: "reason"` states no numbers.
 `for` says what holes are in the example that documentation and tests are given, of which type
 values are, and under which key weights; it may name arguments that stand behind `…`.
 
@@ -60,6 +64,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from stepwell.ir.bounds import roundings
 from stepwell.ir.diagnostics import ParseFailure
 from stepwell.ir.rewriting import EXACT, Bound
 
@@ -382,13 +387,25 @@ def _part(text: str) -> Hole | Computed:
 
 
 def _read_bound(terms: str, reason: str) -> Bound:
+    if terms == "of roundings":
+        return roundings(reason)
     values = {"relative": 0.0, "absolute": 0.0}
+    magnitudes: list[tuple[float, tuple[str, ...]]] = []
     for term in terms.split(","):
         number, _, kind = term.strip().partition(" ")
-        if kind not in values:
-            raise ParseFailure(f"a bound is relative or absolute, not {kind!r}")
-        values[kind] = float(number)
-    return Bound(values["relative"], values["absolute"], reason)
+        if kind.startswith("of "):
+            magnitudes.append((float(number), tuple(re.findall(r"\|(%\w+)\|", kind))))
+        elif kind in values:
+            values[kind] = float(number)
+        else:
+            raise ParseFailure(f"a bound is relative or absolute, or of magnitudes, not {kind!r}")
+    return Bound(
+        values["relative"],
+        values["absolute"],
+        reason,
+        magnitudes=tuple(magnitudes),
+        derived=bool(magnitudes or values["relative"]),
+    )
 
 
 def _read_example(text: str) -> dict[str, Any]:

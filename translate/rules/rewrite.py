@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.translate.rules import functions, predicates
 from stepwell.translate.rules.checking import check
 from stepwell.translate.rules.compiling import (
@@ -61,6 +61,15 @@ class RuleRewrite(Rewrite[Matched]):
             if not self.namespace[clause.predicate](*given, program):
                 return Deviation(clause.refusal or "")
         return self.deviation
+
+    def bound_at(self, match: Matched, value: Value) -> Bound:
+        """The bound that the text states, of the magnitudes at hand."""
+        allowance: Any = None
+        for factor, names in self.bound.magnitudes:
+            for name in names:
+                part = factor * value(match.found[name]).double().abs()
+                allowance = part if allowance is None else allowance + part
+        return replace(self.bound, allowance=allowance)
 
     def build(self, match: Matched, rw: Rewriter) -> None:
         """What the text says stands after."""

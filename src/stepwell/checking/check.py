@@ -23,7 +23,7 @@ from stepwell.checking.reference import check_reference
 from stepwell.checking.result import CheckResult, Finding, StepVerdict
 from stepwell.checking.rounding import rounds_floats
 from stepwell.checking.samples import Sample, make_samples
-from stepwell.checking.watching import Watcher, describe_bound, total_bound
+from stepwell.checking.watching import UNDERIVED, Margin, Watcher, describe_bound, total_bound
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
@@ -253,6 +253,9 @@ class Checked:
     """The labels of each method's samples on which the program runs."""
     _left: int = 0
     """Bytes that inner values may still take."""
+    margins: list[Margin] = field(default_factory=list[Margin])
+    """What each value that was replaced leaves of its bounds, where it was asked for."""
+    asks_for_margins: bool = False
 
     def _example(self, method: str) -> list[Any] | None:
         """The inputs that the program was exported with, where it has them and still takes them."""
@@ -310,6 +313,7 @@ class Checked:
         """Apply one step and compare."""
         name = step_name(step)
         watcher = Watcher(self.program, self.history, self.recordings, name)
+        watcher.margins = [] if self.asks_for_margins else None
         crossings = {
             method: step.crossing(func) if isinstance(step, Pass) else ((), ())
             for method, func in self.program.methods.items()
@@ -323,7 +327,14 @@ class Checked:
             *([] if isinstance(step, Rewrite | Together) else [bound_of(step)]),
         ]
         bound = total_bound(bounds)
-        floats = replace(bound, units=0, varies=False)
+        floats = replace(bound, units=0, varies=False, derived=False)
+        if bound.derived and not bound.exact:
+            count = sum(b.derived for b in bounds)
+            floats = replace(
+                floats,
+                relative=bound.relative + count * UNDERIVED.relative,
+                absolute=bound.absolute + count * UNDERIVED.absolute,
+            )
         if not applied:
             self.verdicts.append(
                 StepVerdict(name, 0, describe_bound(bound_of(step)), 0, 0, 0.0, 0.0, True)
@@ -351,6 +362,7 @@ class Checked:
                     difference = differs(old, new, floats, against="tensor")
                     if difference is not None and not watcher.findings:
                         findings.append(_locate(name, what, difference, before, now, bound))
+        self.margins += watcher.margins or []
         self.verdicts.append(
             StepVerdict(
                 name,
@@ -361,7 +373,7 @@ class Checked:
                 largest,
                 time.perf_counter() - started,
                 not findings,
-                _note(watcher.not_compared, not_followed),
+                _note(watcher.not_compared, not_followed, watcher.underived),
             )
         )
         self.findings += findings
@@ -533,10 +545,13 @@ def _locate(
     )
 
 
-def _note(not_compared: int, not_followed: int) -> str:
+def _note(not_compared: int, not_followed: int, underived: Sequence[str]) -> str:
     notes = [f"{not_compared} applications judged by the outputs only"] if not_compared else []
     if not_followed:
         notes.append(f"{not_followed} samples not compared: their inner values are not kept")
+    if underived:
+        why = ", ".join(sorted(set(underived))[:3])
+        notes.append(f"{len(underived)} values within 2e-05, not a derived bound: {why}")
     return "; ".join(notes)
 
 

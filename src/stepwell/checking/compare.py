@@ -56,10 +56,10 @@ def differs(
     Args:
         before, after: tensors, numbers, truth values or None.
         bound: exact asks for equal bits (a NaN equals a NaN); otherwise each element may move by
-            `absolute + relative * |before|`, an integer also by `units` (a quantised value is its
-            stored integers at run time, which count steps of its scale), and a half by two of the
-            steps of the largest |before|: what is next to the middle of two halves rounds to
-            either, once in what is summed and once at the end.
+            `absolute + relative * |before|` and its own allowance, an integer also by `units` (a
+            quantised value is its stored integers at run time, which count steps of its scale),
+            and a half by two steps of the largest |before|: what is next to the middle of two
+            halves rounds to either, once in what is summed and once at the end.
         against: what `relative` is measured by. "slice" is the largest finite |before| of the
             element's slice along axis 1 (its channel, its token; the tensor where such a slice has
             fewer than 16): the measure for sums, which round by the size of what they add up.
@@ -150,6 +150,8 @@ def _outside(
     finite = wide.isfinite() & other.isfinite()
     scale = _sizes(wide, against)
     tolerated = bound.absolute + bound.relative * scale
+    if bound.allowance is not None:
+        tolerated = tolerated + bound.allowance
     if not before.dtype.is_floating_point:
         tolerated = tolerated + bound.units
     elif before.dtype in HALVES:

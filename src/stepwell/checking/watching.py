@@ -14,6 +14,8 @@ from typing import Any
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.checking.compare import deviation, differs
+from stepwell.checking.derived import Sides
+from stepwell.checking.error_rules import NoErrorRule
 from stepwell.checking.recording import NotRecorded, Recording
 from stepwell.checking.result import Finding
 from stepwell.ir.diagnostics import StepwellError, describe_value, op_name
@@ -21,10 +23,29 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Event, History, Rewrite, Rewriter
 from stepwell.ir.text import to_text
 
+ONE_ROUNDING = Bound(2**-23, reason="a rounding")
+UNDERIVED = Bound(2e-5, 1e-5)
+"""What is asked for where an operator's roundings are not known."""
 NEAR = 3
 """How many ops behind its anchor the values are that a rewrite may replace: clamps and a cast."""
 MOST_FINDINGS = 20
 """Findings kept per step; one fault in a rewrite often shows at every application."""
+
+
+@dataclass(frozen=True)
+class Margin:
+    """What one value that was replaced leaves of its bounds.
+
+    Attributes:
+        stated: with the allowance of the magnitudes at hand.
+        allowance: what was derived; None for nothing at all.
+    """
+
+    sample: str
+    stated: Bound
+    old: Any
+    new: Any
+    allowance: Any
 
 
 @dataclass
@@ -46,8 +67,14 @@ class Watcher:
     largest: float = 0.0
     bounds: list[Bound] = field(default_factory=list[Bound])
     """The bound of every application, in order."""
+    underived: list[str] = field(default_factory=list[str])
+    """Why bounds of some applications could not be derived."""
+    margins: list[Margin] | None = None
+    """Where a list stands, every bound is derived, and what it and the stated one leave is told."""
     _promised: dict[int, Bound] = field(default_factory=dict[int, Bound])
     """What the application at hand may do to each recording (by identity)."""
+    _sides: dict[int, Sides] = field(default_factory=dict[int, Sides])
+    """The two sides of the application at hand, by recording."""
 
     def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
         """Bring the values of the op up to date while everything it reads is still there."""
@@ -67,12 +94,16 @@ class Watcher:
         self.bounds.append(replace(rewrite.bound, units=max(units, default=rewrite.bound.units)))
         event = self.history.events[-1]
         looked = False
+        fresh = set(rewriter.inserted)
+        weights = self.program.weights
         for recordings in self.recordings.values():
             for recording in recordings:
+                self._sides[id(recording)] = Sides(fresh, rewriter.gone, recording, weights)
                 for value in rewriter.superseded:
                     recording.invalidate(value)
                 looked |= self._modified(recording, rewrite, rewriter, event)
                 looked |= self._replaced(recording, rewrite, rewriter, event)
+        self._sides.clear()
         self.trusted &= looked or not rewrite.bound.is_local
         self.compared += looked
         # An assertion that goes leaves no value to compare, and moves none.
@@ -97,7 +128,7 @@ class Watcher:
                     continue
                 looked = True
                 held = recording.values[old]
-                self._compare(recording, rewrite, event, held, value, new)
+                self._compare(recording, rewrite, event, held, value, new, old)
                 if differs(held, value, EXACT) is not None:
                     recording.invalidate(new)
         return looked
@@ -136,14 +167,41 @@ class Watcher:
         old: Any,
         new: Any,
         value: SSAValue,
+        of: SSAValue | None = None,
     ) -> None:
+        """Compare two run-time values: of `of`, which went, and of `value`."""
         bound = self._promised.get(id(recording))
         if bound is None or not (bound.exact or recording.sample.plain):
             return
         self.largest = max(self.largest, deviation(old, new))
+        if bound.derived:
+            bound = self._derived(recording, bound, old, new, of, value)
         difference = differs(old, new, bound, against="slice")
         if difference is not None:
             self._add(recording, rewrite, event, value, str(difference), difference.largest)
+
+    def _derived(
+        self,
+        recording: Recording,
+        stated: Bound,
+        old: Any,
+        new: Any,
+        of: SSAValue | None,
+        value: SSAValue,
+    ) -> Bound:
+        """The bound with numbers; that of one rounding where it is kept, since any is wider."""
+        if self.margins is None and differs(old, new, ONE_ROUNDING) is None:
+            return ONE_ROUNDING
+        try:
+            if of is None:
+                raise NoErrorRule("an op that was changed in place")
+            allowance = self._sides[id(recording)].tolerance(of, value)
+        except (NoErrorRule, NotRecorded) as error:
+            self.underived.append(str(error))
+            return replace(UNDERIVED, reason=stated.reason)
+        if self.margins is not None:
+            self.margins.append(Margin(recording.sample.label, stated, old, new, allowance))
+        return replace(stated, relative=0.0, absolute=0.0, allowance=allowance)
 
     def _failed(
         self,
@@ -210,6 +268,11 @@ def describe_bound(bound: Bound) -> str:
         return "exact"
     parts = [f"{bound.relative:g} relative" if bound.relative else ""]
     parts.append(f"{bound.absolute:g} absolute" if bound.absolute else "")
+    parts += [
+        f"{factor:g} of {' + '.join(f'|{n}|' for n in names)}" for factor, names in bound.magnitudes
+    ]
+    if bound.derived and not any(parts):
+        parts.append("what both sides round")
     if bound.units:
         parts.append(f"{bound.units} unit{'s' * (bound.units > 1)} of its scale")
     parts.append("what the values at hand give" if bound.varies else "")
@@ -224,9 +287,10 @@ def total_bound(bounds: list[Bound]) -> Bound:
     are to be compared with the recording that followed each application.
     """
     return Bound(
-        sum(b.relative for b in bounds),
-        sum(b.absolute for b in bounds),
+        sum(b.relative for b in bounds if not b.derived),
+        sum(b.absolute for b in bounds if not b.derived),
         ", ".join(sorted({b.reason for b in bounds if b.reason})),
         max((b.units for b in bounds), default=0),
         any(b.varies for b in bounds),
+        derived=any(b.derived for b in bounds),
     )

@@ -69,12 +69,25 @@ def test_an_inner_range_outside_the_outer_one_is_its_nearest_end(apply: Any, met
         method(
             "%x: tensor<2x3xf32>",
             "%a = aten.clamp.default(%x, -2, -1) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            "%y = aten.clamp.default(%a, 0.0, 6) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            "%y = aten.clamp.default(%a, 0.5, 6) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
             gives="tensor<2x3xf32>",
         ),
         ALL["merge-clamps"],
     )
     assert done.ops() == ["aten.clamp.default"]
+
+
+@pytest.mark.parametrize(
+    "bounds", ["-2, -1|-0.0, 5", "-2, -1|0.0, 5", "1, 2|-1, 0", "-1, 1|-0.0, 5"]
+)
+def test_clamps_of_which_a_zero_would_take_another_sign_stay(
+    bounds: str, refused: Any, method: Any
+):
+    inner, outer = bounds.split("|")
+    first = f"%a = aten.clamp.default(%x, {inner}) : (tensor<2x3xf32>) -> tensor<2x3xf32>"
+    second = f"%y = aten.clamp.default(%a, {outer}) : (tensor<2x3xf32>) -> tensor<2x3xf32>"
+    text = method("%x: tensor<2x3xf32>", first, second, gives="tensor<2x3xf32>")
+    refused(text, ALL["merge-clamps"], "other sign")
 
 
 def test_a_clamp_that_promotes_stays(refused: Any, method: Any):

@@ -158,6 +158,16 @@ def test_a_first_product_that_overflows_stays(refused: Any, method: Any) -> None
     refused(text, ALL["merge-scalar-products"], "overflow")
 
 
+@pytest.mark.parametrize("factors", [("1.0e-10", "1.0e+10"), ("1.0e+15", "1.0e-15")])
+def test_factors_of_which_one_grows_and_one_shrinks_stay(
+    factors: tuple[str, str], refused: Any, method: Any
+) -> None:
+    first = f"%a = aten.mul.Scalar(%x, {factors[0]}) : (tensor<2x3xf32>) -> tensor<2x3xf32>"
+    second = f"%y = aten.mul.Scalar(%a, {factors[1]}) : (tensor<2x3xf32>) -> tensor<2x3xf32>"
+    text = method("%x: tensor<2x3xf32>", first, second, gives="tensor<2x3xf32>")
+    refused(text, ALL["merge-scalar-products"], "shrinks and one grows")
+
+
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_factor_known_only_at_run_time_stays(late: int, refused: Any, method_of_n: Any) -> None:
     held, n = "tensor<3xf32>", ', !stepwell.int<"n">'

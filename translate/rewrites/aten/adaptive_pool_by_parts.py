@@ -22,6 +22,7 @@ from xdsl.ir import Operation
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
@@ -61,7 +62,7 @@ class AdaptivePoolByParts(Rewrite[Parts]):
         aten._AdaptiveAvgPool3dDefault,
         *_MAXIMA,
     )
-    bound: ClassVar[Bound] = Bound(2e-6, 1e-6, "a mean of means rounds twice")
+    bound: ClassVar[Bound] = roundings("a mean of means rounds twice")
 
     def match(self, op: SchemaOp, program: Program) -> Parts | Refusal | None:
         """Known sizes, not too many windows; nobody reads places."""

@@ -23,6 +23,7 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.numerics import Deviation, loses_nans
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal
@@ -37,7 +38,7 @@ class AdaptivePoolToPool(Respell):
 
     name: ClassVar[str] = "adaptive-pool-to-pool"
     takes_empty: ClassVar[bool] = False
-    bound: ClassVar[Bound] = Bound(1e-6, 1e-6, "the mean may be summed in another order")
+    bound: ClassVar[Bound] = roundings("the mean may be summed in another order")
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.AdaptiveAvgPool1dDefault,
         aten.AdaptiveAvgPool2dDefault,

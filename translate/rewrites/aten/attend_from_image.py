@@ -32,6 +32,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.size import Size
@@ -55,7 +56,7 @@ class AttendFromImage(Rewrite[ImageQueries]):
 
     name: ClassVar[str] = "attend-from-image"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
-    bound: ClassVar[Bound] = Bound(2e-5, 2e-6, "torch may run a fused kernel with another order")
+    bound: ClassVar[Bound] = roundings("torch may run a fused kernel with another order")
 
     def match(self, op: SchemaOp, program: Program) -> ImageQueries | Refusal | None:
         """Guards: an image of two symbolic sizes, as many heads of keys, no mask, no dropout."""

@@ -128,6 +128,7 @@ where same_type(%x, %y)
 where is_interval($a, $b) else "the bounds are not numbers in order"
 where is_interval($c, $d) else "the bounds are not numbers in order"
 where all_fit(%y, $a, $b, $c, $d) else "a negative bound of unsigned bytes wraps"
+where keeps_zeros(%y, $a, $b, $c, $d) else "a zero may take the other sign"
 for $a = 0, $b = 6, $c = 1, $d = 5
 
 rule wrap-clamp-bounds
@@ -143,11 +144,11 @@ for $a = -1, $b = 3
 
 from __future__ import annotations
 
-from math import isnan
+from math import copysign, isnan
 
 from xdsl.ir import SSAValue
 
-from stepwell.ir.dtypes import ui8
+from stepwell.ir.dtypes import is_float, ui8
 from stepwell.ir.numerics import loses_nans
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
@@ -178,6 +179,18 @@ def is_interval(low: object, high: object) -> bool:
     given = [limit for limit in (low, high) if limit is not None]
     plain = [limit for limit in given if isinstance(limit, int | float) and not isnan(limit)]
     return len(plain) == len(given) and plain == sorted(plain)
+
+
+def keeps_zeros(value: SSAValue, low: Limit, high: Limit, least: Limit, most: Limit) -> bool:
+    """Whether one clamp for two leaves zeros their sign: none of −0, and none that is passed over.
+
+    Where the inner range has no zero and the outer one ends at it, every number becomes that end,
+    but a zero that is clamped once stays what it is.
+    """
+    ends = [end for end in (low, high, least, most) if end == 0]
+    has_zero = (low is None or low <= 0) and (high is None or high >= 0)
+    is_kept = not any(copysign(1, end) < 0 for end in ends) and (has_zero or not ends)
+    return is_kept or not is_float(element(value.type))
 
 
 def wraps(bound: object) -> bool:

@@ -23,6 +23,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, tensor
@@ -48,7 +49,7 @@ class EinsumToBmm(Rewrite[Contraction]):
     """`einsum` of two tensors to `bmm` between layout ops."""
 
     name: ClassVar[str] = "einsum-to-bmm"
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "the product may be summed in another order")
+    bound: ClassVar[Bound] = roundings("the product may be summed in another order")
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.EinsumDefault,)
 
     def match(self, op: SchemaOp, program: Program) -> Contraction | Refusal | None:

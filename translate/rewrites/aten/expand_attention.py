@@ -27,6 +27,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, i1, torch_dtype
 from stepwell.ir.numerics import Deviation
@@ -84,7 +85,7 @@ class ExpandAttention(Rewrite[WholeAttention]):
     name: ClassVar[str] = "expand-attention"
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
-    bound: ClassVar[Bound] = Bound(2e-5, 2e-6, "torch may run a fused kernel with another order")
+    bound: ClassVar[Bound] = roundings("torch may run a fused kernel with another order")
 
     def match(self, op: SchemaOp, program: Program) -> WholeAttention | Refusal | None:
         """Guards: no dropout, whole query groups, a mask without closed rows."""

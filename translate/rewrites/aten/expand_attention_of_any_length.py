@@ -35,6 +35,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import i1, i64, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -69,7 +70,7 @@ class ExpandAttentionOfAnyLength(Rewrite[LongAttention]):
 
     name: ClassVar[str] = "expand-attention-of-any-length"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
-    bound: ClassVar[Bound] = Bound(2e-5, 2e-6, "torch may run a fused kernel with another order")
+    bound: ClassVar[Bound] = roundings("torch may run a fused kernel with another order")
 
     def match(self, op: SchemaOp, program: Program) -> LongAttention | Refusal | None:
         """Guards: a symbolic length, no dropout, a known scale, whole query groups."""

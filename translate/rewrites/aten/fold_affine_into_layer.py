@@ -52,6 +52,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -86,7 +87,7 @@ class FoldAffineIntoLayer(Rewrite[AffineInFront]):
     )
     LAYERS: ClassVar[Layers] = LAYERS
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(LAYERS)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "products with the folded weight, reassociated")
+    bound: ClassVar[Bound] = roundings("products with the folded weight, reassociated")
     deviation: ClassVar[Deviation | None] = REORDERED
 
     def match(self, op: SchemaOp, program: Program) -> AffineInFront | Refusal | None:

@@ -29,6 +29,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
@@ -107,7 +108,7 @@ class FoldBatchNorm(Rewrite[Folded]):
     """`batch_norm(convolution(x, w, b))` to `convolution(x, w·s, b·s + t)`."""
 
     name: ClassVar[str] = "fold-batch-norm"
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "channels are scaled before the sum, not behind it")
+    bound: ClassVar[Bound] = roundings("channels are scaled before the sum, not behind it")
     deviation: ClassVar[Deviation | None] = REORDERED
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BatchNormDefault,)
 

@@ -44,6 +44,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
@@ -77,7 +78,7 @@ class FoldScaleIntoLayer(Rewrite[ConstantBehind]):
     formerly: ClassVar[tuple[str, ...]] = ("fold-scale-into-linear",)
     LAYERS: ClassVar[Layers] = LAYERS
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MulScalar, aten.MulTensor)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "the factor is applied before the sum")
+    bound: ClassVar[Bound] = roundings("the factor is applied before the sum")
 
     def match(self, op: SchemaOp, program: Program) -> ConstantBehind | Refusal | None:
         """Guards: a finite factor along the channels, constant weights, one reader."""
@@ -110,7 +111,7 @@ class FoldBiasIntoLayer(Rewrite[ConstantBehind]):
     formerly: ClassVar[tuple[str, ...]] = ("fold-bias-into-linear",)
     LAYERS: ClassVar[Layers] = LAYERS
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.AddTensor, aten.AddScalar)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "two biases added first")
+    bound: ClassVar[Bound] = roundings("two biases added first")
 
     def match(self, op: SchemaOp, program: Program) -> ConstantBehind | Refusal | None:
         """Guards: constant along the channels, one reader, constant bias so far, no overflow."""

@@ -25,6 +25,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
@@ -109,7 +110,7 @@ class KeepAxesApart(Rewrite[OfMergedAxes]):
         aten.LayerNormDefault,
         *ELEMENTWISE,
     )
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "a batched GEMM may sum in another order")
+    bound: ClassVar[Bound] = roundings("a batched GEMM may sum in another order")
 
     def match(self, op: SchemaOp, program: Program) -> OfMergedAxes | None:
         """A merge of symbolic axes, read by an op that does not look along them."""

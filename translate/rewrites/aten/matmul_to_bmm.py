@@ -25,6 +25,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -52,7 +53,7 @@ class MatmulToBmm(Rewrite[Product]):
     """`matmul`, `mm`, `mv`, `dot`, `baddbmm` to `bmm`."""
 
     name: ClassVar[str] = "matmul-to-bmm"
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "the product may be summed in another order")
+    bound: ClassVar[Bound] = roundings("the product may be summed in another order")
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.MatmulDefault,
         aten.MmDefault,

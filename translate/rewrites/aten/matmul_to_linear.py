@@ -30,6 +30,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -55,7 +56,7 @@ class MatmulToLinear(Rewrite[RightProduct]):
     """`addmm`, `mm`, `matmul` with a transposed matrix or a weight on the right to `linear`."""
 
     name: ClassVar[str] = "matmul-to-linear"
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "the product may be summed in another order")
+    bound: ClassVar[Bound] = roundings("the product may be summed in another order")
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.AddmmDefault,
         aten.MmDefault,

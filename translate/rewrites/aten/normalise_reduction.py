@@ -24,6 +24,7 @@ from xdsl.ir import Attribute, Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import dtype_name, i64, is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -67,7 +68,7 @@ class NormaliseReduction(Rewrite[Reduction]):
     """Any mean, sum, maximum or minimum to the one over listed axes, kept."""
 
     name: ClassVar[str] = "normalise-reduction"
-    bound: ClassVar[Bound] = Bound(1e-6, 1e-6, "the sum may run in another order")
+    bound: ClassVar[Bound] = roundings("the sum may run in another order")
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(_FORMS)
 
     def match(self, op: SchemaOp, program: Program) -> Reduction | Refusal | None:

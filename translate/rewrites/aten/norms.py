@@ -10,7 +10,7 @@ After:
     %y = aten.layer_norm.default(%x, $n, $w, $b, $e)
 where is_unread(%m, %r) else "the mean or deviation that it saves for training is used"
 not of empty tensors
-bound 1e-5 relative, 1e-5 absolute: "another kernel may sum in another order"
+bound of roundings: "another kernel may sum in another order"
 for $n = [3], $w = [3], $e = 1.0e-5
 
 rule native-group-norm-to-group-norm
@@ -21,7 +21,7 @@ After:
     %y = aten.group_norm.default(%x, $g, $w, $b, $e)
 where is_unread(%m, %r) else "the mean or deviation that it saves for training is used"
 not of empty tensors
-bound 1e-5 relative, 1e-5 absolute: "another kernel may sum in another order"
+bound of roundings: "another kernel may sum in another order"
 for $x = [2, 4, 6], $w = [4], $n = 2, $c = 4, $s = 6, $g = 2, $e = 1.0e-5
 
 rule instance-norm-to-group-norm
@@ -35,7 +35,7 @@ where has_known_channels(%x) else "the number of channels is symbolic"
 where has_many_elements(%x)
     else "a channel has one element, whose deviation is rounding alone"
 not of empty tensors
-bound 1e-5 relative, 1e-5 absolute: "instance and group norm sum in another order"
+bound of roundings: "instance and group norm sum in another order"
 for $x = [2, 4, 6], $u = true, $o = 0.1, $e = 1.0e-5, $k = false
 
 rule instance-norm-to-batch-norm
@@ -96,7 +96,7 @@ where is_unread(%r) else "the reciprocal root that it saves for training is used
 where is_single_or_double($E) else "torch normalises this dtype in float32"
 where are_of_element($E, $w) else "the weight is of another dtype than what it scales"
 where normalises_axes(%x, %y, $n) else "it normalises no axis"
-bound 1e-5 relative, 1e-6 absolute: "the mean may be summed in another order"
+bound of roundings: "the mean may be summed in another order"
 for $n = [3], $w = [3], $e = 1.0e-5
 
 rule rms-norm-to-means
@@ -113,7 +113,7 @@ After:
 where is_single_or_double($E) else "torch normalises this dtype in float32"
 where are_of_element($E, %w) else "the weight is of another dtype than what it scales"
 where normalises_axes(%x, %y, $n) else "it normalises no axis"
-bound 1e-5 relative, 1e-6 absolute: "the mean may be summed in another order"
+bound of roundings: "the mean may be summed in another order"
 for $n = [6], $w = [6], $S = [2, 6], $e = 1.0e-5
 
 rule plain-rms-norm-to-means
@@ -128,7 +128,7 @@ After:
     %y = aten.mul.Tensor(%x, %r)
 where is_single_or_double($E) else "torch normalises this dtype in float32"
 where normalises_axes(%x, %y, $n) else "it normalises no axis"
-bound 1e-5 relative, 1e-6 absolute: "the mean may be summed in another order"
+bound of roundings: "the mean may be summed in another order"
 for $n = [3], $e = none
 """
 

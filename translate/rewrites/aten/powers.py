@@ -93,8 +93,10 @@ where is_number($a)
 where is_number($b)
 where stays_in_range($a, $b, $E)
     else "{a}·{b} may overflow or underflow where the steps do not"
-bound 3e-7 relative: "one rounding for two"
-for $a = 2.0, $b = 3.0
+where are_to_one_side($a, $b)
+    else "one of {a} and {b} shrinks and one grows: a step may overflow or underflow where {a}·{b} does not"
+bound 4e-7 relative: "one rounding for two"
+for $a = 1.7, $b = 1.3
 """
 
 from __future__ import annotations
@@ -126,6 +128,11 @@ def stays_in_range(first: float, second: float, of: Attribute) -> bool:
     limits = torch.finfo(torch_dtype(of))
     low, high = limits.tiny**0.5, limits.max**0.5
     return low <= abs(float(first) * float(second)) <= high and low <= abs(first) <= high
+
+
+def are_to_one_side(first: float, second: float) -> bool:
+    """Both factors grow a number, or both shrink it: then a step that overflows stays so."""
+    return (abs(first) <= 1) == (abs(second) <= 1) or 1 in (abs(first), abs(second))
 
 
 RULES = read_rules(__doc__, globals())

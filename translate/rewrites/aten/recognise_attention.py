@@ -31,6 +31,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.size import UNKNOWN
@@ -79,7 +80,7 @@ class RecogniseAttention(Rewrite[Attention]):
         aten.SoftmaxInt,
         aten._SafeSoftmaxDefault,
     )
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "one scale factor instead of two; reassociation")
+    bound: ClassVar[Bound] = roundings("one scale factor instead of two; reassociation")
 
     def match(self, op: SchemaOp, program: Program) -> Attention | Refusal | None:
         """Follow the softmax back to QKᵀ and forward to the product with v."""

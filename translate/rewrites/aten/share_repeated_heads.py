@@ -29,6 +29,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims
@@ -58,7 +59,7 @@ class ShareRepeatedHeads(Rewrite[SharedHeads]):
 
     name: ClassVar[str] = "share-repeated-heads"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
-    bound: ClassVar[Bound] = Bound(2e-5, 2e-6, "torch may run another kernel")
+    bound: ClassVar[Bound] = roundings("torch may run another kernel")
 
     def match(self, op: SchemaOp, program: Program) -> SharedHeads | Refusal | None:
         """Guards: keys and values are both repeated, and equally often."""

@@ -22,6 +22,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
@@ -42,7 +43,7 @@ class SinkViewBelowLinear(Rewrite[LinearOfView]):
 
     name: ClassVar[str] = "sink-view-below-linear"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "a batched GEMM may sum in another order")
+    bound: ClassVar[Bound] = roundings("a batched GEMM may sum in another order")
 
     def match(self, op: SchemaOp, program: Program) -> LinearOfView | Refusal | None:
         """Guards: the last axis is kept, no reader of the view but linears."""

@@ -27,6 +27,7 @@ from xdsl.ir import Operation
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.costs import COSTS, UNKNOWN_SIZE
+from stepwell.ir.bounds import roundings
 from stepwell.ir.choices import shape_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
@@ -59,7 +60,7 @@ class SplitLinear(Rewrite[SlicedLinear]):
 
     name: ClassVar[str] = "split-linear"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.SliceTensor,)
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "a GEMM of another width sums in another order")
+    bound: ClassVar[Bound] = roundings("a GEMM of another width sums in another order")
 
     def match(self, op: SchemaOp, program: Program) -> SlicedLinear | Refusal | None:
         """Guards: last axis, static bounds, all readers are disjoint slices, constant weights."""

@@ -11,8 +11,8 @@ where not is_one($a)
 where is_number($a) else "alpha is a truth value, or complex"
 where same_element(%x, %z) else "the operands have several dtypes, and alpha is not 1"
 where not is_bool(%x) else "alpha of truth values is not 1"
-bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
-for $a = 2
+bound 3.6e-7 of |%x| + |%y|: "the product is rounded on its own"
+for $a = 0.3
 
 rule split-alpha-of-sub
     `sub` with a factor.
@@ -25,8 +25,8 @@ where not is_one($a)
 where is_number($a) else "alpha is a truth value, or complex"
 where same_element(%x, %z) else "the operands have several dtypes, and alpha is not 1"
 where not is_bool(%x) else "alpha of truth values is not 1"
-bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
-for $a = 2
+bound 3.6e-7 of |%x| + |%y|: "the product is rounded on its own"
+for $a = 0.3
 
 rule split-alpha-of-rsub
     `rsub` takes its first operand from its second.
@@ -39,8 +39,8 @@ where not is_one($a)
 where is_number($a) else "alpha is a truth value, or complex"
 where same_element(%x, %z) else "the operands have several dtypes, and alpha is not 1"
 where not is_bool(%x) else "alpha of truth values is not 1"
-bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
-for $a = 2
+bound 3.6e-7 of |%z| + |%y|: "the product is rounded on its own"
+for $a = 0.3
 
 rule rsub-to-sub
     `rsub` without a factor.
@@ -80,8 +80,8 @@ After:
     %y = aten.add.Tensor(%a, %p)
 where is_nearer_to_start($w)
 where is_single($E) else "the error bound of this rewrite holds for float32 only"
-bound 1e-6 relative, 1e-6 absolute: "torch may contract the product and the sum"
-for $w = 0.25
+bound 5e-7 of |%a| + |%y|: "torch may contract the product and the sum"
+for $w = 0.3
 
 rule lerp-from-end
     From one half on: b − (b − a)·(1 − w).
@@ -93,8 +93,8 @@ After:
     %y = aten.sub.Tensor(%b, %p)
 where not is_nearer_to_start($w)
 where is_single($E) else "the error bound of this rewrite holds for float32 only"
-bound 1e-6 relative, 1e-6 absolute: "torch may contract the product and the sum"
-for $w = 0.75
+bound 5e-7 of |%b| + |%y|: "torch may contract the product and the sum"
+for $w = 0.7
 
 rule split-addcmul
     A product and a sum.
@@ -104,7 +104,7 @@ After:
     %p = aten.mul.Tensor(%a, %b)
     %y = aten.add.Tensor(%x, %p)
 where same_element(%y, %x, %a, %b) else "the operands have several dtypes"
-bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
+bound 2.4e-7 of |%x| + |%y|: "the product is rounded on its own"
 
 rule split-scaled-addcmul
     The factor first, as in torch: the product may overflow without it.
@@ -118,8 +118,8 @@ where not is_one($v)
 where is_number($v) else "value is complex, or known only at run time"
 where same_element(%y, %x, %a, %b) else "the operands have several dtypes"
 unless promotes(%x, $v)
-bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
-for $v = 0.5
+bound 5e-7 of |%x| + |%y|: "the product is rounded on its own"
+for $v = 0.3
 
 rule split-addcdiv
     A quotient and a sum.
@@ -130,7 +130,7 @@ After:
     %y = aten.add.Tensor(%x, %q)
 where not is_half($E) else "torch computes halves in f32 and rounds the sum alone"
 where same_element(%y, %x, %a, %b) else "the operands have several dtypes"
-bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
+bound 2.4e-7 of |%x| + |%y|: "the product is rounded on its own"
 
 rule split-scaled-addcdiv
     The factor first, as in torch: the quotient may overflow without it.
@@ -145,8 +145,8 @@ where is_number($v) else "value is complex, or known only at run time"
 where not is_half($E) else "torch computes halves in f32 and rounds the sum alone"
 where same_element(%y, %x, %a, %b) else "the operands have several dtypes"
 unless promotes(%x, $v)
-bound 1e-6 relative, 1e-6 absolute: "the product is rounded on its own"
-for $v = 0.5
+bound 5e-7 of |%x| + |%y|: "the product is rounded on its own"
+for $v = 0.3
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from xdsl.ir import Operation
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import torch_overload
+from stepwell.ir.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.torch_private import has_kernel_for_key, schema_of
@@ -81,7 +82,7 @@ class TakeCompositesApart(Rewrite[Composite]):
 
     name: ClassVar[str] = "take-composites-apart"
     anchors: ClassVar[tuple[type[Operation], ...]] = (SchemaOp,)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "its pieces may round in another order")
+    bound: ClassVar[Bound] = roundings("its pieces may round in another order")
     function_of: FunctionOf = composite_function
 
     def match(self, op: SchemaOp, program: Program) -> Composite | Refusal | None:

@@ -20,6 +20,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -51,7 +52,7 @@ class VarianceToMeans(Rewrite[Variance]):
     """`var`, `std`, `var_mean`, `std_mean` to means of a difference and its square."""
 
     name: ClassVar[str] = "variance-to-means"
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "torch computes it in one pass (Welford)")
+    bound: ClassVar[Bound] = roundings("torch computes it in one pass (Welford)")
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.VarDefault,
         aten.VarDim,

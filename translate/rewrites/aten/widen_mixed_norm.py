@@ -24,6 +24,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -44,7 +45,7 @@ class WidenMixedNorm(Rewrite[Mixed]):
     """`norm(x, w)` to `norm(x.float(), w).half()`, where w has another type than x."""
 
     name: ClassVar[str] = "widen-mixed-norm"
-    bound: ClassVar[Bound] = Bound(2**-7, 2**-7, "one rounding to halves may go to either side")
+    bound: ClassVar[Bound] = roundings("one rounding to halves may go to either side")
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.LayerNormDefault,
         aten.GroupNormDefault,

@@ -20,6 +20,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -42,7 +43,7 @@ class BatchNormToProducts(Rewrite[Normalised]):
     name: ClassVar[str] = "batch-norm-to-products-to-tosa"
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BatchNormDefault,)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "the scale is computed first")
+    bound: ClassVar[Bound] = roundings("the scale is computed first")
 
     def match(self, op: SchemaOp, program: Program) -> Normalised | Refusal | None:
         """Evaluation mode, something that no weight holds, known sizes."""

@@ -21,6 +21,7 @@ from xdsl.ir import Operation
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.targets import MX_EXTENSIONS
 from stepwell.dialects.tosa_mxfp.operators import OPERATORS, TYPES, form_refused
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -47,8 +48,8 @@ class ChooseMxForm(Rewrite[OtherForm]):
     name: ClassVar[str] = "choose-mx-form"
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (MxLinearOp, MxMatmulOp, MxConv2dOp)
-    bound: ClassVar[Bound] = Bound(
-        2e-5, 1e-5, "sums go over the axis instead of over blocks, or the other way"
+    bound: ClassVar[Bound] = roundings(
+        "sums go over the axis instead of over blocks, or the other way"
     )
 
     def match(self, op: SchemaOp, program: Program) -> OtherForm | Refusal | None:

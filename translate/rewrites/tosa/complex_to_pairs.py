@@ -25,6 +25,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -88,7 +89,7 @@ class ComplexToPairs(Rewrite[SchemaOp]):
         *AS_IS,
         *SHAPED,
     )
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "magnitudes and products round in another order")
+    bound: ClassVar[Bound] = roundings("magnitudes and products round in another order")
 
     def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Guards: complex numbers of single precision, known shapes, real factors at most."""

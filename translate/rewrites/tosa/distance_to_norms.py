@@ -18,6 +18,7 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, tensor
@@ -45,7 +46,7 @@ class DistanceToNorms(Rewrite[Distance]):
         aten._CdistForwardDefault,
         aten.CdistDefault,
     )
-    bound: ClassVar[Bound] = Bound(1e-4, 1e-4, "torch multiplies matrices for long lists")
+    bound: ClassVar[Bound] = roundings("torch multiplies matrices for long lists")
 
     def match(self, op: SchemaOp, program: Program) -> Distance | Refusal | None:
         """Known sizes, one batch, not too many differences."""

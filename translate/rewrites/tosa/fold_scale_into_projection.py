@@ -29,6 +29,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes import axis_map
+from stepwell.ir.bounds import roundings
 from stepwell.ir.boxes import numbers, whole_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import is_float
@@ -66,7 +67,7 @@ class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
     name: ClassVar[str] = "fold-scale-into-projection"
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MulScalar,)
-    bound: ClassVar[Bound] = Bound(2e-6, 2e-6, "the product moves into the weight")
+    bound: ClassVar[Bound] = roundings("the product moves into the weight")
 
     def match(self, op: SchemaOp, program: Program) -> ScaledSlice | Refusal | None:
         """Guards: constant weights, a contiguous range of features that nobody else reads."""

@@ -40,6 +40,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -67,7 +68,7 @@ class IstftToFrames(Rewrite[Framed]):
 
     name: ClassVar[str] = "istft-to-frames-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (ISTFT,)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "frames are added in another order")
+    bound: ClassVar[Bound] = roundings("frames are added in another order")
 
     def match(self, op: SchemaOp, program: Program) -> Framed | Refusal | None:
         """Guards: known sizes, half of the points, a real result no longer than frames reach."""

@@ -30,6 +30,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
+from stepwell.ir.bounds import roundings
 from stepwell.ir.rewriting import Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.building import Builder, broadcast, shape_of
@@ -241,7 +242,7 @@ class LowerCurve(LowerToTosa):
 
     name: ClassVar[str] = "lower-curve-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (*CURVES, aten.Atan2Default)
-    bound: ClassVar[Bound] = Bound(1e-6, 1e-7, "polynomials and closed forms, within a few ulp")
+    bound: ClassVar[Bound] = roundings("polynomials and closed forms, within a few ulp")
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats of one type."""

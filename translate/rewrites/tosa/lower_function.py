@@ -39,9 +39,14 @@ def _leaky_relu(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
     return b.binary(t.MaximumOp if slope <= 1 else t.MinimumOp, x, scaled)
 
 
+FAR_BELOW = -20.0
+"""From here down e ** x - 1 is -1 in f32, and in halves."""
+
+
 def _elu(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
-    power = b.unary(t.ExpOp, x)
-    curve = b.scalar(t.MulOp, b.scalar(t.SubOp, power, 1.0), float(op.arg("alpha")))
+    alpha = float(op.arg("alpha"))
+    curve = _kahan(b.scalar(t.MaximumOp, x, FAR_BELOW), b)
+    curve = curve if alpha == 1 else b.scalar(t.MulOp, curve, alpha)
     return select(greater(x, 0.0, b), x, curve, x, b)
 
 
@@ -90,13 +95,18 @@ def _log1p(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
     return select(greater(x, 1.0, b), y, near, x, b)
 
 
-def _expm1(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
-    """(u - 1) · x / log(u) for u = e ** x, as rounded, near zero; u - 1 elsewhere."""
+def _kahan(x: SSAValue, b: Builder) -> SSAValue:
+    """E ** x - 1 as (u - 1) · x / log(u) for u = e ** x, as rounded; -20 <= x <= 1."""
     u = b.unary(t.ExpOp, x)
     y = b.scalar(t.SubOp, u, 1.0)
     share = b.binary(t.MulOp, x, b.unary(t.ReciprocalOp, b.unary(t.LogOp, u)))
-    near = select(equal(u, 1.0, b), x, b.binary(t.MulOp, y, share), x, b)
-    return select(greater(1.0, b.unary(t.AbsOp, x), b), near, y, x, b)
+    return select(equal(u, 1.0, b), x, b.binary(t.MulOp, y, share), x, b)
+
+
+def _expm1(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:
+    """Kahan's form near zero, e ** x - 1 elsewhere."""
+    y = b.scalar(t.SubOp, b.unary(t.ExpOp, x), 1.0)
+    return select(greater(1.0, b.unary(t.AbsOp, x), b), _kahan(x, b), y, x, b)
 
 
 def _exp2(op: SchemaOp, x: SSAValue, b: Builder) -> SSAValue:

@@ -29,6 +29,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import ResizeModeAttr
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting import Bound, Refusal
 from stepwell.ir.types import element
@@ -99,7 +100,7 @@ class LowerResize(LowerToTosa):
 
     name: ClassVar[str] = "lower-resize-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(MODES)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "torch rounds the places between elements")
+    bound: ClassVar[Bound] = roundings("torch rounds the places between elements")
 
     def refuses(self, op: SchemaOp) -> Refusal | None:
         """Floats, planes of known sizes."""

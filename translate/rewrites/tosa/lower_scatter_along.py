@@ -30,6 +30,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, f32, i1, i8, i16, i32, i64
 from stepwell.ir.program import Program
@@ -69,7 +70,7 @@ class LowerScatterAlong(LowerToTosa):
         aten.IndexAddDefault,
     )
     takes_symbols: ClassVar[bool] = False
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "long sums are added up in another order")
+    bound: ClassVar[Bound] = roundings("long sums are added up in another order")
 
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
         """As for every lowering; then whether places are written once, or seldom."""

@@ -43,6 +43,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.targets import level_of
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal
@@ -89,7 +90,7 @@ class LowerTransform(LowerToTosa):
         aten._FftC2rDefault,
     )
     takes_symbols: ClassVar[bool] = False
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums of products in another order")
+    bound: ClassVar[Bound] = roundings("sums of products in another order")
 
     def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
         """Guards: axes of known sizes in single precision, not too many points for a matrix."""

@@ -14,6 +14,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.codes import code_of_element
 from stepwell.dialects.tosa.limits import EIGHT_K, Level
 from stepwell.dialects.tosa.targets import level_of
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -33,7 +34,7 @@ class Lowerable:
 class LowerToTosa(Rewrite[Lowerable]):
     """One aten op to TOSA operators with the same result; subclasses write guard and operators."""
 
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "TOSA's operators round in another order")
+    bound: ClassVar[Bound] = roundings("TOSA's operators round in another order")
     takes_symbols: ClassVar[bool] = True
     """Whether sizes may be symbolic; `refuses` says which ones, where not all."""
 

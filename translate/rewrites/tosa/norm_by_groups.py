@@ -16,6 +16,7 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.translate.rewrites.aten.building import permute, put, static_dims, view
@@ -40,7 +41,7 @@ class NormByGroups(Rewrite[Statistics]):
         aten._NativeBatchNormLegitNoStats,
         aten.NativeBatchNormDefault,
     )
-    bound: ClassVar[Bound] = Bound(2e-5, 2e-5, "sums in another order")
+    bound: ClassVar[Bound] = roundings("sums in another order")
 
     def match(self, op: SchemaOp, program: Program) -> Statistics | Refusal | None:
         """The input's own statistics, which nobody else reads; known sizes."""

@@ -18,6 +18,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -39,7 +40,7 @@ class PeelNormAffine(Rewrite[Peeled]):
 
     name: ClassVar[str] = "peel-norm-affine-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LayerNormDefault, aten.GroupNormDefault)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "the scale rounds once more")
+    bound: ClassVar[Bound] = roundings("the scale rounds once more")
 
     def match(self, op: SchemaOp, program: Program) -> Peeled | Refusal | None:
         """Several axes, or a scale or shift of run time; known sizes."""

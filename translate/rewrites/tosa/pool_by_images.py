@@ -24,6 +24,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, tensor
@@ -56,7 +57,7 @@ class PoolByImages(Rewrite[Pool]):
         aten.MaxPool1dDefault,
         *_AVERAGES,
     )
-    bound: ClassVar[Bound] = Bound(2e-6, 1e-6, "an average of averages rounds twice")
+    bound: ClassVar[Bound] = roundings("an average of averages rounds twice")
 
     def match(self, op: SchemaOp, program: Program) -> Pool | Refusal | None:
         """A volume, or an image without a batch, of known sizes; nobody reads places."""

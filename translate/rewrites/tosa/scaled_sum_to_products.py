@@ -18,6 +18,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -37,7 +38,7 @@ class ScaledSumToProducts(Rewrite[SchemaOp]):
         aten.AddScalar,
         aten.SubScalar,
     )
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "torch rounds the parts of the sum otherwise")
+    bound: ClassVar[Bound] = roundings("torch rounds the parts of the sum otherwise")
 
     def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Numbers that are known; floats where they multiply."""

@@ -24,6 +24,7 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -37,7 +38,7 @@ class SplitGelu(Rewrite[SchemaOp]):
 
     name: ClassVar[str] = "split-gelu"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.GeluDefault,)
-    bound: ClassVar[Bound] = Bound(2e-5, 2e-5, "the product is regrouped")
+    bound: ClassVar[Bound] = roundings("the product is regrouped")
 
     def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Guards: the exact form, f32, no reader but linears."""

@@ -30,6 +30,7 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
@@ -60,7 +61,7 @@ class SplitLayerNorm(Rewrite[LayerNorm]):
     name: ClassVar[str] = "split-layer-norm"
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LayerNormDefault,)
-    bound: ClassVar[Bound] = Bound(2e-5, 2e-5, "sums in another order, the scale regrouped")
+    bound: ClassVar[Bound] = roundings("sums in another order, the scale regrouped")
 
     def match(self, op: SchemaOp, program: Program) -> LayerNorm | Refusal | None:
         """Guards: f32, one axis, constant scale and shift."""

@@ -22,6 +22,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -48,7 +49,7 @@ class StftToFrames(Rewrite[Framed]):
 
     name: ClassVar[str] = "stft-to-frames-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (STFT,)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "the same transform of frames that lie elsewhere")
+    bound: ClassVar[Bound] = roundings("the same transform of frames that lie elsewhere")
 
     def match(self, op: SchemaOp, program: Program) -> Framed | Refusal | None:
         """Guards: real numbers of single precision and known size, numbers known ahead of time."""

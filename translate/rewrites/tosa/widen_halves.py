@@ -23,6 +23,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.targets import level_of
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import bf16, f16, f32
 from stepwell.ir.program import Program
@@ -73,7 +74,7 @@ class WidenHalves(Rewrite[Halves]):
         aten.CeluDefault,
         *VarianceToMeans.anchors,
     )
-    bound: ClassVar[Bound] = Bound(2**-8, 2**-8, "a result next to the middle of two halves")
+    bound: ClassVar[Bound] = roundings("a result next to the middle of two halves")
 
     def match(self, op: SchemaOp, program: Program) -> Halves | None:
         """Tensors of one type of halves throughout; the mean of an image is a pool, with f32 sums."""

@@ -47,6 +47,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
@@ -62,7 +63,7 @@ class AddUpBeforeExperts(Rewrite[WeightedSum]):
 
     name: ClassVar[str] = "add-up-before-experts"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.SumDimIntList,)
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "products and sums in another order")
+    bound: ClassVar[Bound] = roundings("products and sums in another order")
 
     def match(self, op: SchemaOp, program: Program) -> WeightedSum | Refusal | None:
         """Guards: a sum over what is taken; all that reads the places has a form by ranks."""

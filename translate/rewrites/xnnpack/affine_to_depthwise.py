@@ -25,6 +25,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
 from stepwell.ir.numerics import Deviation
@@ -57,7 +58,7 @@ class AffineToDepthwise(Rewrite[AffineOfChannels]):
 
     name: ClassVar[str] = "affine-to-depthwise"
     anchors: ClassVar[tuple[type[Operation], ...]] = (xnnpack.Add,)
-    bound: ClassVar[Bound] = Bound(1e-6, 1e-6, "product and sum may be rounded once")
+    bound: ClassVar[Bound] = roundings("product and sum may be rounded once")
     deviation: ClassVar[Deviation | None] = Deviation(
         "an infinite pixel makes its neighbours NaN", accepted=True
     )

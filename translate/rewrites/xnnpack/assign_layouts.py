@@ -35,6 +35,7 @@ from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.dialects.xnnpack.elementwise import Binary, Unary
 from stepwell.dialects.xnnpack.movement import Concatenate
 from stepwell.ir.axes import AxisMap, Order, inverse
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting import Bound, Rewriter
 from stepwell.ir.size import Size
@@ -161,7 +162,7 @@ class AssignLayouts(PlaceTransposes):
     """Nodes on one side of a minimum cut are rebuilt to work before the transposes."""
 
     name: ClassVar[str] = "assign-layouts"
-    bound: ClassVar[Bound] = Bound(
-        1e-5, 1e-6, "a kernel may sum a row of a linear layer otherwise where it stands otherwise"
+    bound: ClassVar[Bound] = roundings(
+        "a kernel may sum a row of a linear layer otherwise where it stands otherwise"
     )
     TABLE: ClassVar[Layouts] = XnnpackLayouts()

@@ -22,6 +22,7 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f16, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -58,7 +59,7 @@ class AverageByConvolution(Rewrite[Averages]):
         aten.AdaptiveAvgPool2dDefault,
         aten._AdaptiveAvgPool2dDefault,
     )
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "sums in another order")
+    bound: ClassVar[Bound] = roundings("sums in another order")
 
     def match(self, op: SchemaOp, program: Program) -> Averages | Refusal | None:
         """Guards: images of known sizes, every window counts the same cells."""

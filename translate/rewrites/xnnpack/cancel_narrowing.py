@@ -21,6 +21,7 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.diagnostics import node_name
 from stepwell.ir.dtypes import bf16, f32
 from stepwell.ir.numerics import Deviation
@@ -47,7 +48,7 @@ class CancelNarrowing(Rewrite[Rounded]):
 
     name: ClassVar[str] = "cancel-narrowing"
     anchors: ClassVar[tuple[type[Operation], ...]] = CASTS
-    bound: ClassVar[Bound] = Bound(2**-8, 0.0, "a rounding to bfloat16 less", varies=True)
+    bound: ClassVar[Bound] = roundings("a rounding to bfloat16 less")
     deviation: ClassVar[Deviation | None] = BEYOND
 
     def match(self, op: SchemaOp, program: Program) -> Rounded | Refusal | None:

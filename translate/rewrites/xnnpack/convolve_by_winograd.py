@@ -117,6 +117,7 @@ from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.costs import COSTS, Costs
 from stepwell.dialects.xnnpack.spatial import Convolution2d
+from stepwell.ir.bounds import roundings
 from stepwell.ir.choices import shape_of
 from stepwell.ir.dtypes import f32
 from stepwell.ir.numerics import Deviation
@@ -180,7 +181,7 @@ class ConvolveByWinograd(Rewrite[Tiled]):
 
     name: ClassVar[str] = "convolve-by-winograd"
     anchors: ClassVar[tuple[type[Operation], ...]] = (Convolution2d,)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-3, "sums of a thousand products in another order")
+    bound: ClassVar[Bound] = roundings("sums of a thousand products in another order")
     deviation: ClassVar[Deviation | None] = Deviation(
         "an infinity or NaN makes NaN of every result of the tiles that read it"
     )

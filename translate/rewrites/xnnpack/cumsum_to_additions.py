@@ -30,6 +30,7 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
@@ -58,9 +59,7 @@ class CumsumToAdditions(Rewrite[RunningSum]):
     name: ClassVar[str] = "cumsum-to-additions"
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.CumsumDefault,)
-    bound: ClassVar[Bound] = Bound(
-        MOST_STEPS * 2.0**-23, MOST_STEPS * 2.0**-21, "the sums are taken in another order"
-    )
+    bound: ClassVar[Bound] = roundings("the sums are taken in another order")
 
     def match(self, op: SchemaOp, program: Program) -> RunningSum | Refusal | None:
         """Guards: singles that XNNPACK holds, known sizes, an axis that is short enough."""

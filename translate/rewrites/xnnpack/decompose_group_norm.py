@@ -33,7 +33,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import emit, overflows, permute, put, reduced, view
@@ -41,7 +41,6 @@ from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_s
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import (
     ROWS,
-    bound_of_rows,
     normalise,
     normalise_rows,
     row_mean,
@@ -87,14 +86,6 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
             if refusal is not None:
                 return refusal
         return GroupNorm(op, shape, op.arg("num_groups"))
-
-    def bound_at(self, match: GroupNorm, value: Value) -> Bound:
-        """What the groups at hand make of sums in another order."""
-        given = value(match.op.operands[0])
-        rows = given.reshape(given.shape[0], match.groups, -1)
-        weight = match.op.operand("weight")
-        scale = None if weight is None else value(weight)
-        return bound_of_rows(rows, match.op.arg("eps"), scale)
 
     def build(self, match: GroupNorm, rw: Rewriter) -> None:
         """Rows, statistics, the shape again, scale and shift."""

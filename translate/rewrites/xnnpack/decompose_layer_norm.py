@@ -27,12 +27,11 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import dtype_name, f16, f32
 from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.building import overflows, put, static_dims, view
 from stepwell.translate.rewrites.xnnpack.row_statistics import (
     ROWS,
-    bound_of_rows,
     normalise_rows,
     too_wide,
 )
@@ -74,13 +73,6 @@ class DecomposeLayerNorm(Rewrite[LayerNorm]):
         if len(sizes) > 1 and static_dims(op.operands[0]) is None:
             return Refusal("several axes are normalised and a batch axis is symbolic")
         return too_wide(width) or LayerNorm(op, len(sizes), width)
-
-    def bound_at(self, match: LayerNorm, value: Value) -> Bound:
-        """What the rows at hand make of sums in another order."""
-        rows = value(match.op.operands[0]).flatten(-match.axes)
-        weight = match.op.operand("weight")
-        scale = None if weight is None else value(weight)
-        return bound_of_rows(rows, match.op.arg("eps"), scale)
 
     def build(self, match: LayerNorm, rw: Rewriter) -> None:
         """Flatten the normalised axes, normalise rows, restore, scale and shift."""

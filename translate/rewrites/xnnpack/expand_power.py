@@ -23,6 +23,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -47,11 +48,9 @@ class ExpandPower(Rewrite[WholePower]):
 
     name: ClassVar[str] = "expand-power"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.PowTensorScalar,)
-    bound: ClassVar[Bound] = Bound(
-        LARGEST_EXPONENT * 2.0**-24,
-        2.0**-124,
+    bound: ClassVar[Bound] = roundings(
         "up to 64 products round in turn; what a negative power makes of a product that overflows "
-        "or is subnormal is below the smallest normal number, or lost beyond the largest",
+        "or is subnormal is below the smallest normal number, or lost beyond the largest"
     )
 
     def match(self, op: SchemaOp, program: Program) -> WholePower | Refusal | None:

@@ -25,6 +25,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f16
 from stepwell.ir.numerics import FLUSHED, Deviation
@@ -88,7 +89,7 @@ class LowerConvolution(Rewrite[Convolution]):
 
     name: ClassVar[str] = "lower-convolution"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums in another order")
+    bound: ClassVar[Bound] = roundings("sums in another order")
     deviation: ClassVar[Deviation | None] = FLUSHED
 
     def match(self, op: SchemaOp, program: Program) -> Convolution | Refusal | None:

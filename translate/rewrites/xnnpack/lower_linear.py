@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
@@ -44,7 +45,7 @@ class LowerLinear(Rewrite[Linear]):
 
     name: ClassVar[str] = "lower-linear"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "sums in another order")
+    bound: ClassVar[Bound] = roundings("sums in another order")
     deviation: ClassVar[Deviation | None] = FLUSHED
 
     def match(self, op: SchemaOp, program: Program) -> Linear | Refusal | None:

@@ -22,6 +22,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -50,7 +51,7 @@ class LowerMatmul(Rewrite[Product]):
         aten.BmmDefault,
         aten.MatmulDefault,
     )
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "sums in another order")
+    bound: ClassVar[Bound] = roundings("sums in another order")
     deviation: ClassVar[Deviation | None] = FLUSHED
 
     def match(self, op: SchemaOp, program: Program) -> Product | Refusal | None:

@@ -19,6 +19,7 @@ from xdsl.ir import Operation
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -54,7 +55,7 @@ class LowerPooling(Rewrite[Pooling]):
         aten.UpsampleBilinear2dVec,
         aten.UpsampleBilinear2dDefault,
     )
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "sums in another order")
+    bound: ClassVar[Bound] = roundings("sums in another order")
 
     def match(self, op: SchemaOp, program: Program) -> Pooling | Refusal | None:
         """Guards: float images, windows that the node computes as torch does."""

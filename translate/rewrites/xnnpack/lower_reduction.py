@@ -22,6 +22,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f16
 from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
@@ -49,7 +50,7 @@ class LowerReduction(Rewrite[Reduction]):
 
     name: ClassVar[str] = "lower-reduction"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MeanDim, aten.SumDimIntList)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums in another order")
+    bound: ClassVar[Bound] = roundings("sums in another order")
     deviation: ClassVar[Deviation | None] = FLUSHED
 
     def match(self, op: SchemaOp, program: Program) -> Reduction | Refusal | None:

@@ -24,6 +24,7 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
 from stepwell.ir.numerics import Deviation
@@ -62,7 +63,7 @@ class MergeLinears(Rewrite[TwoLinears]):
 
     name: ClassVar[str] = "merge-linears"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "two sums of products as one")
+    bound: ClassVar[Bound] = roundings("two sums of products as one")
     deviation: ClassVar[Deviation | None] = Deviation(
         "infinities between the layers no longer meet, which gives NaN"
     )

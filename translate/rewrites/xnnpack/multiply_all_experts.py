@@ -37,6 +37,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
@@ -74,7 +75,7 @@ class MultiplyAllExperts(Rewrite[EveryExpert]):
 
     name: ClassVar[str] = "multiply-all-experts"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BmmDefault,)
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "the product may be summed in another order")
+    bound: ClassVar[Bound] = roundings("the product may be summed in another order")
 
     def match(self, op: SchemaOp, program: Program) -> EveryExpert | Refusal | None:
         """Guards: no sum that reads the product can do better; all that reads the places has a form."""

@@ -32,6 +32,7 @@ from stepwell.dialects.quant import quantization
 from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.datatypes import FLOATS, DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.spatial import Convolution2d
+from stepwell.ir.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims
@@ -69,7 +70,7 @@ class PatchesToLinear(Rewrite[Patches]):
 
     name: ClassVar[str] = "patches-to-linear"
     anchors: ClassVar[tuple[type[Operation], ...]] = (Convolution2d,)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums in another order")
+    bound: ClassVar[Bound] = roundings("sums in another order")
 
     def match(self, op: Convolution2d, program: Program) -> Patches | Refusal | None:
         """Guards: windows that tile the image, known sizes, a kernel that gains by it."""

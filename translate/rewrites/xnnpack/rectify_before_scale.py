@@ -36,6 +36,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
@@ -73,7 +74,7 @@ class RectifyBeforeScale(Rewrite[RectifiedAffine]):
 
     name: ClassVar[str] = "rectify-before-scale"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ReluDefault,)
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "zeros are −b/g·g + b, which may round")
+    bound: ClassVar[Bound] = roundings("zeros are −b/g·g + b, which may round")
     deviation: ClassVar[Deviation | None] = REORDERED
 
     def match(self, op: SchemaOp, program: Program) -> RectifiedAffine | Refusal | None:

@@ -44,6 +44,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
@@ -96,7 +97,7 @@ class ResizeByMatrices(Rewrite[Resized]):
         aten.UpsampleBilinear2dVec,
         aten.UpsampleBilinear2dDefault,
     )
-    bound: ClassVar[Bound] = Bound(1e-4, 1e-4, "a place is rounded before a pixel's is subtracted")
+    bound: ClassVar[Bound] = roundings("a place is rounded before a pixel's is subtracted")
     deviation: ClassVar[Deviation | None] = Deviation(
         "a pixel that is infinite or NaN makes its row and its column NaN"
     )

@@ -7,42 +7,20 @@ so nothing depends on memory that a runtime may free.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import sqrt
 from typing import Protocol
 
 import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.rewriting import Bound, Refusal, Rewriter
+from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.aten.building import emit, put
 
-ROWS = Bound(2e-5, 1e-5, "sums in another order; rows of nearly equal elements cancel", varies=True)
-"""How far a norm written with row statistics may be from torch's kernel, before cancellation."""
-
-
-def bound_of_rows(rows: torch.Tensor, epsilon: float, scale: torch.Tensor | None) -> Bound:
-    """`ROWS`, and what cancellation adds on these rows.
-
-    The mean of n numbers up to m is off by some √n · u · m (Higham and Mary, A New Approach to
-    Probabilistic Rounding Error Analysis, 2019), u being half the dtype's epsilon. A norm divides
-    that by the deviation σ of the row, and torch's kernel cancels there as well.
-
-    Args:
-        rows: [..., n], as the norm reads them.
-        epsilon: what is added to their variance.
-        scale: what the result is multiplied by, of any shape.
-    """
-    wide = rows.double()
-    rstd = (wide.var(-1, unbiased=False) + epsilon).rsqrt()
-    condition = float((wide.abs().amax(-1) * rstd).max()) if rows.numel() else 0.0
-    largest = 1.0 if scale is None else float(scale.abs().max())
-    roundings = 8 + sqrt(rows.shape[-1])
-    cancelled = roundings * torch.finfo(rows.dtype).eps / 2 * condition * largest
-    return replace(ROWS, absolute=ROWS.absolute + cancelled)
+ROWS = roundings("sums in another order; rows of nearly equal elements cancel")
+"""What a norm written with row statistics rounds, and torch\'s kernel."""
 
 
 def row_mean(rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAValue:

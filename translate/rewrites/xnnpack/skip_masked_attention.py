@@ -39,6 +39,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.costs import COSTS
+from stepwell.ir.bounds import roundings
 from stepwell.ir.choices import shape_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
@@ -99,7 +100,7 @@ class SkipMaskedAttention(Rewrite[MaskedAttention]):
     name: ClassVar[str] = "skip-masked-attention"
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
-    bound: ClassVar[Bound] = Bound(2e-5, 2e-6, "sums over fewer keys, in another order")
+    bound: ClassVar[Bound] = roundings("sums over fewer keys, in another order")
 
     def match(self, op: SchemaOp, program: Program) -> MaskedAttention | Refusal | None:
         """Guards: a mask known now that closes something, no closed row, known lengths, a gain."""

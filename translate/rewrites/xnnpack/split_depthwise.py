@@ -39,6 +39,7 @@ from stepwell.dialects.quant.recipes import store_parameters
 from stepwell.dialects.xnnpack import DepthwiseConvolution2d
 from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.costs import COSTS, TAPS, UNKNOWN_SIZE, Costs
+from stepwell.ir.bounds import roundings
 from stepwell.ir.choices import shape_of
 from stepwell.ir.dtypes import f16, f32
 from stepwell.ir.numerics import REORDERED, Deviation
@@ -76,7 +77,7 @@ class SplitDepthwise(Rewrite[Window]):
 
     name: ClassVar[str] = "split-depthwise"
     anchors: ClassVar[tuple[type[Operation], ...]] = (DepthwiseConvolution2d,)
-    bound: ClassVar[Bound] = Bound(2e-5, 1e-5, "sums in another order")
+    bound: ClassVar[Bound] = roundings("sums in another order")
     deviation: ClassVar[Deviation | None] = REORDERED
     costs: Costs = COSTS
 

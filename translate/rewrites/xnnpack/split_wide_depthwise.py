@@ -35,6 +35,7 @@ from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import DepthwiseConvolution2d, XnnpackOp
 from stepwell.dialects.xnnpack.costs import COSTS, TAPS, Costs
 from stepwell.dialects.xnnpack.elementwise import Binary, PReLU, Unary
+from stepwell.ir.bounds import roundings
 from stepwell.ir.choices import shape_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
@@ -63,7 +64,7 @@ class SplitWideDepthwise(Rewrite[Wide]):
 
     name: ClassVar[str] = "split-wide-depthwise"
     anchors: ClassVar[tuple[type[Operation], ...]] = (DepthwiseConvolution2d,)
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "a product of another width sums in another order")
+    bound: ClassVar[Bound] = roundings("a product of another width sums in another order")
     costs: Costs = COSTS
 
     def match(self, op: DepthwiseConvolution2d, program: Program) -> Wide | Refusal | None:

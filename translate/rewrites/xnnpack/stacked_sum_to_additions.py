@@ -21,6 +21,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -48,10 +49,8 @@ class StackedSumToAdditions(Rewrite[StackedSum]):
 
     name: ClassVar[str] = "stacked-sum-to-additions"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.SumDimIntList, aten.MeanDim)
-    bound: ClassVar[Bound] = Bound(
-        MOST_PARTS * 2.0**-24,
-        MOST_PARTS * 2.0**-22,
-        "the parts are added in another order; those of a few units cancel",
+    bound: ClassVar[Bound] = roundings(
+        "the parts are added in another order; those of a few units cancel"
     )
 
     def match(self, op: SchemaOp, program: Program) -> StackedSum | Refusal | None:

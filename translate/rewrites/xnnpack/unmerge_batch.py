@@ -23,6 +23,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.size import UNKNOWN
@@ -46,7 +47,7 @@ class UnmergeBatch(Rewrite[MergedProduct]):
 
     name: ClassVar[str] = "unmerge-batch"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BmmDefault,)
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "torch may run the stack as another kernel")
+    bound: ClassVar[Bound] = roundings("torch may run the stack as another kernel")
 
     def match(self, op: SchemaOp, program: Program) -> MergedProduct | Refusal | None:
         """Guards: a merging view on both sides, or on one and the views that come meet others."""

@@ -31,6 +31,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import WeightOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -65,7 +66,7 @@ class VolumesToImages(Rewrite[VolumeConvolution]):
     name: ClassVar[str] = "volumes-to-images"
     takes_empty: ClassVar[bool] = False
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
-    bound: ClassVar[Bound] = Bound(1e-5, 1e-5, "products are summed slice by slice")
+    bound: ClassVar[Bound] = roundings("products are summed slice by slice")
 
     def match(self, op: SchemaOp, program: Program) -> VolumeConvolution | Refusal | None:
         """Guards: a volume of static size, a constant kernel, no transposition."""

@@ -24,6 +24,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import bf16, f32
 from stepwell.ir.numerics import Deviation
@@ -96,7 +97,7 @@ class WidenBfloat(Rewrite[SchemaOp]):
 
     name: ClassVar[str] = "widen-bfloat"
     anchors: ClassVar[tuple[type[Operation], ...]] = (*COMPUTES, *MOVES)
-    bound: ClassVar[Bound] = Bound(2**-6, 2**-6, "torch rounds operands of its parts to bfloat16")
+    bound: ClassVar[Bound] = roundings("torch rounds operands of its parts to bfloat16")
 
     def match(self, op: SchemaOp, program: Program) -> SchemaOp | None:
         """Results of bfloat16; movement only where what moves was computed in f32."""

@@ -25,6 +25,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f16, f32
 from stepwell.ir.program import Program
@@ -39,8 +40,8 @@ from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_shift
 from stepwell.translate.rewrites.xnnpack.guards import not_held
 
-ONCE = Bound(2**-10, 2**-24, "a result next to the middle of two halves may round to either")
-THREE_TIMES = Bound(2**-9, 2**-9, "a layer norm's scale and its shift round to halves too")
+ONCE = roundings("a result next to the middle of two halves may round to either")
+THREE_TIMES = roundings("a layer norm's scale and its shift round to halves too")
 
 
 @recipe("single")

@@ -1,0 +1,186 @@
+"""Bounds, tried on numbers of every size: what is promised holds from 1e-30 to 1e30.
+
+Each value that a rewrite's example replaces is compared, element by element, with what both sides
+round there (`checking/derived.py`), and a rule's stated bound with that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+
+from stepwell.checking.check import Checked
+from stepwell.checking.contracts.campaign import documented, subject_of
+from stepwell.checking.contracts.draft import Dropped, draft_of
+from stepwell.checking.contracts.fills import value_of
+from stepwell.checking.recording import record
+from stepwell.checking.samples import Sample
+from stepwell.checking.watching import Margin
+from stepwell.dialects.quant.types import quantization
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import is_float, torch_dtype
+from stepwell.ir.rewriting import Rewrite, Together
+from stepwell.ir.types import dims, element
+from stepwell.program import Program
+
+KINDS = ("moderate", "hundreds", "each operand of a size", "sizes mixed", "cancelling")
+"""How operands are filled, each of them several times."""
+DECADES = 30
+"""Powers of ten to either side of 1."""
+WIDE = 10
+"""A stated bound that is so many times wider than what is derived is told."""
+
+
+@dataclass
+class Sized:
+    """What came of one subject.
+
+    Attributes:
+        elements: that were compared and are finite on both sides.
+        exceeded: of these, by label of the sample.
+        classes: elements that are finite on one side alone, or another infinity.
+        short: elements at which a stated bound is less than the derived one.
+        width: by how much the stated bound is wider than the derived one, at the median.
+        closest: the largest share of a derived bound that was taken up.
+        underived: why bounds could not be derived.
+    """
+
+    name: str
+    is_stated: bool = False
+    elements: int = 0
+    exceeded: Counter[str] = field(default_factory=Counter[str])
+    classes: Counter[str] = field(default_factory=Counter[str])
+    short: int = 0
+    width: float = 0.0
+    closest: float = 0.0
+    underived: Counter[str] = field(default_factory=Counter[str])
+    example: str = ""
+
+    @property
+    def loses_classes(self) -> bool:
+        """Whether a number became infinite, or none, where it was neither."""
+        return self.classes.total() > 0
+
+    @property
+    def is_true(self) -> bool:
+        """Whether no bound was exceeded, and none states less than is derived."""
+        return not self.exceeded and not self.short
+
+
+def subjects() -> Iterator[str]:
+    """What states a bound that is derived."""
+    for name in documented():
+        if any(isinstance(s, Rewrite) and s.bound.derived for s in subject_of(name).steps):
+            yield name
+
+
+def sized(name: str, rounds: int = 2) -> Sized:
+    """Try one subject's examples on numbers of every size.
+
+    Args:
+        name: as `subjects` gives it.
+        rounds: how many samples of each kind.
+    """
+    subject, found = subject_of(name), Sized(name)
+    rewrites = tuple(step for step in subject.steps if isinstance(step, Rewrite))
+    for before in subject.examples:
+        try:
+            program = Program.of(draft_of(before).build())
+        except Dropped as reason:
+            found.underived[str(reason)] += 1
+            continue
+        run = Checked(program, 1 << 28, asks_for_margins=True)
+        func = run.program.method()
+        run.recordings[func.sym_name.data] = kept = []
+        for sample in samples(func, rounds):
+            try:
+                kept.append(record(func, run.program.weights, sample))
+            except StepwellError:
+                continue
+        run.step(Together("magnitudes", rewrites))
+        for verdict in run.verdicts:
+            if "not a derived bound" in verdict.note:
+                found.underived[verdict.note.partition("bound: ")[2]] += 1
+        for margin in run.margins:
+            _add(found, margin)
+    return found
+
+
+def _add(found: Sized, margin: Margin) -> None:
+    old, new = margin.old, margin.new
+    if not isinstance(old, Tensor) or not old.is_floating_point() or old.dtype.itemsize == 1:
+        return
+    before, after = old.double(), new.double()
+    finite = before.isfinite() & after.isfinite()
+    derived = torch.zeros_like(before) if margin.allowance is None else margin.allowance
+    gap = torch.where(finite, (before - after).abs(), 0.0)
+    found.elements += int(finite.sum())
+    other = ~finite & ~((before == after) | (before.isnan() & after.isnan()))
+    found.classes[margin.sample] += int(other.sum())
+    over = gap > derived
+    if bool(over.any()):
+        found.exceeded[margin.sample] += int(over.sum())
+        share = torch.where(over, gap / derived, 0.0).argmax()
+        at = tuple(t.reshape(-1)[share].item() for t in (before, after, derived))
+        found.example = f"{margin.sample}: {at[0]!r} became {at[1]!r}, bound {at[2]:.3g}"
+    held = finite & (derived > 0) & derived.isfinite()
+    if bool(held.any()):
+        found.closest = max(found.closest, float((gap / derived)[held].max()))
+    stated = margin.stated
+    if stated.magnitudes or stated.relative or stated.absolute:
+        found.is_stated = True
+        allowed = stated.absolute + stated.relative * before.abs()
+        allowed = allowed if stated.allowance is None else allowed + stated.allowance
+        denormal = torch.finfo(old.dtype).smallest_normal
+        less = held & (allowed * 1.0001 + denormal < derived)
+        found.short += int(less.sum())
+        if bool(less.any()):
+            worst = torch.where(less, derived / allowed, 0.0).argmax()
+            at = tuple(t.reshape(-1)[worst].item() for t in (before, allowed, derived))
+            found.example = f"{margin.sample}: at {at[0]!r} stated {at[1]:.3g}, derived {at[2]:.3g}"
+        usual = held & (derived > denormal)
+        if bool(usual.any()) and margin.sample.startswith("moderate"):
+            found.width = max(found.width, float((allowed / derived)[usual].median()))
+
+
+def samples(func: FuncOp, rounds: int) -> Iterator[Sample]:
+    """Inputs of a method: every kind, so many times."""
+    random = torch.Generator().manual_seed(0)
+    for kind in KINDS:
+        for number in range(rounds):
+            shared = torch.randn(1 << 16, generator=random, dtype=torch.float64)
+            inputs: list[Any] = []
+            for type_ in func.function_type.inputs.data:
+                if not isinstance(type_, TensorType):
+                    inputs.append(0.5)
+                    continue
+                shape = [d if isinstance(d, int) else 3 for d in dims(type_)]
+                if quantization(type_) is not None or not is_float(element(type_)):
+                    inputs.append(value_of(type_, "random", shape, random))
+                else:
+                    made = _numbers(kind, shape, shared, len(inputs), random)
+                    inputs.append(made.to(torch_dtype(element(type_))))
+            yield Sample(f"{kind} {number}", tuple(inputs), True)
+
+
+def _numbers(
+    kind: str, shape: list[int], shared: Tensor, place: int, random: torch.Generator
+) -> Tensor:
+    real = torch.randn(shape, generator=random, dtype=torch.float64)
+    if kind == "hundreds":
+        return real * 100
+    if kind == "each operand of a size":
+        return real * 10.0 ** (DECADES * (2 * torch.rand((), generator=random) - 1))
+    if kind == "sizes mixed":
+        return real * 10.0 ** (DECADES * (2 * torch.rand(shape, generator=random) - 1))
+    if kind == "cancelling":
+        base = shared[: max(real.numel(), 1)].reshape(shape)
+        return base * (-1.0) ** place * (1 + 1e-6 * real) * 100
+    return real

@@ -1,0 +1,262 @@
+"""What each family of operators makes of the errors of its operands, and rounds itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class NoErrorRule(Exception):
+    """An operator whose roundings are not known."""
+
+
+NO_ROUNDING = frozenset(
+    """abs neg relu clamp clamp_min clamp_max hardtanh maximum minimum fmax fmin where masked_fill
+    sign sgn floor ceil round trunc frac eq ne lt le gt ge logical_and logical_or logical_not
+    logical_xor isnan isinf isfinite copysign fill nan_to_num positive bitwise_and bitwise_or
+    bitwise_not bitwise_xor threshold leaky_relu_ signbit heaviside real imag""".split()
+)
+"""Elementwise operators whose results are exact."""
+ROUNDED_ONCE = frozenset("add sub mul div sqrt reciprocal rsub square floor_divide".split())
+"""Operators that IEEE 754 rounds once, as its section 5.4 asks."""
+APPROXIMATED = 4
+"""Half units in the last place that exp, log, erf, pow, … of any library are off by: two units.
+
+PyTorch's vectorised functions (Sleef, MKL's) promise one; a C library's are within one."""
+
+MOVES = frozenset(
+    """view _unsafe_view reshape _reshape_alias permute transpose t expand slice select unsqueeze
+    squeeze as_strided alias detach clone contiguous cat stack index index_select gather flip roll
+    repeat unfold split split_with_sizes unbind diagonal diagonal_copy lift_fresh lift_fresh_copy
+    slice_scatter select_scatter scatter index_put tril triu pixel_shuffle pixel_unshuffle
+    channel_shuffle tensor_split chunk unsafe_chunk unsafe_split reflection_pad1d reflection_pad2d
+    reflection_pad3d replication_pad1d replication_pad2d replication_pad3d im2col
+    take_along_dim resolve_conj resolve_neg
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
+    _upsample_nearest_exact2d _upsample_nearest_exact3d expand_copy view_copy permute_copy
+    slice_copy select_copy unsqueeze_copy squeeze_copy view_as_real view_as_complex
+    as_strided_copy unfold_copy alias_copy detach_copy constant_pad_nd embedding copy masked_scatter
+    any all max min sort topk cummax cummin diag_embed movedim narrow rot90 amax amin max_pool2d
+    max_pool3d""".split()
+)
+"""Operators that only say where elements go. The greatest of some elements is off by no more than
+the greatest of their errors."""
+LINEAR = frozenset(
+    """sum mean mm bmm addmm baddbmm convolution cumsum avg_pool1d avg_pool2d avg_pool3d
+    _adaptive_avg_pool2d _adaptive_avg_pool3d dot mv index_add scatter_add upsample_linear1d
+    upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d col2im mkldnn_convolution
+    _upsample_bilinear2d_aa matmul linear addmv addr outer""".split()
+)
+"""Sums of products: linear in each operand."""
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a tensor of floats that are computed with, no MX codes."""
+    return isinstance(value, Tensor) and value.is_floating_point() and value.dtype.itemsize > 1
+
+
+def unit(dtype: torch.dtype) -> float:
+    """Half a unit in the last place of 1."""
+    return torch.finfo(dtype).eps / 2 if dtype.is_floating_point else 0.0
+
+
+def least(dtype: torch.dtype, approximated: bool = False) -> float:
+    """What is lost where a result is denormal: half a step; all of it in functions that flush."""
+    if not dtype.is_floating_point:
+        return 0.0
+    info = torch.finfo(dtype)
+    return info.smallest_normal if approximated else info.smallest_normal * info.eps
+
+
+def _with_errors(
+    args: Sequence[Any], known: Mapping[int, Tensor], chosen: Callable[[Any], Any]
+) -> list[Any]:
+    return [
+        [*_with_errors(a, known, chosen)]
+        if isinstance(a, list | tuple) and any(isinstance(i, Tensor) for i in a)
+        else chosen(a)
+        for a in args
+    ]
+
+
+def moved(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], known: Mapping[int, Tensor]
+) -> Any:
+    """The errors, moved like the elements."""
+    name = func._schema.name.removeprefix("aten::")
+
+    def error(value: Any) -> Any:
+        if isinstance(value, Tensor) and (id(value) in known or is_real(value)):
+            found = known.get(id(value))
+            return torch.zeros(value.shape, dtype=torch.float64) if found is None else found
+        return value
+
+    given = _with_errors(args, known, error)
+    if func._overloadname == "dtype":  # The same bits as another type.
+        if args[0].dtype.itemsize != args[1].itemsize:
+            raise NoErrorRule("a view as numbers of another width")
+        return given[0]
+    if name in ("max", "min", "sort", "topk", "cummax", "cummin"):
+        if name in ("max", "min") and len(args) < 2:
+            return given[0].amax()
+        axis = kwargs.get(
+            "dim",
+            args[2]
+            if name == "topk" and len(args) > 2
+            else args[1]
+            if name != "topk" and len(args) > 1
+            else -1,
+        )
+        worst = given[0].amax(axis, True)
+        return (
+            worst
+            if name not in ("max", "min") or (len(args) > 2 and args[2])
+            else worst.squeeze(axis)
+        )
+    if name in ("any", "all"):
+        axes, *rest = args[1:] or (list(range(given[0].dim())),)
+        return given[0].amax(axes, *rest)
+    if name == "constant_pad_nd":
+        given, kwargs = given[:2], {}
+    elif name in ("amin",):
+        func = torch.ops.aten.amax.default
+    return func(*given, **kwargs)
+
+
+def converted(value: Tensor, error: Tensor | None, result: Tensor) -> Tensor | None:
+    """A cast rounds, or cuts off what is behind the point."""
+    wide = value.double() if not value.dtype.is_complex else value
+    if value.dtype.is_complex or result.dtype.is_complex:
+        raise NoErrorRule("complex numbers")
+    if result.dtype == value.dtype:
+        return error
+    if result.dtype.is_floating_point:
+        own = unit(result.dtype) * result.double().abs() + least(result.dtype)
+        narrows = torch.finfo(result.dtype).bits < 64 and not _holds(value.dtype, result.dtype)
+        if not narrows:
+            return error
+        return own if error is None else own + error
+    if error is None:
+        return None
+    ends = [(wide + sign * error).trunc() - wide.trunc() for sign in (1, -1)]
+    return torch.maximum(ends[0].abs(), ends[1].abs()).nan_to_num(nan=0.0)
+
+
+def _holds(narrow: torch.dtype, wide: torch.dtype) -> bool:
+    """Whether a float type has all numbers of another type."""
+    if not narrow.is_floating_point:
+        info = torch.iinfo(narrow) if narrow != torch.bool else None
+        return info is None or info.bits <= 1 - math.log2(torch.finfo(wide).eps)
+    a, b = torch.finfo(narrow), torch.finfo(wide)
+    return b.eps <= a.eps and b.max >= a.max
+
+
+def pointwise(
+    func: Any,
+    name: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    known: Mapping[int, Tensor],
+    result: Tensor,
+) -> Tensor | None:
+    """The operator at both ends of what each operand may be, and its own rounding."""
+    if result.dtype.is_complex or any(isinstance(a, Tensor) and a.is_complex() for a in args):
+        raise NoErrorRule("complex numbers")
+    half = unit(result.dtype)
+    rounds = 0 if name in NO_ROUNDING else 1 if name in ROUNDED_ONCE else APPROXIMATED
+    total: Tensor | None = None
+    if rounds and half:
+        exact = name in ("add", "sub", "rsub")
+        total = rounds * half * result.double().abs()
+        if not exact:
+            lost = least(result.dtype, rounds > 1)
+            if name in ("mul", "div"):  # A product with zero is zero, and loses nothing.
+                is_nothing: Any = args[0] == 0 if name == "div" else (args[0] == 0) | (args[1] == 0)
+                total = total + torch.where(is_nothing & (result == 0), 0.0, lost)
+            else:
+                total = total + lost
+    wide = [
+        a.double() if is_real(a) or (id(a) in known and a.dtype != torch.bool) else a for a in args
+    ]
+    shifts: list[tuple[int, Any]] = [
+        (i, known[id(a)]) for i, a in enumerate(args) if id(a) in known
+    ]
+    for i, a in enumerate(args):
+        if isinstance(a, float) and half and math.isfinite(a):
+            off = abs(a - float(torch.tensor(a, dtype=result.dtype)))
+            if off and math.isfinite(off):
+                shifts.append((i, off))
+    if not shifts:
+        return total
+    base = func(*wide, **kwargs).double()
+    for i, error in shifts:
+        if isinstance(args[i], Tensor) and args[i].dtype == torch.bool:
+            ends = [torch.where(error > 0, ~args[i], args[i])]
+        else:
+            ends = [wide[i] + error, wide[i] - error]
+        moves = [func(*wide[:i], end, *wide[i + 1 :], **kwargs).double() - base for end in ends]
+        worst = torch.maximum(moves[0].abs(), moves[-1].abs())
+        slack = 4 * unit(torch.float64) * base.abs() if rounds else 0.0
+        worst = worst.nan_to_num(nan=0.0, posinf=math.inf) + slack
+        total = worst if total is None else total + worst
+    return total
+
+
+def summed(
+    func: Any,
+    name: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    known: Mapping[int, Tensor],
+    result: Tensor,
+) -> Tensor | None:
+    """Σ|a|·|b| times a rounding for each summand, and the operands' errors times magnitudes."""
+    if result.dtype.is_complex:
+        raise NoErrorRule("complex numbers")
+    if not result.dtype.is_floating_point:
+        if known:
+            raise NoErrorRule(f"aten.{name} of integers")
+        return None
+    wide = [a.double().abs() if is_real(a) else a for a in args]
+    rest = {key: value for key, value in kwargs.items() if key != "dtype"}
+    count = summands(name, args, result)
+    sizes = func(*wide, **rest).double()
+    total = (count + 1) * unit(result.dtype) * sizes + count * least(result.dtype)
+    bias = {"addmm": 0, "baddbmm": 0, "convolution": 2}.get(name)
+    for i, a in enumerate(args):
+        if isinstance(a, Tensor) and id(a) in known:
+            given = [*wide[:i], known[id(a)], *wide[i + 1 :]]
+            if bias is not None and bias != i and given[bias] is not None:
+                given[bias] = torch.zeros_like(given[bias])
+            elif bias == i:
+                total = total + (
+                    known[id(a)].reshape(-1, *[1] * (result.dim() - 2))
+                    if name == "convolution"
+                    else known[id(a)]
+                )
+                continue
+            total = total + func(*given, **rest).double()
+    return total
+
+
+def summands(name: str, args: Sequence[Any], result: Tensor) -> float:
+    """How many numbers are added up for one element of a sum."""
+    first = args[0]
+    if name in ("mm", "bmm", "mv", "dot", "matmul"):
+        return first.shape[-1]
+    if name in ("addmm", "baddbmm", "addmv"):
+        return args[1].shape[-1] + 1
+    if name in ("convolution", "mkldnn_convolution"):
+        weight = args[1]
+        return weight[0].numel() * (weight.shape[0] / weight.shape[1] if args[6] is True else 1) + 1
+    if name.startswith("avg_pool"):
+        return math.prod(args[1]) ** (1 if len(args[1]) > 1 else int(name[-2]))
+    if name == "cumsum":
+        return first.shape[args[1]] if first.dim() else 1
+    if name.startswith(("upsample", "_upsample")):
+        return 16 * first.numel()
+    return max(first.numel() / max(result.numel(), 1), 1) + (name == "mean")

@@ -1,0 +1,292 @@
+"""Kernels of several roundings as the steps that they are, for what they round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def _softmax(x: Tensor, axis: int, half: bool) -> Tensor:
+    power = (x - x.amax(axis, True).detach()).exp()
+    return power / power.sum(axis, True)
+
+
+def _log_softmax(x: Tensor, axis: int, half: bool) -> Tensor:
+    shifted = x - x.amax(axis, True)
+    return shifted - shifted.exp().sum(axis, True).log()
+
+
+def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    if approximate == "tanh":
+        inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
+        return x * 0.5 * (1 + inner.tanh())
+    # The kernel's own erf is Abramowitz and Stegun's 7.1.26, or oneDNN's: 4e-7 off was measured.
+    return x * 0.5 * (1 + _approximated((x * math.sqrt(0.5)).erf(), 10))
+
+
+def _sigmoid(x: Tensor) -> Tensor:
+    return 1 / (1 + (-x).exp())
+
+
+def _times(x: Tensor, factor: float) -> Tensor:
+    """A product, which rounds nothing where the factor is 1."""
+    return x if factor == 1 else x * factor
+
+
+def _approximated(x: Tensor, roundings: int) -> Tensor:
+    """A value that is off by so many roundings, each of which a product with 1 notes."""
+    for _ in range(roundings):
+        x = x * 1.0
+    return x
+
+
+def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    scaled = _times(x, beta)
+    logarithm = scaled.exp().log1p()
+    return torch.where(scaled > threshold, x, logarithm if beta == 1 else logarithm / beta)
+
+
+def _elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    power = _times(x, input_scale).expm1()
+    return torch.where(x > 0, _times(x, scale), _times(power, alpha * scale))
+
+
+def _logit(x: Tensor, eps: float | None = None) -> Tensor:
+    share = x if eps is None else x.clamp(eps, 1 - eps)
+    return (share / (1 - share)).log()
+
+
+def _log_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.clamp(max=0) - (-x.abs()).exp().log1p(), torch.zeros_like(x)
+
+
+def _layer_norm(
+    x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, ...]:
+    axes = [*range(x.dim() - len(shape), x.dim())]
+    mean = x.mean(axes, keepdim=True)
+    centred = x - mean
+    inverse = ((centred * centred).mean(axes, keepdim=True) + eps).rsqrt()
+    result = centred * inverse
+    result = result if weight is None else result * weight
+    return result if bias is None else result + bias, mean, inverse
+
+
+def _group_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    images: int,
+    channels: int,
+    size: int,
+    groups: int,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    rows = x.reshape(images, groups, -1)
+    result, mean, inverse = _layer_norm(rows, rows.shape[2:], None, None, eps)
+    result = result.reshape(x.shape)
+    lying = [1, channels, *[1] * (x.dim() - 2)]
+    result = result if weight is None else result * weight.reshape(lying)
+    result = result if bias is None else result + bias.reshape(lying)
+    return result, mean.reshape(images, groups), inverse.reshape(images, groups)
+
+
+def _batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    lying = [1, -1, *[1] * (x.dim() - 2)]
+    axes = [axis for axis in range(x.dim()) if axis != 1]
+    if training or mean is None or variance is None:
+        mean = x.mean(axes)
+        centred = x - mean.reshape(lying)
+        variance = (centred * centred).mean(axes)
+    result = (x - mean.reshape(lying)) * (variance + eps).rsqrt().reshape(lying)
+    result = result if weight is None else result * weight.reshape(lying)
+    result = result if bias is None else result + bias.reshape(lying)
+    return (result,)
+
+
+def _legit(x: Tensor, *args: Any) -> tuple[Tensor, ...]:
+    *given, training, momentum, eps = args
+    weight, bias, mean, variance = given if len(given) == 4 else (*given, None, None)
+    return _batch_norm(x, weight, bias, mean, variance, training, momentum, eps)
+
+
+def _inference(x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, *rest: Any) -> Any:
+    return _batch_norm(x, weight, bias, mean, variance, False, *rest)
+
+
+def _variance(x: Tensor, axes: Any = None, correction: Any = 1, keepdim: bool = False) -> Tensor:
+    chosen = [*range(x.dim())] if not axes else [axes] if isinstance(axes, int) else [*axes]
+    count = math.prod(x.shape[axis] for axis in chosen)
+    centred = x - x.mean(chosen, keepdim=True)
+    less = 1 if correction is None else float(correction)
+    return (centred * centred).sum(chosen, keepdim) / max(count - less, 0)
+
+
+def _deviation(x: Tensor, axes: Any = None, **kwargs: Any) -> Tensor:
+    return _variance(x, axes, **kwargs).sqrt()
+
+
+def _both(x: Tensor, axes: Any = None, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    chosen = axes or [*range(x.dim())]
+    keep = kwargs.get("keepdim", False)
+    return _variance(x, axes, **kwargs), x.mean(chosen, keepdim=keep)
+
+
+def _attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout: float = 0.0,
+    causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    k, v = (
+        t if t.shape[1] == q.shape[1] else t.repeat_interleave(q.shape[1] // t.shape[1], 1)
+        for t in (k, v)
+    )
+    scores = (q * (q.shape[-1] ** -0.5 if scale is None else scale)) @ k.transpose(-2, -1)
+    if causal:
+        allowed = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        scores = scores.masked_fill(~allowed, -torch.inf)
+    if attn_mask is not None:
+        scores = scores + attn_mask
+    power = (scores - scores.amax(-1, True)).exp()
+    return (power @ v) / power.sum(-1, True), scores.sum(-1)
+
+
+def _scaled_sum(x: Any, y: Any, *, alpha: float = 1) -> Any:
+    return x + y * alpha
+
+
+def _scaled_difference(x: Any, y: Any, *, alpha: float = 1) -> Any:
+    return x - y * alpha
+
+
+def _reversed(x: Any, y: Any, alpha: float = 1) -> Any:
+    return y - x * alpha
+
+
+def _addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Tensor:
+    return x + _times(a, value) * b
+
+
+def _addcdiv(x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Tensor:
+    return x + _times(a, value) / b
+
+
+def _lerp(a: Tensor, b: Tensor, w: Any) -> Tensor:
+    difference = b - a
+    weight = torch.as_tensor(w, dtype=a.dtype)
+    near = a + difference * w
+    far = b - difference * (1 - w)
+    return torch.where(weight.abs() < 0.5, near, far)
+
+
+def _product(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Relative to the product itself: its logarithm's error, n roundings."""
+    result = torch.prod(x, *args, **kwargs)
+    return _approximated(result, x.numel() // max(result.numel(), 1))
+
+
+def _norm(x: Tensor, order: Any = 2, axes: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
+    chosen = [*range(x.dim())] if axes is None else axes
+    if order == 2:
+        return (x * x).sum(chosen, keepdim).sqrt()
+    if order == 1:
+        return x.abs().sum(chosen, keepdim)
+    return x.abs().pow(order).sum(chosen, keepdim).pow(1 / order)
+
+
+def _distance(a: Tensor, b: Tensor, p: float, mode: int | None) -> Tensor:
+    if p != 2:
+        return _norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, [-1])
+    if mode == 2 or (mode is None and max(a.shape[-2], b.shape[-2]) <= 25):
+        return _norm(a.unsqueeze(-2) - b.unsqueeze(-3), 2, [-1])
+    squares = (a * a).sum(-1, True) + (b * b).sum(-1, True).mT - 2 * (a @ b.mT)
+    return squares.clamp(min=0).sqrt()
+
+
+def _silu(x: Tensor) -> Tensor:
+    return x / (1 + (-x).exp())
+
+
+def _mish(x: Tensor) -> Tensor:
+    return x * _softplus(x).tanh()
+
+
+def _celu(x: Tensor, alpha: float = 1) -> Tensor:
+    return _elu(x, alpha, 1, 1 / alpha)
+
+
+def _selu(x: Tensor) -> Tensor:
+    return _elu(x, 1.6732632423543772, 1.0507009873554805)
+
+
+def _hardswish(x: Tensor) -> Tensor:
+    return x * (x + 3).clamp(0, 6) / 6
+
+
+def _hardsigmoid(x: Tensor) -> Tensor:
+    return (x + 3).clamp(0, 6) / 6
+
+
+def _logaddexp(a: Tensor, b: Tensor) -> Tensor:
+    return torch.maximum(a, b) + (-(a - b).abs()).exp().log1p()
+
+
+def _rsqrt(x: Tensor) -> Tensor:
+    return 1 / x.sqrt()
+
+
+STEPS: dict[str, Callable[..., Any]] = {
+    "_softmax": _softmax,
+    "_log_softmax": _log_softmax,
+    "gelu": _gelu,
+    "sigmoid": _sigmoid,
+    "silu": _silu,
+    "mish": _mish,
+    "softplus": _softplus,
+    "elu": _elu,
+    "celu": _celu,
+    "selu": _selu,
+    "hardswish": _hardswish,
+    "hardsigmoid": _hardsigmoid,
+    "log_sigmoid_forward": _log_sigmoid,
+    "logit": _logit,
+    "logaddexp": _logaddexp,
+    "add": _scaled_sum,
+    "sub": _scaled_difference,
+    "rsub": _reversed,
+    "addcmul": _addcmul,
+    "addcdiv": _addcdiv,
+    "lerp": _lerp,
+    "native_layer_norm": _layer_norm,
+    "native_group_norm": _group_norm,
+    "native_batch_norm": _batch_norm,
+    "_native_batch_norm_legit": _legit,
+    "_native_batch_norm_legit_no_training": _inference,
+    "var": _variance,
+    "std": _deviation,
+    "var_mean": _both,
+    "_cdist_forward": _distance,
+    "prod": _product,
+    "linalg_vector_norm": _norm,
+    "rsqrt": _rsqrt,
+    "_scaled_dot_product_flash_attention_for_cpu": _attention,
+}
+"""By operator, the steps of its kernel in PyTorch."""
