@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
@@ -11,7 +12,7 @@ from xdsl.dialects.builtin import TensorType
 import stepwell.dialects  # noqa: F401  (makes the dialects known)
 from stepwell.checking.recording import NotRecorded, record
 from stepwell.checking.samples import Sample
-from stepwell.checking.watching import UNDERIVED, Watcher
+from stepwell.checking.watching import Watcher, tolerated
 from stepwell.dialects.quant.types import quantization, storage_dtype
 from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.core import StateOp, WeightOp
@@ -147,11 +148,8 @@ def apply() -> Apply:
         RemoveDeadCode().apply(program, history)
         check(program)
         assert not watch.findings, watch.findings[0]
-        held = [UNDERIVED if step.bound.derived else step.bound for step in steps]
-        bound = Bound(
-            sum(bound.relative for bound in held),
-            sum(bound.absolute for bound in held),
-            units=sum(bound.units for bound in held),
+        bound = replace(
+            tolerated([step.bound for step in steps]), units=sum(step.bound.units for step in steps)
         )
         if any(step.bound.derived for step in steps) and watch.trusted:
             with suppress(NotRecorded):  # From the values that followed each application.

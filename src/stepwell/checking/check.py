@@ -23,7 +23,13 @@ from stepwell.checking.reference import check_reference
 from stepwell.checking.result import CheckResult, Finding, StepVerdict
 from stepwell.checking.rounding import rounds_floats
 from stepwell.checking.samples import Sample, make_samples
-from stepwell.checking.watching import UNDERIVED, Margin, Watcher, describe_bound, total_bound
+from stepwell.checking.watching import (
+    Margin,
+    Watcher,
+    describe_bound,
+    tolerated,
+    total_bound,
+)
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
@@ -327,14 +333,7 @@ class Checked:
             *([] if isinstance(step, Rewrite | Together) else [bound_of(step)]),
         ]
         bound = total_bound(bounds)
-        floats = replace(bound, units=0, varies=False, derived=False)
-        if bound.derived and not bound.exact:
-            count = sum(b.derived for b in bounds)
-            floats = replace(
-                floats,
-                relative=bound.relative + count * UNDERIVED.relative,
-                absolute=bound.absolute + count * UNDERIVED.absolute,
-            )
+        floats = tolerated(bounds)
         if not applied:
             self.verdicts.append(
                 StepVerdict(name, 0, describe_bound(bound_of(step)), 0, 0, 0.0, 0.0, True)

@@ -7,6 +7,7 @@ however little of the fault reaches the outputs, and only the new ops are evalua
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -280,7 +281,7 @@ def describe_bound(bound: Bound) -> str:
     return " + ".join(part for part in parts if part) + why
 
 
-def total_bound(bounds: list[Bound]) -> Bound:
+def total_bound(bounds: Sequence[Bound]) -> Bound:
     """What a whole step may move an output: each application's bound once.
 
     Units do not add up: `units` and `varies` say that some application has them, and that outputs
@@ -294,3 +295,9 @@ def total_bound(bounds: list[Bound]) -> Bound:
         any(b.varies for b in bounds),
         derived=any(b.derived for b in bounds),
     )
+
+
+def tolerated(bounds: Sequence[Bound]) -> Bound:
+    """What outputs may move by numbers, where each derived bound was asked for at its own value."""
+    held = [UNDERIVED if bound.derived else bound for bound in bounds]
+    return replace(total_bound(held), units=0, varies=False)
