@@ -8,7 +8,7 @@ After:
     %y = xnnpack.$node(%x)
 unless stays_outside(%y)
 loses FLUSHED
-bound 1e-5 relative, 1e-6 absolute: "XNNPACK approximates exp, tanh, erf, log, sin"
+bound of roundings: "XNNPACK approximates exp, tanh, erf, log, sin"
 for each $op, $node of (abs, abs), (ceil, ceiling), (cos, cosine), (exp, exp), (floor, floor),
     (hardswish, hardswish), (log, log), (neg, negate), (rsqrt, reciprocal_square_root),
     (sigmoid, sigmoid), (sin, sine), (sqrt, square_root), (tanh, tanh)
@@ -22,7 +22,7 @@ After:
 unless stays_outside(%y)
 where is_exact($a) else "XNNPACK's gelu is the exact one, not the tanh form"
 loses FLUSHED
-bound 1e-5 relative, 1e-6 absolute: "XNNPACK approximates erf"
+bound of roundings: "XNNPACK approximates erf"
 for $a = "none"
 
 rule lower-elu
@@ -36,7 +36,7 @@ where is_one($scale) else "XNNPACK's elu scales neither input nor output"
 where is_one($inner) else "XNNPACK's elu scales neither input nor output"
 with $a = positive($alpha)
 loses FLUSHED
-bound 1e-5 relative, 1e-6 absolute: "XNNPACK approximates exp"
+bound of roundings: "XNNPACK approximates exp"
 for $alpha = 0.5, $scale = 1, $inner = 1
 
 rule lower-leaky-relu
@@ -48,7 +48,7 @@ After:
 unless stays_outside(%y)
 with $s = fitting($slope)
 loses FLUSHED
-bound 1e-5 relative, 1e-6 absolute: "the slope is rounded to float32"
+bound of roundings: "the slope is rounded to float32"
 for $slope = 0.01
 
 rule lower-prelu
@@ -60,7 +60,7 @@ After:
 unless stays_outside(%y)
 unless slopes_stand_elsewhere(%x, %w)
 loses FLUSHED
-bound 1e-5 relative, 1e-6 absolute: "a zero keeps its sign or takes that of the slope"
+bound of roundings: "a zero keeps its sign or takes that of the slope"
 for each $prelu of prelu, _prelu_kernel
 for %w = "tensor<3xf32>"
 
@@ -106,7 +106,7 @@ After:
 unless stays_outside(%y)
 unless do_not_broadcast(%x, %z)
 loses FLUSHED
-bound 1e-5 relative, 1e-6 absolute: "XNNPACK may divide by an estimated reciprocal"
+bound of roundings: "XNNPACK may divide by an estimated reciprocal"
 for each $op, $node of (div.Tensor, divide), (maximum.default, maximum), (minimum.default, minimum)
 
 rule lower-float-cast

@@ -11,7 +11,7 @@ After:
 unless is_not_for_xnnpack(%y)
 with $o = axis_last(%x, $d)
 loses FLUSHED
-bound 1e-5 relative, 1e-6 absolute: "XNNPACK approximates exp"
+bound of roundings: "XNNPACK approximates exp"
 for each $softmax of _softmax.default, softmax.int
 for $d = 0, $half_to_float = false
 """

@@ -11,7 +11,7 @@ After:
     %w = xnnpack.convert(%x) : … -> tensor<$*S x f32>
     %g = xnnpack.gelu(%w)
     %y = xnnpack.convert(%g)
-bound 9.765625e-4 relative, 5.960464477539063e-8 absolute: "a result next to the middle of two halves may round to either"
+bound of roundings: "a result next to the middle of two halves may round to either"
 """
 
 from __future__ import annotations
