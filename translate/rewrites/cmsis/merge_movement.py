@@ -30,6 +30,7 @@ Before:
 After:
     %y = reshaped(%x, $R)
 where is_quantised($Q)
+where are_numbers($R)
 where lies_the_same($S, $order)
 for $S = [1, 1, 2, 3], $Q = "!quant.uniform<i8:f32, 0.5>", $order = [0, 2, 3, 1], $R = [1, 2, 3, 1]
 
@@ -93,6 +94,11 @@ def composed(first: Sequence[int], second: Sequence[int]) -> list[int]:
 def is_quantised(of: Attribute) -> bool:
     """A quantised element type."""
     return isinstance(of, UniformQuantizedType)
+
+
+def are_numbers(shape: Sequence[Dim]) -> bool:
+    """Sizes that are known."""
+    return all(isinstance(size, int) for size in shape)
 
 
 def is_reshape(value: SSAValue) -> bool:
