@@ -1,4 +1,4 @@
-"""MergeReshapes, HoistReshapeOverLinear, DropAveragedAxes: which shapes may be passed over."""
+"""Reshapes that meet, HoistReshapeOverLinear, averages: which shapes may be passed over."""
 
 from typing import Any
 
@@ -7,11 +7,9 @@ import pytest
 from stepwell.ir.dtypes import f32
 from stepwell.ir.types import tensor
 from stepwell.translate.rewrites.xnnpack.hoist_reshape_over_linear import HoistReshapeOverLinear
-from stepwell.translate.rewrites.xnnpack.merge_transposes import (
-    DropAveragedAxes,
-    MergeReshapes,
-    MergeTransposes,
-)
+from stepwell.translate.rewrites.xnnpack.merge_transposes import RULES
+
+ALL = {rule.name: rule() for rule in RULES}
 
 SYMBOLIC = 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
 
@@ -29,7 +27,7 @@ def test_reshapes_of_a_symbolic_size_are_one(apply: Any, method: Any):
         reshape("x", "a", SYMBOLIC, split, "0, 2, 2"),
         reshape("a", "y", split, whole, "0, 1, 4"),
     )
-    done = apply(method(f"%x: {SYMBOLIC}", *lines, gives=whole), MergeReshapes())
+    done = apply(method(f"%x: {SYMBOLIC}", *lines, gives=whole), ALL["merge-reshapes"])
     assert done.ops() == ["xnnpack.static_reshape"]
 
 
@@ -43,7 +41,7 @@ def test_a_unit_axis_is_moved_by_a_reshape_if_at_most_one_size_is_symbolic(
     sizes = [2, 3] if first == "2" else ["s0", 3] if first == "s0" else ["s0", "s1"]
     before, after = (str(tensor(d, f32)) for d in ([sizes[0], 1, sizes[1]], [1, *sizes]))
     line = f"%y = xnnpack.static_transpose(%x, perm=[1, 0, 2]) : ({before}) -> {after}"
-    done = apply(method(f"%x: {before}", line, gives=after), MergeTransposes())
+    done = apply(method(f"%x: {before}", line, gives=after), ALL["transpose-to-reshape"])
     assert done.ops() == [f"xnnpack.{kind}"]
 
 
@@ -125,7 +123,7 @@ def chain(method: Any, *nodes: str, rows: str = "6x4", after: str = "3x2x4") -> 
 @pytest.mark.parametrize("length", [1, 2, 3, 40])
 def test_chains_of_any_length_are_passed(length: int, apply: Any, method: Any):
     nodes = ("fully_connected", "gelu", "softmax") * length
-    done = apply(chain(method, *nodes), HoistReshapeOverLinear(), MergeReshapes())
+    done = apply(chain(method, *nodes), HoistReshapeOverLinear(), ALL["merge-reshapes"])
     assert done.ops() == ["xnnpack.static_reshape", *(f"xnnpack.{node}" for node in nodes)]
 
 
@@ -141,7 +139,9 @@ def test_rows_quantised_at_run_time_are_rows_in_any_shape(apply: Any, method: An
         f"%b = xnnpack.fully_connected(%q, %w) : ({flat.format(rows)}, tensor<5x4x{weight}>) -> {made}",
         reshape("b", "y", made, y, "3, 2, 5"),
     )
-    done = apply(method(f"%x: {x}", *lines, gives=y), HoistReshapeOverLinear(), MergeReshapes())
+    done = apply(
+        method(f"%x: {x}", *lines, gives=y), HoistReshapeOverLinear(), ALL["merge-reshapes"]
+    )
     assert done.ops().count("xnnpack.static_reshape") == 1
 
 
@@ -179,7 +179,9 @@ def test_rows_of_a_symbolic_number_stay(refused: Any, method: Any):
 
 def test_a_reshape_of_an_argument_is_no_average(refused: Any, method: Any):
     line = reshape("x", "y", "tensor<2x1x1x8xf32>", "tensor<2x8xf32>", "2, 8")
-    refused(method("%x: tensor<2x1x1x8xf32>", line, gives="tensor<2x8xf32>"), DropAveragedAxes())
+    refused(
+        method("%x: tensor<2x1x1x8xf32>", line, gives="tensor<2x8xf32>"), ALL["drop-averaged-axes"]
+    )
 
 
 def test_axes_that_an_average_has_dropped_are_not_dropped_again(refused: Any, method: Any):
@@ -188,4 +190,4 @@ def test_axes_that_an_average_has_dropped_are_not_dropped_again(refused: Any, me
         f"%a = xnnpack.global_average_pooling_2d(%x) : ({x}) -> {y}",
         reshape("a", "y", y, z, "8"),
     )
-    refused(method(f"%x: {x}", *lines, gives=z), DropAveragedAxes())
+    refused(method(f"%x: {x}", *lines, gives=z), ALL["drop-averaged-axes"])

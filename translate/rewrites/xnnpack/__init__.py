@@ -10,19 +10,13 @@ from stepwell.translate.rewrites.aten.attend_from_image import AttendFromImage
 from stepwell.translate.rewrites.aten.keep_axes_apart import KeepAxesApart
 from stepwell.translate.rewrites.aten.merge_views import MergeViews
 from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
+from stepwell.translate.rewrites.xnnpack import merge_transposes
 from stepwell.translate.rewrites.xnnpack.hoist_reshape_over_linear import HoistReshapeOverLinear
-from stepwell.translate.rewrites.xnnpack.merge_transposes import (
-    DropAveragedAxes,
-    MergeReshapes,
-    MergeTransposes,
-)
 from stepwell.translate.rewrites.xnnpack.resize_by_matrices import ResizeByMatrices
 
 MERGES: tuple[Rewrite[Any], ...] = (
-    MergeTransposes(),
-    MergeReshapes(),
+    *(rule() for rule in merge_transposes.RULES),
     HoistReshapeOverLinear(),
-    DropAveragedAxes(),
 )
 """For `Together("merge-transposes", MERGES)`, behind `AssignLayouts`."""
 
