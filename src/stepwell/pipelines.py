@@ -94,6 +94,7 @@ from stepwell.translate.rewrites.xnnpack import (
     expansions,
     lower_clamp,
     lower_elementwise,
+    lower_shape,
     lower_softmax,
     widen_gelu,
 )
@@ -139,7 +140,6 @@ from stepwell.translate.rewrites.xnnpack.lower_quantised_linear import (
 )
 from stepwell.translate.rewrites.xnnpack.lower_quantised_movement import LowerQuantisedMovement
 from stepwell.translate.rewrites.xnnpack.lower_reduction import LowerReduction
-from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
 from stepwell.translate.rewrites.xnnpack.merge_linears import MergeLinears
 from stepwell.translate.rewrites.xnnpack.multiply_all_experts import MultiplyAllExperts
 from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToWhatIsRead
@@ -182,7 +182,7 @@ TO_XNNPACK = (
     *(rule() for rule in lower_softmax.RULES),
     *(rule() for rule in lower_elementwise.RULES),
     *(rule() for rule in lower_clamp.RULES),
-    LowerShape(),
+    *(rule() for rule in lower_shape.RULES),
 )
 """One rewrite per family of ops; with `LowerMatmul`, which runs first because it looks at the
 permutes it can absorb, they say what XNNPACK can run."""

@@ -254,3 +254,12 @@ def test_a_rule_that_names_what_there_is_not_is_refused_when_it_is_read(
 def test_a_family_that_there_is_not_is_refused_when_it_is_read():
     with pytest.raises(StepwellError, match="no family 'moves'"):
         rule("rule a\nBefore:\n    %y = $m of moves(%x, …)\nAfter:\n    %y = %x\n")
+
+
+def test_a_value_of_unknown_sizes_replaces_none_of_its_type(refused: Any, method: Any):
+    gone = rule(
+        "rule a\nBefore:\n    %y = aten.view.default(%x, …)\nAfter:\n    %y = %x\nfor $size = [2, 3]\n"
+    )
+    loose = "tensor<?x3xf32>"
+    line = f"%y = aten.view.default(%x, [-1, 3]) : ({loose}) -> {loose}"
+    refused(method(f"%x: {loose}", line, gives=loose), gone())

@@ -22,6 +22,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.families import FAMILIES, is_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
+from stepwell.ir.size import UNKNOWN
 from stepwell.ir.types import dims, element
 from stepwell.translate.rules.notation import (
     WEIGHT,
@@ -148,6 +149,7 @@ class _Compiler:
             "Refusal": Refusal,
             "Matched": Matched,
             "SSAValue": SSAValue,
+            "UNKNOWN": UNKNOWN,
             "dims": dims,
             "is_of": is_of,
             "element": element,
@@ -178,7 +180,7 @@ class _Compiler:
             if line.forwards is not None and line.result in root.results:
                 value, old = local(f"%{line.forwards.name}"), f"v_{line.result}"
                 self.types.append(f"if {value}.type != {old}.type: return None")
-                self.types.append(f"if '?' in dims({value}.type): return None")
+                self.types.append(f"if UNKNOWN in dims({value}.type): return None")
         conditions = list(self.conditions())
         held = ", ".join(f"{name!r}: {local(name)}" for name in sorted(self.known))
         body = [*names, *self.shapes, *self.numbers, *self.types, *conditions]

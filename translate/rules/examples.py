@@ -100,6 +100,14 @@ class _Example:
             self.values[f"%{name}"] = argument
             if name in _optional(rule):
                 self.holes[name] = argument
+        for name in _listed(rule):
+            self.holes[name] = [self.argument(f"{name}_{at}") for at in range(2)]
+
+    def argument(self, name: str) -> SSAValue:
+        """An argument more, a small matrix."""
+        made = self.block.insert_arg(tensor([2, 3], f32), len(self.block.args))
+        made.name_hint = name
+        return made
 
     def insert(self, op: Operation) -> Operation:
         """Put an op behind the others, as a rewriter would."""
@@ -223,6 +231,19 @@ def _optional(rule: Rule) -> list[str]:
         for name, term in named_arguments(line, known, rule).items():
             parameter = known.by_name[name]
             if isinstance(term, Hole) and parameter.is_value and parameter.may_be_absent:
+                found.append(term.name)
+    return found
+
+
+def _listed(rule: Rule) -> list[str]:
+    """The holes for lists of tensors."""
+    found: list[str] = []
+    for line in rule.before:
+        if line.op == WEIGHT or line.is_again:
+            continue
+        known = operator(line, rule)
+        for name, term in named_arguments(line, known, rule).items():
+            if isinstance(term, Hole) and known.by_name[name].is_list:
                 found.append(term.name)
     return found
 

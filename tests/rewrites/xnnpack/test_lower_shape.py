@@ -1,12 +1,13 @@
-"""LowerShape and the softmax node: what moves elements in ways that the static nodes do not have."""
+"""Nodes that move and the softmax node: what moves elements in ways that the static nodes do not have."""
 
 from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.lower_shape import LowerShape
+from stepwell.translate.rewrites.xnnpack.lower_shape import RULES as MOVES
 from stepwell.translate.rewrites.xnnpack.lower_softmax import RULES
 
+ALL = {rule.name: rule() for rule in MOVES}
 X = "tensor<4x6xf32>"
 NEAR_MISSES = {
     "a slice with a step": (
@@ -38,7 +39,8 @@ def test_it_stays(name: str, refused: Any, method: Any):
         size = f'%n = aten.sym_size.int(%x, 2) : ({given}) -> !stepwell.int<"s1">'
         more = ', !stepwell.int<"s1">'
     text = method(f"%x: {given}", size, f"%y = {line} : ({given}{more}) -> {made}", gives=made)
-    refused(text, LowerShape(), reason)
+    kind = line.split(".")[1].replace("constant_pad_nd", "pad")
+    refused(text, ALL[f"lower-{kind}"], reason)
 
 
 def joined(parts: int, symbolic: bool, method: Any) -> str:
@@ -53,12 +55,12 @@ def joined(parts: int, symbolic: bool, method: Any) -> str:
 
 
 def test_six_parts_of_a_symbolic_size_are_refused(refused: Any, method: Any):
-    refused(joined(6, True, method), LowerShape(), "more than five tensors")
+    refused(joined(6, True, method), ALL["lower-cat"], "more than five tensors")
 
 
 @pytest.mark.parametrize(("parts", "symbolic"), [(5, True), (6, False)])
 def test_five_parts_or_known_sizes_are_joined(parts: int, symbolic: bool, apply: Any, method: Any):
-    assert "xnnpack.concatenate5" in apply(joined(parts, symbolic, method), LowerShape()).ops()
+    assert "xnnpack.concatenate5" in apply(joined(parts, symbolic, method), ALL["lower-cat"]).ops()
 
 
 def test_constants_are_moved_at_compile_time_and_by_no_node(refused: Any, method: Any):
@@ -66,7 +68,7 @@ def test_constants_are_moved_at_compile_time_and_by_no_node(refused: Any, method
     first = f"%c = aten.permute.default(%w, [1, 0]) : ({X}) -> tensor<6x4xf32>"
     last = "%y = aten.erf.default(%c) : (tensor<6x4xf32>) -> tensor<6x4xf32>"
     text = method(f"%x: {X}", weight, first, last, gives="tensor<6x4xf32>")
-    refused(text, LowerShape(), "one that is computed")
+    refused(text, ALL["lower-permute"], "one that is computed")
 
 
 def test_a_softmax_of_one_number_is_refused(refused: Any, method: Any):

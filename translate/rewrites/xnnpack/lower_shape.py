@@ -1,28 +1,83 @@
 """Ops that move elements: view, permute, slice, cat, pad and expand.
 
+Floats of sizes that are numbers, except where a node takes axes whole or finds one size from the
+others.
+
+rule lower-view
+    One size of run time is worked out from the others.
 Before:
-    %y = aten.permute.default(%x, [1, 0]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
+    %y = aten.view.default(%x, …)
 After:
-    %y = xnnpack.static_transpose(%x, perm=[1, 0]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
+    %y = reshape(%x, sizes_of(%y))
+unless stays_outside(%y)
+for $size = [3, 2]
+
+rule lower-permute
+    Axes are counted from the front.
+Before:
+    %y = aten.permute.default(%x, $order)
+After:
+    %y = transpose(%x, from_front_all(%x, $order))
+unless stays_outside(%y)
+for $order = [1, 0]
+
+rule lower-slice
+    One axis, without a step.
+Before:
+    %y = aten.slice.Tensor(%x, …) : (…) -> tensor<$*R x $E>
+After:
+    %y = xnnpack.static_slice(%x, offsets=offsets_of(%y), sizes=slice_sizes($R))
+unless stays_outside(%y)
+where has_known_bounds(%y) else "XNNPACK slices with step 1 and constant bounds"
+for $dim = 1, $start = 1, $end = 3, $R = [2, 2]
+
+rule lower-cat
+    Nodes take five tensors at most: groups, then groups of groups.
+Before:
+    %y = aten.cat.default($parts, $dim)
+After:
+    %y = concatenated($parts, $dim, %y)
+unless stays_outside(%y)
+unless are_too_many($parts, $dim)
+for $dim = 1
+
+rule lower-pad
+    A number around the elements.
+Before:
+    %y = aten.constant_pad_nd.default(%x, $?amounts, $?number)
+After:
+    %y = xnnpack.static_constant_pad(%x, pre_paddings=amounts_before(%x, $amounts),
+        post_paddings=amounts_after(%x, $amounts), padding_value=single($number))
+unless stays_outside(%y)
+where are_no_crops($amounts) else "negative padding crops; write it as a slice"
+for $amounts = [1, 2], $number = 0.5
+
+rule lower-expand
+    XNNPACK repeats nothing, but a product with ones broadcasts.
+Before:
+    %y = aten.expand.default(%x, …)
+After:
+    %y = repeated(%x, %y)
+unless stays_outside(%y)
+unless takes_too_many_ones(%y)
+for %x = "tensor<1x3xf32>", $size = [2, 3]
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
+from typing import cast
 
 import torch
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.size import UNKNOWN, Size
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.aten.building import axis
@@ -33,6 +88,7 @@ from stepwell.translate.rewrites.xnnpack.guards import (
     not_for_xnnpack,
     not_static,
 )
+from stepwell.translate.rules import read_rules
 
 FOLLOWING = (aten.PermuteDefault, aten.SliceTensor, aten.CatDefault, aten.ConstantPadNdDefault)
 """Ops whose nodes find the sizes of their results from the operands' at run time."""
@@ -42,70 +98,84 @@ MOST_ONES = 1 << 24
 """Ones in the largest constant that repeats a tensor: they are written into the artefact."""
 
 
-@dataclass(frozen=True)
-class LowerShape(Rewrite[SchemaOp]):
-    """`aten.{view,permute,slice,cat,constant_pad_nd,expand}` to XNNPACK's static nodes."""
-
-    name: ClassVar[str] = "lower-shape"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (
-        aten.ViewDefault,
-        aten.PermuteDefault,
-        aten.SliceTensor,
-        aten.CatDefault,
-        aten.ConstantPadNdDefault,
-        aten.ExpandDefault,
-    )
-
-    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
-        """Guards: float elements, static shapes, forms that the nodes have."""
-        if isinstance(op, aten.ViewDefault):
-            refusal = not_floats((op.operands[0], *op.results))
-        else:
-            refusal = not_for_xnnpack(op)
-        refusal = refusal or unknown_sizes(op)
-        if refusal is not None:
-            return refusal
-        if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
-            return Refusal("all operands are constants; XNNPACK needs one that is computed")
-        if moves_among_integers(op):
-            return Refusal("what it moves is looked up by integers, and read outside")
-        if isinstance(op, aten.SliceTensor) and static_bounds(op) is None:
-            return Refusal("XNNPACK slices with step 1 and constant bounds")
-        if isinstance(op, aten.ConstantPadNdDefault) and min(op.arg("pad"), default=0) < 0:
-            return Refusal("negative padding crops; write it as a slice")
-        if isinstance(op, aten.ExpandDefault) and (count := ones_of(op)) > MOST_ONES:
-            return Refusal(f"it repeats by a product with {count} ones, above {MOST_ONES}")
-        if isinstance(op, aten.CatDefault):
-            at = axis(op.arg("dim"), len(dims(op.results[0].type)))
-            symbolic = any(isinstance(dims(operand.type)[at], Size) for operand in op.operands)
-            if symbolic and len(op.operands) not in xnnpack.CONCATENATES:
-                return Refusal("more than five tensors are concatenated along a symbolic axis")
-        return op
-
-    def build(self, match: SchemaOp, rw: Rewriter) -> None:
-        """The node of the op's kind."""
-        op = match
-        result = op.results[0]
-        rw.replace(op, [self._lowered(op, result.type, rw)])
-
-    def _lowered(self, op: SchemaOp, type_: Attribute, rw: Rewriter) -> SSAValue:
-        if isinstance(op, aten.ViewDefault):
-            return reshape(rw, op.operands[0], dims(type_))
-        if isinstance(op, aten.PermuteDefault):
-            rank = len(dims(type_))
-            return transpose(rw, op.operands[0], [axis(d, rank) for d in op.arg("dims")])
-        if isinstance(op, aten.SliceTensor):
-            return _slice(op, type_, rw)
-        if isinstance(op, aten.CatDefault):
-            return _concatenate(op, rw)
-        if isinstance(op, aten.ConstantPadNdDefault):
-            return _pad(op, type_, rw)
-        return _expand(op, type_, rw)
+def stays_outside(value: SSAValue) -> Refusal | None:
+    """What gives a value moves what XNNPACK does not hold, constants, or what is read outside."""
+    op = cast(SchemaOp, value.owner)
+    is_view = isinstance(op, aten.ViewDefault)
+    refusal = not_floats((op.operands[0], value)) if is_view else not_for_xnnpack(op)
+    if refusal := refusal or unknown_sizes(op):
+        return refusal
+    if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
+        return Refusal("all operands are constants; XNNPACK needs one that is computed")
+    if moves_among_integers(op):
+        return Refusal("what it moves is looked up by integers, and read outside")
+    return None
 
 
-def ones_of(op: SchemaOp) -> int:
-    """How many ones a tensor is multiplied by to be repeated."""
-    return prod(d for d in dims(op.results[0].type) if isinstance(d, int))
+def sizes_of(value: SSAValue) -> tuple[Dim, ...]:
+    """The sizes of a tensor."""
+    return dims(value.type)
+
+
+def from_front_all(value: SSAValue, order: Sequence[int]) -> list[int]:
+    """Axes, counted from the front."""
+    return [axis(number, len(dims(value.type))) for number in order]
+
+
+def has_known_bounds(value: SSAValue) -> bool:
+    """A slice of step 1 whose bounds are numbers."""
+    return static_bounds(cast(SchemaOp, value.owner)) is not None
+
+
+def offsets_of(value: SSAValue) -> list[int]:
+    """Where a slice begins on each axis."""
+    bounds = static_bounds(cast(SchemaOp, value.owner))
+    assert bounds is not None
+    return [bounds[1] if at == bounds[0] else 0 for at in range(len(dims(value.type)))]
+
+
+def are_too_many(parts: Sequence[SSAValue], number: int) -> Refusal | None:
+    """More tensors than one node takes, of a size that no group of them has as a number."""
+    if is_symbolic_along(parts, number) and len(parts) not in xnnpack.CONCATENATES:
+        return Refusal("more than five tensors are concatenated along a symbolic axis")
+    return None
+
+
+def is_symbolic_along(parts: Sequence[SSAValue], number: int) -> bool:
+    """Whether one of some tensors has a size of run time along an axis."""
+    return any(isinstance(dims(part.type)[number], Size) for part in parts)
+
+
+def are_no_crops(amounts: Sequence[int]) -> bool:
+    """Amounts of padding that add to every side."""
+    return min(amounts, default=0) >= 0
+
+
+def amounts_before(value: SSAValue, amounts: Sequence[int]) -> list[int]:
+    """What a padding puts before each axis, from the first."""
+    return _from_first(value, amounts[::2])
+
+
+def amounts_after(value: SSAValue, amounts: Sequence[int]) -> list[int]:
+    """What a padding puts behind each axis, from the first."""
+    return _from_first(value, amounts[1::2])
+
+
+def _from_first(value: SSAValue, amounts: Sequence[int]) -> list[int]:
+    return [0] * (len(dims(value.type)) - len(amounts)) + list(reversed(amounts))
+
+
+def single(number: float) -> float:
+    """A number as a field holds it."""
+    return float(number)
+
+
+def takes_too_many_ones(value: SSAValue) -> Refusal | None:
+    """A tensor that is repeated more often than an artefact should hold ones."""
+    count = prod(d for d in dims(value.type) if isinstance(d, int))
+    if count <= MOST_ONES:
+        return None
+    return Refusal(f"it repeats by a product with {count} ones, above {MOST_ONES}")
 
 
 def unknown_sizes(op: SchemaOp) -> Refusal | None:
@@ -162,33 +232,17 @@ def to_nchw(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
     return reshape(rw, transpose(rw, value, [0, 3, 1, 2]), dims(type_))
 
 
-def _slice(op: SchemaOp, type_: Attribute, rw: Rewriter) -> SSAValue:
-    bounds = static_bounds(op)
-    assert bounds is not None
-    at, start, _ = bounds
-    shape = dims(type_)
-    offsets = [start if index == at else 0 for index in range(len(shape))]
-    return _put(
-        rw,
-        xnnpack.StaticSlice.make(
-            op.operands[0], result=type_, offsets=offsets, sizes=slice_sizes(shape)
-        ),
-    )
-
-
 def slice_sizes(shape: tuple[Dim, ...]) -> list[int]:
     """A slice's sizes as the node takes them: 0 for an axis of symbolic size, which stays whole."""
     return [0 if isinstance(d, Size) else d for d in shape]
 
 
-def _concatenate(op: SchemaOp, rw: Rewriter) -> SSAValue:
-    at = axis(op.arg("dim"), len(dims(op.results[0].type)))
-    if any(isinstance(dims(part.type)[at], Size) for part in op.operands):
-        node = xnnpack.CONCATENATES[len(op.operands)].make(
-            *op.operands, result=op.results[0].type, axis=at
-        )
-        return _put(rw, node)
-    return concatenate(rw, op.operands, at)
+def concatenated(rw: Rewriter, parts: Sequence[SSAValue], number: int, like: SSAValue) -> SSAValue:
+    """Tensors one after another along an axis: by one node where a size is of run time."""
+    at = axis(number, len(dims(like.type)))
+    if not is_symbolic_along(parts, number):
+        return concatenate(rw, parts, at)
+    return _put(rw, xnnpack.CONCATENATES[len(parts)].make(*parts, result=like.type, axis=at))
 
 
 def concatenate(rw: Rewriter, parts: Sequence[SSAValue], at: int) -> SSAValue:
@@ -204,31 +258,16 @@ def concatenate(rw: Rewriter, parts: Sequence[SSAValue], at: int) -> SSAValue:
     return values[0]
 
 
-def _pad(op: SchemaOp, type_: Attribute, rw: Rewriter) -> SSAValue:
-    rank = len(dims(type_))
-    before, after = [0] * rank, [0] * rank
-    for index, amount in enumerate(op.arg("pad")):
-        (after if index % 2 else before)[rank - 1 - index // 2] = amount
-    node = xnnpack.StaticConstantPad.make(
-        op.operands[0],
-        result=type_,
-        pre_paddings=before,
-        post_paddings=after,
-        padding_value=float(op.arg("value")),
-    )
-    return _put(rw, node)
-
-
-def _expand(op: SchemaOp, type_: Attribute, rw: Rewriter) -> SSAValue:
-    """XNNPACK repeats nothing, but a product with ones broadcasts."""
-    value = op.operands[0]
-    target = dims(type_)
+def repeated(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
+    """A tensor spread to the shape of another, by a product with ones."""
+    target = dims(like.type)
     missing = len(target) - len(dims(value.type))
     value = reshape(rw, value, (*([1] * missing), *dims(value.type)))
     if dims(value.type) == target:
         return value
-    ones = rw.constant(
-        torch.ones([d for d in target if isinstance(d, int)], dtype=torch_dtype(element(type_))),
-        "ones",
-    )
-    return _put(rw, xnnpack.Multiply.make(value, ones, result=type_))
+    held = torch_dtype(element(like.type))
+    ones = torch.ones([d for d in target if isinstance(d, int)], dtype=held)
+    return _put(rw, xnnpack.Multiply.make(value, rw.constant(ones, "ones"), result=like.type))
+
+
+RULES = read_rules(__doc__, globals())
