@@ -32,7 +32,7 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
-from xdsl.traits import IsTerminator, Pure
+from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 
 from stepwell.dialects.tosa.base import Field, TosaOp
 from stepwell.ir.types import WeightAttr
@@ -87,6 +87,10 @@ class YieldOp(TosaOp):
         return cls.create(operands=parser.resolve_operands(operands, types, position))
 
 
+_ISOLATED = traits_def(IsolatedFromAbove())
+"""A region is a graph of its own in a file: what it reads is bound to its arguments."""
+
+
 class _RegionOp(TosaOp):
     """What COND_IF and WHILE_LOOP share: `(%a = %x, …)`, two regions and a word between them."""
 
@@ -117,8 +121,10 @@ class CondIfOp(_RegionOp):
     then_graph = region_def("single_block")
     else_graph = region_def("single_block")
 
+    traits = _ISOLATED
+
     def print(self, printer: Printer) -> None:
-        """Upstream's form; values the regions use from outside need no binding."""
+        """Upstream's form."""
         printer.print_string(" ")
         printer.print_ssa_value(self.condition)
         if self.input_list:
@@ -174,6 +180,8 @@ class WhileLoopOp(_RegionOp):
     output_list = var_result_def()
     cond_graph = region_def("single_block")
     body_graph = region_def("single_block")
+
+    traits = _ISOLATED
 
     def print(self, printer: Printer) -> None:
         """Upstream's form: the bindings name the arguments of the first region."""

@@ -160,6 +160,27 @@ class Draw:
         except UnsuitableError:
             return None
 
+    def shared_part(self) -> Part | None:
+        """What resets, changes or shows a buffer of an earlier method."""
+        buffers = [pair for what, each in self.pool.items()
+                   if what.startswith(("state", "count")) for pair in each]  # fmt: skip
+        if not buffers:
+            return None
+        name, text = self.rng.choice(buffers)
+        self.held = [(name, text)]
+        read = f"h = h + {name}.float().mean()"
+        lines, given = self.rng.choice(
+            [
+                ([f"{name}.zero_()"], []),
+                ([f"{name}.fill_(3)", read], []),
+                ([read], [f"{name}.clone()"]),
+                ([f"{name}.add_(1)", read], []),
+                ([f"o@ = {name} * 2", f"{name}.zero_()"], ["o@"]),
+                ([f"{name}.copy_({name}.flip(0))", read], [name]),
+            ]
+        )
+        return self.part(*lines, given=given)
+
     def program(self) -> Program:
         """The whole."""
         rng = self.rng
@@ -191,6 +212,8 @@ class Draw:
                     break
                 if (part := self.draw_part()) is not None:
                     parts.append(part)
+            if self.later and self.maybe(0.7) and (part := self.shared_part()) is not None:
+                parts.insert(self.integer(0, len(parts)), part)
             if not parts:
                 raise UnsuitableError
             methods.append(tuple(parts))

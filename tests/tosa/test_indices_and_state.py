@@ -324,3 +324,27 @@ def test_each_of_several_inputs_of_one_name_has_its_own_range() -> None:
     wider = {first: (0, 70_000), second: (-70_000, 70_000)}
     with pytest.raises(stepwell.StepwellError, match="4900000000"):
         stepwell.lower(source, "tosa-1.0+fp+int", ranges=wider)
+
+
+class ConstantsOnBothSides(torch.nn.Module):
+    """A product outside a branch, and one inside: both read TOSA's constant of no shift."""
+
+    def forward(self, n: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        def yes(p: torch.Tensor) -> torch.Tensor:
+            return p * 2 + 1
+
+        def no(p: torch.Tensor) -> torch.Tensor:
+            return p - 1
+
+        return torch.cond(n.sum() % 3 == 0, yes, no, (x * x,))
+
+
+def test_a_branch_holds_the_constants_that_it_reads() -> None:
+    inputs = torch.tensor([1]), torch.randn(3, 4)
+    exported = torch.export.export(ConstantsOnBothSides(), inputs)
+    lowered = stepwell.lower(exported, "tosa-1.1+fp+controlflow+int64")
+    for n in (0, 1, 3):
+        given = torch.tensor([n]), inputs[1]
+        (wanted,) = stepwell.from_exported_program(exported).run(*given)
+        for (result,) in (lowered.program.run(*given), lowered.run(*given)):
+            assert torch.equal(result, wanted)
