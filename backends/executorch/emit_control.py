@@ -107,7 +107,10 @@ def _emit_scan(
         slices.append(part)
     outer = [emitter.values[value] for value in additional]
     given = _run(emitter, body, [*carried, *slices, *outer])
-    for target, value in zip(grown, given[len(initial) :], strict=True):
+    rows = op.outputs[len(initial) :]
+    for target, value, result in zip(grown, given[len(initial) :], rows, strict=True):
+        if any(not isinstance(size, int) for size in dims(result.type)[1:]):
+            _sized_once(emitter, target, value, counter)
         builder.call("executorch_prim::et_copy_index.tensor", [target, value, counter])
     kept = given[: len(initial)]
     _assign(
@@ -121,6 +124,19 @@ def _emit_scan(
     builder.jump_back(done, start)
     for target, source in zip(stacked, grown, strict=True):
         _copy(emitter, source, target)
+
+
+def _sized_once(emitter: Emitter, target: int, row: int, counter: int) -> None:
+    """In the first step the target becomes one row: the kernel that stores one resizes axis 0 only.
+
+    A call may come with other sizes than the one before, which are what the target still has.
+    """
+    builder = emitter.builder
+    zero, is_first = builder.scalar(0), builder.variable(False)
+    builder.call("executorch_prim::eq.Scalar", [counter, zero, is_first])
+    further = builder.jump_if_false(is_first)
+    builder.call("aten::unsqueeze_copy.out", [row, zero, target, target])
+    builder.land(further)
 
 
 def _places(emitter: Emitter, results: Sequence[SSAValue]) -> list[int]:

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+import stepwell
 from stepwell.backends.executorch.emit import emit
 from stepwell.backends.executorch.runner import PteSession, run_pte
 from stepwell.backends.executorch.serialize import to_bytes
@@ -233,3 +234,30 @@ def test_an_output_in_any_dim_order_comes_out_in_it() -> None:
     (out,) = run_pte(to_bytes(emit(prog)), [x])
     torch.testing.assert_close(out, x.exp())
     assert out.stride() == (3, 1, 6)
+
+
+def test_map_and_scan_take_rows_of_open_sizes_that_change_between_calls() -> None:
+    class Rows(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            doubled = torch_map(lambda row: row * 2 + 1, x)
+            total, sums = torch_scan(lambda a, row: (a + row, a * row), x[0] * 0, x, dim=0)
+            return doubled, total, sums
+
+    from torch._higher_order_ops.map import map as torch_map
+    from torch._higher_order_ops.scan import scan as torch_scan
+
+    size = torch.export.Dim
+    shapes = ({0: size("b", min=1, max=7), 1: size("t", min=1, max=9)},)
+    exported = torch.export.export(
+        Rows(), (torch.randn(5, 3, 4),), dynamic_shapes=shapes, strict=False
+    )
+    session = PteSession.load(stepwell.lower(exported, "xnnpack").to_pte())
+    for rows, length in ((5, 3), (3, 9), (7, 1), (1, 1), (7, 9)):
+        x = torch.randn(rows, length, 4)
+        doubled, total, sums = session.run(x)
+        assert torch.equal(doubled, x * 2 + 1)
+        before, given = torch.zeros(length, 4), []
+        for row in x:
+            given.append(before * row)
+            before = before + row
+        assert torch.equal(total, before) and torch.equal(sums, torch.stack(given))
