@@ -377,6 +377,11 @@ class WeightStore:
                 stack.extend(entry.sources)
         self.entries = {key: entry for key, entry in self.entries.items() if key in needed}
 
+    def forget_from(self, count: int) -> None:
+        """Forget what was added after the store had so many entries."""
+        while len(self.entries) > count:
+            self.entries.popitem()
+
     def tensors(self) -> Mapping[str, torch.Tensor]:
         """Every key with its tensor, derived ones evaluated."""
         return {key: self.get(key) for key in self.entries}

@@ -1,8 +1,9 @@
 """Remove one guard of a rewrite at a time; a test must fail.
 
-A guard is a condition under which a rewrite leaves an op alone: `if …: return None` or
-`return Refusal(…)`, each side of an `or` for itself; `return … if … else Refusal(…)`, each side
-of an `and` for itself; and the refusals before the match in `return not_for(op) or Match(op)`.
+A guard is a condition under which a rewrite leaves an op alone: `if …: return None`,
+`return Refusal(…)` or, in a lowering, `refuse(…)`, each side of an `or` for itself; `return … if …
+else Refusal(…)`, each side of an `and` for itself; and the refusals before the match in
+`return not_for(op) or Match(op)`.
 
 Every guard gets a switch. One run of the tests notes in which of them a guard holds: only those
 can see it go. They then run in a forked process with the guard switched off, the quickest first,
@@ -44,7 +45,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-REWRITES = ROOT / "translate" / "rewrites"
+FOLDERS = ("rewrites", "lowerings")
+"""Below `translate`: rewrites that are classes, and lowerings that are functions."""
 RESULTS = ROOT / "bench" / "results"
 SUITES = [
     "tests/rewrites",
@@ -84,7 +86,7 @@ def leaves_alone(node: ast.expr | None) -> bool:
 
 
 def _refuses(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Refusal"
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Refusal", "refuse")
 
 
 class Switches(ast.NodeTransformer):
@@ -118,7 +120,9 @@ class Switches(ast.NodeTransformer):
         """`if …: return None`."""
         self.generic_visit(node)
         only = node.body[0]
-        if len(node.body) == 1 and isinstance(only, ast.Return) and leaves_alone(only.value):
+        is_alone = len(node.body) == 1
+        returns = isinstance(only, ast.Return) and leaves_alone(only.value)
+        if is_alone and (returns or (isinstance(only, ast.Expr) and _refuses(only.value))):
             node.test = self._fires(node.test)
         return node
 
@@ -158,10 +162,12 @@ class Guards:
         self.all: list[Guard] = []
         self.holding: set[int] = set()
         self.off: int | None = None
-        for path in sorted(REWRITES.rglob("*.py")):
-            file = str(path.relative_to(REWRITES).with_suffix(""))
-            if re.search(words, file) and path.stem != "__init__":
-                self._install(path, file)
+        for folder in FOLDERS:
+            below = ROOT / "translate" / folder
+            for path in sorted(below.glob("*/*.py")):
+                file = str(path.relative_to(below).with_suffix(""))
+                if re.search(words, file) and path.stem != "__init__":
+                    self._install(path, file, folder)
 
     def holds(self, number: int) -> bool:
         """Asked where a guard's condition is true: whether the guard stands."""
@@ -172,7 +178,7 @@ class Guards:
         """A refusal of `refusal or match`, if there is one and its guard stands."""
         return refusal if not refusal or self.holds(number) else None
 
-    def _install(self, path: Path, file: str) -> None:
+    def _install(self, path: Path, file: str, folder: str) -> None:
         source = path.read_text()
         tree = ast.parse(source)
         switched: list[str] = []
@@ -189,7 +195,7 @@ class Guards:
                 switched.append(name)
         if not switched:
             return
-        module = importlib.import_module("stepwell.translate.rewrites." + file.replace("/", "."))
+        module = importlib.import_module(f"stepwell.translate.{folder}.{file.replace('/', '.')}")
         vars(module).update(__guard__=self.holds, __unless__=self.unless)
         compiled = compile(ast.fix_missing_locations(tree), str(path), "exec")
         for name in switched:
@@ -327,6 +333,12 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""
 
 
+def source_of(file: str) -> str:
+    """The path of a file of guards, from the root."""
+    paths = [f"translate/{folder}/{file}.py" for folder in FOLDERS]
+    return next((path for path in paths if (ROOT / path).exists()), paths[0])
+
+
 def results_of(words: str) -> Path:
     """Where the results of a run are kept."""
     part = re.sub(r"\W+", "-", words).strip("-")
@@ -345,7 +357,7 @@ def remembered(guards: Guards) -> list[int]:
             (entry["file"], entry["function"], entry["line"], entry["text"]): entry
             for entry in held["guards"]
             if entry["witness"]
-            and f"translate/rewrites/{entry['file']}.py" in same
+            and source_of(entry["file"]) in same
             and entry["witness"].partition("::")[0] in same
         }
     open_: list[int] = []
@@ -360,7 +372,7 @@ def remembered(guards: Guards) -> list[int]:
 
 def save(guards: list[Guard], path: Path) -> None:
     """Write results, with digests of all files that they depend on."""
-    files = {f"translate/rewrites/{guard.file}.py" for guard in guards}
+    files = {source_of(guard.file) for guard in guards}
     files |= {guard.witness.partition("::")[0] for guard in guards if guard.witness}
     held = {
         "files": {file: digest(ROOT / file) for file in sorted(files)},

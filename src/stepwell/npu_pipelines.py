@@ -33,9 +33,15 @@ from stepwell.translate.rewrites.ethosu import (
     RescaleForEachReader,
 )
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
-from stepwell.translate.rewrites.tosa import FEWER_INTEGERS, INTEGERS, LAYOUT, TO_TOSA, layouts
 from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.lower_int8_layers import LowerInt8Linear, Rows
+from stepwell.translate.rewrites.tosa.order import (
+    FEWER_INTEGERS,
+    INTEGERS,
+    LAYOUT,
+    TO_TOSA,
+    layouts,
+)
 from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
 
 CYCLES = "cycles"

@@ -66,15 +66,7 @@ from stepwell.translate.rewrites.cmsis import (
 )
 from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION, TYPES
-from stepwell.translate.rewrites.tosa import (
-    FEWER_INTEGERS,
-    INTEGERS,
-    LAYOUT,
-    SPLIT,
-    TO_TOSA,
-    gather_truths,
-    layouts,
-)
+from stepwell.translate.rewrites.tosa import gather_truths
 from stepwell.translate.rewrites.tosa.adopt_executorch_mx import AdoptExecutorchMx
 from stepwell.translate.rewrites.tosa.choose_mx_form import ChooseMxForm
 from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
@@ -84,6 +76,14 @@ from stepwell.translate.rewrites.tosa.lower_control import BringWeightsInside, L
 from stepwell.translate.rewrites.tosa.lower_custom import LowerCustom
 from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise
 from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices
+from stepwell.translate.rewrites.tosa.order import (
+    FEWER_INTEGERS,
+    INTEGERS,
+    LAYOUT,
+    SPLIT,
+    TO_TOSA,
+    layouts,
+)
 from stepwell.translate.rewrites.tosa.pieces import piece_function
 from stepwell.translate.rewrites.tosa.pool_by_images import PoolByImages
 from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary

@@ -25,6 +25,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import ArgSpecParseError
 
+import stepwell.translate.lowerings
 import stepwell.translate.rewrites
 from stepwell.ir import cleanup
 from stepwell.ir.context import Context as LoweringContext
@@ -85,11 +86,11 @@ def step_classes() -> dict[str, type[Step]]:
 
 
 def _modules() -> Iterator[Any]:
-    root = stepwell.translate.rewrites
     yield cleanup
     yield importlib.import_module("stepwell.backends.executorch.decompose")
-    for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
-        yield importlib.import_module(info.name)
+    for root in (stepwell.translate.rewrites, stepwell.translate.lowerings):
+        for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
+            yield importlib.import_module(info.name)
 
 
 def weights_of(module: ModuleOp) -> WeightStore:
@@ -263,17 +264,21 @@ def name_of(cls: type[Step]) -> str | None:
 
 def _step_of_one_file(name: str) -> type[Step] | None:
     """The step of a name where one file alone has the name in it."""
-    root = Path(stepwell.translate.rewrites.__path__[0])
-    named = re.compile(rf'( = "{re.escape(name)}"$)|(^rule {re.escape(name)}$)', re.M)
-    files = [f for f in root.glob("*/*.py") if named.search(f.read_text(encoding="utf-8"))]
-    if len(files) != 1:
-        return None
-    place = ".".join(files[0].relative_to(root).with_suffix("").parts)
-    module = importlib.import_module(f"{stepwell.translate.rewrites.__name__}.{place}")
-    for value in (*vars(module).values(), *getattr(module, "RULES", ())):
-        is_step = inspect.isclass(value) and issubclass(value, Rewrite | Pass)
-        if is_step and vars(value).get("name") == name:
-            return cast(type[Step], value)
+    word = re.escape(name)
+    function = re.sub(r"^lower_|_to_[a-z]+$", "", name.replace("-", "_"))
+    for root, named in (
+        (stepwell.translate.rewrites, rf'( = "{word}"$)|(^rule {word}$)'),
+        (stepwell.translate.lowerings, rf"^def {re.escape(function)}_?\("),
+    ):
+        pattern, folder = re.compile(named, re.M), Path(root.__path__[0])
+        files = [f for f in folder.glob("*/*.py") if pattern.search(f.read_text(encoding="utf-8"))]
+        if len(files) == 1:
+            place = ".".join(files[0].relative_to(folder).with_suffix("").parts)
+            module = importlib.import_module(f"{root.__name__}.{place}")
+            for value in (*vars(module).values(), *getattr(module, "RULES", ())):
+                is_step = inspect.isclass(value) and issubclass(value, Rewrite | Pass)
+                if is_step and vars(value).get("name") == name:
+                    return cast(type[Step], value)
     return None
 
 

@@ -85,8 +85,8 @@ FOUND: dict[str, tuple[str, ...]] = {
     ),
     "tosa.hoist_rescale_over_maximum": ("m is an input",),
     "tosa.lower_along": ("aten.gather.default is aten.take_along_dim.default",),
-    "tosa.lower_bits": ("aten.bitwise_and.Scalar: other=9007199254740993",),
-    "tosa.lower_cast": ("input 0 is int64",),
+    "tosa.discrete: lower-bits-to-tosa": ("aten.bitwise_and.Scalar: other=9007199254740993",),
+    "tosa.casts: lower-cast-to-tosa": ("input 0 is int64",),
     "tosa.lower_control": (
         "input 0 is bfloat16",
         "bool becomes int16 everywhere",
@@ -115,14 +115,14 @@ FOUND: dict[str, tuple[str, ...]] = {
         "size 3 is 33 everywhere",
     ),
     "tosa.lower_quantised_casts": ("0-d",),
-    "tosa.lower_remainder": ("aten.fmod.Scalar is aten.remainder.Scalar",),
+    "tosa.discrete: lower-remainder-to-tosa": ("aten.fmod.Scalar is aten.remainder.Scalar",),
     "tosa.lower_resize": (
         "aten.upsample_nearest2d.default: scales_h=1e-40",
         "aten.upsample_nearest2d.default: scales_w=inf",
         "aten.upsample_nearest2d.default: scales_h=nan",
     ),
-    "tosa.lower_truth": ("float32 becomes int8 everywhere",),
-    "tosa.lower_whole_division": ("aten.div.Scalar_mode: other=2147483648",),
+    "tosa.discrete: lower-truth-to-tosa": ("float32 becomes int8 everywhere",),
+    "tosa.discrete: lower-whole-division-to-tosa": ("aten.div.Scalar_mode: other=2147483648",),
     "tosa.move_by_pattern": ("input 0 is int64",),
     "tosa.norm_by_groups": (
         "size 4 is 1 everywhere",

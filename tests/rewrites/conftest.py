@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import ModuleType
 from typing import Any, Protocol
 
 import pytest
@@ -162,15 +163,19 @@ def apply() -> Apply:
 
 
 class Refused(Protocol):
-    def __call__(self, text: str, rewrite: Rewrite[Any], reason: str = "") -> None: ...
+    def __call__(self, text: str, rewrite: Rewrite[Any] | ModuleType, reason: str = "") -> None: ...
 
 
 @pytest.fixture
 def refused(apply: Apply) -> Refused:
-    """A near miss: the rewrite leaves the text alone, with this reason (or none) on record."""
+    """A near miss: the rewrite leaves the text alone, with this reason (or none) on record.
 
-    def run(text: str, rewrite: Rewrite[Any], reason: str = "") -> None:
-        done = apply(text, rewrite)
+    A file of lowerings stands for all of them.
+    """
+
+    def run(text: str, rewrite: Rewrite[Any] | ModuleType, reason: str = "") -> None:
+        held = [rule() for rule in rewrite.RULES] if isinstance(rewrite, ModuleType) else [rewrite]
+        done = apply(text, *held)
         assert done.count == 0
         assert any(reason in held for held in done.reasons) if reason else not done.reasons
 

@@ -12,8 +12,8 @@ from stepwell.ir.rewriting import Bound, Named, Rewrite, Step, Together, step_na
 from stepwell.pipelines import Pipeline
 from stepwell.steps import step_classes
 from stepwell.targets import PIPELINES
+from stepwell.translate.lowerings.lowering import Lowering
 from stepwell.translate.rewrites import documentation
-from stepwell.translate.rules.examples import examples_of as examples_of_rule
 from stepwell.translate.rules.rewrite import RuleRewrite
 
 FOLDERS = {
@@ -57,7 +57,7 @@ def pages() -> dict[str, str]:
 def folder_of(cls: type[Step]) -> str:
     """The folder below `translate/rewrites` that a step stands in."""
     parts = cls.__module__.split(".")
-    return parts[3] if parts[1:3] == ["translate", "rewrites"] else "shared"
+    return parts[3] if parts[2:3] in (["rewrites"], ["lowerings"]) else "shared"
 
 
 def summary(cls: type[Step]) -> str:
@@ -96,13 +96,15 @@ def _motive(cls: type[Step]) -> str:
     """The module's words before its example; a file of rules has each rule's own."""
     if issubclass(cls, RuleRewrite):
         return prose(cls.rule.prose)
+    if issubclass(cls, Lowering):
+        return ""
     text = sys.modules[cls.__module__].__doc__ or ""
     return prose(text.split("\nBefore:\n")[0]).strip()
 
 
 def _examples(cls: type[Step]) -> list[tuple[str, str]]:
-    if issubclass(cls, RuleRewrite):
-        return examples_of_rule(cls)
+    if issubclass(cls, RuleRewrite | Lowering):
+        return documentation.examples_of_rule(cls)
     module = sys.modules[cls.__module__]
     return documentation.examples_of(module) if not getattr(module, "RULES", ()) else []
 

@@ -1,20 +1,27 @@
-"""The `Before:` / `After:` IR in rewrites' docstrings, read by tests and by `stepwell explain`."""
+"""What rewrites change, before and after: tests and the reference pages read it here.
+
+It stands in the docstring of a rewrite's file, is the text of a rule, or a lowering's sample call.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 import re
+from collections.abc import Iterator
 from inspect import isabstract
 from textwrap import dedent
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
+import stepwell.translate.lowerings as lowerings
 import stepwell.translate.rewrites as rewrites
 from stepwell.ir.rewriting import Rewrite
 from stepwell.ir.snippets import module_of_ops
 from stepwell.ir.text import to_text
-from stepwell.translate.rules.examples import examples_of as examples_of_rule
+from stepwell.translate.lowerings import samples
+from stepwell.translate.lowerings.lowering import Lowering
+from stepwell.translate.rules import examples
 
 _BLOCK = r"(?P<{}>(?:[ ]{{4}}.*(?:\n|$)|\n)+)"
 _EXAMPLE = re.compile(
@@ -23,22 +30,21 @@ _EXAMPLE = re.compile(
 
 
 def module_names() -> list[str]:
-    """Every module below `translate/rewrites`, as `aten.merge_views`; none is imported."""
-    prefix = rewrites.__name__ + "."
-    return [
-        found.name.removeprefix(prefix)
-        for folder in pkgutil.iter_modules(rewrites.__path__, prefix)
-        if folder.ispkg
-        for found in pkgutil.iter_modules(
-            [f"{path}/{folder.name.rsplit('.', 1)[-1]}" for path in rewrites.__path__],
-            folder.name + ".",
-        )
-    ]
+    """Every module of rewrites and of lowerings, as `aten.merge_views`; none is imported."""
+    return [name for root in (rewrites, lowerings) for name in _names_below(root)]
+
+
+def _names_below(root: ModuleType) -> Iterator[str]:
+    for folder in pkgutil.iter_modules(root.__path__):
+        if folder.ispkg:
+            paths = [f"{path}/{folder.name}" for path in root.__path__]
+            yield from (f"{folder.name}.{held.name}" for held in pkgutil.iter_modules(paths))
 
 
 def module_of(name: str) -> ModuleType:
     """The module that `module_names` calls so."""
-    return importlib.import_module(f"{rewrites.__name__}.{name}")
+    root = lowerings if name in set(_names_below(lowerings)) else rewrites
+    return importlib.import_module(f"{root.__name__}.{name}")
 
 
 def rewrites_of(module: ModuleType) -> list[type[Rewrite[Any]]]:
@@ -60,6 +66,13 @@ def examples_of(module: ModuleType) -> list[tuple[str, str]]:
         return [example for rule in rules for example in examples_of_rule(rule)]
     text = module.__doc__ or ""
     return [_complete(dedent(m["before"]), dedent(m["after"])) for m in _EXAMPLE.finditer(text)]
+
+
+def examples_of_rule(rule: type[Rewrite[Any]]) -> list[tuple[str, str]]:
+    """The (before, after) texts of a rule, or of a lowering's sample."""
+    if issubclass(rule, Lowering):
+        return samples.examples_of(rule)
+    return examples.examples_of(cast(Any, rule))
 
 
 def _complete(before: str, after: str) -> tuple[str, str]:

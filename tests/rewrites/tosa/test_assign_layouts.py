@@ -6,8 +6,8 @@ import pytest
 
 from stepwell.ir.rewriting import History
 from stepwell.translate.rewrites.documentation import module_of
-from stepwell.translate.rewrites.tosa import LAYOUT
 from stepwell.translate.rewrites.tosa.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.tosa.order import LAYOUT
 
 LAST, FIRST = "1, 4, 5, 8", "1, 8, 4, 5"
 ROUNDED = (

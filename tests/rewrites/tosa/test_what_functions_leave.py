@@ -4,20 +4,16 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.tosa.lower_cumsum import LowerCumsum
+from stepwell.translate.lowerings.tosa import discrete, elementwise, powers, reductions
 from stepwell.translate.rewrites.tosa.lower_curve import LowerCurve
-from stepwell.translate.rewrites.tosa.lower_elementwise import LowerOfNumbers
-from stepwell.translate.rewrites.tosa.lower_fold import LowerFold
 from stepwell.translate.rewrites.tosa.lower_function import LowerFunction
-from stepwell.translate.rewrites.tosa.lower_power import LowerPower
-from stepwell.translate.rewrites.tosa.lower_remainder import LowerRemainder
 
 SIZE = '%n = aten.sym_size.int(%x, 0) : (f32[s0, 3]) -> !stepwell.int<"s0">'
 ROWS = '(f32[s0, 3], !stepwell.int<"s0">)'
 
 CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "a power of two types": (
-        LowerPower(),
+        powers,
         (
             "%x: f32[3], %z: f16[3]",
             "%y = aten.pow.Tensor_Tensor(%x, %z) : (f32[3], f16[3]) -> f32[3]",
@@ -25,27 +21,27 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "operands and result have several dtypes",
     ),
     "an exponent that is a size": (
-        LowerPower(),
+        powers,
         ("%x: f32[s0, 3]", SIZE, f"%y = aten.pow.Tensor_Scalar(%x, %n) : {ROWS} -> f32[s0, 3]"),
         "the exponent is not finite",
     ),
     "an infinite exponent": (
-        LowerPower(),
+        powers,
         ("%x: f32[3]", "%y = aten.pow.Tensor_Scalar(%x, inf) : (f32[3]) -> f32[3]"),
         "the exponent is not finite",
     ),
     "ones of run time": (
-        LowerPower(),
+        powers,
         ("%x: f32[s0, 3]", "%y = aten.pow.Tensor_Scalar(%x, 0) : (f32[s0, 3]) -> f32[s0, 3]"),
         "the shape is symbolic",
     ),
     "a large exponent": (
-        LowerPower(),
+        powers,
         ("%x: f32[3]", "%y = aten.pow.Tensor_Scalar(%x, 65) : (f32[3]) -> f32[3]"),
         "is beyond 64",
     ),
     "a base that is a size": (
-        LowerPower(),
+        powers,
         (
             "%x: f32[s0, 3]",
             SIZE,
@@ -54,27 +50,27 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "the base is not a finite number above 0",
     ),
     "a negative base": (
-        LowerPower(),
+        powers,
         ("%x: f32[3]", "%y = aten.pow.Scalar(-2, %x) : (f32[3]) -> f32[3]"),
         "the base is not a finite number above 0",
     ),
     "a base of one": (
-        LowerPower(),
+        powers,
         ("%x: f32[3]", "%y = aten.pow.Scalar(1, %x) : (f32[3]) -> f32[3]"),
         "or it is 1",
     ),
     "any of bytes": (
-        LowerFold(),
+        reductions,
         ("%x: i8[2, 3]", "%y = aten.any.dim(%x, 1) : (i8[2, 3]) -> i1[2]"),
         "compare it with 0 first",
     ),
     "a product of integers": (
-        LowerFold(),
+        reductions,
         ("%x: i64[2, 3]", "%y = aten.prod.dim_int(%x, 1) : (i64[2, 3]) -> i64[2]"),
         "reduces int64 to int64",
     ),
     "a product in another type": (
-        LowerFold(),
+        reductions,
         ("%x: f16[2, 3]", "%y = aten.prod.dim_int(%x, 1, dtype=f32) : (f16[2, 3]) -> f32[2]"),
         "reduces float16 to float32",
     ),
@@ -87,22 +83,22 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "operands and result have several dtypes",
     ),
     "a running sum in another type": (
-        LowerCumsum(),
+        reductions,
         ("%x: f16[3]", "%y = aten.cumsum.default(%x, 0, dtype=f32) : (f16[3]) -> f32[3]"),
         "it sums float16 to float32",
     ),
     "a running sum of unsigned integers": (
-        LowerCumsum(),
+        reductions,
         ("%x: ui8[3]", "%y = aten.cumsum.default(%x, 0) : (ui8[3]) -> i64[3]"),
         "TOSA has no element type uint8",
     ),
     "a running sum of one number": (
-        LowerCumsum(),
+        reductions,
         ("%x: f32[]", "%y = aten.cumsum.default(%x, 0) : (f32[]) -> f32[]"),
         "a scalar, which has no axis",
     ),
     "a divisor that is a tensor": (
-        LowerRemainder(),
+        discrete,
         (
             "%x: f32[3], %z: f32[3]",
             "%y = aten.fmod.Tensor(%x, %z) : (f32[3], f32[3]) -> f32[3]",
@@ -110,35 +106,30 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "known only at run time",
     ),
     "a divisor that is a size": (
-        LowerRemainder(),
+        discrete,
         ("%x: f32[s0, 3]", SIZE, f"%y = aten.remainder.Scalar(%x, %n) : {ROWS} -> f32[s0, 3]"),
         "known only at run time",
     ),
     "a divisor that is no power of two": (
-        LowerRemainder(),
+        discrete,
         ("%x: f32[3]", "%y = aten.remainder.Scalar(%x, 3.0) : (f32[3]) -> f32[3]"),
         "is no power of two",
     ),
     "a divisor next to the smallest": (
-        LowerRemainder(),
+        discrete,
         (
             "%x: f32[3]",
             f"%y = aten.fmod.Scalar(%x, {2.0**-61!r}) : (f32[3]) -> f32[3]",
         ),
         "is no power of two",
     ),
-    "the rest of integers": (
-        LowerRemainder(),
-        ("%x: i32[3]", "%y = aten.remainder.Scalar(%x, 2) : (i32[3]) -> i32[3]"),
-        "TOSA has no operator",
-    ),
     "the larger of two types": (
-        LowerOfNumbers(),
+        elementwise,
         ("%x: f32[3], %z: f16[3]", "%y = aten.fmax.default(%x, %z) : (f32[3], f16[3]) -> f32[3]"),
         "several dtypes",
     ),
     "the larger of integers": (
-        LowerOfNumbers(),
+        elementwise,
         ("%x: i32[3], %z: i32[3]", "%y = aten.fmin.default(%x, %z) : (i32[3], i32[3]) -> i32[3]"),
         "TOSA has no operator",
     ),

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.rewrites.tosa import INTEGERS
 from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.fold_quantised_constant import FoldQuantisedConstant
 from stepwell.translate.rewrites.tosa.hoist_rescale_over_maximum import HoistRescaleOverMaximum
@@ -14,6 +13,7 @@ from stepwell.translate.rewrites.tosa.lower_int8_reduction import LowerInt8Reduc
 from stepwell.translate.rewrites.tosa.lower_int8_softmax import LowerInt8Softmax
 from stepwell.translate.rewrites.tosa.lower_int16_function import LowerInt16Function
 from stepwell.translate.rewrites.tosa.lower_int16_scale import LowerInt16Scale
+from stepwell.translate.rewrites.tosa.order import INTEGERS
 
 Case = tuple[Any, tuple[str, ...], str]
 

@@ -4,13 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.tosa.lower_cast import LowerCast
-from stepwell.translate.rewrites.tosa.lower_elementwise import (
-    LowerClamp,
-    LowerDivision,
-    LowerElementwise,
-    LowerWhere,
-)
+from stepwell.translate.lowerings.tosa import casts, elementwise, movement, pooling
 from stepwell.translate.rewrites.tosa.lower_indices import LowerArgmax, LowerGather, LowerScatter
 from stepwell.translate.rewrites.tosa.lower_int8_elementwise import (
     LowerInt8Add,
@@ -23,10 +17,8 @@ from stepwell.translate.rewrites.tosa.lower_int8_layers import (
     LowerInt8Linear,
 )
 from stepwell.translate.rewrites.tosa.lower_int8_pool import LowerInt8Pool
-from stepwell.translate.rewrites.tosa.lower_layout import LowerConcat, LowerPad, LowerSlice
 from stepwell.translate.rewrites.tosa.lower_mxfp import LowerMxQuantize
 from stepwell.translate.rewrites.tosa.lower_products import LowerBmm, LowerConvolution
-from stepwell.translate.rewrites.tosa.lower_reductions import LowerPooling
 
 NUMBER = '%n = sym.constant 2.0 : f64 : !stepwell.float<"2.0">'
 SIZE = '%n = aten.sym_size.int(%x, 0) : (f32[s0, 3]) -> !stepwell.int<"s0">'
@@ -36,7 +28,7 @@ Case = tuple[Any, tuple[str, ...], str]
 CASES: dict[str, Case] = {
     # --- tensors that TOSA does not have -------------------------------------------------
     "a number of run time": (
-        LowerElementwise(),
+        elementwise,
         (
             "%x: f32[3]",
             NUMBER,
@@ -45,7 +37,7 @@ CASES: dict[str, Case] = {
         "takes or gives",
     ),
     "doubles": (
-        LowerElementwise(),
+        elementwise,
         ("%x: f64[3]", "%y = aten.exp.default(%x) : (f64[3]) -> f64[3]"),
         "no element type float64",
     ),
@@ -58,17 +50,17 @@ CASES: dict[str, Case] = {
         "is symbolic",
     ),
     "a symbol that no input has": (
-        LowerElementwise(),
+        elementwise,
         ("%x: f32[2*s0]", "%y = aten.exp.default(%x) : (f32[2*s0]) -> f32[2*s0]"),
         "the size s0 is not a dimension of an input",
     ),
     "an unknown size": (
-        LowerElementwise(),
+        elementwise,
         ("%x: f32[?, 3]", "%y = aten.exp.default(%x) : (f32[?, 3]) -> f32[?, 3]"),
         "not even as an expression",
     ),
     "rank 7": (
-        LowerElementwise(),
+        elementwise,
         (
             "%x: f32[1, 1, 1, 1, 1, 1, 2]",
             "%y = aten.exp.default(%x) : (f32[1, 1, 1, 1, 1, 1, 2]) -> f32[1, 1, 1, 1, 1, 1, 2]",
@@ -76,83 +68,83 @@ CASES: dict[str, Case] = {
         "rank 7 is above TOSA's limit",
     ),
     "nothing": (
-        LowerElementwise(),
+        elementwise,
         ("%x: f32[0, 3]", "%y = aten.exp.default(%x) : (f32[0, 3]) -> f32[0, 3]"),
         "no empty tensors",
     ),
     # --- element by element ----------------------------------------------------------------
     "a scaled sum": (
-        LowerElementwise(),
+        elementwise,
         ("%x: f32[3]", "%y = aten.add.Tensor(%x, %x, alpha=2) : (f32[3], f32[3]) -> f32[3]"),
         "alpha is 2",
     ),
     "a factor that is a size": (
-        LowerElementwise(),
+        elementwise,
         ("%x: f32[s0, 3]", SIZE, f"%y = aten.mul.Scalar(%x, %n) : {ROWS} -> f32[s0, 3]"),
         "other is known only at run time",
     ),
     "two element types": (
-        LowerElementwise(),
+        elementwise,
         ("%x: f32[3], %z: f16[3]", "%y = aten.mul.Tensor(%x, %z) : (f32[3], f16[3]) -> f32[3]"),
         "several dtypes",
     ),
     "bits of integers": (
-        LowerElementwise(),
+        elementwise,
         ("%x: i32[3]", "%y = aten.bitwise_and.Tensor(%x, %x) : (i32[3], i32[3]) -> i32[3]"),
         "tosa.logical_and does not take int32",
     ),
     "a sum of truth values": (
-        LowerElementwise(),
+        elementwise,
         ("%x: i1[3]", "%y = aten.add.Tensor(%x, %x) : (i1[3], i1[3]) -> i1[3]"),
         "tosa.add does not take bool",
     ),
     "a sum of bytes": (
-        LowerElementwise(),
+        elementwise,
         ("%x: i8[3]", "%y = aten.add.Tensor(%x, %x) : (i8[3], i8[3]) -> i8[3]"),
         "tosa.add does not take int8",
     ),
     "a function of integers": (
-        LowerElementwise(),
+        elementwise,
         ("%x: i32[3]", "%y = aten.exp.default(%x) : (i32[3]) -> f32[3]"),
         "tosa.exp does not take int32",
     ),
     "integers and a fraction": (
-        LowerElementwise(),
+        elementwise,
         ("%x: i32[3]", "%y = aten.add.Scalar(%x, 0.5) : (i32[3]) -> f32[3]"),
         "its operands are integers",
     ),
     "integers and a number past their bits": (
-        LowerElementwise(),
+        elementwise,
         ("%x: i32[3]", "%y = aten.add.Scalar(%x, 1099511627776) : (i32[3]) -> i32[3]"),
         "1099511627776 does not fit 32 bits",
     ),
     "integers beside a fraction": (
-        LowerElementwise(),
+        elementwise,
         ("%x: i32[3]", "%y = aten.gt.Scalar(%x, 0.5) : (i32[3]) -> i1[3]"),
         "compared with a fraction",
     ),
     "a divisor that is a size": (
-        LowerDivision(),
+        elementwise,
         ("%x: f32[s0, 3]", SIZE, f"%y = aten.div.Scalar(%x, %n) : {ROWS} -> f32[s0, 3]"),
         "known only at run time",
     ),
     "a quotient of integers": (
-        LowerDivision(),
+        elementwise,
         ("%x: i32[3]", "%y = aten.div.Scalar(%x, 2) : (i32[3]) -> f32[3]"),
         "integer division",
     ),
     "a bound that is a size": (
-        LowerClamp(),
+        elementwise,
         ("%x: f32[s0, 3]", SIZE, f"%y = aten.clamp.default(%x, %n) : {ROWS} -> f32[s0, 3]"),
         "a bound is known only at run time",
     ),
     "a clamp of integers": (
-        LowerClamp(),
+        elementwise,
         ("%x: i16[3]", "%y = aten.clamp.default(%x, 0, 1) : (i16[3]) -> i16[3]"),
         "TOSA has no operator for",
     ),
     "a choice of two types": (
-        LowerWhere(),
+        elementwise,
         (
             "%m: i1[3], %x: f32[3], %z: f16[3]",
             "%y = aten.where.self(%m, %x, %z) : (i1[3], f32[3], f16[3]) -> f32[3]",
@@ -160,7 +152,7 @@ CASES: dict[str, Case] = {
         "the operands have several dtypes",
     ),
     "a cast to 8-bit floats": (
-        LowerCast(),
+        casts,
         ("%x: f32[4]", "%y = aten.to.dtype(%x, f8E4M3FN) : (f32[4]) -> f8E4M3FN[4]"),
         "no cast from or to float8_e4m3fn",
     ),
@@ -204,12 +196,12 @@ CASES: dict[str, Case] = {
     ),
     # --- layout ------------------------------------------------------------------------------
     "every other row": (
-        LowerSlice(),
+        movement,
         ("%x: f32[6, 3]", "%y = aten.slice.Tensor(%x, 0, 0, 6, 2) : (f32[6, 3]) -> f32[3, 3]"),
         "SLICE has none",
     ),
     "rows from a row of run time": (
-        LowerSlice(),
+        movement,
         (
             "%x: f32[s0, 3], %v: f32[s0 + 4, 3]",
             SIZE,
@@ -218,7 +210,7 @@ CASES: dict[str, Case] = {
         "the start is known only at run time",
     ),
     "rows of two types": (
-        LowerConcat(),
+        movement,
         (
             "%x: f32[2, 3], %z: f16[2, 3]",
             "%y = aten.cat.default([%x, %z], 0) : (f32[2, 3], f16[2, 3]) -> f32[4, 3]",
@@ -226,7 +218,7 @@ CASES: dict[str, Case] = {
         "several dtypes",
     ),
     "a crop": (
-        LowerPad(),
+        movement,
         (
             "%x: f32[2, 3]",
             "%y = aten.constant_pad_nd.default(%x, [0, -1], 0.0) : (f32[2, 3]) -> f32[2, 2]",
@@ -275,7 +267,7 @@ CASES: dict[str, Case] = {
     ),
     # --- reductions --------------------------------------------------------------------------
     "a pool without a batch": (
-        LowerPooling(),
+        pooling,
         (
             "%x: f32[2, 4, 4]",
             "%y = aten.max_pool2d.default(%x, [2, 2], [2, 2]) : (f32[2, 4, 4]) -> f32[2, 2, 2]",
@@ -283,7 +275,7 @@ CASES: dict[str, Case] = {
         "the input is not a batch of images",
     ),
     "a dilated pool of run time": (
-        LowerPooling(),
+        pooling,
         (
             "%x: f32[1, 2, s0, 4]",
             "%y = aten.max_pool2d.default(%x, [1, 2], [1, 1], [0, 0], [1, 2]) : (f32[1, 2, s0, 4]) -> f32[1, 2, s0, 2]",
@@ -291,7 +283,7 @@ CASES: dict[str, Case] = {
         "dilated windows of a plane of size",
     ),
     "a dilated window around an image": (
-        LowerPooling(),
+        pooling,
         (
             "%x: f32[1, 2, 3, 5]",
             "%y = aten.max_pool2d.default(%x, [2, 1], [1, 1], [1, 0], [4, 1]) : (f32[1, 2, 3, 5]) -> f32[1, 2, 1, 5]",
@@ -299,7 +291,7 @@ CASES: dict[str, Case] = {
         "lies in the padding alone",
     ),
     "another divisor": (
-        LowerPooling(),
+        pooling,
         (
             "%x: f32[1, 2, 4, 4]",
             "%y = aten.avg_pool2d.default(%x, [2, 2], [2, 2], [0, 0], false, true, 3) : (f32[1, 2, 4, 4]) -> f32[1, 2, 2, 2]",

@@ -4,16 +4,12 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.lowerings.tosa import discrete, reductions
 from stepwell.translate.rewrites.tosa.lower_along import LowerAlong
-from stepwell.translate.rewrites.tosa.lower_bits import LowerBits
-from stepwell.translate.rewrites.tosa.lower_greatest import LowerGreatest
 from stepwell.translate.rewrites.tosa.lower_int8_resize import LowerInt8Resize
 from stepwell.translate.rewrites.tosa.lower_order import LowerOrder
 from stepwell.translate.rewrites.tosa.lower_resize import LowerResize
 from stepwell.translate.rewrites.tosa.lower_scatter_along import LowerScatterAlong
-from stepwell.translate.rewrites.tosa.lower_shift import LowerShift
-from stepwell.translate.rewrites.tosa.lower_truth import LowerTruth
-from stepwell.translate.rewrites.tosa.lower_whole_division import LowerWholeDivision
 from stepwell.translate.rewrites.tosa.promote_operands import PromoteOperands
 from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
 
@@ -78,7 +74,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     ),
     # --- order and places --------------------------------------------------------------------
     "places of the largest integers": (
-        LowerGreatest(),
+        reductions,
         (
             "%x: i32[2, 3]",
             "%v, %y = aten.max.dim(%x, 1) : (i32[2, 3]) -> (i32[2], i64[2])",
@@ -86,7 +82,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "int32",
     ),
     "the largest byte": (
-        LowerGreatest(),
+        reductions,
         one("%x: i8[3]", "max.default(%x)", "i8[3]", "i8[]"),
         "int8",
     ),
@@ -195,7 +191,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "does not count",
     ),
     "a shift of truth values": (
-        LowerShift(),
+        discrete,
         one(
             "%x: i8[4], %s: i16[4]",
             "bitwise_left_shift.Tensor(%x, %s)",
@@ -205,7 +201,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "several dtypes",
     ),
     "a shift of 64 bits": (
-        LowerShift(),
+        discrete,
         one("%x: i64[4]", "bitwise_left_shift.Tensor_Scalar(%x, 3)", "i64[4]", "i64[4]"),
         "8, 16 and 32 bits",
     ),
@@ -249,17 +245,17 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     ),
     # --- integers ----------------------------------------------------------------------------
     "bits of truth": (
-        LowerBits(),
+        discrete,
         one("%x: i1[3]", "bitwise_not.default(%x)", "i1[3]", "i1[3]"),
         "",
     ),
     "bits of two widths": (
-        LowerBits(),
+        discrete,
         one("%x: i32[4], %z: i8[4]", "bitwise_xor.Tensor(%x, %z)", "i32[4], i8[4]", "i32[4]"),
         "several dtypes",
     ),
     "bits and a size": (
-        LowerBits(),
+        discrete,
         (
             "%x: i32[3], %s: f32[s0]",
             SIZE,
@@ -268,22 +264,22 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         RUN,
     ),
     "truth alone": (
-        LowerTruth(),
+        discrete,
         one("%x: i1[3]", "logical_not.default(%x)", "i1[3]", "i1[3]"),
         "",
     ),
     "a quotient that is not rounded": (
-        LowerWholeDivision(),
+        discrete,
         one("%x: f32[3]", "div.Scalar_mode(%x, 2.0, rounding_mode=none)", "f32[3]", "f32[3]"),
         "not rounded",
     ),
     "integers by a fraction": (
-        LowerWholeDivision(),
+        discrete,
         one("%x: i32[3]", 'div.Scalar_mode(%x, 0.5, rounding_mode="floor")', "i32[3]", "f32[3]"),
         "its operands are integers",
     ),
     "integers of two types": (
-        LowerWholeDivision(),
+        discrete,
         (
             "%x: i64[3]",
             '%z = stepwell.weight <"#ones"> "constant" : i32[3]',
@@ -292,12 +288,12 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "several dtypes",
     ),
     "a whole quotient of bytes": (
-        LowerWholeDivision(),
+        discrete,
         one("%x: i8[3]", 'div.Scalar_mode(%x, 2, rounding_mode="floor")', "i8[3]", "i8[3]"),
         "no quotient of int8",
     ),
     "a whole quotient of floats": (
-        LowerWholeDivision(),
+        discrete,
         one(
             "%x: f32[3], %z: f32[3]",
             'div.Tensor_mode(%x, %z, rounding_mode="floor")',
@@ -307,12 +303,12 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "its quotient rounds",
     ),
     "thirds": (
-        LowerWholeDivision(),
+        discrete,
         one("%x: f32[3]", 'div.Scalar_mode(%x, 3.0, rounding_mode="floor")', "f32[3]", "f32[3]"),
         "no power of two",
     ),
     "a very large power": (
-        LowerWholeDivision(),
+        discrete,
         one(
             "%x: f32[3]",
             'div.Scalar_mode(%x, 3.6893488147419103e+19, rounding_mode="floor")',
@@ -322,7 +318,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "no power of two",
     ),
     "a whole quotient by a size": (
-        LowerWholeDivision(),
+        discrete,
         (
             "%x: i32[3], %s: f32[s0]",
             SIZE,
@@ -331,7 +327,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         RUN,
     ),
     "a quotient of rank 7": (
-        LowerWholeDivision(),
+        discrete,
         one(
             "%x: i32[1, 1, 1, 1, 1, 1, 2]",
             "floor_divide.Scalar(%x, 3)",
@@ -339,11 +335,6 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "i32[1, 1, 1, 1, 1, 1, 2]",
         ),
         "rank 7 is above",
-    ),
-    "a remainder of floats": (
-        LowerWholeDivision(),
-        one("%x: f32[3]", "remainder.Scalar(%x, 2.0)", "f32[3]", "f32[3]"),
-        "",
     ),
     "one type": (
         PromoteOperands(),

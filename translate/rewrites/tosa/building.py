@@ -15,7 +15,7 @@ from math import copysign, prod
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.tosa import generated as t
@@ -202,6 +202,17 @@ class Builder:
         """An elementwise operator of one operand."""
         return self.op(cls, [value], shape_of(value), element(value.type))
 
+    def clamp(self, value: SSAValue, low: float, high: float) -> SSAValue:
+        """CLAMP to two numbers."""
+        held: Any = element(value.type)
+        is_whole = isinstance(held, IntegerType)
+        number: Any = IntegerAttr if is_whole else FloatAttr
+        bounds = {
+            name: number(int(side) if is_whole else side, held)
+            for name, side in (("min_val", low), ("max_val", high))
+        }
+        return self.op(t.ClampOp, [value], shape_of(value), held, **bounds)
+
     def negate(self, value: SSAValue) -> SSAValue:
         """NEGATE without zero points."""
         held = element(value.type)
@@ -263,6 +274,18 @@ def _one_element(
     """
     value = torch.full([1] * rank, number, dtype=torch_dtype(held))
     return value, WeightStore().constant(value)
+
+
+def narrowed(y: SSAValue, like: SSAValue, b: Builder) -> SSAValue:
+    """The value in another's element type, one of `FLOATS`."""
+    held = element(like.type)
+    assert held in FLOATS
+    return y if held == f32 else b.op(t.CastOp, [y], shape_of(y), held)
+
+
+def root(x: SSAValue, b: Builder) -> SSAValue:
+    """√x = 1 / (1 / √x): 0 of 0, inf of inf, NaN of negative numbers."""
+    return b.unary(t.ReciprocalOp, b.unary(t.RsqrtOp, x))
 
 
 def elements(shape: Sequence[Dim]) -> Any:

@@ -48,7 +48,6 @@ from stepwell.translate.rewrites.tosa.integers import (
     stored,
     width,
 )
-from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
 from stepwell.translate.rewrites.tosa.sizes import inexpressible
 
 _SOURCES = {
@@ -145,7 +144,7 @@ class ChooseStoredIntegers(Rewrite[Chosen]):
             ]
             result = _on(op, match.places, integers, b)
             if (use.low, use.high) != (use.held.low, use.held.high):
-                result = clamp(result, use.low, use.high, b)
+                result = b.clamp(result, use.low, use.high)
             deliver(rw, group, rw.insert(StorageCast(result, use.type)).results[0])
 
 

@@ -24,10 +24,10 @@ from stepwell.translate.rewrites.aten.gather_strides import GatherStrides
 from stepwell.translate.rewrites.aten.take_composites_apart import TakeCompositesApart
 from stepwell.translate.rewrites.aten.unroll_loop import UnrollLoop
 from stepwell.translate.rewrites.quant import DEQUANTIZE, QUANTIZE
-from stepwell.translate.rewrites.tosa import INTEGERS, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.lower_control import LowerControl
 from stepwell.translate.rewrites.tosa.lower_custom import LowerCustom
 from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise
+from stepwell.translate.rewrites.tosa.order import INTEGERS, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.pieces import absence
 
 TARGET = "tosa.target"

@@ -38,7 +38,6 @@ from stepwell.translate.quantised.recognise import (
     stored_weight,
 )
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
-from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
 from stepwell.translate.rewrites.tosa.sizes import inexpressible
 
 LEFT_SHIFT = {8: 20, 16: 15}
@@ -159,7 +158,7 @@ class LowerInt8(Rewrite[Quantised]):
         for use, group in distinct(match.uses):
             value = self.lower(match, use, b, rw.program)
             if (use.low, use.high) != (use.held.low, use.held.high):
-                value = clamp(value, use.low, use.high, b)
+                value = b.clamp(value, use.low, use.high)
             typed = rw.insert(StorageCast(value, use.type)).results[0]
             deliver(rw, group, typed)
 

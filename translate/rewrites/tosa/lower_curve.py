@@ -33,9 +33,8 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.bounds import roundings
 from stepwell.ir.rewriting import Bound, Refusal
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder, broadcast, shape_of
+from stepwell.translate.rewrites.tosa.building import Builder, broadcast, narrowed, root, shape_of
 from stepwell.translate.rewrites.tosa.choices import equal, greater, select
-from stepwell.translate.rewrites.tosa.lower_power import narrowed, root
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats
 
 INF, NAN = float("inf"), float("nan")

@@ -28,8 +28,8 @@ from stepwell.ir.signature import ranges_around
 from stepwell.ir.size import Dim
 from stepwell.ir.size_ranges import interval
 from stepwell.ir.types import dims, element, is_static
+from stepwell.translate.lowerings.tosa.values import Value
 from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, narrow, shape_of
-from stepwell.translate.rewrites.tosa.lower_cast import converted
 from stepwell.translate.rewrites.tosa.lower_triangle import triangle
 from stepwell.translate.rewrites.tosa.lowering import Lowerable, LowerToTosa, is_number
 
@@ -114,12 +114,12 @@ def _counted(size: Dim, held: Attribute, b: Builder) -> SSAValue:
     """0, 1, …, size - 1: in blocks, whose own numbers are sums of a triangle's rows."""
     blocks = (size + COUNTED_AT_ONCE - 1) // COUNTED_AT_ONCE
     below = triangle(blocks, blocks, b)
-    ones = converted(below, f32, b)
+    ones = Value(below, b).to(f32).ssa
     row = b.scalar(t.SubOp, b.reduce(t.ReduceSumOp, ones, 1), 1.0)
     first = b.scalar(t.MulOp, row, float(COUNTED_AT_ONCE))
     inner = b.constant(torch.arange(COUNTED_AT_ONCE, dtype=torch.float32).reshape(1, -1))
     y = b.reshape(b.binary(t.AddOp, first, inner), (blocks * COUNTED_AT_ONCE,))
     y = narrow(y, 0, 0, size, b)
     if held in FLOATS:
-        return converted(y, held, b)
-    return converted(b.op(t.CastOp, [y], (size,), i32), held, b)
+        return Value(y, b).to(held).ssa
+    return Value(b.op(t.CastOp, [y], (size,), i32), b).to(held).ssa

@@ -23,9 +23,8 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder
+from stepwell.translate.rewrites.tosa.building import Builder, narrowed
 from stepwell.translate.rewrites.tosa.choices import at_least, equal, greater, select
-from stepwell.translate.rewrites.tosa.lower_power import narrowed
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, is_number, needs_floats
 
 Form = Callable[[SchemaOp, SSAValue, Builder], SSAValue]

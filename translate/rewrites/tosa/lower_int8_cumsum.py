@@ -35,6 +35,8 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
+from stepwell.translate.lowerings.tosa.reductions import added_up
+from stepwell.translate.lowerings.tosa.values import Value
 from stepwell.translate.quantised.recognise import Use
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import (
@@ -44,7 +46,6 @@ from stepwell.translate.rewrites.tosa.integers import (
     rescale,
     stored,
 )
-from stepwell.translate.rewrites.tosa.lower_cumsum import added_up
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class LowerInt8Cumsum(LowerInt8):
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """Without the zero point, at the operand's scale."""
         x = match.inputs[0]
-        wide = rescale(stored(x.value, b), [1.0], i32, x.held.zero_point, 0, b)
-        sums = added_up(wide, match.op.arg("dim"), b)
+        wide = Value(rescale(stored(x.value, b), [1.0], i32, x.held.zero_point, 0, b), b)
+        sums = added_up(wide, wide.axis(match.op.arg("dim"))).ssa
         factor = x.held.scale / use.held.scale
         return rescale(sums, [factor], match.held, 0, use.held.zero_point, b)

@@ -49,7 +49,6 @@ from stepwell.translate.rewrites.tosa.integers import (
     stored,
     width,
 )
-from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ class LowerInt8Clamp(LowerInt8):
         value = requantised(stored(x.value, b), x.held, use.held, b)
         low, high = narrowed(use.held, (bounds,))
         held = (use.held.low, use.held.high)
-        return value if (low, high) == held else clamp(value, low, high, b)
+        return value if (low, high) == held else b.clamp(value, low, high)
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ from stepwell.translate.rewrites.tosa.integers import (
     rescale,
     stored,
 )
-from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean, pool_window
 from stepwell.translate.rewrites.tosa.sizes import is_known
+from stepwell.translate.rewrites.tosa.windows import is_image_mean, pool_window
 
 
 @dataclass(frozen=True)

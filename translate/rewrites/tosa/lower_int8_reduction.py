@@ -43,8 +43,8 @@ from stepwell.translate.rewrites.tosa.integers import (
     rescale,
     stored,
 )
-from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean
 from stepwell.translate.rewrites.tosa.lowering import reduced_axes
+from stepwell.translate.rewrites.tosa.windows import is_image_mean
 
 EXTREMA: dict[type[Operation], type[TosaOp]] = {
     aten.AmaxDefault: t.ReduceMaxOp,

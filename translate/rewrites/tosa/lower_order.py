@@ -33,10 +33,11 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import f32, i1, i32
 from stepwell.ir.rewriting import EXACT, Bound, Refusal
 from stepwell.ir.types import element
+from stepwell.translate.lowerings.tosa.reductions import place_of_greatest
+from stepwell.translate.lowerings.tosa.values import Value
 from stepwell.translate.rewrites.tosa.building import Builder, narrow, shape_of
 from stepwell.translate.rewrites.tosa.choices import equal, greater
 from stepwell.translate.rewrites.tosa.lower_along import as_rows, from_rows, spread
-from stepwell.translate.rewrites.tosa.lower_greatest import place_of_greatest
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats
 
 LONGEST_ORDERED = 256
@@ -100,7 +101,7 @@ def _taken(x: SSAValue, wanted: int, from_the_top: bool, b: Builder) -> tuple[SS
     values: list[SSAValue] = []
     found: list[SSAValue] = []
     for taken in range(wanted):
-        found_at = place_of_greatest(keys, 1, b, ignoring_nan=not from_the_top)
+        found_at = place_of_greatest(Value(keys, b), 1, ignoring_nan=not from_the_top).ssa
         at = b.reshape(found_at, (rows, 1))
         values.append(_at(keys, at, b))
         found.append(_at(places, at, b) if taken else at)

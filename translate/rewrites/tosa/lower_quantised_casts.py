@@ -40,7 +40,6 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import WIDTHS, rescale, stored
-from stepwell.translate.rewrites.tosa.lower_elementwise import clamp
 from stepwell.translate.rewrites.tosa.lowering import unfit
 
 
@@ -87,7 +86,7 @@ class LowerQuantise(Rewrite[Border]):
         if zero:
             value = rescale(value, [1.0], i8, 0, zero, b)
         if (held.low, held.high) != held.default_range:
-            value = clamp(value, held.low, held.high, b)
+            value = b.clamp(value, held.low, held.high)
         rw.replace(match.op, rw.insert(StorageCast(value, match.op.result.type)).results)
 
 

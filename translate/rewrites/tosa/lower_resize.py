@@ -33,9 +33,8 @@ from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting import Bound, Refusal
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.building import Builder, narrowed, shape_of
 from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC
-from stepwell.translate.rewrites.tosa.lower_power import narrowed
 from stepwell.translate.rewrites.tosa.lowering import LowerToTosa, needs_floats
 from stepwell.translate.rewrites.tosa.places import Axis, neighbours
 from stepwell.translate.rewrites.tosa.rows import gathered

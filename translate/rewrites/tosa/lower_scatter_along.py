@@ -37,9 +37,15 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore
-from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, elements, narrow, shape_of
+from stepwell.translate.rewrites.tosa.building import (
+    FLOATS,
+    Builder,
+    elements,
+    narrow,
+    narrowed,
+    shape_of,
+)
 from stepwell.translate.rewrites.tosa.lower_along import as_rows, from_rows, spread
-from stepwell.translate.rewrites.tosa.lower_power import narrowed
 from stepwell.translate.rewrites.tosa.lowering import Lowerable, LowerToTosa
 
 MOST_WRITES = 32

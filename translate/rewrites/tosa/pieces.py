@@ -22,7 +22,7 @@ from stepwell.translate.rewrites.aten.take_composites_apart import (
     decompositions,
 )
 from stepwell.translate.rewrites.aten.traced_calls import INTO_ITSELF
-from stepwell.translate.rewrites.tosa import SPLIT, TO_TOSA
+from stepwell.translate.rewrites.tosa.order import SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.widen_halves import WidenHalves
 
 BEYOND = frozenset(

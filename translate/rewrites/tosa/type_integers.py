@@ -25,6 +25,7 @@ import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.ops import quantize
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType, quantization
@@ -32,9 +33,11 @@ from stepwell.ir.dtypes import f32, i1, i8, i16
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, is_static, with_element
+from stepwell.translate.lowerings.tosa.casts import CASTS
 from stepwell.translate.rewrites.tosa.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.integers import WIDTHS
-from stepwell.translate.rewrites.tosa.lower_cast import LowerCast
+
+ANCHORS = tuple(map(op_class, CASTS))
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class TypeIntegers(Rewrite[Converted]):
     """`to.dtype` of int8 or int16 → dq of scale 1."""
 
     name: ClassVar[str] = "type-integers"
-    anchors: ClassVar[tuple[type[Operation], ...]] = LowerCast.anchors
+    anchors: ClassVar[tuple[type[Operation], ...]] = ANCHORS
     bound: ClassVar[Bound] = EXACT
 
     def match(self, op: SchemaOp, program: Program) -> Converted | Refusal | None:
@@ -89,7 +92,7 @@ class SelectTruths(Rewrite[Truths]):
         """Signed integers of 8 or 16 bits, known sizes."""
         maker, held = op.input.owner, quantization(op.result.type)
         assert held is not None
-        if not isinstance(maker, LowerCast.anchors) or element(maker.operands[0].type) != i1:
+        if not isinstance(maker, ANCHORS) or element(maker.operands[0].type) != i1:
             return None
         if not is_static(op.result.type):
             return Refusal("the shape is symbolic")

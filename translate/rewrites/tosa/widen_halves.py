@@ -32,7 +32,7 @@ from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
 from stepwell.translate.rewrites.aten.building import cast
 from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
-from stepwell.translate.rewrites.tosa.lower_reductions import is_image_mean
+from stepwell.translate.rewrites.tosa.windows import is_image_mean
 
 HALVES: tuple[Attribute, ...] = (f16, bf16)
 

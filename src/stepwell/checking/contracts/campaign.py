@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 from xdsl.ir import Operation
 
@@ -26,13 +26,13 @@ from stepwell.checking.contracts.variants import Variant, variants_of
 from stepwell.ir.rewriting import Pass, Rewrite
 from stepwell.translate.rewrites.documentation import (
     examples_of,
+    examples_of_rule,
     module_names,
     module_of,
     rewrites_of,
 )
 from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
 from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToWhatIsRead
-from stepwell.translate.rules.examples import examples_of as examples_of_rule
 
 FINITE_ONLY = {
     "aten.remove_safe_softmax_guard": "scores that overflow to −∞ in a whole row are not caught",
@@ -113,7 +113,7 @@ def subject_of(name: str) -> Subject:
     if place in PASSES:
         return Subject((PASSES[place](),), tuple(before for before, _ in examples_of(module)))
     classes = [found for found in rewrites_of(module) if rule in ("", found.name)]
-    examples = examples_of_rule(cast(Any, classes[0])) if rule else examples_of(module)
+    examples = examples_of_rule(classes[0]) if rule else examples_of(module)
     steps = tuple(rewrite() for rewrite in classes)
     return Subject(steps, tuple(before for before, _ in examples))
 
@@ -125,7 +125,7 @@ def tally(name: str, count: int, seed: int = 0) -> Tally:
     for before in subject.examples:
         many = max(count // len(subject.examples), 1)
         for variant in islice(variants_of(draft_of(before), subject.anchors, seed), many):
-            verdict = tried(subject.steps, variant, name.partition(": ")[0])
+            verdict = tried(subject.steps, variant, name)
             found.outcomes[verdict.outcome] += 1
             if verdict.outcome == "wrong":
                 found.wrong.append((variant, verdict.why))
@@ -140,8 +140,11 @@ def tried(rewrites: tuple[Rewrite[Any] | Pass, ...], variant: Variant, name: str
     """What comes of one variant of a module's example; it may take `SECONDS`."""
     try:
         with _at_most(SECONDS):
-            samples = DISTINCT if name in SORTING else ROWS if name in INDEXING else SAMPLES
-            if name in FINITE_ONLY:
+            names = {name, name.partition(": ")[0]}
+            samples = (
+                DISTINCT if names & SORTING.keys() else ROWS if names & INDEXING.keys() else SAMPLES
+            )
+            if names & FINITE_ONLY.keys():
                 samples = tuple(sample for sample in samples if sample[-1])
             return try_variant(rewrites, variant.draft, samples)
     except _TooLong:

@@ -1,0 +1,76 @@
+"""The example of a lowering: a call of one op, made from the sample that the decorator states."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.schema import Argument
+from stepwell.ir.inline_values import with_values
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.ir.text import parse_module, to_text
+from stepwell.ir.types import Dim, tensor
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.lowerings.lowering import Lowering
+from stepwell.translate.rules.compiling import element_named
+
+_NUMBERS: dict[str, Any] = {"Scalar": 2.0, "float": 2.0, "int": 1, "SymInt": 1, "bool": False}
+
+
+def examples_of(lowering: type[Lowering]) -> list[tuple[str, str]]:
+    """(before, after) as texts that parse; the second is what the lowering makes of the first."""
+    before = to_text(called(lowering)) + "\n"
+    program = Program(parse_module(before), WeightStore())
+    run_rewrites(program, [lowering()], History())
+    return [(before, to_text(with_values(program.module, program.weights)) + "\n")]
+
+
+def called(lowering: type[Lowering]) -> ModuleOp:
+    """A method that calls the first op which the lowering names."""
+    cls = cast("type[SchemaOp]", lowering.anchors[0])
+    block = Block()
+    given: list[Any] = list(lowering.sample or ())
+    named: dict[str, Any] = given.pop() if given and isinstance(given[-1], dict) else {}
+    positional = [a for a in cls.SCHEMA.arguments if not a.keyword_only]
+    stated: dict[str, Any] = {
+        argument.name: _argument(argument, value, block)
+        for argument, value in zip(positional, given, strict=False)
+    }
+    stated |= {
+        name: _argument(cls.SCHEMA.by_name[name], value, block) for name, value in named.items()
+    }
+    for argument in positional[len(given) :] if not given else ():
+        if not argument.default:
+            stated[argument.name] = _argument(argument, None, block)
+    op: Operation = cls.make(**stated)
+    block.add_op(op)
+    for result, name in zip(op.results, "yzuvw", strict=False):
+        result.name_hint = name
+    block.add_op(ReturnOp(*op.results))
+    types = ([arg.type for arg in block.args], [result.type for result in op.results])
+    return ModuleOp([FuncOp("forward", types, Region(block))])
+
+
+def _argument(argument: Argument, value: Any, block: Block) -> Any:
+    """What a sample says of an argument: tensors become arguments of the method."""
+    if not argument.type.is_tensor:
+        return _NUMBERS.get(argument.type.base) if value is None else value
+    if isinstance(value, list):
+        return [_argument(argument, item, block) for item in cast("list[Any]", value)]
+    if value is not None or not argument.type.nullable:
+        return _tensor(value or "2x4xf32", block)
+    return None
+
+
+def _tensor(text: str, block: Block) -> SSAValue:
+    """`2x4xf32` as an argument; a size that is no number is a symbol."""
+    *sizes, element = text.split("x")
+    shape: list[Dim] = [int(size) if size.isdigit() else size for size in sizes if size]
+    made = block.insert_arg(tensor(shape, element_named(element, cast(Any, None))), len(block.args))
+    made.name_hint = "xzuvw"[len(block.args) - 1]
+    return made

@@ -1,0 +1,1 @@
+"""TOSA: what torch's operators are in its operators, a file for each family."""

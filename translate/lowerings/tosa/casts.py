@@ -1,0 +1,51 @@
+"""Conversions between element types: CAST, with torch's rounding.
+
+TOSA rounds a float to the nearest integer where torch cuts its fraction off, and has no cast
+between truth values and floats.
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import Attribute
+
+from stepwell.ir.dtypes import dtype_name, f32, i1, i32, i64
+from stepwell.ir.rewriting import EXACT
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.values import Value
+from stepwell.translate.rewrites.tosa.building import FLOATS
+
+CASTS = (
+    "aten.to.dtype",
+    "aten.to.dtype_layout",
+    "aten.to.device",
+    "aten.to.other",
+    "aten._to_copy.default",
+    "aten.type_as.default",
+    "dim_order_ops._to_dim_order_copy.default",
+)
+
+
+@lowers(*CASTS, to="tosa", bound=EXACT, sample=("4xi1", f32))
+def cast(x: Value, *, out: Out) -> Value:
+    """`to.dtype` and its kin to CAST, SELECT or comparisons."""
+    for dtype in (x.dtype, out.dtype):
+        is_convertible(dtype)
+    if out.dtype == i1 and not compares(x.dtype):
+        refuse(f"TOSA compares no {dtype_name(x.dtype)}, by which it would become a truth")
+    return x.to(out.dtype)
+
+
+def is_convertible(dtype: Attribute) -> None:
+    """Refuse what is no float, truth value or signed integer."""
+    signed = isinstance(dtype, IntegerType) and dtype.signedness.data.name == "SIGNLESS"
+    if dtype not in FLOATS and not signed:
+        refuse(f"TOSA has no cast from or to {dtype_name(dtype)}")
+
+
+def compares(dtype: Attribute) -> bool:
+    """Whether TOSA compares two tensors of an element type."""
+    return dtype in (i1, i32, i64, *FLOATS)
+
+
+RULES = lowerings_of(__name__)

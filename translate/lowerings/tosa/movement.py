@@ -1,0 +1,83 @@
+"""Ops that move elements: RESHAPE, TRANSPOSE, SLICE, CONCAT, TILE, PAD, REVERSE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import IntegerAttr
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.dtypes import i32, torch_dtype
+from stepwell.ir.rewriting import EXACT
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.values import Value, concat, needs_known
+
+
+@lowers("aten.view.default", to="tosa", bound=EXACT, sample=("2x6xf32", [3, 4]))
+def reshape(x: Value, *, out: Out) -> Value:
+    """One RESHAPE."""
+    return x.reshape(*out.shape)
+
+
+@lowers("aten.permute.default", to="tosa", bound=EXACT, sample=("2x6xf32", [1, 0]))
+def permute(x: Value, order: Sequence[int]) -> Value:
+    """One TRANSPOSE."""
+    return x.permute([x.axis(dim) for dim in order])
+
+
+@lowers("aten.slice.Tensor", to="tosa", bound=EXACT, sample=("4x3xf32", 0, 1, 3))
+def slice_(x: Value, dim: int, start: Any, end: Any, step: Any, *, b: Any, out: Out) -> Value:
+    """One SLICE, of step 1."""
+    if step != 1:
+        refuse(f"the step is {step}; SLICE has none")
+    if not isinstance(start or 0, int):
+        refuse("the start is known only at run time")
+    needs_known(x, [dim], "the sliced axis of size")
+    axis, first = x.axis(dim), start or 0
+    first = min(first + x.shape[axis] if first < 0 else first, x.shape[axis])
+    starts = [first if i == axis else 0 for i in range(x.rank)]
+    return x.made(t.SliceOp, out.shape, b.sizes(starts), b.sizes(out.shape))
+
+
+@lowers("aten.cat.default", to="tosa", bound=EXACT, sample=(["2x3xf32", "1x3xf32"], 0))
+def concat_(parts: list[Value], dim: int, *, b: Any, out: Out) -> Value:
+    """One CONCAT; of more operands than a list may have, several in a row."""
+    if len({part.dtype for part in parts}) > 1:
+        refuse("the operands have several dtypes")
+    axis, most = dim % len(out.shape), b.level.list
+    while len(parts) > most:
+        parts = [concat(parts[at : at + most], axis) for at in range(0, len(parts), most)]
+    return concat(parts, axis, out.shape)
+
+
+@lowers("aten.expand.default", to="tosa", bound=EXACT, sample=("1x3xf32", [2, 3]))
+def expand(x: Value, *, b: Any, out: Out) -> Value:
+    """One TILE."""
+    x = x.of_rank(len(out.shape))
+    multiples = [1 if n == d else n // d for n, d in zip(out.shape, x.shape, strict=True)]
+    return x if set(multiples) == {1} else x.made(t.TileOp, out.shape, b.sizes(multiples))
+
+
+@lowers("aten.constant_pad_nd.default", to="tosa", bound=EXACT, sample=("2x3xf32", [1, 0], 0.0))
+def pad(x: Value, amounts: Sequence[Any], value: float, *, b: Any, out: Out) -> Value:
+    """One PAD."""
+    if any(not isinstance(n, int) or n < 0 for n in amounts):
+        refuse("the padding is negative, or known only at run time")
+    pairs = [list(amounts[i : i + 2]) for i in range(0, len(amounts), 2)]
+    pairs += [[0, 0]] * (x.rank - len(pairs))
+    flat = [n for pair in reversed(pairs) for n in pair]
+    fill = b.constant(torch.full([1], value, dtype=torch_dtype(x.dtype)))
+    return x.made(t.PadOp, out.shape, b.sizes(flat), fill)
+
+
+@lowers("aten.flip.default", to="tosa", bound=EXACT, sample=("2x3xf32", [1]))
+def flip(x: Value, axes: Sequence[int]) -> Value:
+    """One REVERSE an axis, one after the other."""
+    for axis in sorted(x.axis(dim) for dim in axes):
+        x = x.made(t.ReverseOp, x.shape, axis=IntegerAttr(axis, i32))
+    return x
+
+
+RULES = lowerings_of(__name__)

@@ -1,0 +1,109 @@
+"""Pools of images, in NHWC, after what TOSA's pools cannot do themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import torch
+from xdsl.ir import Attribute
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.dtypes import i8, i16, torch_dtype
+from stepwell.ir.size import Dim, settled
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.values import Value, needs_floats, needs_known
+from stepwell.translate.rewrites.tosa.building import accumulator, i64s
+from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC, evened
+from stepwell.translate.rewrites.tosa.rows import gathered
+from stepwell.translate.rewrites.tosa.sizes import is_known
+from stepwell.translate.rewrites.tosa.windows import (
+    counts_padding,
+    is_dilated,
+    not_pooled,
+    padding,
+    pair,
+    window_places,
+)
+
+POOLS = {
+    "aten.max_pool2d.default": t.MaxPool2dOp,
+    "aten.avg_pool2d.default": t.AvgPool2dOp,
+}
+
+
+@lowers(POOLS, to="tosa", sample=("1x2x4x4xf32", [2, 2]))
+def pooling(
+    x: Value, kernel_size: list[int], steps: list[int], *, form: Any, op: Any, out: Out
+) -> Value:
+    """MAX_POOL2D and AVG_POOL2D between transposes, after a pad or a cut of the image."""
+    refusal = not_pooled(op)
+    if refusal is not None:
+        refuse(refusal.reason)
+    is_maximum = form is t.MaxPool2dOp
+    if is_dilated(op):
+        needs_known(x, (2, 3), "dilated windows of a plane of size")
+    places = window_places(op) if is_dilated(op) else ([], [])
+    if places is None:
+        refuse("a dilated window lies in the padding alone")
+    if not is_maximum or x.dtype not in (i8, i16):
+        needs_floats(op, x)
+    kernel, stride, size = pair(kernel_size), pair(steps or kernel_size), out.shape[2:]
+    if is_dilated(op):  # The cells of each window are brought together and stand side by side.
+        image = x.permute(TO_NHWC)
+        for axis, indices in enumerate(places, 1):
+            image = Value(gathered(image.ssa, axis, indices, x.b), x.b)
+        return image_pool(image.permute(TO_NCHW), form, kernel, kernel, (0, 0, 0, 0), size)
+    pad = list(padding(op))
+    if counts_padding(op):
+        before = pair(op.arg("padding"))
+        shape = (*x.shape[:2], *(x.shape[i + 2] + 2 * before[i] for i in range(2)))
+        pads = x.b.sizes([0] * 4 + [before[0]] * 2 + [before[1]] * 2)
+        x = x.made(t.PadOp, shape, pads, x.b.zero(x.dtype))
+        pad = [0, settled(pad[1] - before[0]), 0, settled(pad[3] - before[1])]
+    if not is_known(pad):
+        return _padded_pool(op, x, form, pad, size)
+    for axis, behind in ((2, pad[1]), (3, pad[3])):
+        if behind < 0:
+            x = x.narrow(axis, 0, x.shape[axis] + behind)
+    return image_pool(x, form, kernel, stride, [max(one, 0) for one in pad], size)
+
+
+def image_pool(
+    x: Value,
+    cls: type[TosaOp],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    pad: Sequence[Any],
+    size: Sequence[Dim],
+) -> Value:
+    """A pool of an NCHW image, in NHWC."""
+    image, zero = x.permute(TO_NHWC), x.b.zero
+    lists = {"kernel": i64s(kernel), "stride": i64s(stride), "pad": i64s(pad)}
+    shape = (image.shape[0], *size, image.shape[3])
+    more: dict[str, Attribute] = {}
+    zeros = [zero(x.dtype), zero(x.dtype)] if cls is t.AvgPool2dOp else []
+    if zeros:
+        more = {"acc_type": accumulator(x.dtype)}
+    return image.made(cls, shape, *zeros, **more, **lists).permute(TO_NCHW)
+
+
+def _padded_pool(
+    op: Any, x: Value, cls: type[TosaOp], pad: Sequence[Any], size: Sequence[Dim]
+) -> Value:
+    """A pool of an image whose size decides its padding: that is written out."""
+    is_maximum = cls is t.MaxPool2dOp
+    kernel, before = pair(op.arg("kernel_size")), pair(op.arg("padding"))
+    stride = pair(op.arg("stride") or kernel)
+    more = [step - 1 if op.arg("ceil_mode") else 0 for step in stride]
+    most = [sum(both) if is_maximum else 0 for both in zip(before, more, strict=True)]
+    dtype = torch_dtype(x.dtype)
+    least = -inf if dtype.is_floating_point else torch.iinfo(dtype).min
+    image, left = evened(x.permute(TO_NHWC).ssa, (pad[1], pad[3]), most, x.b, least)
+    around = (pad[0], left[0], pad[2], left[1])
+    return image_pool(Value(image, x.b).permute(TO_NCHW), cls, kernel, stride, around, size)
+
+
+RULES = lowerings_of(__name__)

@@ -1,0 +1,133 @@
+"""Powers and roots in operators that are defined for every number.
+
+POW has no result for a negative base, or for 0 ** 0: the reference model ends there. Whole
+exponents become products, other exponents of a base that may be negative the exponential of a
+logarithm, which is what the model's POW computes and is NaN where torch's power is. Halves are
+widened where a product would round twice.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from math import log as logarithm
+from typing import Any
+
+import torch
+
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.values import (
+    Value,
+    exp,
+    floor,
+    log,
+    needs_floats,
+    reciprocal,
+    rsqrt,
+    where,
+)
+from stepwell.translate.rewrites.tosa.sizes import is_known
+
+LARGEST_EXPONENT = 64
+"""Whole exponents up to this one are products; the rounding of n of them adds up to n / 2 ulp."""
+
+
+@lowers("aten.sqrt.default", to="tosa", sample=("2x4xf32",))
+def root_(x: Value, *, op: Any, out: Out) -> Value:
+    """`sqrt`, of what is no square a NaN."""
+    _fits(op, out, x)
+    return root(x)
+
+
+@lowers("aten.pow.Tensor_Scalar", to="tosa", sample=("2x4xf32", 4))
+def power_(x: Value, exponent: Any, *, op: Any, out: Out) -> Value:
+    """`x ** n`: products, those of a root, or an exponential."""
+    _has_one_type(out, x)
+    if not isinstance(exponent, int | float) or not isfinite(exponent):
+        refuse("the exponent is not finite, or known only at run time")
+    if exponent == 0 and not is_known(x.shape):
+        refuse("the exponent is 0 and the shape is symbolic")
+    if is_whole(exponent) and abs(exponent) > LARGEST_EXPONENT:
+        refuse(f"the exponent {exponent} is beyond {LARGEST_EXPONENT}")
+    _fits(op, out, x)
+    if exponent == 0:
+        return Value(x.b.constant(torch.ones(x.shape, dtype=torch_dtype(x.dtype))), x.b)
+    if exponent in (-1, 1, 2):
+        return whole(x, int(exponent))
+    return power(x.single(), float(exponent)).cast(x.dtype)
+
+
+@lowers("aten.pow.Scalar", to="tosa", sample=(2, "2x4xf32"))
+def power_of_number(base: Any, x: Value, *, op: Any, out: Out) -> Value:
+    """`n ** x`, an exponential."""
+    _has_one_type(out, x)
+    if not isinstance(base, int | float) or not 0 < base < float("inf") or base == 1:
+        refuse("the base is not a finite number above 0, or it is 1")
+    _fits(op, out, x)
+    return exp(x.single() * logarithm(float(base))).cast(x.dtype)
+
+
+@lowers("aten.pow.Tensor_Tensor", to="tosa", sample=("2x4xf32", "2x4xf32"))
+def power_of_values(x: Value, y: Value, *, op: Any, out: Out) -> Value:
+    """`x ** y`: e ** (y · log |x|); negative bases have the sign of odd whole exponents, or NaN."""
+    _fits(op, out, x, y)
+    base, exponent = x.single(), y.single()
+    size = abs(base)
+    made = exp(exponent * log(size))
+    one = made.like(1.0)
+    half = exponent * 0.5
+    is_even = floor(half).equals(half)
+    is_integer = floor(exponent).equals(exponent)
+    made = where(size.equals(1.0), one, made)
+    signed = where(is_even, made, -made)
+    defined = where(is_integer, signed, float("nan"))
+    made = where(base < 0.0, defined, made)
+    return where(exponent.equals(0.0), one, made).cast(x.dtype)
+
+
+def _has_one_type(out: Out, *values: Value) -> None:
+    if len({out.dtype, *(value.dtype for value in values)}) > 1:
+        refuse("operands and result have several dtypes")
+
+
+def _fits(op: Any, out: Out, *values: Value) -> None:
+    """Refuse what are not floats of one type."""
+    _has_one_type(out, *values)
+    needs_floats(op, values[0])
+
+
+def is_whole(number: float) -> bool:
+    """Whether a number is an integer."""
+    return float(number).is_integer()
+
+
+def root(x: Value) -> Value:
+    """√x = 1 / (1 / √x): 0 of 0, inf of inf, NaN of negative numbers."""
+    return reciprocal(rsqrt(x))
+
+
+def power(x: Value, exponent: float) -> Value:
+    """X ** exponent in f32: products, those of a root, or e ** (exponent · log x)."""
+    if is_whole(exponent) and abs(exponent) <= LARGEST_EXPONENT:
+        return whole(x, int(exponent))
+    if is_whole(2 * exponent) and abs(exponent) <= LARGEST_EXPONENT:
+        return whole(root(x), int(2 * exponent))
+    return exp(log(x) * exponent)
+
+
+def whole(x: Value, exponent: int) -> Value:
+    """X ** exponent by squaring; no square grows beyond what the result is made of."""
+    result: Value | None = None
+    square, left = x, abs(exponent)
+    while True:
+        if left & 1:
+            result = square if result is None else result * square
+        left >>= 1
+        if not left:
+            break
+        square = square * square
+    assert result is not None
+    return reciprocal(result) if exponent < 0 else result
+
+
+RULES = lowerings_of(__name__)

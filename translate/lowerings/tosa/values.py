@@ -1,0 +1,374 @@
+"""Values that compute like numbers, in TOSA's operators.
+
+A number beside a value becomes a constant of its element type and rank. Integers and floats mix as
+little as in TOSA: `to` converts. What operators do with NaN and how they round is TOSA's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from math import copysign, frexp, isinf
+from typing import Any, NoReturn
+
+import torch
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.forms import FORMS
+from stepwell.dialects.tosa.targets import level_of
+from stepwell.ir.bounds import roundings
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import dtype_name, f16, i1, i32, i64, torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.size import Dim
+from stepwell.ir.types import element
+from stepwell.translate.lowerings.lowering import Goal, goal, refuse
+from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, broadcast, narrow, shape_of
+from stepwell.translate.rewrites.tosa.lowering import is_scalar, unfit
+from stepwell.translate.rewrites.tosa.sizes import is_known
+
+WHOLE = (i32, i64)
+"""Element types of TOSA's arithmetic of integers."""
+Number = float | bool
+
+
+@cache
+def has_form(cls: type[TosaOp], held: Attribute, given: Attribute) -> bool:
+    """Whether an operator takes an element type and gives another, for some target."""
+    table = FORMS.get(cls, {})
+    return (held, given) in table or ((held,) in table and given in (held, i1))
+
+
+def needs(cls: type[TosaOp], held: Attribute, given: Attribute) -> None:
+    """Refuse element types that the operator has not."""
+    if not has_form(cls, held, given):
+        refuse(f"{cls.name} does not take {dtype_name(held)}")
+
+
+class Value:
+    """A tensor on the pad, with what writes operators beside it."""
+
+    __slots__ = ("b", "ssa")
+
+    def __init__(self, ssa: SSAValue, b: Builder) -> None:
+        self.ssa, self.b = ssa, b
+
+    # -- what it is --------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> Attribute:
+        """The element type."""
+        return element(self.ssa.type)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes."""
+        return shape_of(self.ssa)
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it holds floats that TOSA computes with."""
+        return self.dtype in FLOATS
+
+    @property
+    def constant(self) -> torch.Tensor | None:
+        """The elements, where the program knows them."""
+        key = weight_key(self.ssa)
+        return None if key is None else self.b.rw.weights.get(key)
+
+    def _of(self, ssa: SSAValue) -> Value:
+        return Value(ssa, self.b)
+
+    def like(self, other: Value | Number) -> Value:
+        """A number as a constant beside this value; a value as it is."""
+        return other if isinstance(other, Value) else self._of(self.b.splat(other, self.ssa))
+
+    # -- arithmetic --------------------------------------------------------------------------
+
+    def binary(
+        self,
+        cls: type[TosaOp],
+        other: Value | Number,
+        held: Attribute | None = None,
+        swapped: bool = False,
+    ) -> Value:
+        """An elementwise operator of two operands, brought to one rank.
+
+        Refused: element types of which the operator has no form, or two of them.
+        """
+        if isinstance(other, Value) and other.dtype != self.dtype:
+            refuse("the operands have several dtypes")
+        needs(cls, self.dtype, held or self.dtype)
+        left, right = self.ssa, self.like(other).ssa
+        if swapped:
+            left, right = right, left
+        return self._of(self.b.binary(cls, left, right, held))
+
+    def unary(self, cls: type[TosaOp]) -> Value:
+        """An elementwise operator of one operand."""
+        needs(cls, self.dtype, self.dtype)
+        return self._of(self.b.unary(cls, self.ssa))
+
+    def __add__(self, other: Value | Number) -> Value:
+        return self.binary(t.AddOp, other)
+
+    def __radd__(self, other: Number) -> Value:
+        return self.binary(t.AddOp, other, swapped=True)
+
+    def __sub__(self, other: Value | Number) -> Value:
+        return self.binary(t.SubOp, other)
+
+    def __rsub__(self, other: Number) -> Value:
+        return self.binary(t.SubOp, other, swapped=True)
+
+    def __mul__(self, other: Value | Number) -> Value:
+        return self.binary(t.MulOp, other)
+
+    def __rmul__(self, other: Number) -> Value:
+        return self.binary(t.MulOp, other, swapped=True)
+
+    def __truediv__(self, other: Value | Number) -> Value:
+        """A product with 1 / other; TOSA divides no floats."""
+        if not isinstance(other, Value):
+            value = self
+            for factor in inverse(float(other), torch.finfo(torch_dtype(self.dtype))):
+                value = value * factor
+            return value
+        if isinstance(other.ssa.owner, t.ReciprocalOp):
+            return self * other._of(other.ssa.owner.input)
+        if self.dtype == f16:  # 1 / x of a half below 2 ** -16 is no half
+            return (self.single() * other.single().unary(t.ReciprocalOp)).cast(f16)
+        return self * other.unary(t.ReciprocalOp)
+
+    def __floordiv__(self, other: Value | Number) -> Value:
+        """INTDIV, which cuts off."""
+        return self.binary(t.IntDivOp, other)
+
+    def __neg__(self) -> Value:
+        return self._of(self.b.negate(self.ssa)) if self.is_float else 0 - self
+
+    def __abs__(self) -> Value:
+        return self.unary(t.AbsOp)
+
+    # -- conditions --------------------------------------------------------------------------
+
+    def __gt__(self, other: Value | Number) -> Value:
+        return self.binary(t.GreaterOp, other, i1)
+
+    def __ge__(self, other: Value | Number) -> Value:
+        return self.binary(t.GreaterEqualOp, other, i1)
+
+    def __lt__(self, other: Value | Number) -> Value:
+        return self.binary(t.GreaterOp, other, i1, swapped=True)
+
+    def __le__(self, other: Value | Number) -> Value:
+        return self.binary(t.GreaterEqualOp, other, i1, swapped=True)
+
+    def equals(self, other: Value | Number) -> Value:
+        """EQUAL; `==` stays Python's."""
+        return self.binary(t.EqualOp, other, i1)
+
+    def differs(self, other: Value | Number) -> Value:
+        """What is not equal: a NaN differs from itself."""
+        return ~self.equals(other)
+
+    def __and__(self, other: Value | Number) -> Value:
+        return self.binary(t.LogicalAndOp if self.dtype == i1 else t.BitwiseAndOp, other)
+
+    def __or__(self, other: Value | Number) -> Value:
+        return self.binary(t.LogicalOrOp if self.dtype == i1 else t.BitwiseOrOp, other)
+
+    def __xor__(self, other: Value | Number) -> Value:
+        return self.binary(t.LogicalXorOp if self.dtype == i1 else t.BitwiseXorOp, other)
+
+    def __invert__(self) -> Value:
+        return self.unary(t.LogicalNotOp if self.dtype == i1 else t.BitwiseNotOp)
+
+    def __lshift__(self, places: Value | Number) -> Value:
+        return self.binary(t.LogicalLeftShiftOp, places)
+
+    def __rshift__(self, places: Value | Number) -> Value:
+        """ARITHMETIC_RIGHT_SHIFT, which cuts off."""
+        count = self.like(places)
+        shape = broadcast(self.shape, count.shape)
+        rounds = IntegerAttr(0, i1)
+        return self._of(
+            self.b.op(
+                t.ArithmeticRightShiftOp, [self.ssa, count.ssa], shape, self.dtype, round=rounds
+            )
+        )
+
+    # -- element types -----------------------------------------------------------------------
+
+    def cast(self, dtype: Attribute) -> Value:
+        """CAST, which rounds a float to the nearest integer."""
+        if self.dtype == dtype:
+            return self
+        return self._of(self.b.op(t.CastOp, [self.ssa], self.shape, dtype))
+
+    def single(self) -> Value:
+        """In f32; a constant at compile time."""
+        return self._of(self.b.single(self.ssa))
+
+    def to(self, dtype: Attribute) -> Value:
+        """As torch converts: a fraction is cut off, what is not 0 is true."""
+        if self.dtype == dtype:
+            return self
+        if dtype == i1:
+            return self.differs(0)
+        if self.dtype == i1:
+            numbers = [self.b.number(number, self.rank, dtype) for number in (1, 0)]
+            return where(self, *map(self._of, numbers))
+        if self.is_float and dtype not in FLOATS:
+            positive = self > 0
+            return where(positive, floor(self), ceil(self)).cast(dtype)
+        return self.cast(dtype)
+
+    # -- axes --------------------------------------------------------------------------------
+
+    def reshape(self, *shape: Dim) -> Value:
+        """The same elements in another shape."""
+        return self._of(self.b.reshape(self.ssa, shape))
+
+    def permute(self, order: Sequence[int]) -> Value:
+        """The axes in another order."""
+        return self._of(self.b.transpose(self.ssa, order))
+
+    def of_rank(self, rank: int) -> Value:
+        """With axes of size 1 in front."""
+        return self._of(self.b.of_rank(self.ssa, rank))
+
+    def narrow(self, axis: int, start: int, size: Dim) -> Value:
+        """A part of one axis."""
+        return self._of(narrow(self.ssa, axis, start, size, self.b))
+
+    def made(
+        self, cls: type[TosaOp], shape: Sequence[Dim], *more: SSAValue, **properties: Attribute
+    ) -> Value:
+        """An operator of this value, then of others, that keeps the element type."""
+        return self._of(self.b.op(cls, [self.ssa, *more], shape, self.dtype, **properties))
+
+    def reduce(self, cls: type[TosaOp], axis: int) -> Value:
+        """A reduction that keeps its axis with size 1."""
+        return self._of(self.b.reduce(cls, self.ssa, axis))
+
+    def sum(self, axis: int) -> Value:
+        """REDUCE_SUM."""
+        return self.reduce(t.ReduceSumOp, axis)
+
+    def axis(self, dim: int) -> int:
+        """An axis counted from the front."""
+        return dim % max(self.rank, 1)
+
+
+# -- functions -------------------------------------------------------------------------------
+
+
+def _unary(cls: type[TosaOp]) -> Callable[[Value], Value]:
+    return lambda x: x.unary(cls)
+
+
+ceil, exp, floor, log, reciprocal, rsqrt, tanh, erf, sin, cos = map(
+    _unary,
+    (
+        t.CeilOp,
+        t.ExpOp,
+        t.FloorOp,
+        t.LogOp,
+        t.ReciprocalOp,
+        t.RsqrtOp,
+        t.TanhOp,
+        t.ErfOp,
+        t.SinOp,
+        t.CosOp,
+    ),
+)
+
+
+def where(condition: Value, a: Value | Number, other: Value | Number) -> Value:
+    """SELECT; a number is of the other side's element type."""
+    like = a if isinstance(a, Value) else other
+    assert isinstance(like, Value), "one side is a value"
+    sides = [like.like(side).ssa for side in (a, other)]
+    return Value(like.b.select(condition.ssa, *sides), like.b)
+
+
+def maximum(a: Value, other: Value | Number) -> Value:
+    """MAXIMUM, which a NaN wins."""
+    return a.binary(t.MaximumOp, other)
+
+
+def minimum(a: Value, other: Value | Number) -> Value:
+    """MINIMUM, which a NaN wins."""
+    return a.binary(t.MinimumOp, other)
+
+
+def clamp(x: Value, low: float, high: float) -> Value:
+    """CLAMP to two numbers."""
+    return Value(x.b.clamp(x.ssa, low, high), x.b)
+
+
+def concat(parts: Sequence[Value], axis: int, shape: Sequence[Dim] | None = None) -> Value:
+    """Parts one after the other along an axis; `shape` where a type spells the result's."""
+    return Value(parts[0].b.concat([part.ssa for part in parts], axis, shape), parts[0].b)
+
+
+def inverse(number: float, info: torch.finfo) -> tuple[float, ...]:
+    """Factors whose product is 1 / number: one, or two where it is no normal number of the type."""
+    if number == 0:
+        return (copysign(float("inf"), number),)
+    if isinf(number) or info.tiny <= abs(1 / number) <= info.max:
+        return (1 / number,)
+    share, exponent = frexp(number)
+    return 1 / share * 2.0 ** -(exponent // 2), 2.0 ** -(exponent - exponent // 2)
+
+
+def needs_known(x: Value, axes: Sequence[int], what: str) -> None:
+    """Refuse sizes that are no numbers where the operators used for an op need them."""
+    if not is_known([x.shape[axis] for axis in axes]):
+        refuse(f"{what} {[str(x.shape[axis]) for axis in axes]} is symbolic")
+
+
+def no_operator(op: SchemaOp, x: Value) -> NoReturn:
+    """Refuse an element type that nothing used for this op computes on."""
+    refuse(f"TOSA has no operator for {op.name} on {dtype_name(x.dtype)}")
+
+
+def needs_floats(op: SchemaOp, x: Value) -> None:
+    """Refuse what are no floats: the operators used for this op compute on nothing else."""
+    if not x.is_float:
+        no_operator(op, x)
+
+
+def _unfit(values: Sequence[SSAValue], program: Program, takes_symbols: bool) -> Refusal | None:
+    """Tensors of element types TOSA has, of sizes it can name; sizes themselves are no tensors."""
+    level = level_of(program.context.target)
+    for value in values:
+        if takes_symbols and is_scalar(value):
+            continue
+        refusal = unfit(value, takes_symbols, level)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+goal(
+    "tosa",
+    Goal(
+        roundings("TOSA's operators round in another order"),
+        Builder,
+        Value,
+        shape_of,
+        _unfit,
+    ),
+)
