@@ -12,6 +12,7 @@ import logging
 import operator
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
 from typing import Any
 
 import sympy
@@ -52,14 +53,17 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Gt: sympy.Gt,
     ast.GtE: sympy.Ge,
 }
-_SYMPY_FUNCTIONS = ("Eq", "Ne", "And", "Or", "Not", "Abs", "floor", "ceiling", "sqrt")
+_SYMPY_FUNCTIONS = ("Eq", "Ne", "And", "Or", "Not", "Abs", "floor", "ceiling", "sqrt", "Piecewise")
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {
-        name: getattr(torch_functions, name)
-        for name in torch_functions.__all__
-        if not name.startswith("_")
+        name: function
+        for name, function in vars(torch_functions).items()
+        if isinstance(function, type)
+        and issubclass(function, sympy.Basic)
+        and function.__module__ == torch_functions.__name__
+        and not name.startswith("_")
     }
     found.update({name: getattr(sympy, name) for name in _SYMPY_FUNCTIONS})
     found.update(Max=torch_functions.Max, Min=torch_functions.Min)
@@ -72,19 +76,61 @@ _FUNCTIONS = _functions()
 _NONE = NoneType()
 
 
+_SPOKEN = (
+    *(ast.Load, *_BINARY, *_COMPARE, ast.USub, ast.Invert, ast.Not),
+    *(ast.Name, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Tuple),
+)
+
+
+@lru_cache(maxsize=65536)
+def is_read(text: str) -> bool:
+    """Whether `Symbols.expression` reads a text; torch's printing knows functions without end."""
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    return all(
+        isinstance(node, _SPOKEN)
+        or (isinstance(node, ast.Constant) and isinstance(node.value, int | float))
+        or (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in _FUNCTIONS
+            and not node.keywords
+        )
+        for node in ast.walk(tree)
+    )
+
+
+def spelt(number: Any) -> str:
+    """The text of a number of torch's.
+
+    Raises:
+        StepwellError: no parser of ours would read it.
+    """
+    text = str(number)
+    if not is_read(text):
+        short = text if len(text) < 80 else f"{text[:77]}..."
+        raise StepwellError(
+            f"a number that torch computes as {short} has no form in the IR",
+            help="check what it may be in the model (torch._check), so that torch says it shorter",
+        )
+    return text
+
+
 def dimension(size: int | torch.SymInt) -> Dim:
     """A size as a number, or as its expression where it is symbolic."""
     if isinstance(size, int):
         return int(size)
     known = size.node.maybe_as_int()
-    return dim_of(str(size)) if known is None else known
+    return dim_of(spelt(size)) if known is None else known
 
 
 def expression_of(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> Dim:
     """A run-time number as its expression; of one that is no integer the text alone."""
     if isinstance(number, torch.SymInt):
         return dimension(number)
-    return Size.computed(str(number.node.expr))
+    return Size.computed(spelt(number.node.expr))
 
 
 def is_of_more_than_one(guard: Any) -> bool:
@@ -117,11 +163,11 @@ def type_of(value: Any) -> Attribute:
     if value is None:
         return _NONE
     if isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
-        return IntType(str(value))
+        return IntType(spelt(value))
     if isinstance(value, torch.SymFloat | float):
-        return FloatType(str(value))
+        return FloatType(spelt(value))
     if isinstance(value, torch.SymBool | bool):
-        return BoolType(str(value))
+        return BoolType(spelt(value))
     raise StepwellError(f"a value of type {type(value).__name__} has no type in the IR")
 
 
@@ -249,14 +295,22 @@ class Symbols:
                 return -value
             if isinstance(tree.op, ast.Invert | ast.Not):
                 return sympy.Not(value)
-        if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
+        if isinstance(tree, ast.Compare) and [type(op) in _COMPARE for op in tree.ops] == [True]:
             left, right = self._read(tree.left, text), self._read(tree.comparators[0], text)
             return _COMPARE[type(tree.ops[0])](left, right)
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
             function = _FUNCTIONS.get(tree.func.id)
+            if function is sympy.Piecewise and not tree.keywords:
+                return function(*(self._pair(item, text) for item in tree.args))
             if function is not None and not tree.keywords:
                 return function(*(self._read(item, text) for item in tree.args))
         raise ParseFailure(f"{text!r} is not a symbolic expression")
+
+    def _pair(self, tree: ast.expr, text: str) -> Any:
+        """A value of `Piecewise` and where it holds."""
+        if not isinstance(tree, ast.Tuple) or len(tree.elts) != 2:
+            raise ParseFailure(f"{text!r} is not a symbolic expression")
+        return tuple(self._read(item, text) for item in tree.elts)
 
     def stated(self, text: str, values: Mapping[str, int]) -> Number | str:
         """A number as a type spells it once some of its symbols have values."""
