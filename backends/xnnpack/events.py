@@ -20,42 +20,31 @@ from typing import Any
 
 from stepwell.dialects.xnnpack import (
     CONCATENATES,
-    ELU,
-    Abs,
+    NODES,
     Add,
     ArgMaxPooling2d,
     AveragePooling2d,
     BatchMatrixMultiply,
-    Ceiling,
     Clamp,
     Convert,
     Convolution2d,
     Copy,
-    Cosine,
     Deconvolution2d,
     DelegateOp,
     DepthwiseConvolution2d,
     Divide,
-    Exp,
-    Floor,
     FullyConnected,
     Gelu,
     GlobalAveragePooling2d,
     Hardswish,
-    LeakyReLU,
-    Log,
     Maximum,
     MaxPooling2d,
     Minimum,
     Multiply,
-    Negate,
     PReLU,
     ReciprocalSquareRoot,
     ScaledDotProductAttention,
-    Sigmoid,
-    Sine,
     Softmax,
-    Square,
     SquareRoot,
     StaticConstantPad,
     StaticReshape,
@@ -68,6 +57,7 @@ from stepwell.dialects.xnnpack import (
 )
 from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.datatypes import datatype
+from stepwell.dialects.xnnpack.elementwise import Unary
 from stepwell.ir.diagnostics import node_name
 
 Spellings = tuple[str, ...]
@@ -239,22 +229,10 @@ def _resize(op: XnnpackOp) -> list[Spellings]:
 
 
 _UNARY: Mapping[type[XnnpackOp], str] = {
-    Abs: "Abs",
-    Ceiling: "Ceiling",
-    Clamp: "Clamp",
-    Cosine: "Cosine",
-    ELU: "ELU",
-    Exp: "Exp",
-    Floor: "Floor",
+    **{op: op.__name__ for op in NODES.values() if issubclass(op, Unary)},
     Gelu: "GELU",
     Hardswish: "HardSwish",
-    LeakyReLU: "LeakyReLU",
-    Log: "Log",
-    Negate: "Negate",
     ReciprocalSquareRoot: "Reciprocal Square Root",
-    Sigmoid: "Sigmoid",
-    Sine: "Sine",
-    Square: "Square",
     SquareRoot: "Square Root",
     StaticReshape: "Static Reshape",
     Tanh: "TanH",

@@ -6,7 +6,7 @@ Source: `schema.fbs` in `executorch/backends/xnnpack/serialization`, `xnnpack.h`
 from xdsl.ir import Dialect
 
 from stepwell.dialects.xnnpack import shapes
-from stepwell.dialects.xnnpack.base import XnnpackOp
+from stepwell.dialects.xnnpack.base import NODES, XnnpackOp
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.delegate import MAX_EXTERNALS, DelegateOp, YieldOp
 from stepwell.dialects.xnnpack.elementwise import (
@@ -66,60 +66,6 @@ from stepwell.dialects.xnnpack.spatial import (
     StaticResizeBilinear2d,
 )
 from stepwell.ir.interpretation import meaning_stands_in
-
-NODES: dict[str, type[XnnpackOp]] = {
-    cls.NODE: cls
-    for cls in (
-        Abs,
-        Add,
-        ArgMaxPooling2d,
-        AveragePooling2d,
-        BatchMatrixMultiply,
-        Ceiling,
-        Clamp,
-        Concatenate2,
-        Concatenate3,
-        Concatenate4,
-        Concatenate5,
-        Convert,
-        Convolution2d,
-        Copy,
-        Cosine,
-        Deconvolution2d,
-        DepthwiseConvolution2d,
-        Divide,
-        ELU,
-        Exp,
-        Floor,
-        FullyConnected,
-        Gelu,
-        GlobalAveragePooling2d,
-        Hardswish,
-        LeakyReLU,
-        Log,
-        MaxPooling2d,
-        Maximum,
-        Minimum,
-        Multiply,
-        Negate,
-        PReLU,
-        ReciprocalSquareRoot,
-        ScaledDotProductAttention,
-        Sigmoid,
-        Sine,
-        Softmax,
-        Square,
-        SquareRoot,
-        StaticConstantPad,
-        StaticReshape,
-        StaticResizeBilinear2d,
-        StaticSlice,
-        StaticTranspose,
-        Subtract,
-        Tanh,
-    )
-}
-"""The op of each node of the schema, by the node's name there."""
 
 Xnnpack = Dialect("xnnpack", [*NODES.values(), DelegateOp, YieldOp], [DynamicInt8Type])
 

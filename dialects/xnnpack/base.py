@@ -12,7 +12,7 @@ import struct
 from abc import ABC
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import (
@@ -27,7 +27,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import IRDLOperation, traits_def
+from xdsl.irdl import IRDLOperation, irdl_op_definition, traits_def
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import Pure
@@ -55,7 +55,7 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
     """A node of XNNPACK's sub-graph.
 
     Attributes:
-        NODE: the node's name in ExecuTorch's schema, `XNNAdd`.
+        NODE: the node's name in ExecuTorch's schema: `XNN` and the class's, where it says no other.
         PACKED: operands whose constants XNNPACK copies when the delegate is loaded. It keeps a
             pointer to every other constant (see the facts in `backends.xnnpack.emit`).
 
@@ -214,6 +214,20 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
             properties=properties,
             attributes=attributes,
         )
+
+
+_N = TypeVar("_N", bound=XnnpackOp)
+NODES: dict[str, type[XnnpackOp]] = {}
+"""The op of each node of the schema, by the node's name there."""
+
+
+def node(cls: type[_N]) -> type[_N]:
+    """Finish an op class, and register it under its node's name."""
+    defined = irdl_op_definition(cls)
+    if "NODE" not in cls.__dict__:
+        defined.NODE = f"XNN{cls.__name__}"
+    NODES[defined.NODE] = defined
+    return defined
 
 
 def constant_of(value: SSAValue) -> WeightOp | None:

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, TensorType
 from xdsl.irdl import (
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -21,6 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 from stepwell.dialects.xnnpack.base import (
     XnnpackOp,
     full_range,
+    node,
     same_everywhere,
     same_parameters,
 )
@@ -38,6 +38,8 @@ class Unary(XnnpackOp):
 
     FAMILY: ClassVar[Family | None] = "elementwise"
     DATATYPES: ClassVar[tuple[str, ...]] = ALL
+    TORCH: ClassVar[str] = ""
+    """The function of torch that says what it computes of reals; a meaning of its own if none."""
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
@@ -73,139 +75,137 @@ class ClampedBinary(Binary):
     output_max = opt_prop_def(FloatAttr)
 
 
-@irdl_op_definition
+@node
 class Abs(Unary):
     """`|x|`."""
 
     name = "xnnpack.abs"
-    NODE: ClassVar[str] = "XNNAbs"
+    TORCH: ClassVar[str] = "abs"
 
 
-@irdl_op_definition
+@node
 class Ceiling(Unary):
     """The least whole number not below x."""
 
     name = "xnnpack.ceiling"
-    NODE: ClassVar[str] = "XNNCeiling"
+    TORCH: ClassVar[str] = "ceil"
 
 
-@irdl_op_definition
+@node
 class Copy(Unary):
     """The input as it is."""
 
     name = "xnnpack.copy"
-    NODE: ClassVar[str] = "XNNCopy"
     FAMILY: ClassVar[Family | None] = "reshape"
 
     def check(self) -> None:
         same_parameters(self)
 
 
-@irdl_op_definition
+@node
 class Cosine(Unary):
     """`cos(x)`, x in radians."""
 
     name = "xnnpack.cosine"
+    TORCH: ClassVar[str] = "cos"
     NODE: ClassVar[str] = "XNNCos"
 
 
-@irdl_op_definition
+@node
 class Exp(Unary):
     """`e**x`."""
 
     name = "xnnpack.exp"
-    NODE: ClassVar[str] = "XNNExp"
+    TORCH: ClassVar[str] = "exp"
 
 
-@irdl_op_definition
+@node
 class Floor(Unary):
     """The greatest whole number not above x."""
 
     name = "xnnpack.floor"
-    NODE: ClassVar[str] = "XNNFloor"
+    TORCH: ClassVar[str] = "floor"
 
 
-@irdl_op_definition
+@node
 class Gelu(Unary):
     """`x · Φ(x)`, the erf form."""
 
     name = "xnnpack.gelu"
-    NODE: ClassVar[str] = "XNNGelu"
 
 
-@irdl_op_definition
+@node
 class Hardswish(Unary):
     """`x · clamp(x + 3, 0, 6) / 6`."""
 
     name = "xnnpack.hardswish"
-    NODE: ClassVar[str] = "XNNHardswish"
 
 
-@irdl_op_definition
+@node
 class Log(Unary):
     """The natural logarithm."""
 
     name = "xnnpack.log"
-    NODE: ClassVar[str] = "XNNLog"
+    TORCH: ClassVar[str] = "log"
 
 
-@irdl_op_definition
+@node
 class Negate(Unary):
     """`−x`."""
 
     name = "xnnpack.negate"
-    NODE: ClassVar[str] = "XNNNegate"
+    TORCH: ClassVar[str] = "neg"
 
 
-@irdl_op_definition
+@node
 class ReciprocalSquareRoot(Unary):
     """`1 / √x`."""
 
     name = "xnnpack.reciprocal_square_root"
-    NODE: ClassVar[str] = "XNNReciprocalSquareRoot"
+    TORCH: ClassVar[str] = "rsqrt"
 
 
-@irdl_op_definition
+@node
 class Sigmoid(Unary):
     """`1 / (1 + e**−x)`."""
 
     name = "xnnpack.sigmoid"
-    NODE: ClassVar[str] = "XNNSigmoid"
+    TORCH: ClassVar[str] = "sigmoid"
 
 
-@irdl_op_definition
+@node
 class Sine(Unary):
     """`sin(x)`, x in radians."""
 
     name = "xnnpack.sine"
+    TORCH: ClassVar[str] = "sin"
     NODE: ClassVar[str] = "XNNSin"
 
 
-@irdl_op_definition
+@node
 class Square(Unary):
     """`x²`."""
 
     name = "xnnpack.square"
-    NODE: ClassVar[str] = "XNNSquare"
 
 
-@irdl_op_definition
+@node
 class SquareRoot(Unary):
     """`√x`. Of a negative number NaN, but −0 from the half-precision kernel."""
 
     name = "xnnpack.square_root"
-    NODE: ClassVar[str] = "XNNSquareRoot"
+    TORCH: ClassVar[str] = "sqrt"
 
 
-@irdl_op_definition
+@node
 class Tanh(Unary):
     """The hyperbolic tangent."""
 
     name = "xnnpack.tanh"
-    NODE: ClassVar[str] = "XNNTanh"
+    TORCH: ClassVar[str] = "tanh"
 
 
-@irdl_op_definition
+@node
 class Clamp(Unary):
     """`min(max(x, output_min), output_max)`; at least one bound is given.
 
@@ -215,7 +215,6 @@ class Clamp(Unary):
     """
 
     name = "xnnpack.clamp"
-    NODE: ClassVar[str] = "XNNClamp"
     output_min = opt_prop_def(FloatAttr)
     output_max = opt_prop_def(FloatAttr)
 
@@ -224,21 +223,19 @@ class Clamp(Unary):
             raise VerifyException("a clamp needs output_min or output_max")
 
 
-@irdl_op_definition
+@node
 class LeakyReLU(Unary):
     """`x` where x ≥ 0, else `negative_slope · x`."""
 
     name = "xnnpack.leaky_relu"
-    NODE: ClassVar[str] = "XNNLeakyReLU"
     negative_slope = prop_def(FloatAttr)
 
 
-@irdl_op_definition
+@node
 class ELU(Unary):
     """`x` where x ≥ 0, else `alpha · (e**x − 1)`; alpha is positive."""
 
     name = "xnnpack.elu"
-    NODE: ClassVar[str] = "XNNELU"
     alpha = prop_def(FloatAttr)
 
     def check(self) -> None:
@@ -246,7 +243,7 @@ class ELU(Unary):
             raise VerifyException("alpha must be positive")
 
 
-@irdl_op_definition
+@node
 class Convert(Unary):
     """To another datatype: float to float, quantise, dequantise, requantise.
 
@@ -254,7 +251,6 @@ class Convert(Unary):
     """
 
     name = "xnnpack.convert"
-    NODE: ClassVar[str] = "XNNConvert"
     FAMILY: ClassVar[Family | None] = "cast"
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
@@ -283,12 +279,11 @@ CONVERSIONS = frozenset(
 """(from, to) pairs that XNNPACK has kernels for."""
 
 
-@irdl_op_definition
+@node
 class Softmax(Unary):
     """`e**x / Σ e**x` over the last axis, the greatest x subtracted first."""
 
     name = "xnnpack.softmax"
-    NODE: ClassVar[str] = "XNNSoftmax"
     FAMILY: ClassVar[Family | None] = "softmax"
     DATATYPES: ClassVar[tuple[str, ...]] = FLOATS
 
@@ -297,31 +292,28 @@ class Softmax(Unary):
         return mapped(self, along_rows(rank, (rank - 1,)))
 
 
-@irdl_op_definition
+@node
 class Add(ClampedBinary):
     """`a + b`."""
 
     name = "xnnpack.add"
-    NODE: ClassVar[str] = "XNNAdd"
 
 
-@irdl_op_definition
+@node
 class Subtract(ClampedBinary):
     """`a − b`."""
 
     name = "xnnpack.subtract"
-    NODE: ClassVar[str] = "XNNSubtract"
 
 
-@irdl_op_definition
+@node
 class Multiply(ClampedBinary):
     """`a · b`. XNNPACK makes a quantised value times itself a `xnnpack.square`, rounded as one."""
 
     name = "xnnpack.multiply"
-    NODE: ClassVar[str] = "XNNMultiply"
 
 
-@irdl_op_definition
+@node
 class Divide(ClampedBinary):
     """`a / b`."""
 
@@ -329,25 +321,22 @@ class Divide(ClampedBinary):
     NODE: ClassVar[str] = "XNNDiv"
 
 
-@irdl_op_definition
+@node
 class Minimum(Binary):
     """The lesser of a and b."""
 
     name = "xnnpack.minimum"
-    NODE: ClassVar[str] = "XNNMinimum"
 
 
-@irdl_op_definition
+@node
 class Maximum(Binary):
     """The greater of a and b."""
 
     name = "xnnpack.maximum"
-    NODE: ClassVar[str] = "XNNMaximum"
 
 
-@irdl_op_definition
+@node
 class PReLU(Binary):
     """`a` where a ≥ 0, else `a · b`; b is the slope."""
 
     name = "xnnpack.prelu"
-    NODE: ClassVar[str] = "XNNPReLU"

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, TensorType, UnitAttr
 from xdsl.irdl import (
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -15,7 +14,7 @@ from xdsl.irdl import (
 from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.quant.types import quantization
-from stepwell.dialects.xnnpack.base import XnnpackOp, full_range, rank, same_everywhere
+from stepwell.dialects.xnnpack.base import XnnpackOp, full_range, node, rank, same_everywhere
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.weights import check_bias, check_scale, check_weight
 from stepwell.ir.axes import All, Along, AxisMap, Links, kept
@@ -24,7 +23,7 @@ from stepwell.ir.families import Family
 from stepwell.ir.types import dims, element
 
 
-@irdl_op_definition
+@node
 class FullyConnected(XnnpackOp):
     """`input · filterᵀ + bias` over the last axis of the input.
 
@@ -104,7 +103,7 @@ class FullyConnected(XnnpackOp):
         return mapped(self, rows, filter, (Along(last),))
 
 
-@irdl_op_definition
+@node
 class BatchMatrixMultiply(XnnpackOp):
     """`a @ b`, or `a @ bᵀ` with `transpose_b`; the dimensions before the last two broadcast.
 
@@ -158,7 +157,7 @@ class BatchMatrixMultiply(XnnpackOp):
         )
 
 
-@irdl_op_definition
+@node
 class ScaledDotProductAttention(XnnpackOp):
     """`softmax(query · scale · keyᵀ + mask) · value`.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, TensorType
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from stepwell.dialects.xnnpack.base import XnnpackOp, same_everywhere, same_parameters
+from stepwell.dialects.xnnpack.base import XnnpackOp, node, same_everywhere, same_parameters
 from stepwell.dialects.xnnpack.datatypes import FLOATS, MAX_RANK, STATIC_INT8
 from stepwell.ir.axes import AxisMap
 from stepwell.ir.axis_forms import concatenated, mapped, moved, permuted, reshaped
@@ -32,7 +32,7 @@ class _Movement(XnnpackOp):
         return values
 
 
-@irdl_op_definition
+@node
 class StaticReshape(_Movement):
     """The same elements in row-major order under another shape.
 
@@ -57,7 +57,7 @@ class StaticReshape(_Movement):
         return mapped(self, reshaped(dims(self.input.type), dims(self.output.type)))
 
 
-@irdl_op_definition
+@node
 class StaticTranspose(_Movement):
     """Result axis i is input axis `perm[i]`."""
 
@@ -79,7 +79,7 @@ class StaticTranspose(_Movement):
         return mapped(self, permuted(self.ints("perm")))
 
 
-@irdl_op_definition
+@node
 class StaticSlice(_Movement):
     """`sizes[i]` elements of axis i, from `offsets[i]` on; size 0 at offset 0 is the whole axis."""
 
@@ -109,7 +109,7 @@ class StaticSlice(_Movement):
         return mapped(self, moved(self.ints("offsets")))
 
 
-@irdl_op_definition
+@node
 class StaticConstantPad(_Movement):
     """`pre_paddings[i]` elements before axis i, `post_paddings[i]` after, all `padding_value`."""
 
@@ -150,7 +150,7 @@ class Concatenate(_Movement):
         return mapped(self, *concatenated(shapes, self.integer("axis", 0)))
 
 
-@irdl_op_definition
+@node
 class Concatenate2(Concatenate):
     """Two tensors one after another along `axis`."""
 
@@ -161,7 +161,7 @@ class Concatenate2(Concatenate):
     input2 = operand_def(TensorType)
 
 
-@irdl_op_definition
+@node
 class Concatenate3(Concatenate):
     """Three tensors one after another along `axis`."""
 
@@ -173,7 +173,7 @@ class Concatenate3(Concatenate):
     input3 = operand_def(TensorType)
 
 
-@irdl_op_definition
+@node
 class Concatenate4(Concatenate):
     """Four tensors one after another along `axis`."""
 
@@ -186,7 +186,7 @@ class Concatenate4(Concatenate):
     input4 = operand_def(TensorType)
 
 
-@irdl_op_definition
+@node
 class Concatenate5(Concatenate):
     """Five tensors one after another along `axis`."""
 

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, TensorType, UnitAttr
 from xdsl.irdl import (
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -21,6 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 from stepwell.dialects.xnnpack.base import (
     XnnpackOp,
     full_range,
+    node,
     rank,
     same_everywhere,
     same_parameters,
@@ -176,7 +176,7 @@ def check_groups(op: Convolution2d | Deconvolution2d) -> None:
         )
 
 
-@irdl_op_definition
+@node
 class Convolution2d(_Convolution):
     """Cross-correlation. Filter `[outputs, height, width, inputs / groups]`, bias `[outputs]`."""
 
@@ -201,7 +201,7 @@ class Convolution2d(_Convolution):
         check_groups(self)
 
 
-@irdl_op_definition
+@node
 class DepthwiseConvolution2d(_Convolution):
     """Each channel by itself. Filter `[1, height, width, channels · multiplier]`.
 
@@ -225,7 +225,7 @@ class DepthwiseConvolution2d(_Convolution):
         return super().image_links(Along(3) if self.filter_shape[3] == self.channels else channels)
 
 
-@irdl_op_definition
+@node
 class Deconvolution2d(_Convolution):
     """Transposed convolution. Filter `[outputs, height, width, inputs / groups]`.
 
@@ -276,7 +276,7 @@ class _Pooling(_Window):
         return mapped(self, self.image_links(Along(3)), result=result)
 
 
-@irdl_op_definition
+@node
 class MaxPooling2d(_Pooling):
     """The greatest of each window; padding never wins."""
 
@@ -291,7 +291,7 @@ class MaxPooling2d(_Pooling):
         same_parameters(self)
 
 
-@irdl_op_definition
+@node
 class AveragePooling2d(_Pooling):
     """The mean of what each window holds of the image; padding is not counted."""
 
@@ -310,7 +310,7 @@ class AveragePooling2d(_Pooling):
             raise VerifyException("average pooling has no dilation")
 
 
-@irdl_op_definition
+@node
 class ArgMaxPooling2d(_Pooling):
     """The greatest of each window and its index there, counted down the columns of the window.
 
@@ -333,7 +333,7 @@ class ArgMaxPooling2d(_Pooling):
             raise VerifyException("windows of argmax pooling stand side by side, not dilated")
 
 
-@irdl_op_definition
+@node
 class GlobalAveragePooling2d(XnnpackOp):
     """The mean over height and width, the two axes before the last.
 
@@ -360,7 +360,7 @@ class GlobalAveragePooling2d(XnnpackOp):
         return mapped(self, reduced(axes, (axes - 3, axes - 2), self.flag("keep_dims")))
 
 
-@irdl_op_definition
+@node
 class StaticResizeBilinear2d(XnnpackOp):
     """Bilinear interpolation to `[height, width]`.
 

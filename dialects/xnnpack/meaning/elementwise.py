@@ -13,34 +13,22 @@ from stepwell.dialects.xnnpack.base import XnnpackOp
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.elementwise import (
     ELU,
-    Abs,
     Add,
     Binary,
-    Ceiling,
     Clamp,
     Convert,
     Copy,
-    Cosine,
     Divide,
-    Exp,
-    Floor,
     Gelu,
     Hardswish,
     LeakyReLU,
-    Log,
     Maximum,
     Minimum,
     Multiply,
-    Negate,
     PReLU,
-    ReciprocalSquareRoot,
-    Sigmoid,
-    Sine,
     Softmax,
     Square,
-    SquareRoot,
     Subtract,
-    Tanh,
     Unary,
 )
 from stepwell.dialects.xnnpack.meaning.arithmetic import (
@@ -60,24 +48,12 @@ from stepwell.ir.types import element
 
 Tensor = torch.Tensor
 _UNARY: dict[type[XnnpackOp], Callable[[Any, Tensor], Tensor]] = {
-    Abs: lambda op, x: x.abs(),
-    Ceiling: lambda op, x: x.ceil(),
-    Cosine: lambda op, x: x.cos(),
     ELU: lambda op, x: torch.where(x < 0, op.number("alpha", 1.0) * torch.expm1(x), x),
-    Exp: lambda op, x: x.exp(),
-    Floor: lambda op, x: x.floor(),
     Gelu: lambda op, x: torch.nn.functional.gelu(x),
     Hardswish: lambda op, x: (x / 6) * (x + 3).clamp(0, 6),
     LeakyReLU: lambda op, x: torch.where(x < 0, x * single(op.number("negative_slope", 0.0)), x),
-    Log: lambda op, x: x.log(),
-    Negate: lambda op, x: -x,
-    ReciprocalSquareRoot: lambda op, x: x.rsqrt(),
-    Sigmoid: lambda op, x: x.sigmoid(),
-    Sine: lambda op, x: x.sin(),
     Softmax: lambda op, x: x.softmax(-1),
     Square: lambda op, x: x * x,
-    SquareRoot: lambda op, x: x.sqrt(),
-    Tanh: lambda op, x: x.tanh(),
 }
 _BINARY: dict[type[XnnpackOp], Callable[[Tensor, Tensor], Tensor]] = {
     Add: torch.add,
@@ -96,10 +72,14 @@ def clamp_float(value: Tensor, op: XnnpackOp) -> Tensor:
     return value if limits is None else value.clamp(*limits)
 
 
+def _by_torch(op: Unary, value: Tensor) -> Tensor:
+    return getattr(torch, op.TORCH)(value)
+
+
 @interprets(Unary)
 def _unary(op: Unary, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     value = cast(Tensor, args[0])
-    compute = _UNARY[type(op)]
+    compute = _UNARY.get(type(op)) or _by_torch
     if quantization(op.input.type) is None:
         return (compute(op, value.float()).to(value.dtype),)
     given, made = parameters(op.input.type), parameters(op.result.type)
