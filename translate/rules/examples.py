@@ -61,7 +61,7 @@ def _example_of(rewrite: type[RuleRewrite], rule: Rule) -> tuple[str, str]:
     )
     values = rule_rewrite.written(found, Rewriter(root, program))
     for line in rule.after:
-        for name in line.results if line.forwards is None else ():
+        for name in line.results if "." in line.op or line.recipe or line.is_again else ():
             values[f"%{name}"].name_hint = name
     RemoveDeadCode().apply(program, History())
     return before, to_text(program.module) + "\n"

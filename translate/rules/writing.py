@@ -48,7 +48,7 @@ class Writer:
             replaced = [results.get(name) for name in line.results]
             made = step(values, [old and old.type for old in replaced], rw)
             for name, new, old in zip(line.results, made, replaced, strict=True):
-                if line.forwards is None and old is not None:
+                if "." in line.op and old is not None:
                     new.name_hint = old.name_hint
                 values[f"%{name}"] = new
         return values
