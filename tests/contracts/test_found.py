@@ -84,7 +84,6 @@ FOUND: dict[str, tuple[str, ...]] = {
         "size 4 is 1 everywhere",
     ),
     "tosa.hoist_rescale_over_maximum": ("m is an input",),
-    "tosa.lower_along": ("aten.gather.default is aten.take_along_dim.default",),
     "tosa.discrete: lower-bits-to-tosa": ("aten.bitwise_and.Scalar: other=9007199254740993",),
     "tosa.casts: lower-cast-to-tosa": ("input 0 is int64",),
     "tosa.lower_control": (
@@ -109,7 +108,7 @@ FOUND: dict[str, tuple[str, ...]] = {
     ),
     "tosa.lower_int8_softmax": ("axis 1 of input 0 is 0",),
     "tosa.lower_mxfp": ("input 0 is led by [1]",),
-    "tosa.lower_order": (
+    "tosa.orders: lower-order-to-tosa": (
         "aten.topk.default is aten.argsort.default",
         "size 3 is 5 everywhere",
         "size 3 is 33 everywhere",

@@ -1,11 +1,10 @@
 """What the lowerings to TOSA leave alone, each with its reason."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from stepwell.translate.lowerings.tosa import casts, elementwise, movement, pooling
-from stepwell.translate.rewrites.tosa.lower_indices import LowerArgmax, LowerGather, LowerScatter
+from stepwell.translate.lowerings.tosa import casts, elementwise, indices, movement, pooling
 from stepwell.translate.rewrites.tosa.lower_int8_elementwise import (
     LowerInt8Add,
     LowerInt8Clamp,
@@ -158,7 +157,7 @@ CASES: dict[str, Case] = {
     ),
     # --- indices -----------------------------------------------------------------------------
     "indexed axes apart": (
-        LowerGather(),
+        indices,
         (
             "%x: f32[4, 2, 4], %i: i64[3]",
             "%y = aten.index.Tensor(%x, [%i, none, %i]) : (f32[4, 2, 4], i64[3], i64[3]) -> f32[3, 2]",
@@ -166,7 +165,7 @@ CASES: dict[str, Case] = {
         "do not stand together",
     ),
     "a mask": (
-        LowerScatter(),
+        indices,
         (
             "%x: f32[4, 2], %i: i1[4], %z: f32[2]",
             "%y = aten.index_put.default(%x, [%i], %z) : (f32[4, 2], i1[4], f32[2]) -> f32[4, 2]",
@@ -174,7 +173,7 @@ CASES: dict[str, Case] = {
         "how many they name is not known",
     ),
     "rows of run time": (
-        LowerGather(),
+        indices,
         (
             "%x: f32[s0, 3], %i: i64[2]",
             "%y = aten.index.Tensor(%x, [%i]) : (f32[s0, 3], i64[2]) -> f32[2, 3]",
@@ -182,7 +181,7 @@ CASES: dict[str, Case] = {
         "an indexed axis of size ['s0'] is symbolic",
     ),
     "added rows": (
-        LowerScatter(),
+        indices,
         (
             "%x: f32[4, 3], %i: i64[2], %z: f32[2, 3]",
             "%y = aten.index_put.default(%x, [%i], %z, true) : (f32[4, 3], i64[2], f32[2, 3]) -> f32[4, 3]",
@@ -190,7 +189,7 @@ CASES: dict[str, Case] = {
         "it does not add",
     ),
     "the largest integer": (
-        LowerArgmax(),
+        indices,
         ("%x: i16[4]", "%y = aten.argmax.default(%x, 0) : (i16[4]) -> i64[]"),
         "TOSA has no operator for",
     ),
@@ -473,5 +472,6 @@ def test_an_index_of_no_axis_is_left(programs: Any, written: Any) -> None:
     text = written("%x: f32[4]", "%y = aten.index.Tensor(%x, [none]) : (f32[4]) -> f32[4]")
     program, _ = programs(text)
     op = next(op for op in program.method().walk() if op.name == "aten.index.Tensor")
-    found: Any = LowerGather().match(op, program)  # pyright: ignore[reportArgumentType]
+    (rule,) = (rule for rule in indices.RULES if rule.name == "lower-index-to-tosa")
+    found: Any = rule().match(cast(Any, op), program)
     assert "do not stand together" in found.reason

@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.lowerings.tosa import discrete, reductions
-from stepwell.translate.rewrites.tosa.lower_along import LowerAlong
+from stepwell.translate.lowerings.tosa import discrete, indices, orders, reductions
 from stepwell.translate.rewrites.tosa.lower_int8_resize import LowerInt8Resize
-from stepwell.translate.rewrites.tosa.lower_order import LowerOrder
 from stepwell.translate.rewrites.tosa.lower_resize import LowerResize
 from stepwell.translate.rewrites.tosa.lower_scatter_along import LowerScatterAlong
 from stepwell.translate.rewrites.tosa.promote_operands import PromoteOperands
@@ -87,22 +85,22 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "int8",
     ),
     "a single number in order": (
-        LowerOrder(),
+        orders,
         ("%x: f32[]", "%y, %i = aten.sort.default(%x) : (f32[]) -> (f32[], i64[])"),
         "a scalar",
     ),
     "a long row in order": (
-        LowerOrder(),
+        orders,
         ("%x: f32[257]", "%y, %i = aten.topk.default(%x, 33) : (f32[257]) -> (f32[33], i64[33])"),
         "33 of 257 in order",
     ),
     "integers in order": (
-        LowerOrder(),
+        orders,
         ("%x: i32[3]", "%y, %i = aten.sort.default(%x) : (i32[3]) -> (i32[3], i64[3])"),
         "int32",
     ),
     "elements of a number": (
-        LowerAlong(),
+        indices,
         (
             "%x: f32[]",
             '%i = stepwell.weight <"#zeros"> "constant" : i64[1]',

@@ -37,6 +37,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore
+from stepwell.translate.lowerings.tosa import indices
+from stepwell.translate.lowerings.tosa.values import Value
 from stepwell.translate.rewrites.tosa.building import (
     FLOATS,
     Builder,
@@ -45,7 +47,6 @@ from stepwell.translate.rewrites.tosa.building import (
     narrowed,
     shape_of,
 )
-from stepwell.translate.rewrites.tosa.lower_along import as_rows, from_rows, spread
 from stepwell.translate.rewrites.tosa.lowering import Lowerable, LowerToTosa
 
 MOST_WRITES = 32
@@ -124,15 +125,18 @@ class LowerScatterAlong(LowerToTosa):
         index = _index(op)
         if isinstance(op, aten.IndexAddDefault):
             index = _across(index, axis, shape_of(op.operands[2]), b)
-        rows, places = as_rows(x, axis, b), as_rows(index, axis, b)
+        rows, places = (
+            indices.as_rows(Value(x, b), axis).ssa,
+            indices.as_rows(Value(index, b), axis).ssa,
+        )
         if isinstance(op, aten.ScatterValue):
             given = b.number(op.arg("value"), 2, element(x.type))
-            source = spread(given, shape_of(places), b)
+            source = indices.spread(Value(given, b), shape_of(places)).ssa
         else:
             source = op.operands[2]
             for i, size in enumerate(shape_of(index)):
                 source = narrow(source, i, 0, size, b)
-            source = as_rows(source, axis, b)
+            source = indices.as_rows(Value(source, b), axis).ssa
         if is_distinct(op, b.rw.weights) and element(x.type) != i1:
             y = written(rows, places, source, combination(op), b)
         elif isinstance(op, aten.ScatterValue):
@@ -141,7 +145,7 @@ class LowerScatterAlong(LowerToTosa):
             y = _one_by_one(rows, places, source, combination(op), b)
         else:
             y = _added(rows, places, source, b)
-        return from_rows(y, axis, shape, b)
+        return indices.from_rows(Value(y, b), axis, shape).ssa
 
 
 def combination(op: SchemaOp) -> type[TosaOp] | None:
@@ -187,7 +191,7 @@ def _writes(op: SchemaOp) -> int:
 def _across(index: SSAValue, axis: int, shape: Sequence[int], b: Builder) -> SSAValue:
     """One list of indices for every place of the other axes."""
     alone = [size if i == axis else 1 for i, size in enumerate(shape)]
-    return spread(b.reshape(index, alone), shape, b)
+    return indices.spread(Value(b.reshape(index, alone), b), shape).ssa
 
 
 def written(
@@ -210,7 +214,7 @@ def _found(places: SSAValue, length: int, b: Builder) -> SSAValue:
     """
     rows, count = shape_of(places)
     numbers = b.constant(torch.arange(length, dtype=torch.int32).reshape(1, -1, 1))
-    numbers = spread(numbers, (rows, length, 1), b)
+    numbers = indices.spread(Value(numbers, b), (rows, length, 1)).ssa
     index = b.op(t.GatherOp, [numbers, places], (rows, count, 1), i32)
     return b.binary(t.EqualOp, index, b.reshape(narrow(numbers, 0, 0, 1, b), (1, 1, length)), i1)
 

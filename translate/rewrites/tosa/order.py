@@ -10,7 +10,9 @@ from stepwell.translate.lowerings.tosa import (
     casts,
     discrete,
     elementwise,
+    indices,
     movement,
+    orders,
     pooling,
     powers,
     reductions,
@@ -29,11 +31,9 @@ from stepwell.translate.rewrites.tosa.fold_quantised_constant import FoldQuantis
 from stepwell.translate.rewrites.tosa.hoist_rescale_over_maximum import HoistRescaleOverMaximum
 from stepwell.translate.rewrites.tosa.hoist_reshape_over_slice import HoistReshapeOverSlice
 from stepwell.translate.rewrites.tosa.istft_to_frames import IstftToFrames
-from stepwell.translate.rewrites.tosa.lower_along import LowerAlong
 from stepwell.translate.rewrites.tosa.lower_curve import LowerCurve
 from stepwell.translate.rewrites.tosa.lower_factory import LowerFactory
 from stepwell.translate.rewrites.tosa.lower_function import LowerFunction
-from stepwell.translate.rewrites.tosa.lower_indices import LowerArgmax, LowerGather, LowerScatter
 from stepwell.translate.rewrites.tosa.lower_int8_choice import (
     LowerInt8Extremum,
     LowerInt8Pad,
@@ -64,7 +64,6 @@ from stepwell.translate.rewrites.tosa.lower_mxfp import (
     LowerMxLinear,
     LowerMxQuantize,
 )
-from stepwell.translate.rewrites.tosa.lower_order import LowerOrder
 from stepwell.translate.rewrites.tosa.lower_products import (
     LowerBmm,
     LowerConvolution,
@@ -139,12 +138,9 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     MoveByPattern(),
     AddColumns(),
     *each(movement),
-    LowerGather(),
-    LowerScatter(),
-    LowerArgmax(),
-    LowerAlong(),
+    *each(indices),
     LowerScatterAlong(),
-    LowerOrder(),
+    *each(orders),
     *each(casts),
 )
 """Every lowering; where anchors overlap, each takes other element types."""

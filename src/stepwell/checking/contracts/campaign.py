@@ -42,11 +42,11 @@ FINITE_ONLY = {
 }
 """Rewrites that hold for finite values alone, and why."""
 SORTING = dict.fromkeys(
-    ("tosa.lower_order", "xnnpack.choose_by_rank"),
+    ("tosa.orders", "xnnpack.choose_by_rank"),
     "which of equal elements comes first, torch leaves open",
 )
 """Rewrites of sorts."""
-INDEXING = {"tosa.lower_along": "torch takes an index beyond the end as its remainder"}
+INDEXING = {"tosa.indices": "torch takes an index beyond the end as its remainder"}
 """Rewrites of ops that name rows; they are tried with rows near both ends."""
 UNVARIED = {
     "xnnpack.resize_by_matrices": "PyTorch infers no result of an upsampling to a symbolic size",
