@@ -17,6 +17,7 @@ import torch
 from xdsl.dialects.test import TestOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from stepwell.backends.executorch.runner import PteSession
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.backends.xnnpack.alone import Trial, container_of
 from stepwell.dialects import xnnpack
@@ -102,12 +103,18 @@ class Form:
         )
 
 
-def seconds(forms: Sequence[Form], rounds: int = 12, least: float = 2e-4) -> list[float | None]:
+def seconds(
+    forms: Sequence[Form], rounds: int = 12, least: float = 2e-4, core: str | None = None
+) -> list[float | None]:
     """Seconds of one node of each form; None where the runtime does not take it.
+
+    On an Arm core that is emulated, what its instructions take at least (`bench/_arm_cycles.py`).
 
     Trials of one and of four nodes run in turn, each for `least` seconds at a time; of `rounds`
     times, the least counts.
     """
+    if core is not None:
+        return [_seconds_on(core, form) for form in forms]
     return [_seconds(form, rounds, least) for form in forms]
 
 
@@ -131,6 +138,21 @@ def _seconds(form: Form, rounds: int, least: float) -> float | None:
         for index, method in enumerate(methods):
             best[index] = min(best[index], _once(method, form.inputs, repeat[index]))
     return max(0.0, best[1] - best[0]) / FURTHER
+
+
+def _seconds_on(core: str, form: Form) -> float:
+    from _arm_cycles import seconds as least_seconds
+
+    trials = [form.trial(1), form.trial(1 + FURTHER)]
+    program = to_bytes(container_of(trials, embed_unpacked_constants=True))
+    session = PteSession.load(program, cpu=core, counting=True)
+    one, more = (
+        least_seconds(
+            session.measure(*form.inputs, method=f"trial_{index}", repeats=2).counts[-1], core
+        )
+        for index in range(2)
+    )
+    return max(0.0, more - one) / FURTHER
 
 
 def _once(method: Any, inputs: Sequence[torch.Tensor], repeat: int) -> float:

@@ -1,12 +1,13 @@
 """Fits what XNNPACK's nodes cost on this machine: the model that decisions read.
 
-    python bench/costs.py [--rounds 40] [--write]
+    python bench/costs.py [--rounds 40] [--core cortex-a76] [--write]
 
 Times single nodes on ExecuTorch's runtime (`bench/_nodes.py`: differences between trials, the
 least of many, one thread's CPU time) and fits the nanoseconds of `dialects/xnnpack/costs`.
 `--write` keeps them under the kind of this CPU, which is named by what XNNPACK's kernels ask for:
 `x86-avx2`, `x86-avx512-vnni`, `arm-neon`, … What whole programs decided (`copy`, `lookup`,
-`layout_node`, `block`, `worth`) is kept as it is.
+`layout_node`, `block`, `worth`) is kept as it is. With `--core cortex-a76` they are what an Arm
+core takes at least, from the instructions it runs (`bench/_arm_cycles.py`).
 """
 
 from __future__ import annotations
@@ -89,6 +90,10 @@ def layer(rows: int, inputs: int, outputs: int) -> Form:
     return Form((torch.randn(rows, inputs),), node)
 
 
+COUNTED = "{}, from counted instructions and published throughputs, not measured"
+"""What the costs of a core say of themselves."""
+OF_WHOLE_PROGRAMS = ("far_tap", "lookup", "copy", "layout_node", "block")
+
 SMALL = 32
 """Nodes in `small`."""
 
@@ -104,10 +109,10 @@ def small() -> Form:
     return Form((torch.randn(8),), chain, chained=True)
 
 
-def nanoseconds(forms: Iterable[tuple[Form, float]], rounds: int) -> float:
+def nanoseconds(forms: Iterable[tuple[Form, float]], rounds: int, core: str | None) -> float:
     """The median over forms of nanoseconds for one of the units that each has so many of."""
     pairs = list(forms)
-    found = seconds([form for form, _ in pairs], rounds)
+    found = seconds([form for form, _ in pairs], rounds, core=core)
     return statistics.median(
         1e9 * taken / units
         for taken, (_, units) in zip(found, pairs, strict=True)
@@ -115,24 +120,26 @@ def nanoseconds(forms: Iterable[tuple[Form, float]], rounds: int) -> float:
     )
 
 
-def fitted(rounds: int) -> costs.Costs:
-    """The costs of this machine."""
+def fitted(rounds: int, core: str | None = None) -> costs.Costs:
+    """The costs of this machine, or of an Arm core."""
+    images = IMAGES if core is None else IMAGES[1:4]
 
     def window(size: tuple[int, int]) -> float:
-        return nanoseconds(((depthwise(c, s, size), c * s * s) for c, s in IMAGES), rounds)
+        return nanoseconds(((depthwise(c, s, size), c * s * s) for c, s in images), rounds, core)
 
     def of(name: str) -> float:
-        return nanoseconds(((elementwise(name, c, s), c * s * s) for c, s in IMAGES), rounds)
+        return nanoseconds(((elementwise(name, c, s), c * s * s) for c, s in images), rounds, core)
 
     product = nanoseconds(
-        ((layer(*size), float(torch.tensor(size).prod())) for size in PRODUCTS), rounds
+        ((layer(*size), float(torch.tensor(size).prod())) for size in PRODUCTS), rounds, core
     )
     few, inputs, outputs = 16, 1024, 1024  # Several of these do not fit a second-level cache.
-    rows = nanoseconds([(layer(few, inputs, outputs), inputs * outputs)], rounds)
-    node = nanoseconds([(small(), SMALL)], rounds)
-    return replace(
-        costs.load(costs.DEFAULT),
-        machine=machine(),
+    rows = nanoseconds([(layer(few, inputs, outputs), inputs * outputs)], rounds, core)
+    node = nanoseconds([(small(), SMALL)], rounds, core)
+    usual = costs.load(costs.DEFAULT)
+    found = replace(
+        usual,
+        machine=machine() if core is None else COUNTED.format(core),
         node=node,
         product=product,
         element=of("element"),
@@ -144,6 +151,13 @@ def fitted(rounds: int) -> costs.Costs:
         lone_tap=window((7, 7)) / 49,
         weight=max(0.0, rows - few * product),
     )
+    if core is None:
+        return found
+    # What whole programs decided, by what an element that moves costs there and here; waiting for
+    # memory is not counted, so a weight waits as long as here.
+    times = found.slice / usual.slice
+    moved = {name: times * getattr(usual, name) for name in OF_WHOLE_PROGRAMS}
+    return replace(found, **moved, weight=max(found.weight, usual.weight))
 
 
 def machine() -> str:
@@ -168,11 +182,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=40, help="runs of each trial")
     parser.add_argument("--write", action="store_true", help="keep them in the package")
+    parser.add_argument("--core", help="an Arm core, from instructions (make arm64)")
     options = parser.parse_args()
     prepare()
     set_threads(1)
-    found = rounded(fitted(options.rounds))
-    known = costs.cpu_kind()
+    found = rounded(fitted(options.rounds, options.core))
+    known = costs.cpu_kind() if options.core is None else f"arm-{options.core}"
     before = rounded(costs.load(known)) if known in costs.kinds() else {}
     rows = [[name, str(before.get(name, "–")), str(value)] for name, value in found.items()]
     show(f"Costs of {known}, nanoseconds", ("", "kept", "measured now"), rows)

@@ -5,6 +5,7 @@ compared by the class of each element. `--table` writes docs/semantics.md, whose
 docs/semantics_contract.md: the parts of the dtypes that were measured, those of others stay.
 
     python bench/semantics.py [--only PATTERN] [--dtypes float32] [--targets PATTERN] [--table PAGE]
+    python bench/semantics.py --cores cortex-a53 cortex-a76 neoverse-v1 --table docs/arm64.md
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from _report import prepare
+from _report import between_markers, prepare
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "numerics"))
 from forms import FORMS, INTEGER_FORMS, Form, declared
@@ -46,6 +47,8 @@ TARGETS = {
 OF_INTEGERS = (("xnnpack", "torch"), ("tosa-1.0+int", "torch"), ("cortex-m55", "torch"))
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
 ALL = (*TARGETS, *INTEGERS)
+FLOATS = ("float32", "float16", "bfloat16")
+"""What is measured on other cores: integers are the same kernels, and bit for bit."""
 KERNELS = ("strict", "cortex-m55")
 """A mode and a target that are compared with the runtime's own kernels: no delegate is theirs."""
 CHUNK = 40
@@ -170,6 +173,54 @@ def report(name: str, only: str, targets: str) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
+def report_of_cores(name: str, only: str, cores: Sequence[str]) -> list[str]:
+    """What the default keeps of a dtype on other cores: a line for each, then what is worse."""
+    dtype = getattr(torch, name)
+    kept = measurable([form for form in FORMS if re.search(only, form.name)], dtype)
+    theirs = in_chunks(kept, lambda some: stock(some, dtype, cores=cores))
+    ours = in_chunks(kept, lambda some: stepwells(some, dtype, "xnnpack", cores))
+    lines: list[str] = []
+    details: list[str] = []
+    for at, core in enumerate(cores):
+        here, there = ({f: part(held[f], at) for f in held} for held in (ours, theirs))
+        words = {f.name: verdict_of(here[f.name], there[f.name], f, dtype) for f in kept}
+        counted = Counter(words.values())
+        worse = [f for f in kept if words[f.name] in ("worse", "declared")]
+        details += [
+            f"| {name} | {core} | `{f.name}` | {words[f.name]} | "
+            f"{detail(here[f.name], there[f.name], f, dtype)} |"
+            for f in worse
+        ]
+        lines.append(f"| {name} | {core} | " + " | ".join(str(counted[w]) for w in ORDER) + " |")
+    return [*lines, "", *details]
+
+
+def part(held: Result, at: int) -> Result:
+    """The result of one of several cores."""
+    return held[at] if isinstance(held, torch.Tensor) else held
+
+
+def write_cores(found: Sequence[Sequence[str]], page: Path | None) -> None:
+    """Both tables, on the page or on the screen."""
+    counts = [line for lines in found for line in lines[: lines.index("")]]
+    details = [line for lines in found for line in lines[lines.index("") + 1 :]]
+    text = [
+        "",
+        "| | core | " + " | ".join(ORDER) + " |",
+        "|---" * (len(ORDER) + 2) + "|",
+        *counts,
+        "",
+        "| | core | form | verdict | eager → stepwell | eager → stock |",
+        "|---|---|---|---|---|---|",
+        *details,
+        "",
+    ]
+    if page is None:
+        print("\n".join(text))
+    else:
+        between_markers(page, "cores", text)
+
+
 def detail(found: Result, theirs: Result | None, form: Form, dtype: torch.dtype) -> str:
     """What became of eager's classes, here and in the stock flow."""
     judged = judge(found, theirs, form, dtype)
@@ -202,8 +253,16 @@ def main() -> None:
     parser.add_argument("--dtypes", nargs="+", default=ALL, choices=ALL)
     parser.add_argument("--targets", default="", help="a pattern of targets with their modes")
     parser.add_argument("--table", type=Path, help="the page that the dtypes' parts are written to")
+    parser.add_argument("--cores", nargs="+", help="the default on these Arm64 cores instead")
     arguments = parser.parse_args()
     prepare()
+    if arguments.cores:
+        floats = [name for name in arguments.dtypes if name in FLOATS]
+        write_cores(
+            [report_of_cores(name, arguments.only, arguments.cores) for name in floats],
+            arguments.table,
+        )
+        return
     for name in arguments.dtypes:
         text = report(name, arguments.only, arguments.targets)
         if arguments.table is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -47,21 +47,42 @@ def exported(forms: Sequence[Form], dtype: torch.dtype) -> torch.export.Exported
     return torch.export.export(Forms(forms, dtype), (groups,))
 
 
-def stepwells(forms: Sequence[Form], dtype: torch.dtype, target: str, **options: object):
-    """What a target of stepwell makes of forms."""
+def stepwells(
+    forms: Sequence[Form],
+    dtype: torch.dtype,
+    target: str,
+    cores: Sequence[str | None] = (None,),
+    **options: object,
+):
+    """What a target of stepwell makes of forms; on several cores, what each gives, side by side."""
 
     def run(some: Sequence[Form]) -> Sequence[torch.Tensor]:
         lowered = stepwell.lower(exported(some, dtype), target, **options)
-        return lowered.run([list(form.inputs(dtype)) for form in some])
+        inputs = [list(form.inputs(dtype)) for form in some]
+        return beside(lowered.run(inputs, cpu=core) for core in cores)
 
     return by_parts(forms, run)
 
 
-def stock(forms: Sequence[Form], dtype: torch.dtype, delegates: bool = True) -> list[Result]:
+def beside(found: Iterable[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
+    """The results of one core; those of several as a new first axis."""
+    results = list(found)
+    if len(results) == 1:
+        return list(results[0])
+    return [torch.stack(list(of)) for of in zip(*results, strict=True)]
+
+
+def stock(
+    forms: Sequence[Form],
+    dtype: torch.dtype,
+    delegates: bool = True,
+    cores: Sequence[str | None] = (None,),
+) -> list[Result]:
     """What ExecuTorch's own flow makes of forms.
 
     Args:
         delegates: with its XNNPACK partitioner; else every op is the runtime's own kernel.
+        cores: what it runs on; of several, results stand side by side.
     """
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
@@ -75,7 +96,8 @@ def stock(forms: Sequence[Form], dtype: torch.dtype, delegates: bool = True) -> 
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )
         inputs = [x for form in some for x in form.inputs(dtype)]
-        return run_pte(edge.to_executorch().buffer, inputs, "forward")
+        made = edge.to_executorch().buffer
+        return beside(run_pte(made, inputs, "forward", cpu=core) for core in cores)
 
     return by_parts(forms, run)
 

@@ -22,16 +22,18 @@ class PlaceTransposes(Pass):
 
     TABLE: ClassVar[Layouts]
 
+    def table(self, program: Program) -> Layouts:
+        """The table, with what the lowering of this program is for."""
+        return self.TABLE
+
     def apply(self, program: Program, history: History) -> int:
         """Returns the number of ops that work in another order."""
-        count = 0
+        count, table = 0, self.table(program)
         for func in program.methods.values():
             for block in _blocks(func):
-                found = candidates(block, self.TABLE)
+                found = candidates(block, table)
                 turned = {
-                    op
-                    for part in parts(found, self.TABLE)
-                    for op in least_cost(part, found, self.TABLE)
+                    op for part in parts(found, table) for op in least_cost(part, found, table)
                 }
                 if turned:
                     _write(block, {op: found[op] for op in turned}, self, program, history)

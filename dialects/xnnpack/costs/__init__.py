@@ -7,17 +7,29 @@ machine that lowers.
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.layout_cost import LayoutCost
 
 DEFAULT = "x86-avx512-vnni"
-"""The kind whose costs decide."""
+"""The kind whose costs decide where no CPU is named."""
+KIND_OF = {
+    "arm64": "arm-cortex-a76",
+    "cortex-a53": "arm-cortex-a53",
+    "cortex-a55": "arm-cortex-a53",
+    "cortex-a76": "arm-cortex-a76",
+    "cortex-a710": "arm-cortex-a76",
+    "neoverse-v1": "arm-neoverse-v1",
+}
+"""The kind of each CPU that a program may be made for, if it is not the usual one. A core whose
+costs were not counted has those of one with as many pipes for vectors, in order or not."""
 TAPS = (3, 4, 9, 25)
 """Sizes of XNNPACK's depthwise kernels: a smaller window is padded, a larger one has none."""
 UNKNOWN_SIZE = 64
@@ -76,6 +88,11 @@ class Costs:
     worth: float
 
     @property
+    def moving(self) -> LayoutCost:
+        """What transposes cost beside each other; those in place are reshapes, one copy."""
+        return LayoutCost(self.layout_node / self.transpose, 0.25, UNKNOWN_SIZE)
+
+    @property
     def products_a_copy(self) -> float:
         """What a copied element costs, in multiplications of a matrix product."""
         return self.copy / self.product
@@ -113,6 +130,7 @@ def cpu_kind() -> str:
     return "x86-avx2" if "avx2" in flags else "x86-sse2"
 
 
+@functools.cache
 def load(kind: str = DEFAULT) -> Costs:
     """The costs of a kind of CPU.
 
@@ -131,7 +149,12 @@ def load(kind: str = DEFAULT) -> Costs:
     return Costs(**{field.name: held[field.name] for field in fields(Costs)})
 
 
+def costs_of(context: Context) -> Costs:
+    """The costs that decide in a lowering: those of the CPU that it is for."""
+    return load(KIND_OF.get(context.option("cpu"), DEFAULT))
+
+
 COSTS = load()
-"""The costs that decide."""
-LAYOUT = LayoutCost(COSTS.layout_node / COSTS.transpose, 0.25, UNKNOWN_SIZE)
-"""What transposes cost beside each other; in place they are reshapes, copies in one piece."""
+"""The usual costs."""
+LAYOUT = COSTS.moving
+"""What transposes cost beside each other with these."""

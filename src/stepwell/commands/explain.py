@@ -20,12 +20,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", action="store_true", help="the plan of a .pte's arena over time instead"
     )
+    parser.add_argument(
+        "--costs",
+        nargs=2,
+        metavar="CPU",
+        help="which decisions the costs of two CPUs take differently, instead",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Lower and print the fates of the model's ops, the costliest first."""
     from stepwell.commands.sources import open_artefact
+    from stepwell.cost_differences import cost_differences
     from stepwell.explaining import explain, explain_artefact
     from stepwell.models import open_model
 
@@ -39,6 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
         options = options_of(arguments)
         with waiting(f"lowering {arguments.model}"):
             model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
+            if arguments.costs:
+                print(cost_differences(model.program, arguments.costs, arguments.target, **options))
+                return 0
             explanation = explain(model.program, arguments.target, **options)
         if arguments.memory:
             assert explanation.lowered is not None

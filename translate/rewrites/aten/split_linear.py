@@ -26,7 +26,7 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.xnnpack.costs import COSTS, UNKNOWN_SIZE
+from stepwell.dialects.xnnpack.costs import UNKNOWN_SIZE, Costs, costs_of
 from stepwell.ir.bounds import roundings
 from stepwell.ir.choices import shape_of
 from stepwell.ir.core import weight_key
@@ -85,7 +85,7 @@ class SplitLinear(Rewrite[SlicedLinear]):
         bias = linear.operand("bias")
         if weight_key(linear.operands[1]) is None or (bias is not None and not weight_key(bias)):
             return Refusal("the linear's weights are computed at run time")
-        costs = costs_of(linear, len(ranges))
+        costs = costs_in_parts(linear, len(ranges), costs_of(program.context))
         if program.context.choose(self.name, shape_of(linear), costs) == "fused":
             return Refusal("a table says that slices of the fused output cost less")
         return SlicedLinear(op, linear, *mine)
@@ -107,12 +107,12 @@ class SplitLinear(Rewrite[SlicedLinear]):
         )
 
 
-def costs_of(linear: SchemaOp, parts: int) -> dict[str, float]:
+def costs_in_parts(linear: SchemaOp, parts: int, costs: Costs) -> dict[str, float]:
     """Nanoseconds of a linear layer in parts, and of a fused one whose output is sliced."""
     *rows, width = (size if isinstance(size, int) else UNKNOWN_SIZE for size in
                     dims(linear.results[0].type))  # fmt: skip
     count, given = prod(rows), dims(linear.operands[1].type)[-1]
     assert isinstance(given, int)
-    products = (count * COSTS.product + COSTS.weight) * width * given
-    slices = count * width * COSTS.slice + parts * COSTS.node
-    return {"in parts": products + parts * COSTS.node, "fused": products + COSTS.node + slices}
+    products = (count * costs.product + costs.weight) * width * given
+    slices = count * width * costs.slice + parts * costs.node
+    return {"in parts": products + parts * costs.node, "fused": products + costs.node + slices}

@@ -30,13 +30,15 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import constant_of, to_attribute
-from stepwell.dialects.xnnpack.costs import LAYOUT
+from stepwell.dialects.xnnpack.costs import LAYOUT, costs_of
 from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.dialects.xnnpack.elementwise import Binary, Unary
 from stepwell.dialects.xnnpack.movement import Concatenate
 from stepwell.ir.axes import AxisMap, Order, inverse
 from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
+from stepwell.ir.layout_cost import LayoutCost
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Rewriter
 from stepwell.ir.size import Size
 from stepwell.ir.types import Dim, dims, element, tensor
@@ -51,6 +53,9 @@ FEW = 2
 
 class XnnpackLayouts(Layouts):
     """XNNPACK's table: what works in any order, what wants its last axis last, what copies cost."""
+
+    def __init__(self, moving: LayoutCost = LAYOUT) -> None:
+        self.moving = moving
 
     KINDS: ClassVar[tuple[type[Operation], ...]] = (
         xnnpack.StaticReshape,
@@ -105,7 +110,7 @@ class XnnpackLayouts(Layouts):
         return weight_key(value) is not None or is_one(value)
 
     def cost(self, value: SSAValue, order: Order) -> float:
-        return LAYOUT.of(dims(value.type), moves_units_only(value, inverse(order)))
+        return self.moving.of(dims(value.type), moves_units_only(value, inverse(order)))
 
     def base(self, rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:
         back, key, shape = inverse(order), weight_key(value), dims(value.type)
@@ -166,3 +171,6 @@ class AssignLayouts(PlaceTransposes):
         "a kernel may sum a row of a linear layer otherwise where it stands otherwise"
     )
     TABLE: ClassVar[Layouts] = XnnpackLayouts()
+
+    def table(self, program: Program) -> Layouts:
+        return XnnpackLayouts(costs_of(program.context).moving)

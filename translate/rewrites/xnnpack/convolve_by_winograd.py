@@ -115,7 +115,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import constant_of
-from stepwell.dialects.xnnpack.costs import COSTS, Costs
+from stepwell.dialects.xnnpack.costs import Costs, costs_of
 from stepwell.dialects.xnnpack.spatial import Convolution2d
 from stepwell.ir.bounds import roundings
 from stepwell.ir.choices import shape_of
@@ -186,7 +186,8 @@ class ConvolveByWinograd(Rewrite[Tiled]):
         "an infinity or NaN makes NaN of every result of the tiles that read it"
     )
     """V takes differences of pixels, and Y of products."""
-    costs: Costs = COSTS
+    costs: Costs | None = None
+    """What decides in place of the costs of the CPU that a lowering is for."""
 
     def match(self, op: Convolution2d, program: Program) -> Tiled | Refusal | None:
         """Guards: float32, 3×3 windows side by side over all channels, padding, known sizes, gain."""
@@ -206,23 +207,24 @@ class ConvolveByWinograd(Rewrite[Tiled]):
             return Refusal("tiles begin in the padding, and there is none above or at the left")
         _, height, width, _ = cast(tuple[int, ...], dims(op.result.type))
         match = Tiled(op, (-(-height // TILE), -(-width // TILE)), weight.key.data)
-        least = (1 - 2 * self.costs.worth) * self.directly(op)
-        costs = {"directly": least, "by tiles": self.by_tiles(match)}
-        if program.context.choose(self.name, shape_of(op), costs) == "directly":
+        costs = self.costs or costs_of(program.context)
+        least = (1 - 2 * costs.worth) * self.directly(op, costs)
+        forms = {"directly": least, "by tiles": self.by_tiles(match, costs)}
+        if program.context.choose(self.name, shape_of(op), forms) == "directly":
             return Refusal("its sums cost more than the products that they save")
         if not bool((program.weights.get(match.filter).abs() <= LARGEST_WEIGHT).all()):
             return Refusal("a weight is not finite, or sums of weights would not be")
         return match
 
-    def directly(self, op: Convolution2d) -> float:
+    def directly(self, op: Convolution2d, costs: Costs) -> float:
         """Nanoseconds of the node as it is."""
         outputs, height, width, inputs = op.filter_shape
         results = prod(cast(tuple[int, ...], dims(op.result.type))[:3])
-        return results * height * width * outputs * inputs * self.costs.product + self.costs.node
+        return results * height * width * outputs * inputs * costs.product + costs.node
 
-    def by_tiles(self, match: Tiled) -> float:
+    def by_tiles(self, match: Tiled, costs: Costs) -> float:
         """Nanoseconds of the nodes that `build` writes."""
-        costs, (outputs, _, _, inputs) = self.costs, match.op.filter_shape
+        outputs, _, _, inputs = match.op.filter_shape
         batch = cast(int, dims(match.op.input.type)[0])
         tiles = batch * prod(match.tiles)
         elements = ELEMENTS * ELEMENTS

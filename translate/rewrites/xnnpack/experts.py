@@ -15,7 +15,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.xnnpack.costs import COSTS
+from stepwell.dialects.xnnpack.costs import costs_of
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
@@ -68,10 +68,11 @@ def expert_of(op: Operation) -> Expert | None:
     return None
 
 
-def costs_more(choice: Choice) -> Refusal | None:
+def costs_more(choice: Choice, program: Program) -> Refusal | None:
     """All rows of a table cost less than looking up those that are chosen."""
-    every = choice.among * (COSTS.weight + choice.rows * COSTS.product)
-    each = choice.rows * choice.taken * COSTS.lookup
+    costs = costs_of(program.context)
+    every = choice.among * (costs.weight + choice.rows * costs.product)
+    each = choice.rows * choice.taken * costs.lookup
     if every <= each:
         return None
     return Refusal(
@@ -162,12 +163,12 @@ def _fits(op: SchemaOp, expert: Expert, factor: SSAValue | None, bias: SSAValue 
 def unready(choice: Choice, program: Program) -> Refusal | None:
     """All that reads the places has a form with all experts, which costs less than look-ups."""
     for reader in readers(choice.op.results[1]):
-        if reading_of(reader, choice, program) is None and not _is_multiplied(reader):
+        if reading_of(reader, choice, program) is None and not _is_multiplied(reader, program):
             return Refusal(f"the chosen places are read by {op_name(reader)} as well")
-    return costs_more(choice)
+    return costs_more(choice, program)
 
 
-def _is_multiplied(op: Operation) -> bool:
+def _is_multiplied(op: Operation, program: Program) -> bool:
     """Whether what an op looks up is read by a product that all experts can do at once."""
     if not isinstance(op, aten.IndexTensor):
         return False
@@ -175,7 +176,9 @@ def _is_multiplied(op: Operation) -> bool:
     expert = reader and expert_of(reader)
     if not expert:
         return False
-    return repeated_rows(expert) is not None or is_summed(expert) or each_costs_more(expert) is None
+    if repeated_rows(expert) is not None or is_summed(expert):
+        return True
+    return each_costs_more(expert, program) is None
 
 
 def is_summed(expert: Expert) -> bool:
@@ -187,10 +190,10 @@ def is_summed(expert: Expert) -> bool:
     return bool(found) and found.expert.op is expert.op
 
 
-def each_costs_more(expert: Expert) -> Refusal | None:
+def each_costs_more(expert: Expert, program: Program) -> Refusal | None:
     """All experts cost less, though each row that is multiplied is of one expert alone."""
     choice = expert.weights.choice
-    return costs_more(replace(choice, rows=choice.rows * choice.taken, taken=1))
+    return costs_more(replace(choice, rows=choice.rows * choice.taken, taken=1), program)
 
 
 def _only_reader(op: Operation) -> Operation | None:

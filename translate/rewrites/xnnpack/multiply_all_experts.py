@@ -89,7 +89,7 @@ class MultiplyAllExperts(Rewrite[EveryExpert]):
         if is_summed(found):
             return None
         own = EveryExpert(found, found.rows, choice.rows * choice.taken, 1)
-        return unready(choice, program) or each_costs_more(found) or own
+        return unready(choice, program) or each_costs_more(found, program) or own
 
     def build(self, match: EveryExpert, rw: Rewriter) -> None:
         """The linear layer of all experts, the gather, and the shape of the product."""

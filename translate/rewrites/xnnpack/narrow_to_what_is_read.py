@@ -27,7 +27,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import constant_of, to_attribute
-from stepwell.dialects.xnnpack.costs import COSTS
+from stepwell.dialects.xnnpack.costs import costs_of
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
 from stepwell.dialects.xnnpack.elementwise import Binary, PReLU, Unary
 from stepwell.dialects.xnnpack.movement import Concatenate
@@ -41,9 +41,6 @@ from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.ir.walking import connected, makers_and_readers
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.lower_shape import concatenate
-
-COPY = COSTS.products_a_copy
-"""What reading and writing an element costs, in multiplications of a matrix product."""
 
 
 @recipe("box_of")
@@ -69,14 +66,14 @@ class NarrowToWhatIsRead(Pass):
 
     def apply(self, program: Program, history: History) -> int:
         """Returns the number of nodes narrowed."""
-        count = 0
+        count, copy = 0, costs_of(program.context).products_a_copy
         for func in program.methods.values():
             block = func.body.block
             found = demands(block)
             kept = {
                 op
                 for part in connected(found, makers_and_readers)
-                if gains(part, found)
+                if gains(part, found, copy)
                 for op in part
             }
             if kept:
@@ -155,23 +152,26 @@ def _takes_parts(op: XnnpackOp) -> bool:
     )
 
 
-def gains(part: Iterable[Operation], found: Mapping[Operation, Narrowed]) -> bool:
-    """Whether the nodes of a set and the slices at its edge cost less than the nodes do now."""
+def gains(part: Iterable[Operation], found: Mapping[Operation, Narrowed], copy: float) -> bool:
+    """Whether the nodes of a set and the slices at its edge cost less than the nodes do now.
+
+    `copy` is what reading and writing an element costs, in multiplications of a matrix product.
+    """
     before = after = 0.0
     edges: set[tuple[SSAValue, Box]] = set()
     readers: set[Operation] = set()
     for op in part:
         narrowed = found[op]
         if not isinstance(op, xnnpack.StaticSlice):
-            before += _work(op, whole(op.results[0].type))
-            after += _work(op, narrowed.made)
+            before += _work(op, whole(op.results[0].type), copy)
+            after += _work(op, narrowed.made, copy)
         edges |= _edges(op.operands, narrowed.reads, found)
         readers |= {use.operation for use in op.results[0].uses}
     for reader in readers - set(part):
         if isinstance(reader, xnnpack.StaticSlice):
-            before += COPY * elements(whole(reader.output.type))
+            before += copy * elements(whole(reader.output.type))
             edges |= _edges(reader.operands, [sliced(reader)], found)
-    after += COPY * sum(elements(box) for value, box in edges if weight_key(value) is None)
+    after += copy * sum(elements(box) for value, box in edges if weight_key(value) is None)
     return after < before
 
 
@@ -199,13 +199,13 @@ def sliced(op: xnnpack.StaticSlice, box: Box | None = None) -> Box:
     return axes.reads(0, whole(op.output.type) if box is None else box)
 
 
-def _work(op: Operation, made: Box) -> float:
+def _work(op: Operation, made: Box, copy: float) -> float:
     """What a node costs, in multiplications."""
     size = elements(made)
     if isinstance(op, xnnpack.FullyConnected | xnnpack.BatchMatrixMultiply):
         inner = dims(op.operands[0].type)[-1]
         return size * (inner if isinstance(inner, int) else 1)
-    return 0 if isinstance(op, xnnpack.StaticReshape) else COPY * size
+    return 0 if isinstance(op, xnnpack.StaticReshape) else copy * size
 
 
 def _write(

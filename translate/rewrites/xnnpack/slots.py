@@ -15,7 +15,7 @@ import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
-from stepwell.dialects.xnnpack.costs import COSTS
+from stepwell.dialects.xnnpack.costs import Costs, costs_of
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import tensor
@@ -39,15 +39,15 @@ def slots_of(rw: Rewriter, choice: Choice) -> SSAValue:
     scaled = _scaled(rw, choice)
     return (
         _by_maxima(rw, choice, scaled)
-        if maxima_cost_less(choice)
+        if maxima_cost_less(choice, costs_of(rw.program.context))
         else _by_pairs(rw, choice, scaled)
     )
 
 
-def maxima_cost_less(choice: Choice) -> bool:
+def maxima_cost_less(choice: Choice, costs: Costs) -> bool:
     """Whether taking the greatest out again and again costs less than comparing every two."""
-    maxima = choice.taken * PASSES * COSTS.element
-    return maxima < choice.among * (3 * COSTS.addition + COSTS.element)
+    maxima = choice.taken * PASSES * costs.element
+    return maxima < choice.among * (3 * costs.addition + costs.element)
 
 
 def _scaled(rw: Rewriter, choice: Choice) -> SSAValue:

@@ -38,7 +38,7 @@ from stepwell.dialects.quant import quantization
 from stepwell.dialects.quant.recipes import store_parameters
 from stepwell.dialects.xnnpack import DepthwiseConvolution2d
 from stepwell.dialects.xnnpack.base import constant_of
-from stepwell.dialects.xnnpack.costs import COSTS, TAPS, UNKNOWN_SIZE, Costs
+from stepwell.dialects.xnnpack.costs import TAPS, UNKNOWN_SIZE, Costs, costs_of
 from stepwell.ir.bounds import roundings
 from stepwell.ir.choices import shape_of
 from stepwell.ir.dtypes import f16, f32
@@ -79,7 +79,8 @@ class SplitDepthwise(Rewrite[Window]):
     anchors: ClassVar[tuple[type[Operation], ...]] = (DepthwiseConvolution2d,)
     bound: ClassVar[Bound] = roundings("sums in another order")
     deviation: ClassVar[Deviation | None] = REORDERED
-    costs: Costs = COSTS
+    costs: Costs | None = None
+    """What decides in place of the costs of the CPU that a lowering is for."""
 
     def match(self, op: DepthwiseConvolution2d, program: Program) -> Window | Refusal | None:
         """Guards: no kernel holds the window, parts that can be had, and that cost less."""
@@ -93,7 +94,8 @@ class SplitDepthwise(Rewrite[Window]):
         rows, columns = axes_of(op)
         filter = constant_of(op.filter)
         assert filter is not None, "filters are constants"
-        prices = Prices(self.costs, _count(op.result), _count(op.input))
+        costs = self.costs or costs_of(program.context)
+        prices = Prices(costs, _count(op.result), _count(op.input))
         found = least(rows, columns, prices)
         if found is None:
             return Refusal(
@@ -102,9 +104,9 @@ class SplitDepthwise(Rewrite[Window]):
             )
         cost, parts = found
         if element(op.input.type) != f32:
-            cost += self.costs.convert * (prices.image + prices.elements) + 2 * self.costs.node
-        costs = {"whole": prices.whole(height * width), "in parts": cost}
-        if program.context.choose(self.name, shape_of(op), costs) == "whole":
+            cost += costs.convert * (prices.image + prices.elements) + 2 * costs.node
+        forms = {"whole": prices.whole(height * width), "in parts": cost}
+        if program.context.choose(self.name, shape_of(op), forms) == "whole":
             return Refusal("so few elements cost less than the nodes of the parts")
         return Window(op, filter.key.data, rows, columns, parts)
 

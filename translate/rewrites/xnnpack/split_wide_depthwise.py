@@ -33,7 +33,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import DepthwiseConvolution2d, XnnpackOp
-from stepwell.dialects.xnnpack.costs import COSTS, TAPS, Costs
+from stepwell.dialects.xnnpack.costs import TAPS, Costs, costs_of
 from stepwell.dialects.xnnpack.elementwise import Binary, PReLU, Unary
 from stepwell.ir.bounds import roundings
 from stepwell.ir.choices import shape_of
@@ -65,7 +65,8 @@ class SplitWideDepthwise(Rewrite[Wide]):
     name: ClassVar[str] = "split-wide-depthwise"
     anchors: ClassVar[tuple[type[Operation], ...]] = (DepthwiseConvolution2d,)
     bound: ClassVar[Bound] = roundings("a product of another width sums in another order")
-    costs: Costs = COSTS
+    costs: Costs | None = None
+    """What decides in place of the costs of the CPU that a lowering is for."""
 
     def match(self, op: DepthwiseConvolution2d, program: Program) -> Wide | Refusal | None:
         """Guards: float32, a kernel with a filter that does not stay at hand, sizes, the cost."""
@@ -74,7 +75,8 @@ class SplitWideDepthwise(Rewrite[Wide]):
         if taps > TAPS[-1] or op.filter_shape[3] != channels or element(op.input.type) != f32:
             return None
         assert isinstance(channels, int)
-        most = self.costs.channels_at_hand(taps) // WIDTH * WIDTH
+        costs = self.costs or costs_of(program.context)
+        most = costs.channels_at_hand(taps) // WIDTH * WIDTH
         if channels <= max(most, WIDTH):
             return None
         if not is_static(op.input.type):
@@ -88,28 +90,11 @@ class SplitWideDepthwise(Rewrite[Wide]):
         count = -(-channels // max(most, WIDTH))
         each = -(-channels // (count * WIDTH)) * WIDTH
         parts = tuple((at, min(at + each, channels)) for at in range(0, channels, each))
-        whole = (1 - self.costs.worth) * self._cost(op, 1, makers)
-        costs = {"whole": whole, "in parts": self._cost(op, len(parts), makers)}
-        if program.context.choose(self.name, shape_of(op), costs) == "whole":
+        whole = (1 - costs.worth) * _cost(op, 1, makers, costs)
+        forms = {"whole": whole, "in parts": _cost(op, len(parts), makers, costs)}
+        if program.context.choose(self.name, shape_of(op), forms) == "whole":
             return Refusal("joining the parts costs what a filter at hand saves, or little less")
         return Wide(op, parts)
-
-    def _cost(self, op: DepthwiseConvolution2d, parts: int, makers: set[Operation]) -> float:
-        """Nanoseconds of the convolution and what makes its image, in so many parts."""
-        costs, made = self.costs, _count(op.result)
-        height, width = op.window
-        taps = height * width
-        work = made * costs.window(taps) + parts * (1 + len(makers)) * costs.node
-        for maker in makers:
-            if _is_layer(maker):
-                rows, weights = _count(maker.results[0]), _count(maker.operands[1])
-                inputs = weights // cast(int, dims(maker.operands[1].type)[0])
-                work += rows * inputs * costs.product + weights * costs.weight
-            else:
-                work += _count(maker.results[0]) * costs.element
-        if parts == 1:
-            return work + made * costs.far_tap * costs.tile(taps)
-        return work + made * costs.slice + costs.node
 
     def build(self, match: Wide, rw: Rewriter) -> None:
         """Part by part, each from its layer on, so that little lies between."""
@@ -232,3 +217,21 @@ def _rebuilt(op: XnnpackOp, operands: list[SSAValue], part: tuple[int, int]) -> 
     """The same node for some of its channels."""
     shape = (*dims(op.results[0].type)[:-1], part[1] - part[0])
     return remade(op, operands, [tensor(shape, f32)])
+
+
+def _cost(op: DepthwiseConvolution2d, parts: int, makers: set[Operation], costs: Costs) -> float:
+    """Nanoseconds of the convolution and what makes its image, in so many parts."""
+    made = _count(op.result)
+    height, width = op.window
+    taps = height * width
+    work = made * costs.window(taps) + parts * (1 + len(makers)) * costs.node
+    for maker in makers:
+        if _is_layer(maker):
+            rows, weights = _count(maker.results[0]), _count(maker.operands[1])
+            inputs = weights // cast(int, dims(maker.operands[1].type)[0])
+            work += rows * inputs * costs.product + weights * costs.weight
+        else:
+            work += _count(maker.results[0]) * costs.element
+    if parts == 1:
+        return work + made * costs.far_tap * costs.tile(taps)
+    return work + made * costs.slice + costs.node

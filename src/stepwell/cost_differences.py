@@ -1,0 +1,104 @@
+"""What costs decide for one CPU and for another: `stepwell explain MODEL --costs A B`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.ir.choices import Choice
+from stepwell.lowering import lower
+from stepwell.program import Program
+
+
+@dataclass(frozen=True)
+class Flipped:
+    """A choice that the costs of two CPUs take differently.
+
+    Attributes:
+        first, second: the choice on each; None where what it hangs on is not there.
+
+    """
+
+    first: Choice | None
+    second: Choice | None
+
+    @property
+    def gain(self) -> float | None:
+        """How many times less the second CPU's form takes there than the first's would."""
+        if self.first is None or self.second is None:
+            return None
+        costs = self.second.costs
+        return costs[self.first.chosen] / costs[self.second.chosen]
+
+    def __str__(self) -> str:
+        known = self.second or self.first
+        assert known is not None
+        forms = [choice.chosen if choice else "–" for choice in (self.first, self.second)]
+        gain = "" if self.gain is None else f" ({self.gain:.2f}×)"
+        return f"{known.key}: {forms[0]} → {forms[1]}{gain}"
+
+
+@dataclass(frozen=True)
+class CostDifferences:
+    """The choices of one program on two CPUs.
+
+    Attributes:
+        cpus: their names; None is the usual costs.
+        asked: how many choices there are on each.
+        flipped: those that differ.
+        nodes: how many of each node the programs differ by, the second's less the first's: what
+            costs decide without a choice by name (layouts, what is narrowed).
+
+    """
+
+    cpus: tuple[str | None, str | None]
+    asked: tuple[int, int]
+    flipped: tuple[Flipped, ...]
+    nodes: Mapping[str, int]
+
+    def __str__(self) -> str:
+        first, second = (cpu or "the usual costs" for cpu in self.cpus)
+        counts = " and ".join(map(str, self.asked))
+        lines = [f"{first} → {second}: {counts} choices, {len(self.flipped)} differ"]
+        lines += [f"  {one}" for one in self.flipped]
+        lines += [f"  {name}: {count:+d}" for name, count in self.nodes.items()]
+        return "\n".join(lines)
+
+
+def cost_differences(
+    program: Program, cpus: Sequence[str | None], target: str = "xnnpack", **options: Any
+) -> CostDifferences:
+    """Lower a program for two CPUs and compare what their costs decided.
+
+    Args:
+        program: what `lower` takes.
+        cpus: two values of the target's option `cpu`.
+        target: the target.
+        options: further ones of it.
+
+    Raises:
+        StepwellError: no such CPU, or the program cannot be lowered.
+    """
+    first, second = (lower(program, target, cpu=cpu, **options).program for cpu in cpus)
+    before, after = first.context.choices, second.context.choices
+    flipped = [
+        Flipped(before.get(key), after.get(key))
+        for key in dict.fromkeys((*before, *after))
+        if key not in before or key not in after or before[key].chosen != after[key].chosen
+    ]
+    counts = [_nodes(lowered) for lowered in (first, second)]
+    differing = {
+        name: counts[1].get(name, 0) - counts[0].get(name, 0)
+        for name in sorted({*counts[0], *counts[1]})
+        if counts[1].get(name, 0) != counts[0].get(name, 0)
+    }
+    return CostDifferences((cpus[0], cpus[1]), (len(before), len(after)), tuple(flipped), differing)
+
+
+def _nodes(program: Program) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for op in program.module.walk():
+        if op.name.startswith("xnnpack."):
+            found[op.name] = found.get(op.name, 0) + 1
+    return found
