@@ -4,7 +4,8 @@ A page's Python shares one namespace and one folder; `python title="x.py"` is wr
 What a reader need not see stands in a comment in front, `<!-- before: … -->`, and runs too. Shell
 lines: `stepwell` runs in this process; of `python FILE`, `make`, `pytest` and `pip` it is asked
 that what they name is there. `<!-- slow: why -->` leaves out running, not reading the arguments;
-`<!-- needs: MODULE -->` skips a block where an extra is absent. `text` is for reading.
+`<!-- needs: MODULE -->` skips a block where an extra is absent. `text` is for reading; a `diff` is
+tried by `test_walkthroughs.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")), key=lambda path: path.relative_to(ROOT)
 )
-LANGUAGES = {"python", "sh", "mlir", "text"}
+LANGUAGES = {"python", "sh", "mlir", "text", "diff"}
 BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>before|slow|needs): (?P<about>.*?)\s*-->"
     r'|```(?P<language>\w*)(?: title="(?P<title>[\w.]+)")?\n(?P<body>.*?)^```$)',
