@@ -109,9 +109,9 @@ def _unit(name: str, args: Sequence[Any]) -> Any:
 
 
 def _unit_of_product(name: str, args: Sequence[Any], out: Any) -> float | None:
-    """What one of the products stands for, of quantised values or of one and a constant in int8.
+    """What one of the products stands for, of quantised values or of one and a number.
 
-    A mean is a sum of products by its reciprocal.
+    A mean is a sum of products by the reciprocal of how many there are, stored as ones.
     """
     step = getattr(args[0], "step", None) if args else None
     if not isinstance(step, float):
@@ -120,10 +120,10 @@ def _unit_of_product(name: str, args: Sequence[Any], out: Any) -> float | None:
         other = args[1]
         factor = getattr(other, "step", None)
         if factor is None and not (isinstance(other, Tensor) and other.numel() > 1):
-            factor = abs(float(other)) / 127
+            factor = abs(float(other))
         return step * factor if isinstance(factor, float) else None
     if name == "mean" and isinstance(out, Tensor) and out.numel():
-        return step / (args[0].numel() / out.numel()) / 127
+        return step / (args[0].numel() / out.numel())
     return None
 
 
