@@ -24,6 +24,7 @@ from xdsl.ir import Attribute
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.size import UNKNOWN, Size
+from stepwell.ir.size_ranges import holds
 from stepwell.ir.size_text import dim_of
 from stepwell.ir.switches import without_logs
 from stepwell.ir.torch_globals import torch_alone
@@ -133,6 +134,25 @@ def expression_of(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> Dim:
     return Size.computed(spelt(number.node.expr))
 
 
+_RELATIONS = ("==", "!=", "<", "<=", ">", ">=")
+
+
+def is_true_of(guard: Any, ranges: Ranges) -> bool:
+    """Whether a guard that torch states holds for all sizes within ranges.
+
+    False says that it is not seen to hold.
+    """
+    if isinstance(guard, sympy.And):
+        return all(is_true_of(part, ranges) for part in guard.args)
+    free = [name for name in map(str, guard.free_symbols) if not is_unbacked(name)]
+    ranges = {**dict.fromkeys(free, (2, None)), **ranges}
+    relation = getattr(guard, "rel_op", None)
+    if relation not in _RELATIONS:
+        return False
+    difference = Size.of(dim_of(str(guard.lhs))) - dim_of(str(guard.rhs))
+    return holds(relation, difference, ranges)
+
+
 def is_of_more_than_one(guard: Any) -> bool:
     """Whether a guard says of a size that it is not 1, as `torch.export` assumes of every size.
 
@@ -220,7 +240,7 @@ class Symbols:
         """The symbol of a name; `u0`, `u1`, … are known only once the program runs."""
         found = self._symbols.get(name)
         if found is None:
-            unbacked = _is_unbacked(name)
+            unbacked = is_unbacked(name)
             found = sympy.Symbol(name, integer=True, **({} if unbacked else {"positive": True}))
             self._symbols[name] = found
             low, high = self._ranges.get(name, (-int_oo if unbacked else 2, None))
@@ -243,13 +263,13 @@ class Symbols:
         assertion, says `Min(256, s1 + u0) - u0`.
         """
         free = one.free_symbols | other.free_symbols
-        if not any(_is_unbacked(str(symbol)) for symbol in free):
+        if not any(is_unbacked(str(symbol)) for symbol in free):
             return False
         difference = one - other
         for seed in range(_TRIES):
             point = {s: self._within(s, (seed + 1) * (at + 2)) for at, s in enumerate(free)}
             if seed < 2:
-                point |= {s: self._within(s, 0) for s in free if _is_unbacked(str(s)) == (not seed)}
+                point |= {s: self._within(s, 0) for s in free if is_unbacked(str(s)) == (not seed)}
             if difference.subs(point) == 0:
                 return True
         return False
@@ -366,7 +386,7 @@ def _plain(expression: Any) -> Number | str:
     return int(expression) if expression.is_Integer else float(expression)
 
 
-def _is_unbacked(name: str) -> bool:
+def is_unbacked(name: str) -> bool:
     """Whether a symbol stands for a number that only the data say."""
     return name.startswith("u") and name[1:].isdigit()
 

@@ -17,6 +17,9 @@ from stepwell.ir.size import (
     rebuilt,
 )
 
+_SMALL_QUOTIENTS = 9
+"""Up to here it is asked of a quotient of sizes whether it is always the same."""
+
 Ranges = Mapping[str, tuple[int, int | None]]
 """A symbol's least and greatest value; None is no limit. A symbol without an entry may be any."""
 
@@ -26,6 +29,32 @@ Interval = tuple[int | None, int | None]
 
 def interval(size: Size, ranges: Ranges) -> Interval:
     """Bounds of a size's value; not always the tightest ones."""
+    low, high = _by_terms(size, ranges)
+    if low is not None and low == high:
+        return low, high
+    for monomial, coefficient in size.terms:
+        (atom, power), *others = monomial or ((None, 0),)
+        if not isinstance(atom, Quotient) or power != 1 or others:
+            continue
+        divisor = atom.divisor.number
+        if divisor is None or divisor < 1:
+            continue
+        # (a − d + 1)/d ≤ ⌊a/d⌋ ≤ a/d: what the sum says of a cancels.
+        rest = (size - Size(((monomial, coefficient),))) * divisor
+        ends = [atom.dividend * coefficient, (atom.dividend - divisor + 1) * coefficient]
+        least, most = ends if coefficient < 0 else ends[::-1]
+        lower, upper = interval(rest + least, ranges)[0], interval(rest + most, ranges)[1]
+        low = _tighter(low, None if lower is None else -(-lower // divisor), max)
+        high = _tighter(high, None if upper is None else upper // divisor, min)
+    return low, high
+
+
+def _tighter(one: int | None, other: int | None, choose: Callable[..., int]) -> int | None:
+    known = [bound for bound in (one, other) if bound is not None]
+    return choose(known) if known else None
+
+
+def _by_terms(size: Size, ranges: Ranges) -> Interval:
     low: int | None = 0
     high: int | None = 0
     for monomial, coefficient in size.terms:
@@ -35,6 +64,21 @@ def interval(size: Size, ranges: Ranges) -> Interval:
         low = None if low is None or least is None else low + coefficient * least
         high = None if high is None or most is None else high + coefficient * most
     return low, high
+
+
+def holds(relation: str, difference: Size, ranges: Ranges) -> bool:
+    """Whether a difference is `==`, `!=`, `<`, `<=`, `>` or `>=` 0, whatever the symbols are.
+
+    False says that it is not seen to be so.
+    """
+    low, high = interval(within(difference, ranges), ranges)
+    if relation in (">", ">="):
+        return low is not None and low >= (relation == ">")
+    if relation in ("<", "<="):
+        return high is not None and high <= -(relation == "<")
+    if relation == "==":
+        return low == high == 0
+    return relation == "!=" and ((low is not None and low > 0) or (high is not None and high < 0))
 
 
 def is_at_most(first: int | Size, second: int | Size, ranges: Ranges) -> bool:
@@ -127,6 +171,11 @@ def _interval(atom: Atom, ranges: Ranges) -> Interval:
     least, most = interval(atom.divisor, ranges)
     if least is None or least < 1:
         return None, None
+    if atom.divisor.number is None:
+        for value in range(_SMALL_QUOTIENTS):
+            left = atom.dividend - value * atom.divisor
+            if holds(">=", left, ranges) and holds("<", left - atom.divisor, ranges):
+                return value, value
     # ⌊a/d⌋ of a ≥ 0 falls with d, of a < 0 it rises: towards 0 and towards −1.
     if low is not None:
         low = low // least if low < 0 else (0 if most is None else low // most)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import pytest
 import sympy
 from hypothesis import given
@@ -11,7 +13,7 @@ from torch.utils._sympy import functions as torch_functions
 import stepwell
 from stepwell.ir.diagnostics import ParseFailure, VerificationError
 from stepwell.ir.size import Size, maximum, minimum
-from stepwell.ir.size_ranges import interval, is_at_most, within
+from stepwell.ir.size_ranges import holds, interval, is_at_most, within
 from stepwell.ir.size_text import parse_size
 
 N, M, K = (Size.symbol(name) for name in ("s77", "s0", "u3"))
@@ -29,6 +31,16 @@ EXPRESSIONS = st.recursive(
 VALUES = st.fixed_dictionaries(
     {"s77": st.integers(1, 40), "s0": st.integers(1, 40), "u3": st.integers(-20, 20)}
 )
+
+
+RELATIONS = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def by_python(text: str, values: dict[str, int]) -> int:
@@ -208,3 +220,32 @@ def test_a_type_of_a_size_verifies(size: str) -> None:
     spelled = f'tensor<?xf32, #stepwell.shape<["{size}"]>>'
     text = f"func.func @forward(%x: {spelled}) -> {spelled} {{\n  func.return %x : {spelled}\n}}"
     stepwell.parse(text).verify()
+
+
+@pytest.mark.parametrize(
+    ("text", "relation", "is_seen"),
+    [
+        ("96*s77 - 96", ">", True),
+        ("s77 - 3*((s77 - 1)//3)", ">=", True),
+        ("(s77 + (s77 + 1)//2 - 1)//((s77 + 1)//2) - 2", "==", True),
+        ("s77**2 - 1", "!=", True),
+        ("s77 - 2", ">", False),
+        ("s77 - 2", "!=", False),
+        ("(s77 + (s77 + 2)//3 - 1)//((s77 + 2)//3) - 3", "==", False),
+        ("s0 - 2", ">=", False),
+    ],
+)
+def test_a_relation_is_proved_from_ranges_where_it_holds(
+    text: str, relation: str, is_seen: bool
+) -> None:
+    assert holds(relation, parse_size(text), {"s77": (2, 64), "s0": (1, 64)}) == is_seen
+
+
+@given(EXPRESSIONS, VALUES, st.sampled_from(list(RELATIONS)), st.integers(0, 3))
+def test_what_is_proved_of_a_size_is_so(
+    text: str, values: dict[str, int], relation: str, beside: int
+) -> None:
+    size = parse_size(text)
+    ranges = {name: (value - beside, value + 1) for name, value in values.items()}
+    if holds(relation, size, ranges):
+        assert RELATIONS[relation](size.evaluate(values), 0)

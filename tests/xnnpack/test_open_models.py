@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.export import Dim
+from torch.nn import functional as F
 
 import stepwell
 
@@ -72,3 +73,26 @@ def test_what_reduces_static_axes_or_whole_planes_is_one_delegate(name: str) -> 
     lowered = stepwell.lower(exported(model, shape, dynamic), "xnnpack")
     assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
     assert_right(lowered, model, shape, dynamic)
+
+
+PROVED = {
+    "two pieces": lambda x: x.chunk(2, 1)[1],
+    "windows past the end": lambda x: F.avg_pool1d(x.transpose(1, 2), 3, ceil_mode=True),
+    "median": lambda x: x.median(1)[0],
+}
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_what_pytorch_guards_is_proved_from_the_range_of_the_size(name: str) -> None:
+    model, dynamic = Of(PROVED[name]), {1: Dim.DYNAMIC(min=3, max=24)}
+    lowered = stepwell.lower(exported(model, ROWS, dynamic), "xnnpack")
+    for size in (3, 4, 5, 10, 23, 24):
+        x = torch.randn(3, size, 16)
+        torch.testing.assert_close(lowered.run(x)[0], model(x))
+
+
+def test_a_guard_that_a_size_of_the_range_breaks_is_refused() -> None:
+    model = Of(lambda x: x.chunk(3, 1)[0])  # Four rows are two pieces, not three.
+    lowered = stepwell.lower(exported(model, ROWS, {1: Dim.DYNAMIC(min=3, max=24)}), "xnnpack")
+    with pytest.raises(stepwell.StepwellError, match="holds only where"):
+        lowered.to_pte()

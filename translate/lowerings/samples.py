@@ -70,7 +70,7 @@ def _argument(argument: Argument, value: Any, block: Block) -> Any:
 def _tensor(text: str, block: Block) -> SSAValue:
     """`2x4xf32` as an argument; a size that is no number is a symbol."""
     *sizes, element = text.split("x")
-    shape: list[Dim] = [int(size) if size.isdigit() else size for size in sizes if size]
+    shape: list[Dim | str] = [int(size) if size.isdigit() else size for size in sizes if size]
     made = block.insert_arg(tensor(shape, element_named(element, cast(Any, None))), len(block.args))
     made.name_hint = "xzuvw"[len(block.args) - 1]
     return made

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from stepwell.ir.dtypes import f32
 from stepwell.ir.size_text import dim_of
+from stepwell.ir.types import tensor
 from stepwell.translate.rewrites.aten.ask_inputs_for_sizes import AskInputsForSizes
-from stepwell.translate.rewrites.aten.sizes import share_of
+from stepwell.translate.rewrites.aten.sizes import can_compute, share_of
 
 X = 'tensor<?x4xf32, #stepwell.shape<["s", 4]>>'
 TWICE = 'tensor<?x4xf32, #stepwell.shape<["2*s", 4]>>'
@@ -59,3 +61,19 @@ def test_the_share_of_a_size_holds_whatever_the_symbols_are(
     wanted: int | str, given: int | str, share: Fraction | None
 ) -> None:
     assert share_of(dim_of(str(wanted)), dim_of(str(given))) == share
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held", "inputs", "is_computed"),
+    [
+        ("8*s + 1", "32*s", (), True),
+        ("s*t", "s", ("t",), True),
+        ("s*t", "s", (), False),
+        ("s + t", "s*t", (), False),
+    ],
+)
+def test_a_size_is_computed_from_shares_of_what_is_at_hand_and_of_inputs(
+    wanted: str, held: str, inputs: tuple[str, ...], is_computed: bool
+) -> None:
+    asked = frozenset(map(dim_of, inputs))
+    assert can_compute(dim_of(wanted), [tensor([held, 2], f32)], asked) == is_computed

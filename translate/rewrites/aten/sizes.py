@@ -23,19 +23,47 @@ from stepwell.ir.size_values import OF_TWO, computed
 from stepwell.ir.types import BoolType, FloatType, IntType, dims
 
 
-def can_compute(size: Dim, types: Collection[Attribute]) -> bool:
-    """Whether `Sizes` can give a size when it has seen values of these types."""
+def can_compute(
+    size: Dim, types: Collection[Attribute], inputs: Collection[Dim] = frozenset()
+) -> bool:
+    """Whether `Sizes` can give a size when it has seen values of these types.
+
+    Args:
+        size: what is wanted.
+        types: of the values.
+        inputs: the sizes that inputs of the method have, which may be asked for always.
+    """
     known: set[Dim] = set()
     for type_ in types:
         if isinstance(type_, IntType | FloatType | BoolType):
             known.add(_stated(type_))
         elif isinstance(type_, TensorType):
             known.update(dims(type_))
+    return _source(Size.of(size), known, inputs) is not None
 
-    def leaf(part: Size) -> bool | None:
-        return part.number is not None or part in known or None
 
-    return bool(computed(Size.of(size), leaf, lambda _name, _one, _other: True))
+def _source(size: Size, known: Collection[Dim], inputs: Collection[Dim]) -> int | None:
+    """What a size is computed from: 0, sizes at hand; 1, shares of them too; 2, inputs' as well."""
+    for source, sizes in enumerate(((), known, (*known, *inputs))):
+
+        def leaf(part: Size, sizes: Collection[Dim] = sizes) -> bool | None:
+            if part.number is not None or part in known:
+                return True
+            shares = (share_of(part, size) for size in sizes if isinstance(size, Size))
+            return any(share is not None for share in shares) or None
+
+        if computed(size, leaf, lambda _name, _one, _other: True):
+            return source
+    return None
+
+
+def sizes_of_inputs(block: Block | None) -> frozenset[Dim]:
+    """The symbolic sizes that inputs of a method have, asked for from its own block."""
+    if block is None or not isinstance(block.parent_op(), FuncOp):
+        return frozenset()
+    types = [argument.type for argument in block.args]
+    sizes = [size for type_ in types if isinstance(type_, TensorType) for size in dims(type_)]
+    return frozenset(size for size in sizes if isinstance(size, Size) and size != UNKNOWN)
 
 
 def _stated(type_: IntType | FloatType | BoolType) -> Dim:
@@ -69,16 +97,17 @@ class InputSize:
         asked = op_class("aten.sym_size.int").make(
             self.source, self.axis, result_types=[IntType(str(given))]
         )
-        value, size = rw.insert(asked).results[0], given
-        for name, number in (
-            ("mul", self.share.numerator),
-            ("floordiv", self.share.denominator),
-        ):
-            if number != 1:
-                size = FUNCTIONS[name](size, number)
-                made = OPS[FUNCTIONS[name]].make([value, number], IntType(str(size)))
-                value = rw.insert(made).results[0]
-        return value
+        return share_as_value(rw, given, rw.insert(asked).results[0], self.share)
+
+
+def share_as_value(rw: Rewriter, size: Dim, value: SSAValue, share: Fraction) -> SSAValue:
+    """A share of a size that a value holds, multiplied and divided."""
+    for name, number in (("mul", share.numerator), ("floordiv", share.denominator)):
+        if number != 1:
+            size = FUNCTIONS[name](size, number)
+            made = OPS[FUNCTIONS[name]].make([value, number], IntType(str(size)))
+            value = rw.insert(made).results[0]
+    return value
 
 
 def size_of_input(block: Block | None, size: Dim) -> InputSize | None:
@@ -98,8 +127,10 @@ def size_of_input(block: Block | None, size: Dim) -> InputSize | None:
 class Sizes:
     """Gives sizes as values, inserting what computes them before the op that is rewritten."""
 
-    def __init__(self, rw: Rewriter, operands: Sequence[SSAValue]) -> None:
+    def __init__(self, rw: Rewriter, operands: Sequence[SSAValue], block: Block | None) -> None:
         self._rw = rw
+        self._block = block
+        self._source = 0
         self._values: dict[Dim, SSAValue | Callable[[], SSAValue]] = {}
         for operand in operands:
             self.see(operand)
@@ -129,7 +160,10 @@ class Sizes:
         """
         if isinstance(size, int):
             return size
-        made = computed(size, self._at_hand, self._applied)
+        inputs = sizes_of_inputs(self._block)
+        source = _source(size, self._values.keys(), inputs)
+        self._source = source or 0
+        made = None if source is None else computed(size, self._at_hand, self._applied)
         if made is None:
             raise StepwellError(f"no value holds the size {size}")
         return made[1]
@@ -137,10 +171,20 @@ class Sizes:
     def _at_hand(self, size: Size) -> _Valued | None:
         if size.number is not None:
             return size, size.number
-        value = self._values.get(size)
-        if value is not None and not isinstance(value, SSAValue):
+        if size in self._values:
+            return size, self._known(size)
+        shares = ((known, share_of(size, known)) for known in list(self._values))
+        for known, share in shares if self._source else ():
+            if isinstance(known, Size) and share is not None:
+                return size, share_as_value(self._rw, known, self._known(known), share)
+        asked = size_of_input(self._block, size) if self._source == 2 else None
+        return None if asked is None else (size, asked.value(self._rw))
+
+    def _known(self, size: Dim) -> SSAValue:
+        value = self._values[size]
+        if not isinstance(value, SSAValue):
             value = self._values[size] = value()
-        return None if value is None else (size, value)
+        return value
 
     def _applied(self, name: str, one: _Valued, other: _Valued) -> _Valued:
         size = OF_TWO[name](one[0], other[0])

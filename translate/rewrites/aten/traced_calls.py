@@ -7,7 +7,7 @@ computes an operator, and thereby where to stop; nothing here knows any operator
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
@@ -24,14 +24,17 @@ from stepwell.dialects.symbols import (
     Symbols,
     expression_of,
     is_of_more_than_one,
+    is_true_of,
+    is_unbacked,
     tensor_type,
 )
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.signature import ranges_around
+from stepwell.ir.size import Dim, Size, settled
 from stepwell.ir.torch_private import enable_python_dispatcher, pytree, schema_of
-from stepwell.ir.types import is_static
+from stepwell.ir.types import dims, is_static
 from stepwell.translate.compositions import COMPOSITIONS
 from stepwell.translate.rewrites.aten.recorded_calls import (
     Call,
@@ -40,7 +43,7 @@ from stepwell.translate.rewrites.aten.recorded_calls import (
     FusedLayerError,
     Recorder,
 )
-from stepwell.translate.rewrites.aten.sizes import Sizes, can_compute
+from stepwell.translate.rewrites.aten.sizes import Sizes, can_compute, sizes_of_inputs
 
 LAYOUT_ARGUMENTS = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking"})
 """Arguments that say where, how and when a tensor lies, and nothing of what is in it."""
@@ -65,7 +68,7 @@ class Trace:
         values: dict[int, SSAValue] = {
             id(fake): value for fake, value in zip(self.operands, op.operands, strict=True)
         }
-        sizes = Sizes(rw, op.operands)
+        sizes = Sizes(rw, op.operands, op.parent_block())
         for call in self.calls:
             cls = of_overload(call.overload)
             made = rw.insert(cls.from_arguments(_to_ir(call, values, sizes), call.types))
@@ -85,14 +88,16 @@ def trace(op: SchemaOp, function_of: FunctionOf) -> Trace | Refusal:
     order = {value: index for index, value in enumerate(reversed(op.operands))}
     shared = tuple(order[value] for value in op.operands)
     types = tuple(value.type for value in (*op.operands, *op.results))
-    ranges = {} if all(map(_is_static_tensor, types)) else ranges_around(op)
-    stated = tuple(sorted(ranges.items()))
+    is_static = all(map(_is_static_tensor, types))
+    ranges = {} if is_static else ranges_around(op)
+    inputs = frozenset[Dim]() if is_static else sizes_of_inputs(op.parent_block())
+    stated = (tuple(sorted(ranges.items())), inputs)
     key = (function_of, type(op), types, shared, frozenset(op.properties.items()), stated)
     found = _TRACES.get(key)
     if found is None:
         if len(_TRACES) >= _CAPACITY:
             _TRACES.clear()
-        found = _TRACES[key] = _traced(op, function_of, ranges)
+        found = _TRACES[key] = _traced(op, function_of, ranges, inputs)
     return found
 
 
@@ -101,9 +106,21 @@ def _is_static_tensor(type_: Attribute) -> bool:
 
 
 def _traced(
-    op: SchemaOp, function_of: FunctionOf, ranges: Ranges, device: str = "cpu"
+    op: SchemaOp, function_of: FunctionOf, ranges: Ranges, inputs: Collection[Dim]
 ) -> Trace | Refusal:
-    """The calls, as they are on a device.
+    """The calls, if they compute the op for all sizes within ranges."""
+    found = _followed(op, function_of, ranges)
+    if isinstance(found, Refusal):
+        return found
+    trace, env = found
+    reason = _where_else(trace, op, function_of, env, ranges) or _what_is_missing(trace, op, inputs)
+    return Refusal(f"its decomposition {reason}") if reason else trace
+
+
+def _followed(
+    op: SchemaOp, function_of: FunctionOf, ranges: Ranges, device: str = "cpu"
+) -> tuple[Trace, ShapeEnv] | Refusal:
+    """The calls, as they are on a device, and what they took for granted of sizes.
 
     On a CPU PyTorch may take a fused layer of oneDNN's or its own, which is no operator of a target.
     A tensor on the device `meta` has no such layers: an LSTM is taken apart there, and attention
@@ -133,7 +150,7 @@ def _traced(
         except FusedLayerError as error:
             if device == "meta":
                 return Refusal(str(error))
-            return _traced(op, function_of, ranges, "meta")
+            return _followed(op, function_of, ranges, "meta")
         except CannotTraceError as error:
             return Refusal(str(error))
         except NotImplementedError as error:
@@ -146,8 +163,7 @@ def _traced(
     found = Trace(operands, tuple(recorder.calls), tuple(map(recorder.latest, leaves)))
     if any(_is_itself(call, op, overload) for call in found.calls):
         return Refusal(INTO_ITSELF)
-    reason = _what_is_missing(found, op, symbols.env)
-    return Refusal(f"its decomposition {reason}") if reason else found
+    return found, symbols.env
 
 
 def _is_itself(call: Call, op: SchemaOp, overload: Any) -> bool:
@@ -169,13 +185,66 @@ def _has_values(held: Any) -> bool:
     )
 
 
-def _what_is_missing(found: Trace, op: SchemaOp, env: ShapeEnv) -> str | None:
+def _where_else(
+    found: Trace, op: SchemaOp, function_of: FunctionOf, env: ShapeEnv, ranges: Ranges
+) -> str | None:
+    """Where the calls do not compute the op, for some size within its range.
+
+    Guards are proved from the ranges. One that fails at the first few sizes alone (`96*s0 > 96`,
+    `Ne(s0 - 1, 1)`) may be one of strides, which says nothing here: those sizes are traced by
+    themselves, and make the same calls.
+    """
+    for guard in env.guards:
+        if is_of_more_than_one(guard.expr) or is_true_of(guard.expr, ranges):
+            continue
+        reason = f"holds only where {guard.expr}"
+        small = [n for n in map(str, guard.expr.free_symbols) if not is_unbacked(n)]
+        if len(small) != 1:
+            return reason
+        (name,) = small
+        low, high = ranges.get(name, (2, None))
+        first = range(low, low + _FIRST_SIZES)
+        since = next(
+            (n for n in first if is_true_of(guard.expr, {**ranges, name: (n, high)})), None
+        )
+        if since is None:
+            return reason
+        for size in range(low, since):
+            at = {**ranges, name: (size, size)}
+            if is_true_of(guard.expr, at):
+                continue
+            other = _followed(op, function_of, at)
+            if isinstance(other, Refusal) or _at(other[0], name, size) != _at(found, name, size):
+                return reason
+    return None
+
+
+_FIRST_SIZES = 4
+"""So many sizes of a range may be traced by themselves."""
+
+
+def _at(trace: Trace, symbol: str, size: int) -> list[Any]:
+    """The calls of a trace, their numbers and the sizes of their results where a symbol is a size."""
+
+    def settle(value: Any) -> Any:
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            value = expression_of(value)
+        return settled(value.substitute({symbol: size})) if isinstance(value, Size) else value
+
+    made: list[Any] = []
+    for call in trace.calls:
+        leaves = pytree.tree_leaves(call.arguments)
+        made.append(call.overload)
+        made.append([settle(leaf) for leaf in leaves if not isinstance(leaf, torch.Tensor)])
+        for type_ in call.types:
+            made.append([settle(dim) for dim in dims(type_)])
+    return made
+
+
+def _what_is_missing(found: Trace, op: SchemaOp, inputs: Collection[Dim]) -> str | None:
     """What keeps the calls from standing in an op's place."""
     if len(found.outputs) != len(op.results):
         return f"gives {len(found.outputs)} results, not {len(op.results)}"
-    for guard in env.guards:
-        if not is_of_more_than_one(guard.expr):
-            return f"holds only where {guard.expr}"
     for output, result in zip(found.outputs, op.results, strict=True):
         if tensor_type(output) != result.type:
             return f"gives {tensor_type(output)}"
@@ -186,7 +255,7 @@ def _what_is_missing(found: Trace, op: SchemaOp, env: ShapeEnv) -> str | None:
             if isinstance(used, torch.Tensor) and id(used) not in known:
                 return "makes a constant tensor of its own"
             is_symbolic = isinstance(used, torch.SymInt | torch.SymFloat | torch.SymBool)
-            if is_symbolic and not can_compute(expression_of(used), have):
+            if is_symbolic and not can_compute(expression_of(used), have, inputs):
                 return f"needs the number {used.node.expr}, which no value holds"
         known.update(map(id, call.results))
         have.update(call.types)
