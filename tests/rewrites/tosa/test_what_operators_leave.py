@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.lowerings.tosa import discrete, indices, orders, reductions
+from stepwell.translate.lowerings.tosa import discrete, indices, orders, reductions, scatters
 from stepwell.translate.rewrites.tosa.lower_int8_resize import LowerInt8Resize
 from stepwell.translate.rewrites.tosa.lower_resize import LowerResize
-from stepwell.translate.rewrites.tosa.lower_scatter_along import LowerScatterAlong
 from stepwell.translate.rewrites.tosa.promote_operands import PromoteOperands
 from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
 
@@ -110,7 +109,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     ),
     # --- scatters ----------------------------------------------------------------------------
     "many writes": (
-        LowerScatterAlong(),
+        scatters,
         one(
             "%x: f32[4], %i: i64[33], %s: f32[33]",
             "scatter.src(%x, 0, %i, %s)",
@@ -120,7 +119,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "33 writes to places that may be the same",
     ),
     "many comparisons": (
-        LowerScatterAlong(),
+        scatters,
         one(
             "%x: f32[5000], %i: i64[5000], %s: f32[5000]",
             "scatter_add.default(%x, 0, %i, %s)",
@@ -130,7 +129,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "comparisons, above",
     ),
     "a sum of bytes": (
-        LowerScatterAlong(),
+        scatters,
         one(
             "%x: i8[4], %i: i64[1], %s: i8[1]",
             "scatter_add.default(%x, 0, %i, %s)",
@@ -140,7 +139,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "it writes into a scalar, or int8",
     ),
     "a scatter into a number": (
-        LowerScatterAlong(),
+        scatters,
         (
             "%x: f32[]",
             '%i = stepwell.weight <"#zeros"> "constant" : i64[]',
@@ -149,7 +148,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "a scalar",
     ),
     "scaled rows": (
-        LowerScatterAlong(),
+        scatters,
         one(
             "%x: f32[4], %i: i64[1], %s: f32[1]",
             "index_add.default(%x, 0, %i, %s, alpha=2)",
@@ -159,7 +158,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "alpha is 2",
     ),
     "a part of another axis": (
-        LowerScatterAlong(),
+        scatters,
         one(
             "%x: f32[2, 4], %i: i64[1, 1]",
             "scatter.value(%x, 1, %i, 3)",
@@ -169,7 +168,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "a part of another axis",
     ),
     "a mean of what is written": (
-        LowerScatterAlong(),
+        scatters,
         one(
             "%x: f32[4], %i: i64[1], %s: f32[1]",
             'scatter_reduce.two(%x, 0, %i, %s, "mean")',
@@ -179,7 +178,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "reduces what is written by mean",
     ),
     "only what is written": (
-        LowerScatterAlong(),
+        scatters,
         one(
             "%x: f32[4], %i: i64[1], %s: f32[1]",
             'scatter_reduce.two(%x, 0, %i, %s, "sum", include_self=false)',

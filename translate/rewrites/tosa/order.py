@@ -16,6 +16,7 @@ from stepwell.translate.lowerings.tosa import (
     pooling,
     powers,
     reductions,
+    scatters,
 )
 from stepwell.translate.rewrites.aten.adaptive_pool_by_parts import AdaptivePoolByParts
 from stepwell.translate.rewrites.tosa import merge_layout
@@ -70,7 +71,6 @@ from stepwell.translate.rewrites.tosa.lower_products import (
     LowerLinear,
 )
 from stepwell.translate.rewrites.tosa.lower_resize import LowerResize
-from stepwell.translate.rewrites.tosa.lower_scatter_along import LowerScatterAlong
 from stepwell.translate.rewrites.tosa.lower_transform import LowerTransform
 from stepwell.translate.rewrites.tosa.lower_triangle import LowerTriangle
 from stepwell.translate.rewrites.tosa.maxima_with_places import MaximaWithPlaces
@@ -138,9 +138,7 @@ TO_TOSA: tuple[Rewrite[Any], ...] = (
     MoveByPattern(),
     AddColumns(),
     *each(movement),
-    *each(indices),
-    LowerScatterAlong(),
-    *each(orders),
+    *each(indices, scatters, orders),
     *each(casts),
 )
 """Every lowering; where anchors overlap, each takes other element types."""
