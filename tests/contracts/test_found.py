@@ -56,7 +56,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "input 0 has its last 0 axes",
         "quantisation 0: scale 1000000.0",
     ),
-    "quant.type_dequantize": (
+    "quant.casts: type-dequantize": (
         "quantized_decomposed.dequantize_per_tensor.default: out_dtype=i32",
         "quantized_decomposed.dequantize_per_tensor.default: out_dtype=ui8",
     ),

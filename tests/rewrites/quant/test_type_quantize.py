@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from stepwell.translate.rewrites.quant.casts import RULES
 
 QUANTIZE, DEQUANTIZE, *_ = (rule() for rule in RULES)
@@ -52,3 +54,17 @@ def test_a_dynamic_quantisation_was_never_a_candidate(refused: Any, method: Any)
     )
     refused(text, QUANTIZE)
     refused(text, DEQUANTIZE)
+
+
+@pytest.mark.parametrize(
+    ("stored", "low", "high"),
+    [("ui8", 0, 255), ("i16", -32768, 32767), ("i32", -2147483648, 2147483647)],
+)
+def test_integers_of_any_width_are_typed(stored: str, low: int, high: int, apply: Any, method: Any):
+    text = method(
+        f"%x: tensor<4x{stored}>",
+        f"%y = quantized_decomposed.dequantize_per_tensor.default(%x, 0.5, 0, {low}, {high}, {stored})"
+        f" : (tensor<4x{stored}>) -> tensor<4xf32>",
+        gives="tensor<4xf32>",
+    )
+    assert apply(text, DEQUANTIZE).ops() == ["quant.scast", "quant.dcast"]

@@ -60,14 +60,14 @@ rule compose-tables
     each quantised on its own, and changes of scale between them.
 Before:
     %s = weight : tensor<256 x $E>
-    %t = weight : tensor<256 x $E>
+    %t = weight : tensor<256 x $F>
     %a = cmsis.quantized_activation(%x, %s) : ($X) -> $A
     %y = cmsis.quantized_activation(%a, %t) : ($A) -> $Y
 After:
     %u = weight cmsis.compose(%t, %s)
     %y = cmsis.quantized_activation(%x, %u)
 where reads_once(%a)
-for $E = i8, $X = "tensor<4xi8>", $A = "tensor<4xi8>", $Y = "tensor<4xi8>"
+for $E = i8, $F = i8, $X = "tensor<4xi8>", $A = "tensor<4xi8>", $Y = "tensor<4xi8>"
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Parameters must be constants, and a quantisation; dynamic ones are another's bus
 rule type-quantize
     The integers under their type, and plain for those who use them.
 Before:
-    %y = $quantize of QUANTIZE(%x, …) : (tensor<$*S x f32>) -> …
+    %y = $quantize of QUANTIZE(%x, …) : (tensor<$*S x $E>) -> …
 After:
     %t = quant.qcast(%x) : … -> tensor<*sizes_of(%x) x $T>
     %y = quant.scast(%t)
@@ -19,13 +19,13 @@ for $scale = 0.5, $zero_point = 3, $quant_min = -128, $quant_max = 127, $dtype =
 rule type-dequantize
     The integers are given their type first.
 Before:
-    %y = $dequantize of DEQUANTIZE(%x, …) : (tensor<$*S x i8>) -> tensor<$*S x f32>
+    %y = $dequantize of DEQUANTIZE(%x, …) : (tensor<$*S x $I>) -> …
 After:
     %t = quant.scast(%x) : … -> tensor<*sizes_of(%x) x $T>
     %y = quant.dcast(%t)
 with $T = type_of(%y, %x)
 where expresses($T, %y) else "it gives other numbers than its type expresses"
-for $dequantize = "quantized_decomposed.dequantize_per_tensor.default", $S = [4]
+for $dequantize = "quantized_decomposed.dequantize_per_tensor.default", $S = [4], $I = i8
 for $scale = 0.5, $zero_point = 3, $quant_min = -128, $quant_max = 127, $dtype = i8
 
 rule cancel-storage-casts

@@ -17,9 +17,9 @@ for $S = [4, 2], $T = "!quant.uniform<i8:f32, 0.5>", %w = "w"
 rule store-constant-anew
     A stored weight in another quantisation is stored in that one.
 Before:
-    %w = weight : tensor<$*S x i8>
+    %w = weight : tensor<$*S x $I>
     %t = quant.scast(%w) : (…) -> tensor<$*S x $G>
-    %r = quant.dcast(%t) : (…) -> tensor<$*S x f32>
+    %r = quant.dcast(%t) : (…) -> tensor<$*S x $R>
     %y = quant.qcast(%r) : (…) -> tensor<$*S x $T>
 After:
     %o = weight quant.reals(%w, stored_as($G))
@@ -27,7 +27,7 @@ After:
     %y = quant.scast(%v)
 where expresses_single($G)
 where expresses_single($T) else "only float32 weights are quantised ahead of time"
-for $S = [4], $G = "!quant.uniform<i8:f32, 0.5>", $T = "!quant.uniform<i8:f32, 0.25>"
+for $S = [4], $I = i8, $R = f32, $G = "!quant.uniform<i8:f32, 0.5>", $T = "!quant.uniform<i8:f32, 0.25>"
 
 rule permute-constant
     A permuted weight of known sizes is a derived one.
