@@ -8,15 +8,17 @@ The mean of the squares needs no product of its own: √C is in the scale, which
 Before:
     %y = aten.layer_norm.default(%x, [4], eps=1.0e-06) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 After:
-    %0 = aten.sum.dim_IntList(%x, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
-    %1 = aten.mul.Scalar(%0, 0.25) : (tensor<2x1xf32>) -> tensor<2x1xf32>
-    %2 = aten.sub.Tensor(%x, %1) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
-    %3 = aten.mul.Tensor(%2, %2) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-    %4 = aten.sum.dim_IntList(%3, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
-    %5 = aten.add.Scalar(%4, 4.0e-06) : (tensor<2x1xf32>) -> tensor<2x1xf32>
-    %6 = aten.rsqrt.default(%5) : (tensor<2x1xf32>) -> tensor<2x1xf32>
-    %7 = aten.mul.Tensor(%2, %6) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
-    %y = aten.mul.Scalar(%7, 2.0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %0 = aten.slice.Tensor(%x, 1, 0, 1, 1) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+    %1 = aten.sub.Tensor(%x, %0) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+    %2 = aten.sum.dim_IntList(%1, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+    %3 = aten.mul.Scalar(%2, 0.25) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+    %4 = aten.sub.Tensor(%1, %3) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+    %5 = aten.mul.Tensor(%4, %4) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+    %6 = aten.sum.dim_IntList(%5, [1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+    %7 = aten.add.Scalar(%6, 4.0e-06) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+    %8 = aten.rsqrt.default(%7) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+    %9 = aten.mul.Tensor(%4, %8) : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+    %y = aten.mul.Scalar(%9, 2.0) : (tensor<2x4xf32>) -> tensor<2x4xf32>
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
+from stepwell.translate.affine.own_weights import are_from_weights
 from stepwell.translate.rewrites.aten.building import is_known, put, reduced
+from stepwell.translate.rewrites.xnnpack.row_statistics import less_first
 
 
 @recipe("scaled_by")
@@ -83,6 +87,8 @@ class SplitLayerNorm(Rewrite[LayerNorm]):
         op, width = match.op, match.width
         x = op.operands[0]
         last = len(dims(x.type)) - 1
+        if not are_from_weights(x, [last]):
+            x = less_first(rw, x)
         total = reduced(rw, aten.SumDimIntList, x, [last])
         centred = put(rw, aten.SubTensor, x, put(rw, aten.MulScalar, total, 1.0 / width))
         squares = put(rw, aten.MulTensor, centred, centred)

@@ -8,13 +8,15 @@ Before:
     %y = aten.group_norm.default(%x, 2, eps=1.0e-05) : (tensor<2x4x3xf32>) -> tensor<2x4x3xf32>
 After:
     %0 = aten.view.default(%x, [2, 2, 6]) : (tensor<2x4x3xf32>) -> tensor<2x2x6xf32>
-    %1 = aten.linear.default(%0, dense<0.166666672>) : (tensor<2x2x6xf32>, tensor<1x6xf32>) -> tensor<2x2x1xf32>
+    %1 = aten.slice.Tensor(%0, 2, 0, 1, 1) : (tensor<2x2x6xf32>) -> tensor<2x2x1xf32>
     %2 = aten.sub.Tensor(%0, %1) : (tensor<2x2x6xf32>, tensor<2x2x1xf32>) -> tensor<2x2x6xf32>
-    %3 = aten.mul.Tensor(%2, %2) : (tensor<2x2x6xf32>, tensor<2x2x6xf32>) -> tensor<2x2x6xf32>
-    %4 = aten.linear.default(%3, dense<0.166666672>, dense<1.0e-05>) : (tensor<2x2x6xf32>, tensor<1x6xf32>, tensor<1xf32>) -> tensor<2x2x1xf32>
-    %5 = aten.rsqrt.default(%4) : (tensor<2x2x1xf32>) -> tensor<2x2x1xf32>
-    %6 = aten.mul.Tensor(%2, %5) : (tensor<2x2x6xf32>, tensor<2x2x1xf32>) -> tensor<2x2x6xf32>
-    %y = aten.view.default(%6, [2, 4, 3]) : (tensor<2x2x6xf32>) -> tensor<2x4x3xf32>
+    %3 = aten.linear.default(%2, dense<0.166666672>) : (tensor<2x2x6xf32>, tensor<1x6xf32>) -> tensor<2x2x1xf32>
+    %4 = aten.sub.Tensor(%2, %3) : (tensor<2x2x6xf32>, tensor<2x2x1xf32>) -> tensor<2x2x6xf32>
+    %5 = aten.mul.Tensor(%4, %4) : (tensor<2x2x6xf32>, tensor<2x2x6xf32>) -> tensor<2x2x6xf32>
+    %6 = aten.linear.default(%5, dense<0.166666672>, dense<1.0e-05>) : (tensor<2x2x6xf32>, tensor<1x6xf32>, tensor<1xf32>) -> tensor<2x2x1xf32>
+    %7 = aten.rsqrt.default(%6) : (tensor<2x2x1xf32>) -> tensor<2x2x1xf32>
+    %8 = aten.mul.Tensor(%4, %7) : (tensor<2x2x6xf32>, tensor<2x2x1xf32>) -> tensor<2x2x6xf32>
+    %y = aten.view.default(%8, [2, 4, 3]) : (tensor<2x2x6xf32>) -> tensor<2x4x3xf32>
 """
 
 from __future__ import annotations
@@ -36,11 +38,21 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.aten.building import emit, overflows, permute, put, reduced, view
+from stepwell.translate.affine.own_weights import are_from_weights
+from stepwell.translate.rewrites.aten.building import (
+    emit,
+    overflows,
+    permute,
+    put,
+    reduced,
+    slice_axis,
+    view,
+)
 from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import scale_and_shift
 from stepwell.translate.rewrites.xnnpack.guards import not_constant, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import (
     ROWS,
+    less_first,
     normalise,
     normalise_rows,
     row_mean,
@@ -90,12 +102,18 @@ class DecomposeGroupNorm(Rewrite[GroupNorm]):
     def build(self, match: GroupNorm, rw: Rewriter) -> None:
         """Rows, statistics, the shape again, scale and shift."""
         op, shape = match.op, match.shape
+        is_spared = match.groups != shape[1] and are_from_weights(op.operands[0], [1])
         if len(shape) == 4:
             mean = mean_of_image if match.groups == 1 else partial(mean_of_group, match.groups)
-            value = normalise(rw, op.operands[0], op.arg("eps"), mean)
+            value = op.operands[0]
+            if not is_spared:
+                first = first_of_groups(rw, value, match.groups)
+                value = put(rw, aten.SubTensor, value, first)
+            value = normalise(rw, value, op.arg("eps"), mean)
         else:
             size = summed_up(shape, match.groups)
             rows = view(rw, op.operands[0], [shape[0], match.groups, size])
+            rows = rows if is_spared else less_first(rw, rows)
             value = view(rw, normalise_rows(rw, rows, op.arg("eps"), centred=False), shape)
         weight, bias = (self._spread(op.operand(n), rw, len(shape)) for n in ("weight", "bias"))
         rw.replace(op, [scale_and_shift(rw, value, weight, bias)])
@@ -138,9 +156,30 @@ def mean_of_group(
     bias = None
     if plus is not None:
         bias = rw.constant(torch.full((channels,), plus, dtype=dtype), "epsilon")
+    return in_groups(rw, planes, rw.constant(kernel, "group_mean"), bias, groups)
+
+
+def first_of_groups(rw: Rewriter, value: SSAValue, groups: int) -> SSAValue:
+    """The first element of each channel's group; `[N, C, H, W]` to `[N, C or 1, 1, 1]`."""
+    channels = dims(value.type)[1]
+    assert isinstance(channels, int), "the channels have a symbolic size"
+    corner = slice_axis(rw, slice_axis(rw, value, 2, 0, 1), 3, 0, 1)
+    if groups in (1, channels):
+        return corner if groups == channels else slice_axis(rw, corner, 1, 0, 1)
+    kernel = torch.zeros(
+        (channels, channels // groups, 1, 1), dtype=torch_dtype(element(value.type))
+    )
+    kernel[:, 0] = 1
+    return in_groups(rw, corner, rw.constant(kernel, "group_first"), None, groups)
+
+
+def in_groups(
+    rw: Rewriter, planes: SSAValue, kernel: SSAValue, bias: SSAValue | None, groups: int
+) -> SSAValue:
+    """A convolution of planes of one pixel in which a channel reads its own group."""
     layer = aten.ConvolutionDefault.make(
         planes,
-        rw.constant(kernel, "group_mean"),
+        kernel,
         bias,
         [1, 1],
         [0, 0],

@@ -17,7 +17,7 @@ from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import dims, element, tensor
-from stepwell.translate.rewrites.aten.building import emit, put
+from stepwell.translate.rewrites.aten.building import emit, put, slice_axis
 
 ROWS = roundings("sums in another order; rows of nearly equal elements cancel")
 """What a norm written with row statistics rounds, and torch\'s kernel."""
@@ -62,6 +62,16 @@ def weighted_rows(
 def normalise_rows(rw: Rewriter, value: SSAValue, eps: float, *, centred: bool) -> SSAValue:
     """`(x − mean) / sqrt(var + eps)` over the last axis; without the mean if it is zero already."""
     return normalise(rw, value, eps, row_mean, centred=centred)
+
+
+def less_first(rw: Rewriter, value: SSAValue) -> SSAValue:
+    """`x − x[0]` along the last axis: a row that is constant is zero, and its mean nothing else.
+
+    Of any row that loses less than a rounding of its largest number, which is at most √n times
+    what the norm divides by.
+    """
+    first = slice_axis(rw, value, len(dims(value.type)) - 1, 0, 1)
+    return put(rw, aten.SubTensor, value, first)
 
 
 class Mean(Protocol):
