@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from stepwell.ir.choices import Choice
 from stepwell.ir.diagnostics import StepwellError
@@ -18,6 +18,7 @@ class ChoiceError(StepwellError):
     """A table of choices names what cannot be chosen: its user's mistake, not a step's."""
 
 
+_T = TypeVar("_T")
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -37,6 +38,20 @@ class Context:
     """What costs or a table decided, by key."""
     left_alone: dict[Place, str] = field(default_factory=dict["Place", str])
     """Where a step made a mistake of its own, and the sentence about it: its op stays as it is."""
+
+    known: dict[type[Any], Any] = field(default_factory=dict[type[Any], Any], repr=False)
+    """What analyses know of the program as it is, by the class of the analysis."""
+
+    def facts(self, analysis: type[_T], begin: Callable[[], _T]) -> _T:
+        """What an analysis knows of the program; begun anew after `forget`."""
+        found = self.known.get(analysis)
+        if found is None:
+            found = self.known[analysis] = begin()
+        return cast(_T, found)
+
+    def forget(self) -> None:
+        """Let analyses begin anew: a value holds other numbers than it did."""
+        self.known.clear()
 
     def option(self, name: str, default: Any = None) -> Any:
         """The value of an option, or `default` outside a lowering to a target that has it."""

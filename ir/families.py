@@ -29,7 +29,7 @@ arguments too (a dropout moves, unless it is training) its class says in `does_a
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, TypeGuard, cast, get_args
+from typing import ClassVar, Literal, cast, get_args
 
 from xdsl.ir import Operation
 
@@ -113,7 +113,7 @@ class HasFamilies:
         return True
 
 
-def is_of(op: object, *families: Family) -> TypeGuard[Operation]:
+def is_of(op: object, *families: Family) -> bool:
     """Whether an op is of one of the families; a block is of none."""
     if not isinstance(op, Operation):
         return False
@@ -126,16 +126,16 @@ def is_of(op: object, *families: Family) -> TypeGuard[Operation]:
     return False
 
 
-def is_movement(op: object) -> TypeGuard[Operation]:
+def is_movement(op: object) -> bool:
     """Whether an op moves elements of its operands and computes nothing."""
     return is_of(op, "movement")
 
 
-def moves_one(op: object) -> TypeGuard[Operation]:
+def moves_one(op: object) -> bool:
     """Whether an op moves elements of its first operand alone."""
     return is_of(op, "rearrangement", "repetition", "part")
 
 
-def lays_out(op: object) -> TypeGuard[Operation]:
+def lays_out(op: object) -> bool:
     """Whether an op gives every element of one tensor, in another layout or more often."""
     return is_of(op, "reshape", "permutation", "repetition")

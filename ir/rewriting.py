@@ -191,6 +191,7 @@ def apply_step(step: Step, program: Program, history: History) -> int:
         StepwellError: it refuses the program.
     """
     before = len(history.events)
+    program.context.forget()
     try:
         applied: Any = step.apply(program, history)
     except StepwellError:
@@ -198,6 +199,8 @@ def apply_step(step: Step, program: Program, history: History) -> int:
     except Exception as error:
         made = len(history.events) - before
         raise raised(step, step_name(step), "apply", error, None, made) from error
+    finally:
+        program.context.forget()
     if type(applied) is not int:
         raise returned(step, step_name(step), "apply", applied, None, 0)
     return applied
@@ -363,6 +366,8 @@ class _Driver:
                 if lost is not None and not lost.everywhere:
                     self._record_deviation(rewrite, op, lost)
                 self._apply(rewrite, op, found)
+                if lost is not None:
+                    self.program.context.forget()
                 return
 
     def _asked(self, rewrite: Rewrite[Any], op: Operation) -> tuple[Any, Deviation | None]:
@@ -407,6 +412,8 @@ class _Driver:
         if watch is not None:
             watch.before(rewrite, op, found)
         self._build(rewrite, op, found, rw)
+        if rw.superseded:
+            self.program.context.forget()
         self.applied += 1
         for heir in (*rw.inserted, *rw.modified, op):
             if heir.parent is not None:

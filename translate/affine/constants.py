@@ -58,7 +58,8 @@ def constants_of(value: SSAValue, axis: int) -> Constants:
 
 def _axes(op: Operation | Block) -> AxisMap | None:
     """The axes of what passes scales and shifts on, where it leaves their axis whole."""
-    return axis_map(op) if is_movement(op) and len(op.results) == 1 else None
+    moves = isinstance(op, Operation) and is_movement(op) and len(op.results) == 1
+    return axis_map(op) if moves else None
 
 
 def channels_before(op: Operation | Block, axis: int) -> tuple[SSAValue, int] | None:

@@ -154,8 +154,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.aten import building
-from stepwell.translate.rewrites.aten.ranges import is_never_nan
 from stepwell.translate.rules import read_rules
+from stepwell.translate.values import is_never_nan
 
 Limit = int | float | None
 

@@ -39,7 +39,7 @@ from stepwell.ir.types import Dim, dims, element, is_static, tensor, with_elemen
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import emit, matmul, permute, put, size_of, view
 from stepwell.translate.rewrites.aten.open_rows import picked_rows, unopened_rows
-from stepwell.translate.rewrites.aten.ranges import most
+from stepwell.translate.values import most
 
 REPEATED = 2**18
 """Elements of a mask (1 MiB in float32) up to which its rows are repeated for the heads that share

@@ -21,8 +21,8 @@ from stepwell.ir.rewriting import Refusal
 from stepwell.ir.signature import ranges_around
 from stepwell.ir.size import Size
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.aten.finiteness import is_finite
-from stepwell.translate.rewrites.aten.ranges import interval
+from stepwell.translate.values import interval
+from stepwell.translate.values.classes import is_finite
 
 ABSORBED = 1e30
 """Numbers below it leave the largest singles as they are, and infinities."""

@@ -107,9 +107,9 @@ from xdsl.ir import Attribute, SSAValue
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.numerics import flushes
 from stepwell.ir.program import Program
-from stepwell.translate.rewrites.aten.ranges import is_away_from_zero
 from stepwell.translate.rules import read_rules
 from stepwell.translate.rules.predicates import is_power_of_two
+from stepwell.translate.values import is_away_from_zero
 
 
 def keeps_root_of_zero(value: SSAValue, program: Program) -> bool:

@@ -21,7 +21,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.building import become
-from stepwell.translate.rewrites.aten.ranges import is_away_from_zero
+from stepwell.translate.values import is_away_from_zero
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class RemoveMxRecast(Rewrite[Recast]):
 def stays_small(value: SSAValue) -> bool:
     """Whether no number of a tensor reaches 2**127 (a NaN or an inf may stand there)."""
     op = value.owner
-    while moves_one(op):
+    while isinstance(op, Operation) and moves_one(op):
         op = op.operands[0].owner
     if isinstance(op, t.CastOp):
         return element(op.operands[0].type) == f16

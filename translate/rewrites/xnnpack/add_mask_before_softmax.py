@@ -40,11 +40,11 @@ from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.attention_pattern import SOFTMAX
 from stepwell.translate.rewrites.aten.building import axis, emit
 from stepwell.translate.rewrites.aten.open_rows import ABSORBED
-from stepwell.translate.rewrites.aten.ranges import interval, is_never_nan
 from stepwell.translate.rewrites.aten.recognise_attention import leads_to_product, splits_leading
 from stepwell.translate.rewrites.aten.select_by_constant_mask import filled
 from stepwell.translate.rewrites.xnnpack.guards import FLOATS, not_held
 from stepwell.translate.rewrites.xnnpack.limit_by_mask import LimitByMask, may_be_nan, static
+from stepwell.translate.values import interval, is_never_nan
 
 LARGEST_TERM = 1 << 22
 """Elements of a term with the mask in it, which may have more than either."""
@@ -95,7 +95,9 @@ class AddMaskBeforeSoftmax(Rewrite[Closed]):
         parts = sum_with_constant(scores, mask) if is_constant else None
         scores, term = parts or (scores, None)
         is_small = interval(scores, program).most < ABSORBED
-        if not is_small and (not leads_to_product(scores) or may_be_nan(scores) is not None):
+        if not is_small and (
+            not leads_to_product(scores) or may_be_nan(scores, program) is not None
+        ):
             return None
         return Closed(op, mask, kept, scores, fill, term)
 

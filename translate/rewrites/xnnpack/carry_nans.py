@@ -33,9 +33,9 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.aten.building import become, cast, emit, put, reduced
-from stepwell.translate.rewrites.aten.ranges import interval, is_never_nan
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.row_statistics import too_wide, weighted_rows
+from stepwell.translate.values import interval, is_never_nan
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,8 @@ Place = tuple[SSAValue, int]
 
 def carries_means(op: Operation | Block) -> TypeGuard[SchemaOp]:
     """Whether the mean of each row passes an op as it is, where it leaves rows whole."""
+    if not isinstance(op, SchemaOp):
+        return False
     return isinstance(op, SUMS) or (is_movement(op) and len(op.results) == 1)
 
 

@@ -59,7 +59,6 @@ from stepwell.translate.rewrites.aten.building import (
     view,
     view_op,
 )
-from stepwell.translate.rewrites.aten.ranges import is_bounded, is_never_nan
 from stepwell.translate.rewrites.xnnpack.routing import (
     Choice,
     Reading,
@@ -68,6 +67,7 @@ from stepwell.translate.rewrites.xnnpack.routing import (
     reading_of,
 )
 from stepwell.translate.rewrites.xnnpack.slots import slots_of
+from stepwell.translate.values import is_bounded, is_never_nan
 
 OF_ROWS = frozenset("linear _softmax softmax layer_norm rms_norm bmm mm matmul embedding".split())
 """Ops that give a row of NaN for one in it, or none."""

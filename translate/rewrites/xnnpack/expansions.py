@@ -134,7 +134,8 @@ from xdsl.ir import SSAValue
 from stepwell.dialects.xnnpack.cpus import keeps_classes
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
-from stepwell.translate.rewrites.aten import copies, ranges
+from stepwell.translate import values
+from stepwell.translate.rewrites.aten import copies
 from stepwell.translate.rewrites.xnnpack.carry_nans import carries_nans
 from stepwell.translate.rewrites.xnnpack.guards import not_floats
 from stepwell.translate.rules import read_rules
@@ -148,7 +149,7 @@ def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
 
 def keeps_nans(value: SSAValue, program: Program) -> bool:
     """The greatest of a row keeps a NaN, and the row is NaN throughout; or there is none."""
-    return ranges.is_never_nan(value, program) or carries_nans([value], program)
+    return values.is_never_nan(value, program) or carries_nans([value], program)
 
 
 def log_keeps_classes(value: SSAValue, program: Program) -> bool:
@@ -176,4 +177,4 @@ def names_axes(axes: Sequence[int]) -> bool:
     return bool(axes)
 
 
-RULES = read_rules(__doc__, vars(copies) | vars(ranges) | globals())
+RULES = read_rules(__doc__, vars(copies) | vars(values) | globals())

@@ -31,8 +31,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.aten.building import become, emit, put
-from stepwell.translate.rewrites.aten.ranges import interval
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
+from stepwell.translate.values import interval
 
 
 @dataclass(frozen=True)

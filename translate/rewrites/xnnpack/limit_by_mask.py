@@ -34,17 +34,10 @@ from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.aten.building import emit
-from stepwell.translate.rewrites.aten.ranges import is_never_nan
 from stepwell.translate.rewrites.aten.select_by_constant_mask import number_of
 from stepwell.translate.rewrites.xnnpack.guards import FLOATS, not_held
-
-STARTS = frozenset(
-    f"aten.{name}"
-    for name in ("linear.default", "bmm.default", "convolution.default", "embedding.default")
-)
-"""Ops whose results are NaN in whole rows: no mask hides that."""
-MAKERS = ("div", "reciprocal", "sqrt", "rsqrt", "log", "pow", "acos", "asin", "atanh", "fmod")
-"""Ops that make a NaN, or an infinity that becomes one, of a finite number or two."""
+from stepwell.translate.values import is_never_nan
+from stepwell.translate.values.classes import maker_of_nan
 
 
 @recipe("limits")
@@ -104,7 +97,7 @@ class LimitByMask(Rewrite[Masked]):
             return Refusal("both sides are numbers, or one is NaN")
         for side in (value, other):
             if isinstance(side, SSAValue):
-                refusal = not_of_type(side, result) or may_be_nan(side)
+                refusal = not_of_type(side, result) or may_be_nan(side, program)
                 if refusal is not None:
                     return refusal
         shapes = [dims(side.type) for side in (value, other) if isinstance(side, SSAValue)]
@@ -165,17 +158,7 @@ def not_of_type(value: SSAValue, result: object) -> Refusal | None:
     return None
 
 
-def may_be_nan(value: SSAValue) -> Refusal | None:
+def may_be_nan(value: SSAValue, program: Program) -> Refusal | None:
     """Nothing since the last product of matrices makes a NaN of finite numbers."""
-    waiting, seen = [value], {value}
-    while waiting:
-        owner = waiting.pop().owner
-        if not isinstance(owner, SchemaOp) or owner.name in STARTS:
-            continue
-        if owner.name.split(".")[1] in MAKERS and not isinstance(owner, aten.DivScalar):
-            return Refusal(f"{owner.name} may make a NaN that the mask hides")
-        for operand in owner.operands:
-            if operand not in seen:
-                seen.add(operand)
-                waiting.append(operand)
-    return None
+    op = maker_of_nan(value, program)
+    return None if op is None else Refusal(f"{op.name} may make a NaN that the mask hides")

@@ -37,10 +37,10 @@ from stepwell.translate.rewrites.aten.building import (
     static_dims,
     view,
 )
-from stepwell.translate.rewrites.aten.ranges import is_never_nan
 from stepwell.translate.rewrites.xnnpack.carry_nans import carries_nans, nans_along
 from stepwell.translate.rewrites.xnnpack.guards import not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.lower_reduction import runs_of
+from stepwell.translate.values import is_never_nan
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import tensor
 from stepwell.translate.rewrites.aten.building import cat, emit, view
-from stepwell.translate.rewrites.aten.ranges import interval
 from stepwell.translate.rewrites.xnnpack.routing import Choice
+from stepwell.translate.values import interval
 
 EXPONENT = 126
 """Two numbers below 2¹²⁶ have a difference below 2¹²⁷."""

@@ -33,8 +33,8 @@ from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
 from stepwell.translate.rewrites.aten.building import cast
-from stepwell.translate.rewrites.aten.ranges import interval
 from stepwell.translate.rewrites.xnnpack.widen_halves import widened
+from stepwell.translate.values import interval
 
 MOVES = (
     aten.ViewDefault,

@@ -1,0 +1,475 @@
+"""What ops of all dialects are: one expression for those that are the same function of reals.
+
+Ops that move elements are not here: their families say what they are. TOSA's and XNNPACK's nodes
+of floats are meant; of quantised operands an expression holds for the reals that they stand for.
+"""
+
+# ruff: noqa: D103 (a function here is its own sentence)
+
+from __future__ import annotations
+
+from math import inf, pi, prod
+from math import sqrt as root
+from typing import Any
+
+from xdsl.ir import Operation
+
+from stepwell.ir.families import ops_of
+from stepwell.ir.means import (
+    NotSaid,
+    Scalar,
+    Term,
+    absolute,
+    acos,
+    asin,
+    atan,
+    average,
+    cast_to,
+    ceil,
+    cos,
+    cosh,
+    counts,
+    equal,
+    erf,
+    exp,
+    expm1,
+    floor,
+    greatest,
+    invert,
+    is_nan,
+    least,
+    log,
+    log1p,
+    maximum,
+    means,
+    minimum,
+    modulo,
+    negate,
+    not_,
+    power,
+    quotient,
+    reciprocal,
+    round_,
+    rsqrt,
+    sign,
+    sin,
+    sinh,
+    some,
+    sqrt,
+    tan,
+    tanh,
+    total,
+    trunc,
+    where,
+    xor,
+)
+from stepwell.ir.types import dims, element
+
+Limit = Scalar | None
+_NAMES = {
+    absolute: "aten.abs.default aten.absolute.default xnnpack.abs tosa.abs",
+    exp: "aten.exp.default xnnpack.exp tosa.exp",
+    expm1: "aten.expm1.default",
+    log: "aten.log.default xnnpack.log tosa.log",
+    log1p: "aten.log1p.default",
+    sqrt: "aten.sqrt.default xnnpack.square_root",
+    rsqrt: "aten.rsqrt.default xnnpack.reciprocal_square_root tosa.rsqrt",
+    reciprocal: "aten.reciprocal.default tosa.reciprocal",
+    sin: "aten.sin.default xnnpack.sine tosa.sin",
+    cos: "aten.cos.default xnnpack.cosine tosa.cos",
+    tan: "aten.tan.default",
+    tanh: "aten.tanh.default xnnpack.tanh tosa.tanh",
+    erf: "aten.erf.default tosa.erf",
+    atan: "aten.atan.default",
+    asin: "aten.asin.default",
+    acos: "aten.acos.default",
+    sinh: "aten.sinh.default",
+    cosh: "aten.cosh.default",
+    floor: "aten.floor.default xnnpack.floor tosa.floor",
+    ceil: "aten.ceil.default xnnpack.ceiling tosa.ceil",
+    round_: "aten.round.default",
+    trunc: "aten.trunc.default",
+    negate: "aten.neg.default xnnpack.negate",
+    sign: "aten.sign.default",
+    is_nan: "aten.isnan.default",
+    not_: "aten.logical_not.default tosa.logical_not",
+    maximum: "aten.maximum.default aten.max.other",
+    minimum: "aten.minimum.default aten.min.other",
+    equal: "aten.eq.Tensor aten.eq.Scalar tosa.equal",
+    where: "aten.where.self aten.where.ScalarOther aten.where.ScalarSelf "
+    "aten.where.Scalar tosa.select",
+    power: "aten.pow.Tensor_Tensor aten.pow.Scalar",
+    least: "aten.amin.default tosa.reduce_min",
+    greatest: "aten.amax.default tosa.reduce_max",
+}
+for _function, _names in _NAMES.items():
+    means(*_names.split())(_function)
+
+
+def limited(x: Term, low: Limit, high: Limit) -> Term:
+    """No less than `low`, then no more than `high`, where there are such."""
+    x = x if low is None else maximum(x, low)
+    return x if high is None else minimum(x, high)
+
+
+# -- arithmetic ----------------------------------------------------------------------------------
+
+
+@means("aten.add.Tensor", "aten.add.Scalar", "xnnpack.add", "tosa.add")
+def add(x: Term, y: Scalar, *, alpha: Scalar | None, output_min: Limit, output_max: Limit) -> Term:
+    return limited(x + _times(y, alpha), output_min, output_max)
+
+
+@means("aten.sub.Tensor", "aten.sub.Scalar", "xnnpack.subtract", "tosa.sub")
+def sub(x: Term, y: Scalar, *, alpha: Scalar | None, output_min: Limit, output_max: Limit) -> Term:
+    return limited(x - _times(y, alpha), output_min, output_max)
+
+
+@means("aten.rsub.Scalar", "aten.rsub.Tensor")
+def rsub(x: Term, y: Scalar, *, alpha: Scalar | None) -> Term:
+    return Term("subtract", (y, _times(x, alpha)))
+
+
+def _times(x: Scalar, alpha: Scalar | None) -> Scalar:
+    if alpha in (None, 1):
+        return x
+    return Term("multiply", (x, alpha))
+
+
+@means("aten.mul.Tensor", "aten.mul.Scalar", "xnnpack.multiply")
+def mul(x: Term, y: Scalar, *, output_min: Limit, output_max: Limit) -> Term:
+    return limited(x * y, output_min, output_max)
+
+
+@means("tosa.mul")
+def mul_of_tosa(x: Term, y: Term) -> Term:
+    return x * y
+
+
+@means("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor", "xnnpack.divide")
+def div(x: Term, y: Scalar, *, output_min: Limit, output_max: Limit) -> Term:
+    return limited(x / y, output_min, output_max)
+
+
+@means("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+def div_rounded(x: Term, y: Scalar, *, rounding_mode: str | None) -> Term:
+    if rounding_mode == "floor":
+        return quotient(x, y)
+    return x / y if rounding_mode is None else trunc(x / y)
+
+
+@means("tosa.intdiv")
+def intdiv(x: Term, y: Term) -> Term:
+    return trunc(x / y)
+
+
+@means("aten.floor_divide.default", "aten.floor_divide.Scalar")
+def floor_divide(x: Term, y: Scalar) -> Term:
+    return quotient(x, y)
+
+
+@means("aten.remainder.Scalar", "aten.remainder.Tensor")
+def remainder(x: Term, y: Scalar) -> Term:
+    return modulo(x, y)
+
+
+@means("aten.square.default", "xnnpack.square")
+def square(x: Term) -> Term:
+    return x * x
+
+
+@means("aten.pow.Tensor_Scalar")
+def pow_of_number(x: Term, exponent: Scalar) -> Term:
+    return x * x if exponent in (2, 2.0) else power(x, exponent)
+
+
+@means("aten.addcmul.default")
+def addcmul(x: Term, y: Term, z: Term, *, value: Scalar) -> Term:
+    return x + _times(y * z, value)
+
+
+@means("aten.frac.default")
+def frac(x: Term) -> Term:
+    return x - trunc(x)
+
+
+@means("aten.exp2.default")
+def exp2(x: Term) -> Term:
+    return power(2.0, x)
+
+
+@means("aten.log2.default")
+def log2(x: Term) -> Term:
+    return log(x) * 1.4426950408889634
+
+
+@means("aten.log10.default")
+def log10(x: Term) -> Term:
+    return log(x) * 0.4342944819032518
+
+
+@means("tosa.negate")
+def negate_of_tosa(x: Term) -> Term:
+    return -x
+
+
+@means("aten.bitwise_not.default", "tosa.bitwise_not")
+def bitwise_not(x: Term) -> Term:
+    return invert(x)
+
+
+# -- comparisons and choices ---------------------------------------------------------------------
+
+
+@means("aten.ne.Tensor", "aten.ne.Scalar")
+def ne(x: Term, y: Scalar) -> Term:
+    return not_(equal(x, y))
+
+
+@means("aten.lt.Tensor", "aten.lt.Scalar")
+def lt(x: Term, y: Scalar) -> Term:
+    return x < y
+
+
+@means("aten.le.Tensor", "aten.le.Scalar")
+def le(x: Term, y: Scalar) -> Term:
+    return x <= y
+
+
+@means("aten.gt.Tensor", "aten.gt.Scalar", "tosa.greater")
+def gt(x: Term, y: Scalar) -> Term:
+    return x > y
+
+
+@means("aten.ge.Tensor", "aten.ge.Scalar", "tosa.greater_equal")
+def ge(x: Term, y: Scalar) -> Term:
+    return x >= y
+
+
+@means("aten.logical_and.default", "tosa.logical_and")
+def logical_and(x: Term, y: Term) -> Term:
+    return x & y
+
+
+@means("aten.logical_or.default", "tosa.logical_or")
+def logical_or(x: Term, y: Term) -> Term:
+    return x | y
+
+
+@means("aten.logical_xor.default", "tosa.logical_xor")
+def logical_xor(x: Term, y: Term) -> Term:
+    return xor(x, y)
+
+
+@means("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
+def masked_fill(x: Term, mask: Term, value: Scalar) -> Term:
+    return where(mask, value, x)
+
+
+@means("xnnpack.maximum")
+def maximum_of_xnnpack(x: Term, y: Term) -> Term:
+    return where(x > y, x, y)
+
+
+@means("xnnpack.minimum")
+def minimum_of_xnnpack(x: Term, y: Term) -> Term:
+    return where(x < y, x, y)
+
+
+@means("tosa.maximum")
+def maximum_of_tosa(x: Term, y: Term, *, nan_mode: object) -> Term:
+    found = maximum(x, y)
+    return found if nan_mode is None or "IGNORE" not in str(nan_mode) else _of_numbers(found, x, y)
+
+
+@means("tosa.minimum")
+def minimum_of_tosa(x: Term, y: Term, *, nan_mode: object) -> Term:
+    found = minimum(x, y)
+    return found if nan_mode is None or "IGNORE" not in str(nan_mode) else _of_numbers(found, x, y)
+
+
+def _of_numbers(found: Term, x: Term, y: Term) -> Term:
+    return where(is_nan(x), y, where(is_nan(y), x, found))
+
+
+# -- activations ---------------------------------------------------------------------------------
+
+
+@means("aten.clamp.default", "aten.clamp.Tensor", "aten.clip.default", "aten.hardtanh.default")
+def clamp(x: Term, low: Limit, high: Limit) -> Term:
+    return limited(x, low, high)
+
+
+@means("tosa.clamp")
+def clamp_of_tosa(x: Term, *, min_val: Scalar, max_val: Scalar) -> Term:
+    return limited(x, min_val, max_val)
+
+
+@means("xnnpack.clamp")
+def clamp_of_xnnpack(x: Term, *, output_min: Limit, output_max: Limit) -> Term:
+    return limited(x, output_min, output_max)
+
+
+@means("aten.clamp_min.default")
+def clamp_min(x: Term, low: Scalar) -> Term:
+    return maximum(x, low)
+
+
+@means("aten.clamp_max.default")
+def clamp_max(x: Term, high: Scalar) -> Term:
+    return minimum(x, high)
+
+
+@means("aten.relu.default")
+def relu(x: Term) -> Term:
+    return maximum(x, 0.0)
+
+
+@means("aten.relu6.default")
+def relu6(x: Term) -> Term:
+    return limited(x, 0.0, 6.0)
+
+
+@means("aten.sigmoid.default", "xnnpack.sigmoid", "tosa.sigmoid")
+def sigmoid(x: Term) -> Term:
+    return reciprocal(exp(-x) + 1.0)
+
+
+@means("aten.silu.default")
+def silu(x: Term) -> Term:
+    return x / (exp(-x) + 1.0)
+
+
+@means("aten.gelu.default")
+def gelu(x: Term, *, approximate: str) -> Term:
+    if approximate == "tanh":
+        return x * 0.5 * (tanh((x + x * x * x * 0.044715) * root(2 / pi)) + 1.0)
+    return x * 0.5 * (erf(x * root(0.5)) + 1.0)
+
+
+@means("xnnpack.gelu")
+def gelu_of_xnnpack(x: Term) -> Term:
+    return gelu(x, approximate="none")
+
+
+@means("aten.hardsigmoid.default")
+def hardsigmoid(x: Term) -> Term:
+    return limited(x + 3.0, 0.0, 6.0) / 6.0
+
+
+@means("aten.hardswish.default", "xnnpack.hardswish")
+def hardswish(x: Term) -> Term:
+    return x * limited(x + 3.0, 0.0, 6.0) / 6.0
+
+
+@means("aten.leaky_relu.default", "xnnpack.leaky_relu")
+def leaky_relu(x: Term, *, negative_slope: Scalar | None) -> Term:
+    return where(x > 0.0, x, x * (0.0 if negative_slope is None else negative_slope))
+
+
+@means("aten.mish.default")
+def mish(x: Term) -> Term:
+    return x * tanh(log1p(exp(x)))
+
+
+@means("aten.threshold.default")
+def threshold(x: Term, limit: Scalar, value: Scalar) -> Term:
+    return where(x <= limit, value, x)
+
+
+# -- casts ---------------------------------------------------------------------------------------
+
+
+@means(*ops_of("cast", "aten"), *ops_of("cast", "tosa"), "xnnpack.convert")
+def cast(x: Term, *, op: Operation) -> Term:
+    return cast_to(x, element(op.results[0].type))
+
+
+# -- what is folded ------------------------------------------------------------------------------
+
+
+@means("aten.sum.dim_IntList", "aten.sum.default", "tosa.reduce_sum")
+def sum_(x: Term) -> Term:
+    return total(x)
+
+
+@means("aten.mean.dim", "aten.mean.default")
+def mean(x: Term) -> Term:
+    return average(x)
+
+
+@means("aten.topk.default", "aten.sort.default", "aten.max.dim", "aten.min.dim")
+def picks(x: Term) -> Term:
+    return some(x)
+
+
+@means("aten.max_pool2d.default", "tosa.max_pool2d")
+def max_pool(x: Term) -> Term:
+    return greatest(x)
+
+
+@means("aten.softmax.int", "aten._softmax.default", "xnnpack.softmax")
+def softmax(x: Term) -> Term:
+    exponentials = exp(x - greatest(x))
+    return exponentials / total(exponentials)
+
+
+@means("aten._safe_softmax.default")
+def safe_softmax(x: Term) -> Term:
+    return where(equal(greatest(x), -inf), 0.0, softmax(x))
+
+
+@means("aten.log_softmax.int", "aten._log_softmax.default")
+def log_softmax(x: Term) -> Term:
+    less = x - greatest(x)
+    return less - log(total(exp(less)))
+
+
+@means("aten.layer_norm.default")
+def layer_norm(x: Term, *, weight: Limit, bias: Limit, eps: Scalar) -> Term:
+    centred = x - average(x)
+    return _scaled(centred * rsqrt(average(centred * centred) + eps), weight, bias)
+
+
+@means("aten.group_norm.default")
+def group_norm(x: Term, *, weight: Limit, bias: Limit, eps: Scalar) -> Term:
+    return layer_norm(x, weight=weight, bias=bias, eps=eps)
+
+
+@counts("aten.group_norm.default")
+def _of_group(op: Any) -> int | None:
+    sizes = dims(op.operands[0].type)[1:]
+    whole = [size for size in sizes if isinstance(size, int)]
+    return prod(whole) // op.arg("num_groups") if len(whole) == len(sizes) else None
+
+
+@means("aten.rms_norm.default")
+def rms_norm(x: Term, *, weight: Limit, eps: Scalar | None) -> Term:
+    if eps is None:
+        raise NotSaid
+    return _scaled(x * rsqrt(average(x * x) + eps), weight, None)
+
+
+def _scaled(x: Term, scale: Limit, shift: Limit) -> Term:
+    x = x if scale is None else x * scale
+    return x if shift is None else x + shift
+
+
+@means("aten.linear.default", "aten.mm.default", "aten.bmm.default", "aten.matmul.default",
+       "xnnpack.fully_connected", "xnnpack.batch_matrix_multiply", "aten.conv1d.default",
+       "aten.conv2d.default", "aten.conv3d.default")  # fmt: skip
+def product(x: Term, y: Term, bias: Limit = None, *, output_min: Limit, output_max: Limit) -> Term:
+    found = total(x * y)
+    return limited(found if bias is None else found + bias, output_min, output_max)
+
+
+@means("aten.convolution.default")
+def convolution(x: Term, y: Term, bias: Limit, *, transposed: bool) -> Term:
+    if transposed:
+        raise NotSaid
+    return product(x, y, bias, output_min=None, output_max=None)
+
+
+@means("aten.addmm.default")
+def addmm(bias: Term, x: Term, y: Term, *, beta: Scalar, alpha: Scalar) -> Term:
+    return Term("add", (_times(total(x * y), alpha), _times(bias, beta)))

@@ -1,0 +1,73 @@
+"""Meanings over tensors of floats: what an op's own meaning is compared with."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from xdsl.ir import Operation
+
+from stepwell.ir.axes import All, axis_map
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.means import Scalar, Term, meaning
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "negate": torch.neg,
+    "absolute": torch.abs,
+    "not_": torch.logical_not,
+    "invert": torch.bitwise_not,
+    "is_nan": torch.isnan,
+    "add": torch.add,
+    "subtract": torch.sub,
+    "multiply": torch.mul,
+    "divide": torch.div,
+    "quotient": torch.floor_divide,
+    "modulo": torch.remainder,
+    "power": torch.pow,
+    "less": torch.lt,
+    "less_equal": torch.le,
+    "equal": torch.eq,
+    "and_": torch.logical_and,
+    "or_": torch.logical_or,
+    "xor": torch.logical_xor,
+    "where": torch.where,
+    **{
+        name: getattr(torch, name)
+        for name in "exp expm1 log log1p sqrt rsqrt reciprocal sin cos tan tanh erf atan asin acos "
+        "sinh cosh floor ceil round trunc sign minimum maximum".split()
+    },
+}
+FOLDS = {"total": torch.sum, "average": torch.mean, "greatest": torch.amax, "least": torch.amin}
+
+
+def evaluated(op: Operation, operands: list[Tensor]) -> Tensor | None:
+    """An op's first result by its meaning; None where that is not an expression."""
+    said = meaning(op)
+    if said is None or said.element is None:
+        return None
+    given = dict(zip(op.operands, operands, strict=True))
+    axes = axis_map(op)
+    first = next((t for t in operands if t.dtype.is_floating_point), operands[0])
+    dtype = first.dtype if first.dtype.is_floating_point else torch.float32
+    folded = [
+        axis
+        for axis, link in enumerate((axes.links[0] if axes else None) or ())
+        if type(link) is All
+    ]
+
+    def of(term: Scalar) -> Tensor:
+        if not isinstance(term, Term):
+            return torch.tensor(term, dtype=dtype if isinstance(term, float) else None)
+        if term.value is not None:
+            return given[term.value]
+        parts = [of(part) for part in term.operands]
+        if term.function == "cast":
+            assert term.to is not None
+            return parts[0].to(torch_dtype(term.to))
+        if term.function in FOLDS:
+            return FOLDS[term.function](parts[0], dim=folded, keepdim=True)
+        if any(part.dtype.is_floating_point for part in parts) and term.function != "where":
+            parts = [part.to(dtype) for part in parts]
+        return FUNCTIONS[term.function](*parts)
+
+    return of(said.element)

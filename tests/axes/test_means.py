@@ -1,0 +1,80 @@
+"""What is declared of an op is what it computes, NaN, infinities, zeros and the rest of it."""
+
+import re
+from typing import Any
+
+import pytest
+import torch
+
+import stepwell.dialects.means  # noqa: F401
+from stepwell.ir.families import families_of
+from stepwell.ir.interpretation import Interpreter
+from stepwell.ir.means import PRIMITIVES, meant_names
+
+from .samples import SAMPLES
+from .tensors import FOLDS, FUNCTIONS, evaluated
+from .test_axis_maps import method_of, random_value
+
+SPECIAL = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-3,
+           88.0, -90.0, 1e-40, 3e38, -3e38, 2.5, 6.0, -3.0, 1e10]  # fmt: skip
+DIFFERS: dict[str, str] = {
+    "aten.gelu.default": "of −∞, kernels of one CPU give NaN and of another −0",
+    "xnnpack.gelu": "of −∞, kernels of one CPU give NaN and of another −0",
+}
+
+
+def last_op(sample: str) -> tuple[Any, Any, list[Any]]:
+    method, program = method_of(sample)
+    *before, op, _ = method.body.block.ops
+    return op, (program, method), before
+
+
+MEANT = {n for d in ("aten", "xnnpack", "tosa") for n in meant_names(d)}
+WINDOWS = {"aten.max_pool2d.default", "tosa.max_pool2d"}
+
+
+def is_tried(sample: str) -> bool:
+    """Which elements of two operands are multiplied, or stand in a window, no axis map says."""
+    name = re.findall(r"= ([\w.]+)", sample.strip().splitlines()[-1])[0]
+    return name in MEANT - WINDOWS and "product" not in families_of(name)
+
+
+TRIED = [sample for sample in SAMPLES if is_tried(sample)]
+
+
+@pytest.mark.parametrize("sample", TRIED, ids=lambda s: s.strip().splitlines()[-1][:50])
+def test_an_expression_computes_what_the_op_does(sample: str) -> None:
+    op, (program, method), before = last_op(sample)
+    interpreter, generator = Interpreter(program.weights), torch.Generator().manual_seed(1)
+    values: dict[Any, Any] = {}
+    for number, argument in enumerate(method.body.block.args):
+        value = random_value(argument, generator)
+        if value.dtype == torch.float32:
+            flat = value.flatten()
+            special = torch.tensor(SPECIAL * (flat.numel() // len(SPECIAL) + 1))
+            turned = special.roll(7 * number)[: flat.numel()].reshape(value.shape)
+            value = value if op.name in FOLDING else turned
+        values[argument] = value
+    for earlier in before:
+        interpreter.step(earlier, values)
+    found = evaluated(op, [values[v] for v in op.operands])
+    if found is None:
+        pytest.skip("moves, or is a product")
+    interpreter.step(op, values)
+    expected = values[op.results[0]]
+    same_rank = found.dim() == expected.dim()
+    found = found.expand(expected.shape) if same_rank else found.reshape(expected.shape)
+    if op.name in DIFFERS:
+        keep = ~expected.isnan() & ~found.isnan()
+        found, expected = found[keep], expected[keep]
+    found = found.to(expected.dtype)
+    torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-6, equal_nan=True)
+
+
+FOLDING = {"aten.layer_norm.default", "aten.softmax.int", "aten._softmax.default", "aten.mean.dim",
+           "aten.log_softmax.int", "aten._log_softmax.default", "xnnpack.softmax",
+           "aten.sum.dim_IntList", "tosa.reduce_sum", "aten._safe_softmax.default"}  # fmt: skip
+
+
+def test_every_primitive_is_a_function_here() -> None:
+    assert FUNCTIONS.keys() | FOLDS.keys() | {"some", "cast"} == PRIMITIVES.keys()

@@ -1,0 +1,28 @@
+"""What values can be: one engine that evaluates meanings over sets of numbers, for every target.
+
+`Values` asks what an element of a value can be, through the whole program. What it answers is an
+`Interval` (`intervals.py`), or whether numbers stay finite (`classes.py`).
+"""
+
+from stepwell.translate.values.engine import (
+    Values,
+    interval,
+    is_away_from_zero,
+    is_bounded,
+    is_never_nan,
+    most,
+    values_of,
+)
+from stepwell.translate.values.interval import ANY, Interval
+
+__all__ = [
+    "ANY",
+    "Interval",
+    "Values",
+    "interval",
+    "is_away_from_zero",
+    "is_bounded",
+    "is_never_nan",
+    "most",
+    "values_of",
+]

@@ -1,0 +1,192 @@
+"""Sets of numbers between two ends, which may hold NaN, and be of whole numbers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor, frexp, inf, isfinite, isnan
+
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float64Type, IntegerType, Signedness
+from xdsl.ir import Attribute
+
+from stepwell.ir.dtypes import is_float
+
+Number = int | float | Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Every element is from `low` to `high`, or, if `nan`, NaN; `whole` ones have no fraction.
+
+    The ends of integers are exact.
+    """
+
+    low: Number = -inf
+    high: Number = inf
+    nan: bool = True
+    whole: bool = False
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether no element is infinite."""
+        return -inf < self.low and self.high < inf
+
+    @property
+    def is_number(self) -> bool:
+        """Whether every element is the same number."""
+        return self.low == self.high and not self.nan and self.is_bounded
+
+    @property
+    def most(self) -> float:
+        """The greatest size of a number in it."""
+        return float(max(abs(self.low), abs(self.high)))
+
+    @property
+    def meets_zero(self) -> bool:
+        """Whether zero is in it."""
+        return self.low <= 0 <= self.high
+
+    @property
+    def least_size(self) -> Number:
+        """The least size of a number in it."""
+        return 0 if self.meets_zero else min(abs(self.low), abs(self.high))
+
+
+ANY = Interval()
+TRUTH = Interval(0, 1, False, True)
+
+
+def of_number(number: Number) -> Interval:
+    """The interval of one number; of NaN, anything."""
+    if isinstance(number, float) and isnan(number):
+        return ANY
+    number = int(number) if isinstance(number, bool) else number
+    whole = isinstance(number, int) or (isfinite(number) and number % 1 == 0)
+    return Interval(number, number, False, whole)
+
+
+def hull(parts: Iterable[Interval]) -> Interval:
+    """All that is in one of several; of none, one zero."""
+    held = list(parts)
+    if not held:
+        return Interval(0, 0, False, True)
+    return Interval(
+        min(one.low for one in held),
+        max(one.high for one in held),
+        any(one.nan for one in held),
+        all(one.whole for one in held),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What an element type does to a number: rounding, overflow, wrapping.
+
+    Attributes:
+        slack: what rounding and the functions of a library may be off by, relative.
+        tiny: numbers below are zero to some engines.
+        bits: of a float's mantissa.
+        low, high: the least and greatest number; what is beyond is infinite, or wraps around.
+    """
+
+    is_float: bool
+    slack: float
+    tiny: float
+    low: Number
+    high: Number
+    bits: int = 0
+
+    def number(self, number: Number) -> Interval:
+        """The interval of a number that is written in this type."""
+        found = of_number(number)
+        return found if not self.is_float or self._has(number) else self.held(found)
+
+    def _has(self, number: Number) -> bool:
+        """Whether a number is one of this type's."""
+        number = float(number)
+        if number in (0.0, inf, -inf) or _is_short(number):
+            return True
+        mantissa, _ = frexp(number)
+        is_normal = self.tiny <= abs(number) <= self.high
+        return is_normal and (mantissa * 2.0**self.bits).is_integer()
+
+    def rounded(self, x: Interval) -> Interval:
+        """Floats of another type, each as the nearest of this one."""
+        low = x.low if self._has(x.low) else self._out(x.low, -1)
+        high = x.high if self._has(x.high) else self._out(x.high, 1)
+        return Interval(low, high, x.nan, x.whole)
+
+    def held(self, found: Interval) -> Interval:
+        """An interval of real numbers as one of this type's."""
+        if not self.is_float:
+            fits = self.low <= found.low and found.high <= self.high and not found.nan
+            whole = found.whole and isinstance(found.low, int) and isinstance(found.high, int)
+            return found if fits and whole else Interval(self.low, self.high, False, True)
+        low, high = self._out(found.low, -1), self._out(found.high, 1)
+        return Interval(low, high, found.nan, found.whole)
+
+    def _out(self, end: Number, sign: int) -> Number:
+        """An end with room for rounding outwards; ends that every float type has stay."""
+        if isinstance(end, Fraction):
+            end = float(end)
+        if end in (0, inf, -inf):
+            return end
+        if not _is_short(end):
+            outwards = (end > 0) == (sign > 0)
+            end = end * (1 + self.slack if outwards else 1 - self.slack)
+        if abs(end) < self.tiny and (end > 0) != (sign > 0):
+            return 0.0  # Read, or written, as zero.
+        if end > self.high:
+            return inf if sign > 0 else self.high
+        if end < self.low:
+            return -inf if sign < 0 else self.low
+        return end
+
+
+def _is_short(end: Number) -> bool:
+    """Whether all float types hold a number exactly: eight bits, of middle size."""
+    if not 1e-4 < abs(end) < 6e4:
+        return False
+    mantissa, _ = frexp(end)
+    return (mantissa * 256).is_integer()
+
+
+_SLACK = 2.0**-20
+"""More than a float32's rounding, and than what libraries' functions are off by."""
+
+
+def kind_of(type_: Attribute) -> Kind | None:
+    """The kind of an element type; None where nothing is known of it."""
+    if isinstance(type_, IntegerType):
+        width = type_.width.data
+        if width == 1:
+            return Kind(False, 0, 0, 0, 1)
+        if type_.signedness.data == Signedness.UNSIGNED:
+            return Kind(False, 0, 0, 0, (1 << width) - 1)
+        return Kind(False, 0, 0, -(1 << width - 1), (1 << width - 1) - 1)
+    match type_:
+        case Float16Type():
+            return Kind(True, 2.0**-9, 2.0**-14, -65504.0, 65504.0, 11)
+        case BFloat16Type():
+            return Kind(True, 2.0**-6, 2.0**-126, -_WIDEST, _WIDEST, 8)
+        case Float64Type():
+            return Kind(True, _SLACK, 2.0**-126, -inf, inf, 53)
+        case _ if is_float(type_):
+            return Kind(True, _SLACK, 2.0**-126, -_LARGEST, _LARGEST, 24)
+        case _:
+            return None
+
+
+_WIDEST = (2 - 2.0**-7) * 2.0**127
+_LARGEST = (2 - 2.0**-23) * 2.0**127
+
+
+def below(number: Number) -> Number:
+    """The greatest whole number that is not above."""
+    return number if number in (inf, -inf) else floor(number)
+
+
+def above(number: Number) -> Number:
+    """The least whole number that is not below."""
+    return number if number in (inf, -inf) else ceil(number)
