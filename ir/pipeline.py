@@ -5,7 +5,6 @@ stepwell.PIPELINES["xnnpack"].without("absorb/merge-linears").after("normalise",
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from xdsl.ir import Operation
 
+from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.failures import StepFailure
 from stepwell.ir.options import nearest
@@ -31,9 +31,6 @@ from stepwell.ir.rewriting import (
     step_name,
 )
 from stepwell.ir.walking import walk
-
-_TABLES = "stepwell.showing.tables"
-"""Above this package: imported when a notebook asks."""
 
 Observer = Callable[[Step, Program, int], None]
 
@@ -57,7 +54,7 @@ class PipelineRun:
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Shown):
     """An immutable sequence of steps, each under a name of its own.
 
     `after`, `before`, `without` and `replace` give a changed copy. They address a step by its name
@@ -88,9 +85,6 @@ class Pipeline:
 
     def __repr__(self) -> str:
         return f"<pipeline {self.name}: {', '.join(map(step_name, self.steps))}>"
-
-    def _repr_html_(self) -> str:
-        return importlib.import_module(_TABLES).pipeline_table(self)
 
     @property
     def paths(self) -> tuple[str, ...]:

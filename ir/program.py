@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, Self
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
+from stepwell.ir.above import Shown
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
@@ -24,12 +24,9 @@ from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.verification import verify
 from stepwell.ir.weights import WeightStore
 
-_TO_TORCH, _TABLES = "stepwell.translate.to_torch", "stepwell.showing.tables"
-"""Above this level: imported when a program is asked for what they make of it."""
-
 
 @dataclass
-class Program:
+class Program(Shown):
     """An xDSL module whose methods are `func.func`s, with the store its weight keys name."""
 
     module: ModuleOp
@@ -149,10 +146,7 @@ class Program:
         Raises:
             StepwellError: the program is at another level.
         """
-        return importlib.import_module(_TO_TORCH).to_exported_program(self, method)
-
-    def _repr_html_(self) -> str:
-        return importlib.import_module(_TABLES).program_fragment(self)
+        return self.shown_as("torch")(method)
 
     def used_weights(self) -> set[str]:
         """Every key that the module names."""

@@ -87,11 +87,17 @@ def test_a_cycle_that_an_import_in_a_function_hides_is_found(
     assert problem.startswith("import cycle: ")
 
 
-def test_an_import_for_types_alone_hides_no_cycle(checker: ModuleType, tmp_path: Path) -> None:
+def test_an_import_for_types_alone_closes_a_cycle(checker: ModuleType, tmp_path: Path) -> None:
     late = "def f():\n    import stepwell.ir.b\n"
     types = "if TYPE_CHECKING:\n    from stepwell.ir.a import x\n"
-    files = {"ir/a.py": late, "ir/b.py": types}
-    assert checker.problems(write(tmp_path, files)) == []
+    (problem,) = checker.problems(write(tmp_path, {"ir/a.py": late, "ir/b.py": types}))
+    assert problem.startswith("import cycle: ")
+
+
+def test_a_name_of_a_module_above_in_a_string_is_found(checker: ModuleType, tmp_path: Path) -> None:
+    files = {"ir/a.py": 'HOME = "stepwell.backends.b"\n', "backends/b.py": ""}
+    (problem,) = checker.problems(write(tmp_path, files))
+    assert "ir names backends" in problem
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

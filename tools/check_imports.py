@@ -1,9 +1,10 @@
 """Check that imports point one way: ir <- dialects <- translate <- backends <- the front door.
 
 Also refused: the bare name of a root folder (it makes a second copy of every class in it),
-torch.fx and torch.export outside the modules where programs enter and leave, and import cycles
-(a type checker reaches a file of a cycle by two paths and sees its classes twice), those that an
-import within a function hides too.
+torch.fx and torch.export outside the modules where programs enter and leave, names of modules above
+in strings, and import cycles (a type checker reaches a file of a cycle by two paths and sees its
+classes twice). All imports count together: those that run with the module, those within a function
+and those under `TYPE_CHECKING`.
 """
 
 import ast
@@ -20,15 +21,10 @@ SIZES = "torch.fx.experimental.symbolic_shapes"  # symbolic numbers, which hold 
 
 @dataclass(frozen=True)
 class Import:
-    """One imported name: ``from stepwell.ir import types`` imports ``stepwell.ir.types``.
-
-    ``is_typing`` says that it stands under ``if TYPE_CHECKING``, and never runs.
-    """
+    """One imported name: ``from stepwell.ir import types`` imports ``stepwell.ir.types``."""
 
     name: str
     line: int
-    runs_at_import: bool
-    is_typing: bool = False
 
 
 def source_files(root: Path) -> Iterator[Path]:
@@ -56,33 +52,20 @@ def layer_of(module: str) -> int:
 
 
 def imports_of(path: Path, module: str) -> Iterator[Import]:
-    """Every import statement of a file, nested ones included."""
+    """Every import statement of a file: in functions and under `TYPE_CHECKING` too."""
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    inside_functions = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for inner in ast.walk(node)
-    }
-    for_types = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
     for node in ast.walk(tree):
-        at_import, is_typing = id(node) not in inside_functions, id(node) in for_types
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(alias.name, node.lineno, at_import, is_typing)
+                yield Import(alias.name, node.lineno)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join((*above, base)).rstrip(".")
             for alias in node.names:
-                yield Import(f"{base}.{alias.name}", node.lineno, at_import, is_typing)
+                yield Import(f"{base}.{alias.name}", node.lineno)
 
 
 def may_hold_torch_programs(module: str) -> bool:
@@ -110,27 +93,37 @@ def problems(root: Path) -> list[str]:
     """One line for each import that breaks a rule, and one for a cycle if there is any."""
     files = {module_name(path): path for path in source_files(root)}
     found: list[str] = []
-    at_import: dict[str, set[str]] = {module: set() for module in files}
-    at_run_time: dict[str, set[str]] = {module: set() for module in files}
+    graph: dict[str, set[str]] = {module: set() for module in files}
+    known = {".".join(m.split(".")[:n]) for m in files for n in range(2, m.count(".") + 2)}
     for module, path in files.items():
+        found += [
+            f"{path}:{line}: {rule}" for line, rule in names_above(root / path, module, known)
+        ]
         for imported in imports_of(root / path, module):
             rule = broken_rule(module, imported.name)
             if rule is not None:
                 found.append(f"{path}:{imported.line}: {rule}")
             parent = imported.name.rpartition(".")[0]
             target = imported.name if imported.name in files else parent
-            if target not in files or target == module:
-                continue
-            if imported.runs_at_import:
-                at_import[module].add(target)
-            if not imported.is_typing:
-                at_run_time[module].add(target)
-    for graph in (at_import, at_run_time):
-        try:
-            TopologicalSorter(graph).prepare()
-        except CycleError as error:
-            return [*found, "import cycle: " + " <- ".join(error.args[1])]
+            if target in files and target != module:
+                graph[module].add(target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        found.append("import cycle: " + " <- ".join(error.args[1]))
     return found
+
+
+def names_above(path: Path, module: str, known: set[str]) -> Iterator[tuple[int, str]]:
+    """(line, rule) of strings of the lower folders that are names of modules above them."""
+    if layer_of(module) == len(LAYERS) - 1:
+        return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value.rstrip(".")
+            if name in known and layer_of(name) > layer_of(module):
+                folder = LAYERS[layer_of(module)]
+                yield node.lineno, f"{folder} names {LAYERS[layer_of(name)]} ({name})"
 
 
 def main() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp import operators
 from stepwell.dialects.tosa_mxfp.operators import TYPES, TYPES_BF16, form_refused
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS, payload_named
+from stepwell.ir.above import Shown
 from stepwell.ir.bars import Plot, plot
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.diagnostics import StepwellError, module_path, node_name
@@ -35,8 +35,6 @@ from stepwell.translate.rewrites.tosa.choose_mxfp import (
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_TABLES = "stepwell.showing.tables"
-"""Above this package: imported when a notebook asks."""
 
 Product = Callable[[str | None], Tensor]
 """A layer's result with a payload, or in floats."""
@@ -82,7 +80,7 @@ def smallest(errors: Mapping[str, float], limit: float) -> str | None:
 
 
 @dataclass(frozen=True)
-class MxAccuracy:
+class MxAccuracy(Shown):
     """Every layer that could be MX. `str()` is a table."""
 
     layers: tuple[LayerAccuracy, ...]
@@ -107,9 +105,6 @@ class MxAccuracy:
         ]
         title = "Relative error of each layer in each payload"
         return plot(title, tuple(PAYLOADS), rows, True)
-
-    def _repr_html_(self) -> str:
-        return importlib.import_module(_TABLES).accuracy_table(self)
 
     def __str__(self) -> str:
         names = list(PAYLOADS)

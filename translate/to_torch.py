@@ -8,7 +8,9 @@ that rewrites made are registered as buffers, which every consumer of programs a
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,6 +32,7 @@ from torch.fx import Graph, Node
 from xdsl.dialects.func import FuncOp, ReturnOp
 
 from stepwell.dialects.symbols import Symbols
+from stepwell.ir.above import gives
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError, node_name
 from stepwell.ir.program import Program
@@ -44,6 +47,12 @@ _KINDS = {
     "constant": InputKind.CONSTANT_TENSOR,
 }
 _PREFIXES = {InputKind.PARAMETER: "p", InputKind.BUFFER: "b", InputKind.CONSTANT_TENSOR: "c"}
+
+
+@gives("torch", Program)
+def way_out(program: Program) -> Callable[[str], ExportedProgram]:
+    """What takes a method of a program back to torch."""
+    return partial(to_exported_program, program)
 
 
 def to_exported_program(program: Program, method: str = "forward") -> ExportedProgram:

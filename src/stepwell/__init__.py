@@ -15,6 +15,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from stepwell.ir.above import form_stands_in
+
 _HOME = {
     "Bound": "ir.rewriting",
     "History": "ir.rewriting",
@@ -61,6 +63,18 @@ _HOME = {
     "tune": "tuning",
 }
 """Public names and the module of each, imported on first use: `import stepwell` stays cheap."""
+
+form_stands_in("stepwell.translate.to_torch", "torch", "Program")
+form_stands_in("stepwell.checking.page", "html", "CheckResult")
+form_stands_in("stepwell.checking.page", "page", "CheckResult")
+form_stands_in("stepwell.replaying.table", "text", "Replay")
+form_stands_in("stepwell.sweeping.drawing", "text", "Sweep")
+form_stands_in("stepwell.sweeping.drawing", "html", "Sweep")
+form_stands_in(
+    "stepwell.showing.tables",
+    "html",
+    *"Program Pipeline Pipelines Report Lowered Explanation Profile MxAccuracy".split(),
+)
 
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -18,6 +18,7 @@ from xdsl.ir import Block, Operation
 
 from stepwell.advice import Left, advice_lines
 from stepwell.costs import operations
+from stepwell.ir.above import Shown
 from stepwell.ir.bars import Plot, plot
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
@@ -77,7 +78,7 @@ class Fate:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Shown):
     """Every op of a model with its fate, the costliest first."""
 
     target: str
@@ -147,11 +148,6 @@ class Explanation:
             )
             rows += [f"{'':{wide + lines + 24}}{reason}" for reason in fate.why]
         return "\n".join(rows)
-
-    def _repr_html_(self) -> str:
-        from stepwell.showing.tables import explanation_table
-
-        return explanation_table(self)
 
 
 def explain(

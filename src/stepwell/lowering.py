@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from stepwell.advice import left_to_kernels
+from stepwell.ir.above import Shown
 from stepwell.ir.calling import bind_inputs, flatten_inputs, with_frozen, without_frozen
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError
@@ -44,7 +45,7 @@ __all__ = ["PIPELINES", "Lowered", "Pipeline", "lower"]
 
 
 @dataclass(frozen=True)
-class Lowered:
+class Lowered(Shown):
     """A program at its target's level, ready to be emitted."""
 
     program: Program
@@ -61,11 +62,6 @@ class Lowered:
             f"<lowered to {self.target.name}: delegates {self.report.delegates}, "
             f"ops outside {outside}, {self.program!r}>"
         )
-
-    def _repr_html_(self) -> str:
-        from stepwell.showing.tables import lowered_fragment
-
-        return lowered_fragment(self)
 
     def to_pte(self, **options: OptionValue) -> bytes:
         """The `.pte` bytes (xnnpack and cortex-m targets).

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepwell.ir.above import Shown
 from stepwell.ir.bars import Plot, plot
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.frames import frame
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _FRAMEWORK = ("Method::", "Program::", "OPERATOR_CALL", "DELEGATE_CALL")
-_HEADS = ("part", "ms", "op of the model", "source line", "ran as")
+HEADS = ("part", "ms", "op of the model", "source line", "ran as")
 _MOST_ROWS = 40
 
 
@@ -64,7 +65,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Shown):
     """A `.pte`'s time; `str()` is a table by node of the model, the slowest first.
 
     Attributes:
@@ -135,10 +136,10 @@ class Profile:
             yield f"{time / whole:.1%}", f"{time:.3f}", op, line, ran
 
     def __str__(self) -> str:
-        rows = [_HEADS, *self.cells()]
+        rows = [HEADS, *self.cells()]
         more = len(rows) - 1 - _MOST_ROWS
         rows = rows[: _MOST_ROWS + 1]
-        part, time, op, line, _ = (max(len(row[c]) for row in rows) for c in range(len(_HEADS)))
+        part, time, op, line, _ = (max(len(row[c]) for row in rows) for c in range(len(HEADS)))
         text = [f"{self.method}: {self.milliseconds:.3f} ms, the median of {self.repeat} calls", ""]
         text += [
             f"{r[0]:>{part}}  {r[1]:>{time}}  {r[2]:{op}}  {r[3]:{line}}  {r[4]}".rstrip()
@@ -147,11 +148,6 @@ class Profile:
         if more > 0:
             text.append(f"… and {more} more")
         return "\n".join(text)
-
-    def _repr_html_(self) -> str:
-        from stepwell.showing.tables import table
-
-        return table(_HEADS, self.cells(), f"{self.method}: {self.milliseconds:.3f} ms")
 
 
 def _time(events: Sequence[Event]) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stepwell.advice import Advice, Left, advice_lines, advise
+from stepwell.ir.above import Shown
 from stepwell.ir.bars import Plot, plot
 from stepwell.ir.failures import MISTAKE, SWITCH
 from stepwell.ir.frames import frame
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Shown):
     """The outcome of `stepwell.lower`.
 
     Attributes:
@@ -133,8 +134,3 @@ class Report:
             f"  {rewrite}: {op}: {reason}" + (f"  (× {count})" if count > 1 else "")
             for (rewrite, op, reason), count in counted.most_common()
         ]
-
-    def _repr_html_(self) -> str:
-        from stepwell.showing.tables import report_table
-
-        return report_table(self)

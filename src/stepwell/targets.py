@@ -11,6 +11,7 @@ from stepwell.backends.ethos_u.accelerators import ACCELERATORS
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.dialects.tosa.targets import level_of
 from stepwell.dialects.xnnpack.cpus import CPUS as XNNPACK_CPUS
+from stepwell.ir.above import Shown
 from stepwell.ir.choices import Choices
 from stepwell.ir.diagnostics import NoEngine, StepwellError
 from stepwell.ir.options import PIPELINE, ByName, Option, Ranges
@@ -50,7 +51,7 @@ _OWN: dict[str, Pipeline] = {
 }
 
 
-class Pipelines(Mapping[str, Pipeline]):
+class Pipelines(Shown, Mapping[str, Pipeline]):
     """Pipelines by name: the house's, and those of plug-ins and of their targets."""
 
     def _brought(self) -> dict[str, Pipeline]:
@@ -72,11 +73,6 @@ class Pipelines(Mapping[str, Pipeline]):
 
     def __repr__(self) -> str:
         return f"<pipelines: {', '.join(self)}>"
-
-    def _repr_html_(self) -> str:
-        from stepwell.showing.tables import pipelines_table
-
-        return pipelines_table(self)
 
 
 PIPELINES = Pipelines()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
@@ -16,12 +16,10 @@ from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.torch_private import HigherOrderOperator
 from stepwell.translate.torch_in.aliases import WRAPPERS, is_wrapper
 from stepwell.translate.torch_in.functionalized import NAMES, import_functionalized
-
-if TYPE_CHECKING:
-    from stepwell.translate.torch_in.graph import GraphImporter
+from stepwell.translate.torch_in.importing import Importer
 
 
-def import_python_call(importer: GraphImporter, node: Node, target: Any) -> None:
+def import_python_call(importer: Importer, node: Node, target: Any) -> None:
     """Import a call of a Python function or a higher-order operator.
 
     Raises:
@@ -56,24 +54,22 @@ _REASONS = {
 }
 
 
-def _values(importer: GraphImporter, nodes: Any) -> list[SSAValue]:
+def _values(importer: Importer, nodes: Any) -> list[SSAValue]:
     if any(not isinstance(item, Node) for item in nodes):
         raise UnsupportedError("a constant is given to a sub-graph", help="capture it as a tensor")
     return [importer.value(item) for item in nodes]
 
 
 def _sub_graph(
-    importer: GraphImporter, graph: Any, block: Block
-) -> tuple[GraphImporter, list[Node], list[Node]]:
+    importer: Importer, graph: Any, block: Block
+) -> tuple[Importer, list[Node], list[Node]]:
     """An importer of a sub-graph that hangs on the graph module, its nodes and its inputs."""
     module = getattr(importer.module, str(graph.target))
     assert isinstance(module, GraphModule)
     nodes = list(module.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
     prefix = f"{importer.prefix}{graph.target}."
-    inner = type(importer)(importer.shared, module, block, prefix)
-    inner.writes = importer.writes
-    return inner, nodes, placeholders
+    return importer.inner(module, block, prefix), nodes, placeholders
 
 
 def _returned(nodes: list[Node]) -> list[Any]:
@@ -81,7 +77,7 @@ def _returned(nodes: list[Node]) -> list[Any]:
     return list(returned) if isinstance(returned, list | tuple) else [returned]
 
 
-def _inline(importer: GraphImporter, node: Node) -> None:
+def _inline(importer: Importer, node: Node) -> None:
     """The ops of a wrapped sub-graph where it is called: no mode changes what they compute."""
     graph, *inputs = node.args[WRAPPERS[_name(node.target)] :]
     inner, nodes, placeholders = _sub_graph(importer, graph, importer.block)
@@ -93,7 +89,7 @@ def _inline(importer: GraphImporter, node: Node) -> None:
     importer.values[node] = [inner.values.get(item) for item in _returned(nodes)]
 
 
-def _region(importer: GraphImporter, graph: Any) -> Region:
+def _region(importer: Importer, graph: Any) -> Region:
     """The region of a sub-graph that hangs on the graph module."""
     block = Block()
     inner, nodes, placeholders = _sub_graph(importer, graph, block)
@@ -126,7 +122,7 @@ def _create(
     )
 
 
-def _cond(importer: GraphImporter, node: Node) -> Operation:
+def _cond(importer: Importer, node: Node) -> Operation:
     predicate, if_true, if_false, *rest = node.args
     if not isinstance(predicate, Node):
         raise UnsupportedError("the predicate is a constant", help="export folds such a branch")
@@ -135,20 +131,20 @@ def _cond(importer: GraphImporter, node: Node) -> Operation:
     return _create(control.CondOp, ([importer.value(predicate)], inputs), node, regions)
 
 
-def _while_loop(importer: GraphImporter, node: Node) -> Operation:
+def _while_loop(importer: Importer, node: Node) -> Operation:
     condition, body, carried, *rest = node.args
     groups = (_values(importer, carried), _values(importer, rest[0] if rest else ()))
     regions = [_region(importer, condition), _region(importer, body)]
     return _create(control.WhileLoopOp, groups, node, regions)
 
 
-def _map(importer: GraphImporter, node: Node) -> Operation:
+def _map(importer: Importer, node: Node) -> Operation:
     body, sequences, additional = node.args
     groups = (_values(importer, sequences), _values(importer, additional))
     return _create(control.MapOp, groups, node, [_region(importer, body)])
 
 
-def _scan(importer: GraphImporter, node: Node) -> Operation:
+def _scan(importer: Importer, node: Node) -> Operation:
     body, initial, sequences, *rest = node.args
     groups = (
         _values(importer, initial),
@@ -158,7 +154,7 @@ def _scan(importer: GraphImporter, node: Node) -> Operation:
     return _create(control.ScanOp, groups, node, [_region(importer, body)])
 
 
-_HIGHER_ORDER: dict[str, Callable[[GraphImporter, Node], Operation]] = {
+_HIGHER_ORDER: dict[str, Callable[[Importer, Node], Operation]] = {
     "cond": _cond,
     "while_loop": _while_loop,
     "map_impl": _map,

@@ -15,7 +15,7 @@ Source: torch/_higher_order_ops/auto_functionalize.py of PyTorch 2.13.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch.fx import Node
 from xdsl.ir import Operation, SSAValue
@@ -24,15 +24,13 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import of_overload, op_class
 from stepwell.dialects.symbols import flat_types
 from stepwell.ir.diagnostics import UnsupportedError
-
-if TYPE_CHECKING:
-    from stepwell.translate.torch_in.graph import GraphImporter
+from stepwell.translate.torch_in.importing import Importer
 
 NAMES = ("auto_functionalized", "auto_functionalized_v2")
 _VIEWS = ("alias", "size", "stride", "storage_offset", "slice_dim", "slice_start", "slice_end")
 
 
-def import_functionalized(importer: GraphImporter, node: Node) -> None:
+def import_functionalized(importer: Importer, node: Node) -> None:
     """Import a call of `auto_functionalized` or `auto_functionalized_v2`.
 
     Raises:
@@ -67,7 +65,7 @@ def _items(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _value(importer: GraphImporter, item: Any) -> SSAValue:
+def _value(importer: Importer, item: Any) -> SSAValue:
     return importer.value(item)
 
 
@@ -83,7 +81,7 @@ def _description(given: dict[str, Any], name: str) -> tuple[int | None, dict[str
 
 
 def _called(
-    importer: GraphImporter,
+    importer: Importer,
     node: Node,
     overload: Any,
     given: dict[str, Any],
@@ -97,7 +95,7 @@ def _called(
 
 
 def written_call(
-    importer: GraphImporter,
+    importer: Importer,
     overload: Any,
     given: dict[str, Any],
     views: dict[str, SSAValue],
@@ -134,7 +132,7 @@ def _without_defaults(cls: type[SchemaOp], arguments: dict[str, Any]) -> dict[st
     return {name: value for name, value in arguments.items() if is_said(name, value)}
 
 
-def _argument(importer: GraphImporter, value: Any) -> Any:
+def _argument(importer: Importer, value: Any) -> Any:
     if isinstance(value, Node):
         return importer.value(value)
     if isinstance(value, list | tuple):
@@ -149,13 +147,13 @@ def _in_order(cls: type[SchemaOp], op: SchemaOp, bases: list[Any]) -> list[Any]:
     return [*(returned if cls.SCHEMA.returns else [None]), *bases]
 
 
-def _append(importer: GraphImporter, node: Node, op: Operation) -> SSAValue:
+def _append(importer: Importer, node: Node, op: Operation) -> SSAValue:
     op.location = importer.shared.locations.of(node)
     importer.block.add_op(op)
     return op.results[0]
 
 
-def _cut(importer: GraphImporter, node: Node, base: SSAValue, view: dict[str, Any]) -> SSAValue:
+def _cut(importer: Importer, node: Node, base: SSAValue, view: dict[str, Any]) -> SSAValue:
     """The part of a base that a written argument is."""
     if not view:
         return base
@@ -168,7 +166,7 @@ def _cut(importer: GraphImporter, node: Node, base: SSAValue, view: dict[str, An
 
 
 def _put_back(
-    importer: GraphImporter, node: Node, base: SSAValue, part: SSAValue, view: dict[str, Any]
+    importer: Importer, node: Node, base: SSAValue, part: SSAValue, view: dict[str, Any]
 ) -> SSAValue:
     """The base with a part of it as it is after the call."""
     if not view:

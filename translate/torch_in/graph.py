@@ -29,9 +29,11 @@ from stepwell.ir.diagnostics import Problem, StepwellError, describe_location, q
 from stepwell.ir.torch_private import HigherOrderOperator, schema_of
 from stepwell.ir.types import ScalarType, tensor_like
 from stepwell.ir.weights import WeightStore, dense_bytes
+from stepwell.translate.torch_in.calls import import_python_call
 from stepwell.translate.torch_in.locations import Locations
 from stepwell.translate.torch_in.mutation import Write, is_written
 from stepwell.translate.torch_in.values import constant, why_not_plain
+from stepwell.translate.torch_in.writes import import_write
 
 WRITTEN_AS = "aten.written_as"
 """The overload that the program named, where the op is the one that takes a number instead."""
@@ -181,9 +183,7 @@ class GraphImporter:
         """A call of a torch operator."""
         writes = self.writes.get(node)
         if writes is not None:
-            from stepwell.translate.torch_in.writes import import_write
-
-            import_write(self, node, writes)  # pyright: ignore[reportArgumentType]
+            import_write(self, node, writes)
         elif is_written(overload):
             raise StepwellError("it writes in place and has no functional overload")
         elif (op := self.operator_call(node, overload)) is not None:
@@ -291,10 +291,13 @@ class GraphImporter:
 
     def python_call(self, node: Node, target: Any) -> None:
         """A call of something that is no operator with a schema."""
-        from stepwell.translate.torch_in.calls import import_python_call
+        import_python_call(self, node, target)
 
-        # A checker meets this class by two paths, here and through `stepwell`.
-        import_python_call(self, node, target)  # pyright: ignore[reportArgumentType]
+    def inner(self, module: GraphModule, block: Block, prefix: str) -> GraphImporter:
+        """An importer of a sub-graph."""
+        found = GraphImporter(self.shared, module, block, prefix)
+        found.writes = self.writes
+        return found
 
     def get_attr(self, node: Node) -> None:
         """A tensor that hangs on the graph module; graphs are read by the ops that use them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch.fx import Node
@@ -15,14 +15,12 @@ from stepwell.ir.inference import infer
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.torch_in.aliases import arguments
 from stepwell.translate.torch_in.functionalized import written_call
+from stepwell.translate.torch_in.importing import Importer
 from stepwell.translate.torch_in.mutation import Write, functional_overload, is_written
 from stepwell.translate.torch_in.put_back import Appends, is_reshape, put_back
 
-if TYPE_CHECKING:
-    from stepwell.translate.torch_in.graph import GraphImporter
 
-
-def import_write(importer: GraphImporter, node: Node, writes: tuple[Write, ...]) -> None:
+def import_write(importer: Importer, node: Node, writes: tuple[Write, ...]) -> None:
     """A call that writes, as planned. What was read before it keeps its value.
 
     Raises:
@@ -42,7 +40,7 @@ def import_write(importer: GraphImporter, node: Node, writes: tuple[Write, ...])
         _renew(importer, node, write, value)
 
 
-def _writer(importer: GraphImporter, at: Node) -> Appends:
+def _writer(importer: Importer, at: Node) -> Appends:
     """Appends ops by their names, at the line of a node; nodes among arguments are their values."""
 
     def value(item: Any) -> Any:
@@ -60,7 +58,7 @@ def _writer(importer: GraphImporter, at: Node) -> Appends:
     return append
 
 
-def _renew(importer: GraphImporter, node: Node, write: Write, value: SSAValue) -> None:
+def _renew(importer: Importer, node: Node, write: Write, value: SSAValue) -> None:
     """What a tensor is after a write, for its own nodes and for all that share its memory."""
     for member in write.same:
         importer.values[member] = value
@@ -80,7 +78,7 @@ def _renew(importer: GraphImporter, node: Node, write: Write, value: SSAValue) -
             importer.values[member] = value
 
 
-def _functional(importer: GraphImporter, node: Node) -> list[SSAValue]:
+def _functional(importer: Importer, node: Node) -> list[SSAValue]:
     """The functional overload, whose result stands for the tensor that was written.
 
     What it wrote keeps the tensor's dtype, to which the functional overload need not promote.
@@ -106,7 +104,7 @@ def _functional(importer: GraphImporter, node: Node) -> list[SSAValue]:
     return [op.results[0]]
 
 
-def _with_statistics(importer: GraphImporter, node: Node, given: dict[str, Any]) -> list[SSAValue]:
+def _with_statistics(importer: Importer, node: Node, given: dict[str, Any]) -> list[SSAValue]:
     """A batch norm in training, which gives its running statistics anew."""
     names = "input weight bias running_mean running_var".split()
     tensors = {n: importer.value(given[n]) for n in names if given.get(n) is not None}
@@ -118,7 +116,7 @@ def _with_statistics(importer: GraphImporter, node: Node, given: dict[str, Any])
     return [*op.results[3:]]
 
 
-def _custom(importer: GraphImporter, node: Node, given: dict[str, Any]) -> list[SSAValue]:
+def _custom(importer: Importer, node: Node, given: dict[str, Any]) -> list[SSAValue]:
     """A user's operator, which gives what it has written behind what it returns."""
     returns = node.meta["val"]
     op = written_call(importer, node.target, given, {}, () if returns is None else returns)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from stepwell.checking.result import CheckResult
+from stepwell.checking.result import CheckResult
+from stepwell.ir.above import gives
 
 _STYLE = """
 body { font: 14px/1.5 system-ui, sans-serif; }
@@ -18,6 +17,7 @@ pre { background: #f5f6f9; padding: 10px; white-space: pre-wrap; overflow-wrap: 
 """
 
 
+@gives("html", CheckResult)
 def table(result: CheckResult) -> str:
     """The verdicts and findings, as a fragment."""
     rows = "".join(
@@ -54,6 +54,7 @@ def table(result: CheckResult) -> str:
     )
 
 
+@gives("page", CheckResult)
 def page(result: CheckResult) -> str:
     """One self-contained page."""
     title = escape(f"{result.model} → {result.target}".strip(" →"))

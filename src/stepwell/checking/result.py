@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from stepwell.ir.above import Shown
 from stepwell.ir.bars import Plot, plot
 from stepwell.ir.frames import frame
 from stepwell.ir.numerics import TakenDeviation
@@ -88,7 +89,7 @@ class StepVerdict:
 
 
 @dataclass(frozen=True)
-class CheckResult:
+class CheckResult(Shown):
     """The outcome of a check. `ok` is the answer; `findings[0]` is where to look first."""
 
     target: str
@@ -141,14 +142,7 @@ class CheckResult:
 
     def to_html(self) -> str:
         """One self-contained page."""
-        from stepwell.checking.page import page
-
-        return page(self)
-
-    def _repr_html_(self) -> str:
-        from stepwell.checking.page import table
-
-        return table(self)
+        return self.shown_as("page")
 
     def __str__(self) -> str:
         return self.text()

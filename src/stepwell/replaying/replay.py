@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import write_atomically
 from stepwell.plugins import registry
@@ -53,7 +54,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(Shown):
     """What two commits make of the same programs.
 
     Attributes:
@@ -71,9 +72,7 @@ class Replay:
         return tuple(pair for pair in self.pairs if not pair.same)
 
     def __str__(self) -> str:
-        from stepwell.replaying.table import table
-
-        return table(self)
+        return self.shown_as("text")
 
 
 def replay(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-if TYPE_CHECKING:
-    from stepwell.replaying.replay import Pair, Replay
+from stepwell.ir.above import gives
+from stepwell.replaying.replay import Pair, Replay
 
 NUMBERS = ("bytes", "delegates", "outside", "cost", "seconds", "peak")
 """What is compared as numbers."""
@@ -20,6 +20,7 @@ LOUD = {"seconds": 1.25, "peak": 1.25}
 FORMS = {"seconds": "{:.2f}", "peak": "{:,.0f}"}
 
 
+@gives("text", Replay)
 def table(replay: Replay) -> str:
     """Programs that changed, one a line, and sums over all."""
     console = Console(file=io.StringIO(), width=160, color_system=None)

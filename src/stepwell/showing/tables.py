@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stepwell.advice import Advice, advise
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
+from stepwell.explaining import Explanation
+from stepwell.ir.above import gives
+from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Step, Together, step_name
-
-if TYPE_CHECKING:
-    from stepwell.explaining import Explanation
-    from stepwell.ir.pipeline import Pipeline
-    from stepwell.ir.program import Program
-    from stepwell.lowering import Lowered
-    from stepwell.report import Report
-    from stepwell.translate.mxfp_accuracy import MxAccuracy
+from stepwell.lowering import Lowered
+from stepwell.profiling import HEADS, Profile
+from stepwell.report import Report
+from stepwell.showing.summary import summarise
+from stepwell.targets import Pipelines
+from stepwell.translate.mxfp_accuracy import MxAccuracy
 
 MOST_ROWS = 200
 
@@ -36,6 +38,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = ""
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
+@gives("html", Explanation)
 def explanation_table(explanation: Explanation) -> str:
     """What became of each op."""
     total = sum(fate.cost for fate in explanation.fates) or 1
@@ -73,6 +76,7 @@ def advice_table(found: Iterable[Advice]) -> str:
     return table(heads, rows) if rows else ""
 
 
+@gives("html", Report)
 def report_table(report: Report) -> str:
     """The steps of a lowering, and what stayed outside."""
     steps = [
@@ -88,10 +92,9 @@ def report_table(report: Report) -> str:
     )
 
 
+@gives("html", Lowered)
 def lowered_fragment(lowered: Lowered) -> str:
     """What the lowering did, and the ops that there are now; no text, no weights."""
-    from stepwell.showing.summary import summarise
-
     counts = summarise(lowered.program)
     rows = sorted(counts.ops.items(), key=lambda item: -item[1][1])
     ops = table(("op", "count", "work"), [(name, n, f"{w:,}") for name, (n, w) in rows])
@@ -101,13 +104,22 @@ def lowered_fragment(lowered: Lowered) -> str:
     )
 
 
+@gives("html", Profile)
+def profile_table(profile: Profile) -> str:
+    """The parts, and how long each takes."""
+    caption = f"{profile.method}: {profile.milliseconds:.3f} ms"
+    return table(HEADS, profile.cells(), caption)
+
+
+@gives("html", Pipeline)
 def pipeline_table(pipeline: Pipeline) -> str:
     """The steps, and what each runs."""
     rows = [(step_name(step), ", ".join(_parts(step))) for step in pipeline.steps]
     return table(("step", "runs"), rows, f"pipeline {pipeline.name}")
 
 
-def pipelines_table(pipelines: Mapping[str, Pipeline]) -> str:
+@gives("html", Pipelines)
+def pipelines_table(pipelines: Pipelines) -> str:
     """The names, and how many steps each has."""
     rows = [(name, len(pipeline.steps)) for name, pipeline in pipelines.items()]
     return table(("pipeline", "steps"), rows)
@@ -119,6 +131,7 @@ def _parts(step: Step) -> list[str]:
     return [step_name(part) for part in held]
 
 
+@gives("html", MxAccuracy)
 def accuracy_table(accuracy: MxAccuracy) -> str:
     """The relative error of each layer in each MX payload."""
     rows = [list(map(_cell, row)) for row in accuracy.cells()]
@@ -129,10 +142,9 @@ def _cell(held: Any) -> str:
     return "–" if held is None else f"{held:.2%}" if isinstance(held, float) else str(held)
 
 
+@gives("html", Program)
 def program_fragment(program: Program) -> str:
     """The text of a program, folded away under its size."""
-    from stepwell.showing.summary import summarise
-
     counts = summarise(program)
     rows = sorted(counts.ops.items(), key=lambda item: -item[1][1])
     text = escape(str(program))

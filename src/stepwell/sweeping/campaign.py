@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.sweeping.asked import named_by_content
 from stepwell.sweeping.cluster import local_cluster, run_tasks
@@ -26,7 +27,7 @@ Progress = Callable[[int, int, Sequence[Row]], None]
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Shown):
     """The rows of a sweep, and how many of them were computed now.
 
     Attributes:
@@ -43,14 +44,7 @@ class Sweep:
         return not any(row.outcome in FAULTS for row in self.rows)
 
     def __str__(self) -> str:
-        from stepwell.sweeping.tables import outcome_lines
-
-        return outcome_lines(self.rows)
-
-    def _repr_html_(self) -> str:
-        from stepwell.sweeping.tables import outcome_html
-
-        return outcome_html(self.rows)
+        return self.shown_as("text")
 
 
 def sweep(

@@ -158,7 +158,7 @@ def log_keeps_classes(value: SSAValue, program: Program) -> bool:
     """
     if keeps_classes("log", program.context):
         return True
-    held = ranges.interval(value, program)
+    held = values.interval(value, program)
     return not held.nan and held.high < float("inf")
 
 
