@@ -72,12 +72,14 @@ def changes(found: torch.Tensor, form: Form, dtype: torch.dtype, where: torch.Te
     return ", ".join(f"{one} → {other} ×{n}" for (one, other), n in counted.most_common(3))
 
 
-def verdict_of(found: Result, beside: Result | None, form: Form, dtype: torch.dtype) -> str:
+def verdict_of(
+    found: Result, beside: Result | None, form: Form, dtype: torch.dtype, *, on_arm: bool = False
+) -> str:
     """One word for a form: how its classes compare."""
     judged = judge(found, beside, form, dtype)
     if judged is None:
         return "refused"
-    if bool(judged.worse.any()) and declared(form.name, dtype):
+    if bool(judged.worse.any()) and declared(form.name, dtype, on_arm=on_arm):
         return "declared"
     if bool(judged.worse.any()):
         return "worse" if judged.stock is not None else "differs"
@@ -183,7 +185,9 @@ def report_of_cores(name: str, only: str, cores: Sequence[str]) -> list[str]:
     details: list[str] = []
     for at, core in enumerate(cores):
         here, there = ({f: part(held[f], at) for f in held} for held in (ours, theirs))
-        words = {f.name: verdict_of(here[f.name], there[f.name], f, dtype) for f in kept}
+        words = {
+            f.name: verdict_of(here[f.name], there[f.name], f, dtype, on_arm=True) for f in kept
+        }
         counted = Counter(words.values())
         worse = [f for f in kept if words[f.name] in ("worse", "declared")]
         details += [

@@ -90,6 +90,23 @@ def test_weights_in_a_file_beside_it_are_read(a76: str, tmp_path: Path) -> None:
         run_pte(pte, [x], cpu=a76)
 
 
+@pytest.mark.parametrize("form", ["log_softmax", "logsumexp", "log10"])
+def test_logarithms_have_eagers_classes(core: str, form: str) -> None:
+    """NEON's own makes numbers of NaN and infinity."""
+
+    class Logarithm(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if form == "log10":
+                return torch.log10(torch.clamp(x, min=1e-10))
+            return getattr(torch, form)(x, -1)
+
+    inf, nan = torch.inf, torch.nan
+    x = torch.tensor([[0.0, 1, inf, 2], [nan, 1, 2, 3], [1, 2, 3, 4], [-inf, 1, 2, 3]])
+    torch.testing.assert_close(
+        lowered(Logarithm(), x).run(x, cpu=core)[0], Logarithm()(x), equal_nan=True
+    )
+
+
 def test_instructions_are_counted_alike_each_time(a76: str) -> None:
     if why := arm64.missing(a76, counting=True):
         pytest.skip(why)

@@ -394,7 +394,17 @@ DECLARED_OF_BFLOATS = dict.fromkeys(
 """Those of bfloat16 alone: the stock flow leaves its layers to kernels."""
 
 
-def declared(name: str, dtype: torch.dtype) -> bool:
+DECLARED_ON_ARM = {
+    "x @ y.T * 0.125": "NEON's product adds up in another order: only sums that overflow differ",
+    "conv1d(rows)": "NEON's convolution adds up in another order: only sums that overflow differ",
+    "masked attention by hand": "products of halves limit a NaN on cores without half arithmetic",
+}
+"""Those of an Arm core alone."""
+
+
+def declared(name: str, dtype: torch.dtype, *, on_arm: bool = False) -> bool:
     """Whether a form may be worse than stock, for a reason that is written down."""
+    if on_arm and name in DECLARED_ON_ARM:
+        return True
     of_it = {torch.float16: DECLARED_OF_HALVES, torch.bfloat16: DECLARED_OF_BFLOATS}.get(dtype, {})
     return name in DECLARED or name in of_it
