@@ -67,7 +67,18 @@ def _same(builder: MethodBuilder, op: SymOp, values: Sequence[int]) -> int:
     return values[0]
 
 
+def _remainder(builder: MethodBuilder, op: SymOp, values: Sequence[int]) -> int:
+    """Python's, of the divisor's sign: the kernel's is C's, and `-7 % 4` would be −3."""
+    if isinstance(op.result.type, FloatType):
+        return _call(builder, op, SCALAR_KERNELS[op.name], values)
+    dividend, divisor = values
+    times = _call(builder, op, "executorch_prim::floordiv.Scalar", values)
+    whole = _call(builder, op, "executorch_prim::mul.Scalar", [times, divisor])
+    return _call(builder, op, "executorch_prim::sub.Scalar", [dividend, whole])
+
+
 _COMPOSED: dict[str, Write] = {
+    "sym.mod": _remainder,
     "sym.sum": _sum,
     "sym.ne": _not_equal,
     "sym.and": _and,

@@ -261,3 +261,18 @@ def test_map_and_scan_take_rows_of_open_sizes_that_change_between_calls() -> Non
             given.append(before * row)
             before = before + row
         assert torch.equal(total, before) and torch.equal(sums, torch.stack(given))
+
+
+def test_a_remainder_has_the_sign_of_its_divisor() -> None:
+    class Padded(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            rest = x * ((x.shape[1] - 9) % 5)
+            return torch.nn.functional.pad(x, (0, (-x.shape[1]) % 4)), rest
+
+    shapes = ({1: torch.export.Dim("t", min=1, max=19)},)
+    exported = torch.export.export(Padded(), (torch.ones(2, 6),), dynamic_shapes=shapes)
+    lowered = stepwell.lower(exported, "xnnpack")
+    for length in (1, 6, 8, 19):
+        x = torch.randn(2, length)
+        for result, wanted in zip(lowered.run(x), Padded()(x), strict=True):
+            assert torch.equal(result, wanted)
