@@ -14,11 +14,11 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.core import weight_key
+from stepwell.ir.families import moves_one
 from stepwell.ir.weights import WeightStore
 
 FloatInterval = tuple[float, float]
 ANY: FloatInterval = (-math.inf, math.inf)
-_MOVES = (t.ReshapeOp, t.TransposeOp, t.SliceOp, t.TileOp, t.ReverseOp, t.IdentityOp)
 
 
 @dataclass
@@ -68,7 +68,7 @@ class FloatIntervals:
                 (low, high), (least, most) = map(self.of, op.operands)
                 pick = min if isinstance(op, t.MinimumOp) else max
                 return pick(low, least), pick(high, most)
-            case Operation() as op if isinstance(op, _MOVES):
+            case Operation() as op if moves_one(op):
                 return self.of(op.operands[0])
             case _:
                 return ANY

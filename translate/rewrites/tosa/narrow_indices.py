@@ -38,6 +38,7 @@ from stepwell.ir.calling import NARROWED, declare_ranges
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
 from stepwell.ir.dtypes import i1, i32, i64
+from stepwell.ir.families import is_movement, moves_one
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
 from stepwell.ir.types import dims, element, with_element
@@ -54,17 +55,11 @@ HELP = (
     "of TOSA 1.1, or let the model compute in int32"
 )
 
-_MOVES = (
-    t.ReshapeOp, t.TransposeOp, t.SliceOp, t.TileOp, t.ReverseOp, t.IdentityOp, t.GatherOp,
-    t.ReduceMaxOp, t.ReduceMinOp,
-)  # fmt: skip
-"""Operators whose results hold elements of their first operand alone."""
+_PICKS = (t.GatherOp, t.ReduceMaxOp, t.ReduceMinOp)
+"""Operators whose results hold elements of their first operand alone, beside those that move."""
 
 _JOINS = (t.ConcatOp, t.MaximumOp, t.MinimumOp, t.SelectOp, t.ScatterOp, t.PadOp)
 """Operators whose results hold elements of their 64-bit operands."""
-
-_SHAPES = (t.ReshapeOp, t.TransposeOp, t.TileOp, t.SliceOp, t.ConcatOp)
-"""Operators that hand indices on."""
 
 _INDEXED: dict[type[Operation], int] = {t.GatherOp: 1, t.ScatterOp: 1}
 """Which operand names rows of the first one."""
@@ -225,7 +220,7 @@ class Intervals:
                 return self._arithmetic(owner)
             case t.AbsOp() | t.ClampOp() | t.ReduceSumOp():
                 return self._of_one(owner)
-            case _ if isinstance(owner, _MOVES):
+            case _ if moves_one(owner) or isinstance(owner, _PICKS):
                 return self.of(owner.operands[0])
             case _ if isinstance(owner, _JOINS):
                 held = element(value.type)
@@ -277,7 +272,7 @@ class Intervals:
             if kind in _INDEXED and use.index == _INDEXED[kind]:
                 rows = dims(user.operands[0].type)[1]
                 found: Interval | None = (0, rows - 1) if isinstance(rows, int) else None
-            elif isinstance(user, _SHAPES) or _changes_width(user):
+            elif is_movement(user) or _changes_width(user):
                 found = self.demanded(user.results[0])
             elif isinstance(user, t.AddOp | t.GreaterOp) and _counts_from_the_end(user, value):
                 continue
@@ -338,7 +333,8 @@ def _names_rows(value: SSAValue) -> bool:
         _INDEXED.get(type(use.operation)) == use.index
         or (
             (
-                isinstance(use.operation, (*_SHAPES, t.AddOp, t.MulOp))
+                is_movement(use.operation)
+                or isinstance(use.operation, t.AddOp | t.MulOp)
                 or _changes_width(use.operation)
             )
             and _names_rows(use.operation.results[0])
