@@ -1,4 +1,4 @@
-"""From a caller's arguments to a method's run-time inputs: flatten, check, bind symbols."""
+"""From a caller's arguments to a method's run-time inputs: flatten, check, lay out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerType, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, SSAValue
 
+from stepwell.ir.border import (
+    Arguments,
+    Sizes,
+    faults,
+    plain,
+    why_no_numbers,
+    why_not_written,
+    written_inputs,
+)
 from stepwell.ir.diagnostics import InputMismatch, Problem, StepwellError
-from stepwell.ir.dtypes import dtype_name, element_type, has_torch_dtype
-from stepwell.ir.on_demand import pytree, torch
-from stepwell.ir.signature import Port, Signature, get_signature
-from stepwell.ir.types import dims, element
+from stepwell.ir.nested_inputs import flat_arguments
+from stepwell.ir.on_demand import torch
+from stepwell.ir.signature import Port, get_signature
+from stepwell.ir.types import FloatType, element
 
 NARROWED = "tosa.input_narrowed_from"
 """A method's attribute: which 64-bit inputs of the model its program takes in 32 bits."""
@@ -24,6 +33,11 @@ RANGES = "stepwell.input_ranges"
 def bind_inputs(
     func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> list[Any]:
+    """The run-time inputs of a call, as `bind` gives them, where nothing is given back."""
+    return bind(func, args, kwargs).values
+
+
+def bind(func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Arguments:
     """The run-time inputs of a call, checked against the signature and laid out as it declares.
 
     How a tensor lies in memory is no part of its value: what torch's own exported program takes, in
@@ -35,16 +49,18 @@ def bind_inputs(
 
     Raises:
         InputMismatch: naming every input whose count, dtype, shape or frozen value differs from
-            the signature, every symbol out of its range, and 64-bit integers beyond the 32 bits
-            in which the program takes them.
+            the signature, every size out of its range, 64-bit integers beyond the 32 bits in which
+            the program takes them, and tensors that are no numbers in memory, or may not be written
+            where the program writes.
     """
     signature = get_signature(func)
     method = f"method @{func.sym_name.data}"
-    leaves = _flatten(signature, args, dict(kwargs or {}), method)
+    leaves = flat_arguments(signature, args, dict(kwargs or {}), method)
     types = iter(zip(func.function_type.inputs.data, _narrowed(func), _declared(func), strict=True))
     problems: list[Problem] = []
-    bound: list[Any] = []
-    symbols: dict[str, int] = {}
+    bound, given = list[Any](), list[Any]()
+    names: list[str] = []
+    sizes = Sizes(signature.ranges)
     for port, leaf in zip(signature.inputs, leaves, strict=True):
         where = f"{method}, input {port.name}"
         if port.constant is not None:
@@ -52,28 +68,44 @@ def bind_inputs(
                 problems.append(problem)
             continue
         type_, narrowed, declared = next(types)
-        if (problem := _outside(declared, leaf, where)) is not None:
-            problems.append(problem)
-            continue
-        if narrowed and isinstance(leaf, torch.Tensor) and leaf.dtype == torch.int64:
-            short = leaf.to(torch.int32)
-            if not torch.equal(short, leaf):
-                problems.append(Problem("a value does not fit the 32 bits it is taken in", where))
-                continue
-            leaf = short
-        found = _check(type_, leaf, symbols, where)
-        bound.append(leaf if found else laid_out(leaf, port.dim_order))
-        problems.extend(found)
-    for symbol, value in symbols.items():
-        low, high = signature.ranges.get(symbol, (0, None))
-        if value < low or (high is not None and value > high):
-            shown = "unbounded" if high is None else str(high)
-            problems.append(
-                Problem(f"dimension {symbol} is {value}, outside [{low}, {shown}]", method)
-            )
+        value, found = _taken(type_, leaf, narrowed, declared, where)
+        problems += found
+        given.append(leaf)
+        names.append(where)
+        bound.append(value if found else laid_out(value, port.dim_order))
+        if not found and isinstance(type_, TensorType):
+            sizes.tensor(type_, leaf.shape, where)
+        elif not found:
+            sizes.number(type_, leaf, where)
+    problems += sizes.settle()
+    written = written_inputs(func)
+    if not problems:
+        for at in sorted(written):
+            if (reason := why_not_written(at, given)) is not None:
+                problems.append(Problem(reason[0], names[at], reason[1]))
     if problems:
         raise InputMismatch(problems)
-    return bound
+    return Arguments(bound, given, written)
+
+
+def _taken(
+    type_: Attribute, leaf: Any, narrowed: bool, declared: tuple[int, int] | None, where: str
+) -> tuple[Any, list[Problem]]:
+    """A value as a program of this input takes it, and what keeps it from that."""
+    is_plain = isinstance(leaf, torch.Tensor) and why_no_numbers(leaf) is None
+    if narrowed and is_plain and leaf.dtype == torch.int64:
+        short = leaf.to(torch.int32)
+        if not torch.equal(short, leaf):
+            return leaf, [Problem("a value does not fit the 32 bits it is taken in", where)]
+        leaf = short
+    found = [Problem(fact, where, help or None) for fact, help in faults(type_, leaf)]
+    if not found and (problem := _outside(declared, leaf, where)) is not None:
+        found = [problem]
+    if found:
+        return leaf, found
+    if isinstance(type_, FloatType):
+        return float(leaf), []
+    return plain(leaf) if isinstance(leaf, torch.Tensor) else leaf, []
 
 
 def _narrowed(func: FuncOp) -> list[bool]:
@@ -149,27 +181,8 @@ def flatten_inputs(
     Raises:
         InputMismatch: the arguments do not nest as the model takes them.
     """
-    return _flatten(get_signature(func), args, dict(kwargs or {}), f"method @{func.sym_name.data}")
-
-
-def without_frozen(func: FuncOp, inputs: Sequence[Any], kind: type = object) -> list[Any]:
-    """The flat inputs of a call without those whose value the program was exported with.
-
-    Only values of `kind` are left out. ExecuTorch programs take frozen numbers, and no strings.
-
-    Raises:
-        InputMismatch: a frozen input has another value.
-    """
-    signature, problems = get_signature(func), list[Problem]()
-    kept: list[Any] = []
-    for port, leaf in zip(signature.inputs, inputs, strict=True):
-        if port.constant is None or not isinstance(port.constant[0], kind):
-            kept.append(leaf)
-        elif (problem := _not_frozen(port, leaf, f"method @{func.sym_name.data}")) is not None:
-            problems.append(problem)
-    if problems:
-        raise InputMismatch(problems)
-    return kept
+    where = f"method @{func.sym_name.data}"
+    return flat_arguments(get_signature(func), args, dict(kwargs or {}), where)
 
 
 def with_frozen(func: FuncOp, outputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -183,71 +196,13 @@ def with_frozen(func: FuncOp, outputs: Sequence[Any]) -> tuple[Any, ...]:
 def _not_frozen(port: Port, leaf: Any, method: str) -> Problem | None:
     assert port.constant is not None
     frozen = port.constant[0]
-    if type(leaf) is type(frozen) and leaf == frozen:
+    if type(leaf) is type(frozen) and repr(leaf) == repr(frozen):  # -0.0 is not 0.0, NaN is NaN.
         return None
     return Problem(
         f"the program was exported with {frozen!r} here, not {leaf!r}",
         f"{method}, input {port.name}",
         "export again with the other value",
     )
-
-
-def _flatten(
-    signature: Signature, args: Sequence[Any], kwargs: dict[str, Any], method: str
-) -> list[Any]:
-    expected = len(signature.inputs)
-    if signature.in_spec is not None:
-        spec = pytree.treespec_loads(signature.in_spec)
-        leaves, given = pytree.tree_flatten((tuple(args), kwargs))
-        if given == spec:
-            return leaves
-        if kwargs and len(args) + len(kwargs) == expected:
-            order = {port.name: index for index, port in enumerate(signature.inputs)}
-            if set(kwargs) <= set(order):
-                return [*args, *(kwargs[p.name] for p in signature.inputs[len(args) :])]
-    if kwargs:
-        raise InputMismatch(
-            f"keyword arguments {', '.join(kwargs)} do not match the signature",
-            method,
-            "inputs are " + ", ".join(port.name for port in signature.inputs),
-        )
-    leaves = pytree.tree_leaves(tuple(args), is_leaf=lambda leaf: leaf is None)
-    if len(leaves) == expected:
-        return leaves
-    given_runtime = iter(leaves)
-    if len(leaves) == len(signature.runtime_inputs):
-        return [p.constant[0] if p.constant else next(given_runtime) for p in signature.inputs]
-    raise InputMismatch(
-        f"{len(leaves)} inputs given, {expected} needed",
-        method,
-        "inputs are " + ", ".join(port.name for port in signature.inputs),
-    )
-
-
-def _check(type_: Attribute, leaf: Any, symbols: dict[str, int], where: str) -> list[Problem]:
-    if not isinstance(type_, TensorType):
-        if isinstance(leaf, torch.Tensor):
-            return [Problem("a number is needed, not a tensor", where)]
-        return []
-    if not isinstance(leaf, torch.Tensor):
-        return [Problem(f"a tensor is needed, not {type(leaf).__name__}", where)]
-    problems: list[Problem] = []
-    wanted, given = element(type_), element_type(leaf.dtype)
-    if has_torch_dtype(wanted) and given != wanted:
-        fact = f"dtype is {dtype_name(given)}, the program takes {dtype_name(wanted)}"
-        problems.append(Problem(fact, where))
-    shape = dims(type_)
-    if len(shape) != leaf.dim():
-        problems.append(Problem(f"rank is {leaf.dim()}, the program takes {len(shape)}", where))
-        return problems
-    for axis, (dim, size) in enumerate(zip(shape, leaf.shape, strict=True)):
-        if isinstance(dim, int):
-            if dim != size:
-                problems.append(Problem(f"dimension {axis} is {size}, must be {dim}", where))
-        elif (name := str(dim)).isidentifier() and symbols.setdefault(name, size) != size:
-            elsewhere = f"but {name} is {symbols[name]} elsewhere"
-            problems.append(Problem(f"dimension {axis} is {size}, {elsewhere}", where))
-    return problems
 
 
 def laid_out(given: Any, order: Sequence[int] | None) -> Any:

@@ -11,6 +11,18 @@ from pathlib import Path
 from stepwell.ir.diagnostics import StepwellError
 
 
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """A path of a file.
+
+    Raises:
+        StepwellError: no file can have that name.
+    """
+    text = os.fspath(path)
+    if not text or "\0" in text:
+        raise StepwellError(f"{text!r} is the name of no file")
+    return Path(text)
+
+
 def read_bytes(path: Path) -> bytes:
     """The bytes of a file.
 

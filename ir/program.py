@@ -11,7 +11,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from stepwell.ir.above import Shown
-from stepwell.ir.calling import bind_inputs
+from stepwell.ir.arguments import takes_what_it_says
+from stepwell.ir.border import Arguments
+from stepwell.ir.calling import bind
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.inline_values import LIMIT, take_values, with_values
@@ -19,7 +21,11 @@ from stepwell.ir.interpretation import Interpreter, Outcome
 from stepwell.ir.levels import level_of
 from stepwell.ir.on_demand import torch
 from stepwell.ir.signature import Signature, get_signature
-from stepwell.ir.storage import load_module, save_module, used_weights
+from stepwell.ir.storage import (
+    load_module,
+    save_module,
+    used_weights,
+)
 from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.verification import verify
 from stepwell.ir.weights import WeightStore
@@ -51,6 +57,7 @@ class Program(Shown):
         """The methods by name, in the module's order."""
         return {op.sym_name.data: op for op in self.module.ops if isinstance(op, FuncOp)}
 
+    @takes_what_it_says
     def method(self, name: str = "forward") -> FuncOp:
         """One method; the only one if there is but one and the name is the default."""
         methods = self.methods
@@ -62,6 +69,7 @@ class Program(Shown):
             f"there is no method {name!r}", help="methods are " + ", ".join(methods)
         )
 
+    @takes_what_it_says
     def signature(self, name: str = "forward") -> Signature:
         """What a method takes and gives."""
         return get_signature(self.method(name))
@@ -75,6 +83,7 @@ class Program(Shown):
         """Raise `VerificationError` with every problem of structure, types, level or signature."""
         verify(self.module, self.weights)
 
+    @takes_what_it_says
     def run(self, *args: Any, method: str = "forward", **kwargs: Any) -> tuple[Any, ...]:
         """Interpret a method from the initial state.
 
@@ -83,10 +92,15 @@ class Program(Shown):
             method: its name.
 
         Returns:
-            The flat tuple of outputs. Neither the model, the program nor the inputs change.
+            The flat tuple of outputs, which share no memory with anything. Neither the model nor
+            the program changes. An input that the model writes in place is written, as by eager.
+
+        Raises:
+            InputMismatch: naming every argument that is not what the signature says.
         """
         return self.start().run(*args, method=method, **kwargs)
 
+    @takes_what_it_says
     def start(self) -> Session:
         """A session over a fresh copy of the initial state."""
         return Session(self)
@@ -100,6 +114,7 @@ class Program(Shown):
         """The module as MLIR text, without locations; weights are keys."""
         return to_text(self.module)
 
+    @takes_what_it_says
     def text(self, constants: int = LIMIT) -> str:
         """The module as MLIR text; constants of at most so many elements stand in it.
 
@@ -107,6 +122,7 @@ class Program(Shown):
         """
         return to_text(with_values(self.module, self.weights, constants))
 
+    @takes_what_it_says
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the text, with locations, to `path` and the weights beside it as safetensors.
 
@@ -118,6 +134,7 @@ class Program(Shown):
         save_module(self.module, self.weights, path)
 
     @classmethod
+    @takes_what_it_says
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a program that `save` wrote; nothing in its files is executed.
 
@@ -128,6 +145,7 @@ class Program(Shown):
         return cls(*load_module(path))
 
     @classmethod
+    @takes_what_it_says
     def parse(cls, text: str, weights: WeightStore | None = None) -> Self:
         """A program from its text, over the weights of the program it was printed from.
 
@@ -140,6 +158,7 @@ class Program(Shown):
         take_values(module, store)
         return cls(module, store)
 
+    @takes_what_it_says
     def to_exported_program(self, method: str = "forward") -> torch.export.ExportedProgram:
         """A torch program again, from the aten level.
 
@@ -161,21 +180,32 @@ class Session:
     state: dict[str, torch.Tensor] = field(default_factory=dict[str, "torch.Tensor"])
 
     def run(self, *args: Any, method: str = "forward", **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method; buffers it updates are seen by later calls."""
-        return self.call(method, args, kwargs).outputs
+        """Call a method; buffers it updates are seen by later calls.
 
+        An input that it writes in place is written when all is computed, as by eager.
+        """
+        arguments, outcome = self._called(method, args, kwargs)
+        arguments.give_back(outcome.mutated_inputs)
+        return outcome.outputs
+
+    @takes_what_it_says
     def call(
         self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
     ) -> Outcome:
-        """Call a method and also give what it wrote to user inputs."""
+        """Call a method and give what it wrote to inputs beside its outputs; they do not change."""
+        return self._called(method, args, kwargs or {})[1]
+
+    def _called(
+        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Arguments, Outcome]:
         func = self.program.method(method)
         signature = get_signature(func)
-        inputs = bind_inputs(func, args, kwargs)
-        outcome = Interpreter(self.program.weights, self.state).call(func, inputs)
+        arguments = bind(func, args, kwargs)
+        outcome = Interpreter(self.program.weights, self.state).call(func, arguments.values)
         self.state.update(outcome.state)
         outputs = iter(outcome.outputs)
         flat = tuple(
             port.constant[0] if port.constant is not None else next(outputs)
             for port in signature.outputs
         )
-        return Outcome(flat, outcome.state, outcome.mutated_inputs)
+        return arguments, Outcome(flat, outcome.state, outcome.mutated_inputs)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +20,7 @@ import safetensors
 from xdsl.dialects.builtin import ModuleOp
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, quoted
-from stepwell.ir.files import read_bytes, write_atomically
+from stepwell.ir.files import as_path, read_bytes, write_atomically
 from stepwell.ir.inline_values import take_values
 from stepwell.ir.on_demand import torch
 from stepwell.ir.text import parse_module, to_text
@@ -50,7 +51,7 @@ def save_module(module: ModuleOp, weights: WeightStore, path: str | os.PathLike[
     Raises:
         StepwellError: `path` ends in `.safetensors`, or the folder cannot be written.
     """
-    place = Path(path)
+    place = as_path(path)
     if place.suffix == ".safetensors":
         raise StepwellError(
             f"{place.name} names the weights of a program", help="give the path of its .mlir"
@@ -67,7 +68,7 @@ def load_module(path: str | os.PathLike[str]) -> tuple[ModuleOp, WeightStore]:
         StepwellError: a file is missing or unreadable.
         ParseFailure: a file is not what `save_module` writes.
     """
-    place = Path(path)
+    place = as_path(path)
     try:
         text = read_bytes(place).decode()
     except UnicodeDecodeError as error:
@@ -191,6 +192,14 @@ def _view(tensor: torch.Tensor, owner: str, first: int) -> dict[str, Any]:
     if tensor.is_neg():
         view["neg"] = True
     return view
+
+
+def unpack_bytes(data: bytes) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file that is in memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "weights.safetensors"
+        place.write_bytes(data)
+        return unpack_tensors(place)
 
 
 def unpack_tensors(path: Path) -> dict[str, torch.Tensor]:

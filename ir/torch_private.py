@@ -20,6 +20,7 @@ __all__ = [
     "enable_python_dispatcher",
     "has_kernel_for_key",
     "int_oo",
+    "is_functorch_wrapped_tensor",
     "is_traceable_wrapper_subclass",
     "memory_of",
     "module_db",
@@ -69,6 +70,9 @@ NAMES: dict[str, PrivateName] = {
         "torch:_C._dispatch_has_kernel_for_dispatch_key", "telling composite operators from others"
     ),
     "int_oo": PrivateName("torch.utils._sympy.numbers:int_oo", _SHAPES),
+    "is_functorch_wrapped_tensor": PrivateName(
+        "torch:_C._functorch.is_functorch_wrapped_tensor", "looking at the inputs of a call"
+    ),
     "is_traceable_wrapper_subclass": PrivateName(
         "torch.utils._python_dispatch:is_traceable_wrapper_subclass", "import of torchao's weights"
     ),
@@ -114,6 +118,7 @@ if TYPE_CHECKING:
     from torch.utils._sympy.value_ranges import ValueRanges as ValueRanges
 
     package: Any
+    is_functorch_wrapped_tensor: Callable[[Tensor], bool]
     neg_view: Callable[[Tensor], Tensor]
     sym_sqrt: Callable[[Any], Any]
 else:

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from xdsl.dialects.builtin import ModuleOp
 
 import stepwell.dialects.aten.level
-from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.switches import without_collection
@@ -41,6 +41,7 @@ def from_exported_program(
         UnsupportedError: listing everything that has no form in the IR, with its source line.
     """
     programs = exported if isinstance(exported, Mapping) else {method: exported}
+    _check_names(programs)
     shared = Importing(WeightStore())
     with without_collection():
         sources = {
@@ -65,3 +66,14 @@ def from_exported_program(
         if isinstance(program, ExportedProgram) and program.example_inputs is not None
     }
     return Program(module, shared.weights, samples)
+
+
+def _check_names(programs: Mapping[Any, Any]) -> None:
+    """Raise `StepwellError` unless there are methods, each of a name that a caller can say."""
+    if not programs:
+        raise StepwellError("there is no method", help='give a program, or {"forward": program}')
+    for name in programs:
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise StepwellError(
+                f"{name!r} is no name of a method", help='give texts, such as {"forward": program}'
+            )

@@ -19,12 +19,18 @@ from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS, payload_named
 from stepwell.ir.above import Shown
 from stepwell.ir.bars import Plot, plot
 from stepwell.ir.calling import bind_inputs
-from stepwell.ir.diagnostics import StepwellError, module_path, node_name
+from stepwell.ir.diagnostics import module_path, node_name
 from stepwell.ir.frames import frame
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.translate.exporting import export
-from stepwell.translate.mxfp_conversion import Float, Samples, as_program, prepared
+from stepwell.translate.mxfp_conversion import (
+    Float,
+    Samples,
+    as_program,
+    check_samples,
+    prepared,
+)
 from stepwell.translate.rewrites.tosa.choose_mxfp import (
     MxConv2dOp,
     MxLinearOp,
@@ -140,8 +146,7 @@ def mx_accuracy(
     Raises:
         StepwellError: no samples.
     """
-    if not samples:
-        raise StepwellError("an error is measured on samples", help="samples=[(x,), …]")
+    check_samples(samples, "an error")
     if isinstance(model, torch.nn.Module):
         model = export(model.eval(), tuple(samples[0]))
     program = prepared(as_program(model), attention)

@@ -26,6 +26,7 @@ from stepwell.translate.mxfp_conversion import (
     Layers,
     Samples,
     as_program,
+    check_samples,
     chooses,
     convert,
     convert_module,
@@ -47,8 +48,7 @@ def within_budget(
     Raises:
         StepwellError: no samples, or a budget that no layer in MX stays inside.
     """
-    if not samples:
-        raise StepwellError("an error budget is measured on samples", help="samples=[(x,), …]")
+    check_samples(samples, "an error budget")
     if not isinstance(model, nn.Module):
         program = prepared(as_program(model), attention)
         return _search(program, budget, samples, layers, convolutions, attention, form)[0]

@@ -44,6 +44,13 @@ Float = nn.Module | ExportedProgram | Program
 Samples = Sequence[Sequence[Tensor]]
 
 
+def check_samples(samples: Any, what: str) -> None:
+    """Raise `StepwellError` unless there are samples, each the inputs of a call."""
+    held: Sequence[Any] = samples if isinstance(samples, Sequence) else ()
+    if not held or not all(isinstance(one, tuple | list) for one in held):
+        raise StepwellError(f"{what} is measured on samples", help="samples=[(x,), …]")
+
+
 def as_program(model: ExportedProgram | Program) -> Program:
     """The stepwell program of an exported one, or the program itself."""
     if isinstance(model, Program):

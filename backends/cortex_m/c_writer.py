@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,9 @@ from stepwell.backends.executorch.container import (
     TensorValue,
 )
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC
-from stepwell.ir.diagnostics import Problem, UnsupportedError
+from stepwell.ir.arguments import takes_what_it_says
+from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
+from stepwell.ir.files import as_path, write_atomically
 
 C_TYPES = {
     ScalarType.CHAR: "int8_t",
@@ -57,11 +60,20 @@ class Sources:
     calls: int
     """Kernel calls of one run."""
 
-    def save(self, folder: Path) -> None:
-        """Write every file into a folder, which is made."""
-        folder.mkdir(parents=True, exist_ok=True)
+    @takes_what_it_says
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write every file into a folder, which is made.
+
+        Raises:
+            StepwellError: it cannot be made or written.
+        """
+        place = as_path(folder)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StepwellError(f"cannot make {place}: {error.strerror or error}") from None
         for name, text in self.files.items():
-            (folder / name).write_text(text)
+            write_atomically(place / name, text.encode())
 
     def __str__(self) -> str:
         return (

@@ -49,6 +49,7 @@ from stepwell.backends.executorch.read_arguments import (
     scalar_op,
 )
 from stepwell.dialects.executorch import OpaqueDelegateOp
+from stepwell.ir.core import MutateInputOp
 from stepwell.ir.diagnostics import ParseFailure, Problem, UnsupportedError
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
@@ -240,6 +241,7 @@ class _MethodLifter:
             if port.constant is None
         ]  # fmt: skip
         self.places.write_updates()
+        self._write_inputs()
         self.block.add_op(ReturnOp(*returned))
         types = FunctionType.from_lists(
             [a.type for a in self.block.args], [v.type for v in returned]
@@ -267,6 +269,14 @@ class _MethodLifter:
         argument.name_hint = f"input_{position}"
         self.places.write(index, argument)
         return Port(f"input_{position}", dim_order_of(value))
+
+    def _write_inputs(self) -> None:
+        """Append what was written to inputs that lie in the caller's memory."""
+        entered = [i for i in self.method.inputs if isinstance(self.method.values[i], TensorValue)]
+        for argument, index in zip(self.block.args, entered, strict=True):
+            value = self.places.values[index]
+            if self.places.tensor(index).storage is None and value is not argument:
+                self.block.add_op(MutateInputOp(argument.index, value))
 
     def _output(self, position: int, index: int) -> Port:
         value = self.method.values[index]

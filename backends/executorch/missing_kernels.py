@@ -19,7 +19,8 @@ from stepwell.dialects.sym import SymOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, describe_op, op_name
 from stepwell.ir.dtypes import dtype_name, has_torch_dtype, torch_dtype
-from stepwell.ir.types import dims, element
+from stepwell.ir.signature import get_signature
+from stepwell.ir.types import ScalarType, dims, element
 
 _BOUNDARY = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp, YieldOp)
 
@@ -59,7 +60,22 @@ def missing_kernels(func: FuncOp, delegates: Collection[type[Operation]]) -> lis
                     look(region.block)
 
     look(func.body.block)
-    return problems
+    return [*_numbers_of_the_call(func), *problems]
+
+
+def _numbers_of_the_call(func: FuncOp) -> list[Problem]:
+    """The inputs that are numbers: the runtime takes a number only as the program holds it."""
+    ports = (port for port in get_signature(func).inputs if port.constant is None)
+    return [
+        Problem(
+            f"input {port.name} is a number known only at run time",
+            f"method @{func.sym_name.data}",
+            "ExecuTorch takes numbers only as they were exported: give a tensor and read it with "
+            ".item(), or leave it out of dynamic_shapes",
+        )
+        for port, argument in zip(ports, func.body.block.args, strict=True)
+        if isinstance(argument.type, ScalarType)
+    ]
 
 
 def _foreign_dtype(op: Operation) -> str | None:

@@ -145,6 +145,12 @@ class PteSession:
 
         """
         described, given = self._checked(inputs, method)
+        if isinstance(self._engine, EmulatedProgram) and (at := written_inputs(described)):
+            raise StepwellError(
+                f"input {at[0]} is written in place, and an emulated core gives back outputs alone",
+                f"method {method}",
+                "return the new value, or run it here: leave out cpu",
+            )
         try:
             return tuple(self._engine.execute(described, given))
         except (RuntimeError, MemoryError) as error:
@@ -266,6 +272,13 @@ def _tail(stderr: bytes) -> str:
     return lines[-1] if lines else "it said nothing"
 
 
+def written_inputs(method: Method) -> list[int]:
+    """The inputs, by place, that a method's kernels write to."""
+    calls = [step for step in method.instructions if isinstance(step, KernelCall)]
+    written = {call.args[-1] for call in calls}
+    return [place for place, index in enumerate(method.inputs) if index in written]
+
+
 def with_frozen(method: Method, inputs: Sequence[Any]) -> list[Any]:
     """The inputs, with the values the program was made for where only tensors were given."""
     tensors = sum(isinstance(method.values[index], TensorValue) for index in method.inputs)
@@ -305,7 +318,7 @@ def _input_faults(declared: Value, given: Any) -> list[str]:
     if not isinstance(declared, TensorValue):
         if isinstance(given, torch.Tensor):
             return [f"a {type(declared).__name__} is needed, not a tensor"]
-        if type(given) is not type(declared) or given != declared:
+        if type(given) is not type(declared) or repr(given) != repr(declared):  # NaN is NaN.
             return [f"the program was made for {declared!r} here, not {given!r}"]
         return []
     if not isinstance(given, torch.Tensor):

@@ -13,9 +13,11 @@ and each of those can be read back up.
 from __future__ import annotations
 
 import importlib
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.above import form_stands_in
+from stepwell.ir.arguments import takes_what_it_says
 
 _HOME = {
     "Bound": "ir.rewriting",
@@ -85,6 +87,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"stepwell.{_HOME[name]}"), name)
+    if isinstance(value, FunctionType):
+        value = takes_what_it_says(value)
     globals()[name] = value
     return value
 

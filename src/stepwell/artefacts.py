@@ -59,6 +59,9 @@ def join_ptds(files: Sequence[bytes]) -> bytes:
     """
     from stepwell.backends.executorch.serialize import joined_externals
 
+    for place, file in enumerate(files):
+        if not isinstance(file, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise StepwellError(f"files[{place}] is a {type(file).__name__}, not bytes")
     return joined_externals(files)
 
 

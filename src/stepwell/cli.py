@@ -218,15 +218,6 @@ def _lower(arguments: argparse.Namespace) -> int:
 def _save(lowered: Lowered, output: Path) -> None:
     """Write the target's bytes, or C text around them where the file's name asks for it."""
     if output.suffix not in (".h", ".c"):
-        made = lowered.target.artefact
-        if (
-            output.suffix in (".pte", ".tosa", ".vgf", ".mlir", ".pt2")
-            and output.suffix != f".{made}"
-        ):
-            raise StepwellError(
-                f"the target {lowered.target.name} makes a .{made}, not a {output.suffix}",
-                help=f"name it {output.with_suffix('.' + made)}",
-            )
         with stepping(f"writing {output}") as tell:
             lowered.save(output, progress=tell)
         return

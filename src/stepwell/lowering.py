@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from stepwell.advice import left_to_kernels
 from stepwell.ir.above import Shown
-from stepwell.ir.calling import bind_inputs, flatten_inputs, with_frozen, without_frozen
+from stepwell.ir.arguments import takes, takes_what_it_says
+from stepwell.ir.calling import bind, with_frozen
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError
 from stepwell.ir.failures import StepFailure, leave_alone
-from stepwell.ir.files import write_atomically, written_beside
+from stepwell.ir.files import as_path, write_atomically, written_beside
 from stepwell.ir.numerics import numerics_of
 from stepwell.ir.options import OptionValue
 from stepwell.ir.pipeline import Observer, Pipeline
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PIPELINES", "Lowered", "Pipeline", "lower"]
 
+FORMATS = frozenset(".pte .ptd .bpte .tosa .vgf .mlir .pt2 .safetensors .c .h".split())
+"""The suffixes of files that hold one thing."""
+
 
 @dataclass(frozen=True)
 class Lowered(Shown):
@@ -63,6 +66,13 @@ class Lowered(Shown):
             f"ops outside {outside}, {self.program!r}>"
         )
 
+    def __reduce__(self) -> Any:
+        """In another process the target is found by its name; of sources a program goes along."""
+        source = self.source if isinstance(self.source, Program) else None
+        given = (self.program, self.report, self.target.name, dict(self.options), source)
+        return _restored, given
+
+    @takes_what_it_says
     def to_pte(self, **options: OptionValue) -> bytes:
         """The `.pte` bytes (xnnpack and cortex-m targets).
 
@@ -72,6 +82,7 @@ class Lowered(Shown):
         """
         return self._emit("pte", options)
 
+    @takes_what_it_says
     def emit(self, kind: str | None = None, **options: OptionValue) -> Any:
         """An artefact of any kind that the target has an emitter of, such as a plug-in's.
 
@@ -84,6 +95,7 @@ class Lowered(Shown):
         """
         return self._emit(kind or self.target.artefact, options)
 
+    @takes_what_it_says
     def save(
         self, path: str | PathLike[str], *, progress: Callable[[str, int, int], None] | None = None
     ) -> None:
@@ -97,22 +109,33 @@ class Lowered(Shown):
                 stand in the file, and how many there will be at most.
 
         Raises:
-            StepwellError: the file cannot be written.
+            StepwellError: the file cannot be written, or its name is one of another format.
         """
+        place = as_path(path)
+        made = self.target.artefact
+        if place.suffix != f".{made}" and place.suffix in FORMATS:
+            other = {".c": "to_c()", ".h": "to_c()", ".mlir": "program.save(path)"}
+            raise StepwellError(
+                f"the target {self.target.name} makes a .{made}, not a {place.suffix}",
+                help=f"name it {place.with_suffix('.' + made)}"
+                + (f", or use {other[place.suffix]}" if place.suffix in other else ""),
+            )
         write = self.target.write
         if write is None:
-            write_atomically(Path(path), self.artefact)
+            write_atomically(place, self.artefact)
             return
         told = self.target.for_artefact(self.target.artefact, self.options, {})
         if progress is not None:
             told["progress"] = progress
-        with written_beside(Path(path)) as beside:
+        with written_beside(place) as beside:
             write(self.program, path=beside, **told)
 
+    @takes_what_it_says
     def to_pte_and_ptd(self, **options: OptionValue) -> tuple[bytes, bytes]:
         """The `.pte` without weights, and the `.ptd` that holds them (xnnpack target)."""
         return self._emit("pte_and_ptd", options)
 
+    @takes_what_it_says
     def to_pte_and_ptds(
         self, files: Mapping[str, str | Sequence[str]]
     ) -> tuple[bytes, dict[str, bytes]]:
@@ -129,6 +152,12 @@ class Lowered(Shown):
         Raises:
             StepwellError: no weight fits a pattern.
         """
+        for name, patterns in files.items():
+            held = [patterns] if isinstance(patterns, str) else patterns
+            if not all(isinstance(text, str) for text in [name, *_items(held)]):
+                raise StepwellError(
+                    f"files[{name!r}] is {patterns!r}: a name, and patterns of names, are texts"
+                )
         emit = self.target.emitter("pte_and_ptds")
         told = self.target.for_artefact("pte_and_ptds", self.options, {})
         return emit(self.program, files=files, **told)
@@ -148,6 +177,7 @@ class Lowered(Shown):
         method: str = ...,
     ) -> Sources: ...
 
+    @takes_what_it_says
     def to_c(
         self,
         name: str | None = None,
@@ -188,14 +218,17 @@ class Lowered(Shown):
             )
         return self._emit("c", {}, name=name or "model_pte", header=header)
 
+    @takes_what_it_says
     def to_tosa(self, **options: OptionValue) -> bytes:
         """The TOSA flatbuffer (tosa targets)."""
         return self._emit("tosa", options)
 
+    @takes_what_it_says
     def to_vgf(self, **options: OptionValue) -> bytes:
         """The file for Vulkan's ML extensions, by Arm's model converter (target vgf)."""
         return self._emit("vgf", options)
 
+    @takes_what_it_says
     def to_mlir(self, **options: OptionValue) -> str:
         """The program as text for upstream MLIR's tools, constants and all (tosa targets)."""
         return self._emit("mlir", options)
@@ -204,6 +237,7 @@ class Lowered(Shown):
         """Vela's own cycles, SRAM and flash of each delegate, in order (ethos-u targets)."""
         return self._emit("estimates", {})
 
+    @takes_what_it_says
     def to_etrecord(self, method: str = "forward", **options: OptionValue) -> ETRecord:
         """What ExecuTorch's Inspector needs to lead a profile of the `.pte` back to the model.
 
@@ -218,6 +252,7 @@ class Lowered(Shown):
         exported = self._exported(method)
         return self._emit("etrecord", options, exported=exported, method=method)
 
+    @takes_what_it_says
     def profile(
         self,
         *inputs: Any,
@@ -243,6 +278,11 @@ class Lowered(Shown):
         if isinstance(source, Program):
             return source.to_exported_program(method)
         found = source.get(method) if isinstance(source, Mapping) else source
+        if source is None:
+            raise StepwellError(
+                "what was lowered did not go along to this process",
+                help="lower a stepwell program: from_exported_program(exported)",
+            )
         if found is None or isinstance(found, bool | int | float | str | Sequence):
             raise StepwellError(
                 f"there is no method {method!r}",
@@ -261,6 +301,7 @@ class Lowered(Shown):
         """The bytes of the target's own format, emitted once."""
         return self._emit(self.target.artefact, {})
 
+    @takes_what_it_says
     def run(
         self, *args: Any, method: str = "forward", cpu: str | None = None, **kwargs: Any
     ) -> tuple[Any, ...]:
@@ -272,18 +313,33 @@ class Lowered(Shown):
             cpu: an Arm64 core to emulate (`docs/arm64.md`), for a target that runs on one.
 
         Returns:
-            The flat tuple of outputs.
+            The flat tuple of outputs. An input that the model writes in place is written, as by
+            eager.
+
+        Raises:
+            InputMismatch: naming every argument that is not what the signature says.
         """
         func = self.program.method(method)
-        if not self.target.per_method:
-            inputs = flatten_inputs(func, args, kwargs)
-            return self.target.run(self.artefact, without_frozen(func, inputs, str), method, cpu)
-        by_name = method != "forward"
+        given = bind(func, args, kwargs)
+        values = given.copies()  # The engine writes to what it is given.
+        by_name = self.target.per_method and method != "forward"
         artefact = (
             self._emit(self.target.artefact, {"method": method}) if by_name else self.artefact
         )
-        given = bind_inputs(func, args, kwargs)  # A graph holds tensors alone.
-        return with_frozen(func, self.target.run(artefact, given, method, cpu))
+        outputs = self.target.run(artefact, values, method, cpu)
+        given.give_back({at: values[at] for at in given.written})
+        return with_frozen(func, outputs) if self.target.per_method else outputs
+
+
+def _items(value: Any) -> list[Any]:
+    """The items of a list; of anything else, itself, which is none of what is asked for."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _restored(
+    program: Program, report: Report, target: str, options: dict[str, Any], source: Program | None
+) -> Lowered:
+    return Lowered(program, report, find_target(target), options, source)
 
 
 def lower(
@@ -319,7 +375,7 @@ def lower(
     """
     found = find_target(target)
     given = found.chosen(options)
-    if observer is not None and not callable(observer):
+    if observer is not None and not takes(observer, 3):
         raise StepwellError(
             f"a {type(observer).__name__} is no observer", help="a function of (step, program, int)"
         )

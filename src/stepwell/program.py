@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copyreg
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stepwell.dialects import make_known
+from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError, VerificationError
 from stepwell.ir.program import Program, Session
-from stepwell.ir.text import ask_for_more
+from stepwell.ir.storage import pack_tensors, unpack_bytes
+from stepwell.ir.text import ask_for_more, parse_module, to_text
 from stepwell.ir.weights import WeightStore
 from stepwell.plugins import load_entry_points
 
@@ -30,6 +33,27 @@ __all__ = [
 ]
 
 ask_for_more(load_entry_points)
+
+
+def _in_another_process(program: Program) -> Any:
+    """A program is pickled as its text and its weights, as by `save`."""
+    tensors = {key: program.weights.get(key) for key in sorted(program.used_weights())}
+    settings = (program.context.target, dict(program.context.options))
+    text = to_text(program.module, locations=True)
+    return _restored, (text, pack_tensors(tensors), program.samples, settings)
+
+
+def _restored(
+    text: str, packed: bytes, samples: dict[str, Any], settings: tuple[str, dict[str, Any]]
+) -> Program:
+    make_known()
+    module, weights = parse_module(text), WeightStore()
+    for key, tensor in unpack_bytes(packed).items():
+        weights.add(key, tensor)
+    return Program(module, weights, samples, Context(*settings))
+
+
+copyreg.pickle(Program, _in_another_process)
 
 
 def from_exported_program(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stepwell.ir.arguments import takes
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.numerics import NUMERICS
 from stepwell.ir.options import PIPELINE, Option, chosen, read_options
@@ -136,7 +137,7 @@ class Target:
         """
         if pipeline is None:
             return self.own_pipeline(options)
-        if callable(pipeline):
+        if takes(pipeline, 1):
             return _a_pipeline(pipeline(self.own_pipeline(options)))
         shaping = [o.name for o in self.options if PIPELINE in o.at and o.name in options]
         if shaping:

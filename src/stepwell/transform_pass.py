@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.rewriting import History, Step, apply_step, parts_of, step_name
+from stepwell.ir.rewriting import (
+    History,
+    Pass,
+    Rewrite,
+    Step,
+    apply_step,
+    parts_of,
+    step_name,
+)
 from stepwell.targets import PIPELINES
 
 if TYPE_CHECKING:
@@ -36,7 +44,11 @@ def transform_pass(rewrite: str | Step, **options: object) -> ExportedProgramPas
     """
     from stepwell.translate.edge import apply_to_edge
 
-    step = _named(rewrite, options) if isinstance(rewrite, str) else rewrite
+    step: Any = _named(rewrite, options) if isinstance(rewrite, str) else rewrite
+    if not isinstance(step, Rewrite | Pass):
+        raise StepwellError(
+            f"a {type(step).__name__} is no rewrite", help="the name of one, or an instance"
+        )
 
     def apply(exported: ExportedProgram) -> ExportedProgram | None:
         return apply_to_edge(exported, lambda program: apply_step(step, program, History()))

@@ -25,6 +25,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from stepwell.dialects.symbols import type_of
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.nested_inputs import plain_nesting
 from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.torch_private import pytree
 from stepwell.ir.types import WeightAttr, tensor_like
@@ -248,17 +249,22 @@ def _specs(exported: ExportedProgram) -> tuple[str | None, str | None]:
 
 
 def _spec_text(spec: pytree.TreeSpec | None) -> str | None:
-    return None if spec is None else pytree.treespec_dumps(_plain_tuples(spec))
+    """The nesting as torch writes it down.
 
-
-def _plain_tuples(spec: pytree.TreeSpec) -> pytree.TreeSpec:
-    """The nesting with torch's named results (`torch.return_types.topk`) as the tuples they are."""
-    if spec.is_leaf():
-        return spec
-    children = [_plain_tuples(child) for child in spec.children()]
-    if getattr(spec.type, "__module__", "") == "torch.return_types":
-        return pytree.TreeSpec(tuple, None, children)
-    return pytree.TreeSpec(spec.type, spec.context, children)
+    Raises:
+        StepwellError: it holds a class that torch knows no name of.
+    """
+    if spec is None:
+        return None
+    try:
+        return pytree.treespec_dumps(plain_nesting(spec))
+    except (NotImplementedError, TypeError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise StepwellError(
+            f"inputs or outputs nest as no text says: {reason}",
+            help="register the class with a serialized_type_name "
+            "(torch.export.register_dataclass, torch.utils._pytree.register_pytree_node)",
+        ) from None
 
 
 def _ranges(exported: ExportedProgram) -> dict[str, tuple[int, int | None]]:

@@ -1,0 +1,146 @@
+"""Arguments of public functions, held against their annotations before anything is done.
+
+A function says in its signature what it takes; `takes_what_it_says` reads that and refuses the rest
+by the argument's name. Annotations are read as text, so that nothing is imported for them: what is
+a class known here is checked, `A | B` is either, and any other name is left to the function.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, ParamSpec, TypeGuard, TypeVar
+
+from stepwell.ir.diagnostics import Problem, StepwellError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "str": (lambda v: isinstance(v, str), "a text"),
+    "bytes": (lambda v: isinstance(v, bytes | bytearray), "bytes"),
+    "bool": (lambda v: isinstance(v, bool), "True or False"),
+    "int": (lambda v: isinstance(v, int) and not isinstance(v, bool), "an integer"),
+    "float": (lambda v: isinstance(v, int | float) and not isinstance(v, bool), "a number"),
+    "None": (lambda v: v is None, "None"),
+    "Mapping": (lambda v: isinstance(v, Mapping), "a mapping"),
+    "dict": (lambda v: isinstance(v, dict), "a dictionary"),
+    "Sequence": (lambda v: isinstance(v, Sequence) and not isinstance(v, str | bytes), "a list"),
+    "list": (lambda v: isinstance(v, list), "a list"),
+    "Callable": (callable, "a function"),
+    "Path": (lambda v: isinstance(v, os.PathLike), "a path"),
+    "PathLike": (lambda v: isinstance(v, os.PathLike), "a path"),
+}
+
+_Check = tuple[tuple[str, tuple[tuple[Callable[[Any], bool], str], ...]], ...]
+
+
+def takes_what_it_says(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The function, which first refuses arguments that are not what it is annotated to take."""
+    signature = inspect.signature(function)
+    checks: _Check = tuple(
+        (name, kinds)
+        for name, parameter in signature.parameters.items()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        and (kinds := _kinds(str(parameter.annotation), function.__globals__))
+    )
+
+    @functools.wraps(function)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            return function(*args, **kwargs)  # Python says it best.
+        problems = [
+            problem
+            for name, kinds in checks
+            if name in bound.arguments
+            and (problem := _problem(function, name, bound.arguments[name], kinds)) is not None
+        ]
+        if problems:
+            raise StepwellError(problems)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def takes(function: Any, count: int) -> TypeGuard[Callable[..., Any]]:
+    """Whether something can be called with so many arguments by place."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*range(count))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _problem(
+    function: Callable[..., Any],
+    name: str,
+    value: Any,
+    kinds: tuple[tuple[Callable[[Any], bool], str], ...],
+) -> Problem | None:
+    if any(is_one(value) for is_one, _ in kinds):
+        return None
+    wanted = " or ".join(dict.fromkeys(said for _, said in kinds))
+    given = "None" if value is None else f"a {type(value).__name__}"
+    return Problem(f"{name} is {given}, not {wanted}", f"{function.__qualname__}()")
+
+
+def _kinds(
+    annotation: str, scope: Mapping[str, Any]
+) -> tuple[tuple[Callable[[Any], bool], str], ...]:
+    """What an annotation takes; nothing where it names what is not known there."""
+    try:
+        tree = ast.parse(annotation, mode="eval").body
+    except SyntaxError:
+        return ()
+    found: list[tuple[Callable[[Any], bool], str]] = []
+    for name in _alternatives(tree):
+        if name.startswith("Callable of "):
+            count = int(name.rpartition(" ")[2])
+            found.append((partial(_takes, count), f"a function of {count} arguments"))
+            continue
+        kind = scope.get(name)
+        if name in _KINDS:
+            found.append(_KINDS[name])
+        elif name_of(kind) in _KINDS:
+            found.append(_KINDS[name_of(kind)])
+        elif isinstance(kind, type):
+            found.append((partial(_is_of, kind), f"a {name}"))
+        else:
+            return ()
+    return tuple(found)
+
+
+def name_of(kind: Any) -> str:
+    """`Sequence` of an alias such as `Samples = Sequence[Tensor]`."""
+    return str(getattr(getattr(kind, "__origin__", None), "__name__", ""))
+
+
+def _takes(count: int, value: Any) -> bool:
+    return takes(value, count)
+
+
+def _is_of(kind: type, value: Any) -> bool:
+    return isinstance(value, kind)
+
+
+def _alternatives(tree: ast.expr) -> list[str]:
+    """The names of the classes of a union."""
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.BitOr):
+        return [*_alternatives(tree.left), *_alternatives(tree.right)]
+    if isinstance(tree, ast.Subscript):
+        (name,) = _alternatives(tree.value)
+        given = tree.slice.elts[0] if isinstance(tree.slice, ast.Tuple) else None
+        if name == "Callable" and isinstance(given, ast.List):
+            return [f"Callable of {len(given.elts)}"]
+        return [name]
+    if isinstance(tree, ast.Constant) and tree.value is None:
+        return ["None"]
+    return [ast.unparse(tree).rpartition(".")[2]]

@@ -1,0 +1,184 @@
+"""What no public function takes: each parameter of each is given each of these, one at a time.
+
+A call must return or raise a `StepwellError`; anything else is a bare error.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import io
+import pickle
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import stepwell
+from stepwell.backends.cortex_m.c_writer import Sources
+
+from .trial import Trial
+
+
+class Strange:
+    """Knows nothing of what it is asked."""
+
+
+def things(folder: Path) -> dict[str, Any]:
+    """By name: what is given for a parameter."""
+    return {
+        "None": None,
+        "True": True,
+        "3": 3,
+        "-1": -1,
+        "2.5": 2.5,
+        "NaN": float("nan"),
+        "empty text": "",
+        "text": "no",
+        "text with a zero": "a\0b",
+        "bytes": b"x",
+        "zeros": bytes(64),
+        "list": [],
+        "list of numbers": [1, 2],
+        "dictionary": {},
+        "dictionary of numbers": {3: 4},
+        "dictionary of texts": {"a": "b"},
+        "set": {1},
+        "tensor": torch.ones(2),
+        "module": torch.nn.ReLU(),
+        "class": Strange,
+        "object": Strange(),
+        "function": lambda: None,
+        "path": folder / "is not there",
+        "folder": folder,
+        "open file": io.BytesIO(b"x"),
+        "dtype": torch.float32,
+    }
+
+
+ELSEWHERE = frozenset(
+    "sweep load_plugin unload_plugin xdsl_interpreter torch_alone infers interprets "
+    "set_level".split()
+)
+"""They run campaigns or change what this process knows; their own tests call them."""
+
+
+def subjects(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
+    """By name: a public function or method, and arguments that it takes."""
+    x = torch.ones(2, 3)
+    exported = torch.export.export(torch.nn.Linear(3, 3).eval(), (x,))
+    program = stepwell.from_exported_program(exported)
+    lowered = stepwell.lower(program, "xnnpack")
+    tosa = stepwell.lower(program, "tosa-1.0+fp")
+    cortex = stepwell.lower(program, "cortex-m55")
+    program.save(folder / "there.mlir")
+    pte = lowered.to_pte()
+    found: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+        "from_exported_program": (stepwell.from_exported_program, {"exported": exported}),
+        "parse": (stepwell.parse, {"text": str(program), "weights": program.weights}),
+        "load": (stepwell.load, {"path": folder / "there.mlir"}),
+        "lower": (
+            stepwell.lower,
+            {
+                "program": exported,
+                "target": "xnnpack",
+                "pipeline": None,
+                "observer": None,
+                "sizes": None,
+                "check": False,
+                "numerics": "torch",
+            },
+        ),
+        "read_pte": (stepwell.read_pte, {"data": pte, "external": None, "largest": False}),
+        "read_tosa": (stepwell.read_tosa, {"data": tosa.to_tosa()}),
+        "join_ptds": (stepwell.join_ptds, {"files": [lowered.to_pte_and_ptd()[1]]}),
+        "run_pte": (
+            stepwell.run_pte,
+            {"data": pte, "inputs": [x], "method": "forward", "cpu": None},
+        ),
+        "to_mxfp": (stepwell.to_mxfp, {"model": program}),
+        "transform_pass": (stepwell.transform_pass, {"rewrite": "lift-constant-scalar"}),
+        "register_op": (stepwell.register_op, {"overload": torch.ops.aten.relu.default}),
+        "check": (stepwell.check, {"program": program, "target": "xnnpack"}),
+        "tune": (stepwell.tune, {"program": program, "inputs": [x]}),
+        "mx_accuracy": (stepwell.mx_accuracy, {"model": program, "samples": [(x,)]}),
+        "explain": (stepwell.explain, {"program": program, "target": "xnnpack"}),
+        "Program.method": (program.method, {"name": "forward"}),
+        "Program.signature": (program.signature, {"name": "forward"}),
+        "Program.run": (program.run, {"method": "forward", "args": x}),
+        "Program.text": (program.text, {"constants": 3}),
+        "Program.save": (program.save, {"path": folder / "saved.mlir"}),
+        "Program.to_exported_program": (program.to_exported_program, {"method": "forward"}),
+        "Session.run": (program.start().run, {"method": "forward", "args": x}),
+        "Lowered.run": (lowered.run, {"method": "forward", "args": x}),
+        "Lowered.save": (lowered.save, {"path": folder / "saved.pte", "progress": None}),
+        "Lowered.emit": (lowered.emit, {"kind": None}),
+        "Lowered.to_pte": (lowered.to_pte, {"cpu": "", "optimise": "speed"}),
+        "Lowered.to_tosa": (tosa.to_tosa, {"version": "1.0"}),
+        "Lowered.to_c": (
+            cortex.to_c,
+            {
+                "name": "m",
+                "header": True,
+                "runtime": "executorch",
+                "kernels": "portable",
+                "method": "forward",
+            },
+        ),
+        "Lowered.to_etrecord": (lowered.to_etrecord, {"method": "forward"}),
+        "Lowered.to_pte_and_ptds": (lowered.to_pte_and_ptds, {"files": {"w": "*weight*"}}),
+        "Sources.save": (Sources({"m.c": ""}, 0, 0, 0).save, {"folder": folder / "c"}),
+        "pickled program": (lambda protocol: pickle.dumps(program, protocol), {"protocol": 4}),
+        "pickled lowering": (lambda protocol: pickle.dumps(lowered, protocol), {"protocol": 4}),
+    }
+    return found
+
+
+SLOW = frozenset({"check", "explain", "tune"})
+"""They are given garbage alone; a right call takes long."""
+
+
+def garbage_trials(folder: Path, only: Collection[str] = ()) -> Iterator[Trial]:
+    """Every public function × each of its parameters × each thing, or those named."""
+    given = {name: value for name, value in things(folder).items() if not only or name in only}
+    for name, (function, right) in subjects(folder).items():
+        for parameter in right:
+            for thing, value in given.items():
+                if name.startswith("pickled") and not isinstance(value, int):
+                    continue
+                if name in SLOW and parameter not in ("program", "target"):
+                    continue
+                if thing == "module" and parameter in ("pipeline", "observer", "progress"):
+                    continue  # A caller's own function, which takes arguments and raises.
+                outcome = _outcome(function, {**right, parameter: value})
+                yield Trial("public functions", f"{name}({parameter}={thing})", outcome)
+
+
+def _outcome(function: Callable[..., Any], arguments: dict[str, Any]) -> str:
+    positional = [arguments.pop("args")] if "args" in arguments else []
+    try:
+        function(*positional, **arguments)
+    except stepwell.StepwellError:
+        return "refused"
+    except Exception as error:
+        return f"bare {type(error).__name__}: {str(error)[:100]}"
+    return "equal"
+
+
+def unchecked() -> list[str]:
+    """Public functions that this table does not name."""
+    held = {
+        name
+        for name in stepwell.__all__
+        if inspect.isfunction(getattr(stepwell, name)) and name not in ELSEWHERE
+    }
+    return sorted(held - named())
+
+
+@functools.cache
+def named() -> frozenset[str]:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        return frozenset(subjects(Path(folder)))
