@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any, cast
 
 from stepwell.ir.diagnostics import StepwellError
 
@@ -33,6 +34,38 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise StepwellError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+Content = bytes | bytearray | str | os.PathLike[str] | IO[bytes]
+"""Bytes, the path of a file that holds them, or an open file."""
+
+
+def content(given: Content, what: str) -> bytes:
+    """The bytes of a file.
+
+    Args:
+        given: them, its path, or the file, open for reading bytes.
+        what: it is, for the message (`.pte`).
+
+    Raises:
+        StepwellError: it is none of these, or cannot be read.
+    """
+    held: Any = given
+    if isinstance(held, bytes | bytearray):
+        return bytes(held)
+    if isinstance(held, str | os.PathLike):
+        return read_bytes(as_path(cast("str | os.PathLike[str]", held)))
+    read = getattr(held, "read", None)
+    try:
+        found = read() if callable(read) and not isinstance(held, type) else None
+    except (OSError, ValueError) as error:
+        raise StepwellError(f"cannot read the {what}: {error}") from None
+    if isinstance(found, bytes):
+        return found
+    raise StepwellError(
+        f"a {type(held).__name__} is no {what}",
+        help="give its bytes, its path, or the file, open for reading bytes",
+    )
 
 
 @contextmanager

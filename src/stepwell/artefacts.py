@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,21 +10,21 @@ import torch
 from stepwell.backends.readers import PTE_READERS
 from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import read_bytes
+from stepwell.ir.files import Content, content
 from stepwell.program import Program
 
 __all__ = ["join_ptds", "random_inputs", "read_pte", "read_tosa", "run_pte"]
 
 
-def read_pte(data: bytes, *, external: bytes | None = None, largest: bool = False) -> Program:
+def read_pte(data: Content, *, external: Content | None = None, largest: bool = False) -> Program:
     """The program in a `.pte` file, ours or anybody's.
 
     Kernel calls become ops, XNNPACK delegates are opened up; delegates of unknown backends stay
     opaque and say so.
 
     Args:
-        data: the file's bytes.
-        external: the bytes of its `.ptd`, if it keeps weights there.
+        data: the file: its bytes, its path, or open.
+        external: its `.ptd`, likewise, if it keeps weights there.
         largest: give tensors whose sizes vary the largest sizes that they declare. A `.pte` does
             not say which axes vary, nor which go together, as a delegate's nodes want to know.
 
@@ -39,41 +38,43 @@ def read_pte(data: bytes, *, external: bytes | None = None, largest: bool = Fals
     from stepwell.backends.executorch.read import read_container
 
     make_known()
-    if not isinstance(data, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise StepwellError(
-            f"a {type(data).__name__} is no .pte", help="give its bytes: Path(name).read_bytes()"
-        )
-    if external is None and is_cortex_m(container := read_container(bytearray(data))):
+    held = content(data, ".pte")
+    if external is None and is_cortex_m(container := read_container(bytearray(held))):
         return read_program(container)
-    return read(data, PTE_READERS, external=external, largest=largest)
+    weights = None if external is None else content(external, ".ptd")
+    return read(held, PTE_READERS, external=weights, largest=largest)
 
 
-def join_ptds(files: Sequence[bytes]) -> bytes:
+def join_ptds(files: Sequence[Content]) -> bytes:
     """Several `.ptd` files as one: for ExecuTorch in Python, which takes one, and for `read_pte`.
 
     Args:
-        files: the bytes of each; of a name that two have, the first's is taken.
+        files: each one's bytes or path, or open; of a name that two have, the first's is taken.
 
     Raises:
         ParseFailure: the bytes are not a `.ptd`, or are damaged.
     """
     from stepwell.backends.executorch.serialize import joined_externals
 
-    for place, file in enumerate(files):
-        if not isinstance(file, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise StepwellError(f"files[{place}] is a {type(file).__name__}, not bytes")
-    return joined_externals(files)
+    return joined_externals([content(file, ".ptd") for file in files])
 
 
-def read_tosa(data: bytes) -> Program:
-    """The program in a TOSA flatbuffer, whoever wrote it."""
+def read_tosa(data: Content) -> Program:
+    """The program in a TOSA flatbuffer, whoever wrote it.
+
+    Args:
+        data: the file: its bytes, its path, or open.
+
+    Raises:
+        StepwellError: it cannot be read, or is no such file.
+    """
     from stepwell.backends.tosa import read_tosa as read
 
-    return read(data)
+    return read(content(data, "TOSA flatbuffer"))
 
 
 def run_pte(
-    data: bytes | Path, inputs: Sequence[Any], method: str = "forward", *, cpu: str | None = None
+    data: Content, inputs: Sequence[Any], method: str = "forward", *, cpu: str | None = None
 ) -> tuple[Any, ...]:
     """Run a `.pte` on the ExecuTorch runtime, its inputs checked against its signature.
 
@@ -86,10 +87,10 @@ def run_pte(
     from stepwell.backends.executorch.read import read_container
     from stepwell.backends.executorch.runner import run_pte as run
 
-    held = read_bytes(data) if isinstance(data, Path) else data
+    held = content(data, ".pte")
     if is_cortex_m(container := read_container(bytearray(held))):
         return read_program(container).run(*inputs, method=method)
-    return run(data, inputs, method, cpu=cpu)
+    return run(held, inputs, method, cpu=cpu)
 
 
 def random_inputs(data: bytes, method: str, seed: int) -> list[Any]:

@@ -195,9 +195,22 @@ def test_what_is_no_exported_program_is_refused_in_words(given: Any) -> None:
         stepwell.lower(given, "xnnpack")
 
 
-def test_the_name_of_a_file_is_not_its_bytes() -> None:
-    with pytest.raises(stepwell.StepwellError, match=r"a str is no \.pte"):
-        stepwell.read_pte("model.pte")  # type: ignore[arg-type]
+def test_artefacts_are_read_from_bytes_paths_and_open_files(tmp_path: Path) -> None:
+    exported = torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))
+    path = tmp_path / "model.pte"
+    lowered = stepwell.lower(exported, "xnnpack")
+    lowered.save(path)
+    wanted = str(stepwell.read_pte(lowered.to_pte()))
+    assert str(stepwell.read_pte(path)) == str(stepwell.read_pte(str(path))) == wanted
+    with path.open("rb") as file:
+        assert str(stepwell.read_pte(file)) == wanted
+    with pytest.raises(stepwell.StepwellError, match=r"cannot read model\.pte"):
+        stepwell.read_pte("model.pte")
+    with (
+        path.open("r", encoding="latin-1") as text,
+        pytest.raises(stepwell.StepwellError, match=r"a TextIOWrapper is no \.pte"),
+    ):
+        stepwell.read_pte(text)  # type: ignore[arg-type]
 
 
 def test_the_package_shows_its_public_names_alone() -> None:

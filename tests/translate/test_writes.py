@@ -123,6 +123,28 @@ def test_a_buffer_that_views_a_written_one_is_refused() -> None:
         stepwell.from_exported_program(exported)
 
 
+class OfAnyLength(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * 1
+        y.view(-1)[1:].mul_(2)
+        y.unsqueeze(0)[0, :, 1].add_(x[:, 0])
+        z = y.T
+        z[0].zero_()
+        return y, z
+
+
+def test_what_views_of_open_sizes_write_is_where_eager_has_it() -> None:
+    shapes = ({0: torch.export.Dim("rows", min=2, max=9)},)
+    program = stepwell.from_exported_program(
+        torch.export.export(OfAnyLength(), (X,), dynamic_shapes=shapes)
+    )
+    program.verify()
+    for rows in (2, 4, 9):
+        x = torch.randn(rows, 4)
+        for found, wanted in zip(program.run(x), OfAnyLength()(x), strict=True):
+            assert torch.equal(found, wanted)
+
+
 class Statistics(nn.Module):
     def __init__(self) -> None:
         super().__init__()
