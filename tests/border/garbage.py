@@ -5,6 +5,7 @@ A call must return or raise a `StepwellError`; anything else is a bare error.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import io
@@ -151,7 +152,8 @@ def garbage_trials(folder: Path, only: Collection[str] = ()) -> Iterator[Trial]:
                     continue
                 if thing == "module" and parameter in ("pipeline", "observer", "progress"):
                     continue  # A caller's own function, which takes arguments and raises.
-                outcome = _outcome(function, {**right, parameter: value})
+                with contextlib.chdir(folder):  # Texts are paths to what saves.
+                    outcome = _outcome(function, {**right, parameter: value})
                 yield Trial("public functions", f"{name}({parameter}={thing})", outcome)
 
 

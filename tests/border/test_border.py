@@ -85,7 +85,7 @@ def test_cortex_m_writes_the_callers_tensor_and_tosa_refuses_to() -> None:
         (found,) = lowered.run(given, example + 1)
         assert torch.equal(found, function(wanted, example + 1)) and torch.equal(given, wanted)
     with pytest.raises(StepwellError, match="mutate_input"):
-        stepwell.lower(exported_of("writes"), "tosa-1.0+fp")
+        stepwell.lower(exported_of("writes"), "tosa-1.0+fp").to_tosa()
 
 
 def test_what_a_session_calls_without_effects_is_beside_its_outputs() -> None:
@@ -145,7 +145,10 @@ def test_a_class_that_no_text_names_is_refused() -> None:
             self.t = t
 
     torch.utils._pytree.register_pytree_node(
-        Own, lambda own: ([own.t], None), lambda held, _: Own(*held)
+        Own,
+        lambda own: ([own.t], None),
+        lambda held, _: Own(*held),
+        flatten_with_keys_fn=lambda own: ([(torch.utils._pytree.GetAttrKey("t"), own.t)], None),
     )
 
     class Takes(torch.nn.Module):
