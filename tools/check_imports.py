@@ -21,10 +21,16 @@ SIZES = "torch.fx.experimental.symbolic_shapes"  # symbolic numbers, which hold 
 
 @dataclass(frozen=True)
 class Import:
-    """One imported name: ``from stepwell.ir import types`` imports ``stepwell.ir.types``."""
+    """One imported name: ``from stepwell.ir import types`` imports ``stepwell.ir.types``.
+
+    ``is_typing`` says that it stands under ``if TYPE_CHECKING``, and never runs. For the eye: all
+    kinds count alike.
+    """
 
     name: str
     line: int
+    runs_at_import: bool
+    is_typing: bool = False
 
 
 def source_files(root: Path) -> Iterator[Path]:
@@ -55,17 +61,30 @@ def imports_of(path: Path, module: str) -> Iterator[Import]:
     """Every import statement of a file: in functions and under `TYPE_CHECKING` too."""
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    inside_functions = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for inner in ast.walk(node)
+    }
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
     for node in ast.walk(tree):
+        at_import, is_typing = id(node) not in inside_functions, id(node) in for_types
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(alias.name, node.lineno)
+                yield Import(alias.name, node.lineno, at_import, is_typing)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join((*above, base)).rstrip(".")
             for alias in node.names:
-                yield Import(f"{base}.{alias.name}", node.lineno)
+                yield Import(f"{base}.{alias.name}", node.lineno, at_import, is_typing)
 
 
 def may_hold_torch_programs(module: str) -> bool:
