@@ -37,6 +37,7 @@ UNFIT = ("not exported", "not made")
 """Outcomes that say nothing of stepwell."""
 BEYOND = re.compile(
     r"has no element type |needs? the (profile|extension)|TOSA has no cast from or to |"
+    r"TOSA's casts of |"
     r"^(in|out)put .*TOSA has no empty tensors|draws no random numbers|is as large as its data say|"
     r"takes as many steps as its data say|dimension u\d+ has no upper bound|"
     r"layout torch\.sparse\w+ has no type|"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute
 
-from stepwell.ir.dtypes import dtype_name, f32, i1, i32, i64
+from stepwell.ir.dtypes import dtype_name, f8E4M3FN, f8E5M2, f32, i1, i32, i64
 from stepwell.ir.rewriting import EXACT
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import Value
@@ -39,6 +39,11 @@ def cast(x: Value, *, out: Out) -> Value:
 def is_convertible(dtype: Attribute) -> None:
     """Refuse what is no float, truth value or signed integer."""
     signed = isinstance(dtype, IntegerType) and dtype.signedness.data.name == "SIGNLESS"
+    if dtype in (f8E4M3FN, f8E5M2):
+        refuse(
+            f"TOSA's casts of {dtype_name(dtype)} are not torch's: what torch limits is NaN, and "
+            "the reference model makes zeros of fractions"
+        )
     if dtype not in FLOATS and not signed:
         refuse(f"TOSA has no cast from or to {dtype_name(dtype)}")
 
