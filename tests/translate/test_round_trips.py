@@ -140,3 +140,13 @@ def test_padding_by_an_open_size_comes_back_to_torch() -> None:
     for length in (6, 7, 8, 19):
         x = torch.randn(2, length)
         assert torch.equal(again(x), Padded()(x))
+
+
+def test_looking_for_an_overload_leaves_torchs_own_in_place() -> None:
+    from stepwell.translate.torch_in.mutation import functional_overload
+
+    packet = torch.ops.aten.index_copy
+    before = {name: getattr(packet, name) for name in packet.overloads()}
+    assert functional_overload(torch.ops.aten.index_copy_.default) is packet.default
+    assert functional_overload(torch.ops.aten.pow_.Scalar) is torch.ops.aten.pow.Tensor_Scalar
+    assert all(getattr(packet, name) is held for name, held in before.items())

@@ -369,7 +369,9 @@ def functional_overload(target: Any) -> Any:
     elif name.endswith("_") and not name.endswith("__"):
         packet = getattr(getattr(torch.ops, namespace), _RENAMED.get(name) or name[:-1], None)
         same = getattr(packet, schema.overload_name or "default", None)
-        named = [same, *(() if packet is None else map(packet.__getattr__, packet.overloads()))]
+        # `packet.__getattr__` would make overloads anew, which torch's tables do not know.
+        others = [] if packet is None else [getattr(packet, at) for at in packet.overloads()]
+        named = [same, *others]
     else:
         return None
     for found in named:
