@@ -9,6 +9,7 @@ import pytest
 
 from stepwell.ir.axes import AxisMap, Order
 from stepwell.ir.axis_forms import reshaped
+from stepwell.ir.size_text import dim_of
 from stepwell.translate.layout.table import are_alike
 from stepwell.translate.rewrites.documentation import module_of
 from stepwell.translate.rewrites.xnnpack import MERGES
@@ -239,6 +240,7 @@ def test_a_reshape_carries_an_order_by_the_order_of_elements(
     order: tuple[int, ...],
     found: tuple[int, ...] | None,
 ):
+    before, after = (tuple(dim_of(str(size)) for size in shape) for shape in (before, after))
     assert reshaped_order(before, after, order) == found
 
 
