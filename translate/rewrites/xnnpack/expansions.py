@@ -21,9 +21,26 @@ bound 1e-6 of |%x|: "a sigmoid in place of a tanh, reassociated"
 
 rule expand-log-softmax
     The logarithm of a softmax would lose what the softmax rounds to zero. torch subtracts the
-    greatest of a row, and then the logarithm of the sum of the exponentials. That sum is from 1 on,
-    or NaN (of a row with an infinity), of which some CPUs' logarithm makes a number; divided by
-    itself it is 1, or NaN.
+    greatest of a row, and then the logarithm of the sum of the exponentials, of numbers.
+Before:
+    %y = aten._log_softmax.default(%x, $d, $?h) : (tensor<$*S x $E>) -> …
+After:
+    %m = aten.amax.default(%x, [from_front(%x, $d)], true)
+    %b = aten.sub.Tensor(%x, %m)
+    %e = aten.exp.default(%b)
+    %t = aten.sum.dim_IntList(%e, [from_front(%x, $d)], true)
+    %l = aten.log.default(%t)
+    %y = aten.sub.Tensor(%b, %l)
+where is_single($E) else "the error bound of this rewrite holds for float32 only"
+proven keeps_nans(%x) else "a row with a NaN may not be NaN throughout"
+proven log_keeps_classes(%x) else "the logarithm of NaN or infinity is a number on some CPUs"
+not of empty tensors
+bound of roundings: "exponentials summed in another order"
+for $d = 1, $h = false
+
+rule expand-log-softmax-of-any
+    The sum of the exponentials is from 1 on, or NaN (of a row with an infinity), of which some CPUs'
+    logarithm makes a number; divided by itself it is 1, or NaN.
 Before:
     %y = aten._log_softmax.default(%x, $d, $?h) : (tensor<$*S x $E>) -> …
 After:
