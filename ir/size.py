@@ -30,16 +30,7 @@ from math import gcd
 from typing import Final
 
 from stepwell.ir.diagnostics import StepwellError
-
-
-@dataclass(frozen=True, slots=True)
-class Symbol:
-    """A size known only once the program runs."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
+from stepwell.ir.monomials import Computed, Symbol, common, over, term_order, times
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +53,6 @@ class Extreme:
 
     def __str__(self) -> str:
         return f"{self.kind}({', '.join(map(str, self.sizes))})"
-
-
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """What no other atom says (`CeilToInt(IntTrueDiv(s0, 3))`): equal to what is spelled so."""
-
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
 
 
 Atom = Symbol | Quotient | Extreme | Computed
@@ -170,7 +151,7 @@ class Size:
     def __mul__(self, other: int | Size) -> Size:
         terms: dict[Monomial, int] = {}
         for (m, c), (n, d) in product(self.terms, Size.of(other).terms):
-            both = _times(m, n)
+            both = times(m, n)
             terms[both] = terms.get(both, 0) + c * d
         return _sum(terms)
 
@@ -281,40 +262,7 @@ def _sum(terms: Mapping[Monomial, int]) -> Size:
     kept = [(m, c) for m, c in terms.items() if c]
     if len(kept) > _MOST_TERMS:
         raise StepwellError(f"a size of more than {_MOST_TERMS} terms")
-    return Size(tuple(sorted(kept, key=_term_order)))
-
-
-def _atom_order(atom: Atom) -> tuple[bool, str]:
-    """Symbols first."""
-    return not isinstance(atom, Symbol), str(atom)
-
-
-def _term_order(term: tuple[Monomial, int]) -> tuple[int, list[tuple[bool, str, int]]]:
-    """By falling degree, then by the names of the atoms, as sympy writes sums."""
-    monomial, _ = term
-    return -sum(power for _, power in monomial), [
-        (*_atom_order(atom), -power) for atom, power in monomial
-    ]
-
-
-def _times(first: Monomial, second: Monomial) -> Monomial:
-    if not first or not second:
-        return first or second
-    powers = dict(first)
-    for atom, power in second:
-        powers[atom] = powers.get(atom, 0) + power
-    return tuple(sorted(powers.items(), key=lambda item: _atom_order(item[0])))
-
-
-def _over(dividend: Monomial, divisor: Monomial) -> Monomial | None:
-    """The monomial that times `divisor` gives `dividend`, or None."""
-    powers = dict(dividend)
-    for atom, power in divisor:
-        left = powers.get(atom, 0) - power
-        if left < 0:
-            return None
-        powers[atom] = left
-    return tuple((atom, power) for atom, power in powers.items() if power)
+    return Size(tuple(sorted(kept, key=term_order)))
 
 
 def _quotient(dividend: Size, divisor: Size) -> Size:
@@ -355,7 +303,7 @@ def _divide(dividend: Size, divisor: Size) -> tuple[Size, Size]:
     done: set[Monomial] = set()
     while True:
         for monomial, c in rest.terms:
-            factor = _over(monomial, leading)
+            factor = over(monomial, leading)
             if monomial in done or factor is None or not c // coefficient:
                 continue
             done.add(monomial)
@@ -376,19 +324,14 @@ def _without_common_factor(dividend: Size, divisor: Size) -> tuple[Size, Size]:
         return _sum(terms), Size.of(number // scale)
     both = (*dividend.terms, *divisor.terms)
     scale = gcd(*(c for _, c in both))
-    shared = reduce(_common, (m for m, _ in both))
+    shared = reduce(common, (m for m, _ in both))
     if scale == 1 and not shared:
         return dividend, divisor
 
     def reduced(size: Size) -> Size:
-        return _sum({_over(m, shared) or _ONE: c // scale for m, c in size.terms})
+        return _sum({over(m, shared) or _ONE: c // scale for m, c in size.terms})
 
     return reduced(dividend), reduced(divisor)
-
-
-def _common(first: Monomial, second: Monomial) -> Monomial:
-    powers = dict(second)
-    return tuple((a, min(p, powers[a])) for a, p in first if a in powers)
 
 
 def _sole_quotient(size: Size) -> Quotient | None:
@@ -484,9 +427,9 @@ def rebuilt(atom: Quotient | Extreme, change: Callable[[Size], Size]) -> Size:
 def _text(size: Size) -> str:
     if (held := remainder(size)) is not None:
         factor, dividend, divisor, rest = held
-        sign, times = "-" if factor < 0 else "", abs(factor)
+        sign, count = "-" if factor < 0 else "", abs(factor)
         text = f"Mod({dividend}, {divisor})"
-        first = f"{sign}{times}*{text}" if times != 1 else sign + text
+        first = f"{sign}{count}*{text}" if count != 1 else sign + text
         return first if not rest.terms else f"{first} {_signed(rest)}"
     terms = size.terms
     if len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1 and terms[0][0][0][1] == 1:

@@ -87,7 +87,7 @@ def moved(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], known: Mapping[int, Tensor]
 ) -> Any:
     """The errors, moved like the elements."""
-    name = func._schema.name.removeprefix("aten::")
+    name = schema_of(func).name.removeprefix("aten::")
 
     def error(value: Any) -> Any:
         if isinstance(value, Tensor) and (id(value) in known or is_real(value)):
@@ -96,7 +96,7 @@ def moved(
         return value
 
     given = _with_errors(args, known, error)
-    if func._overloadname == "dtype":  # The same bits as another type.
+    if operator_and_overload(func)[1] == "dtype":  # The same bits as another type.
         if args[0].dtype.itemsize != args[1].itemsize:
             raise NoErrorRule("a view as numbers of another width")
         return given[0]

@@ -63,7 +63,7 @@ class Roundings(TorchDispatchMode):
         given = dict(kwargs or {})
         tensors = [a for a in _flat([*args, *given.values()]) if isinstance(a, Tensor)]
         known = {id(t): e for t in tensors if (e := self.of(t)) is not None}
-        if func._schema.is_mutable:
+        if schema_of(func).is_mutable:
             return self._in_place(func, args, given)
         result = func(*args, **given)
         floats = any(is_real(r) for r in _flat([result]))
@@ -80,7 +80,7 @@ class Roundings(TorchDispatchMode):
         known: dict[int, Tensor],
         result: Any,
     ) -> None:
-        name = func._schema.name.removeprefix("aten::")
+        name = schema_of(func).name.removeprefix("aten::")
         if name in MOVES:
             if known:
                 self._set(result, moved(func, args, kwargs, known))
@@ -117,13 +117,13 @@ class Roundings(TorchDispatchMode):
 
     def _in_place(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """`x.add_(y)` is `x.copy_(x.add(y))`."""
-        name = func._schema.name.removeprefix("aten::").removesuffix("_")
+        name = schema_of(func).name.removeprefix("aten::").removesuffix("_")
         target = args[0]
         if name in ("zero", "fill") and target.numel():
             self._errors.pop(id(target), None)
             return func(*args, **kwargs)
         packet = getattr(torch.ops.aten, name, None)
-        functional = getattr(packet, func._overloadname, None) if packet is not None else None
+        functional = getattr(packet, operator_and_overload(func)[1], None) if packet is not None else None
         if functional is None or "out" in kwargs:
             if any(self.of(a) is not None for a in _flat([*args])):
                 raise NoErrorRule(str(func))
