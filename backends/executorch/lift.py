@@ -490,16 +490,14 @@ class _MethodLifter:
         if order is None:
             return value
         back = [order.index(axis) for axis in range(len(order))]
-        return self.places.op(
-            "aten.permute.default", value, back, types=[self.places.type_of(index)]
-        )
+        types = [self.places.type_of(index)]
+        return self.places.op("aten.permute.default", value, back, types=types)
 
 
 def _number(value: Value, index: int) -> Attribute:
     """The type of a number that a kernel gives; its expression is only a name of its own."""
-    if isinstance(value, bool):
-        return BoolType(f"v{index}")
-    return FloatType(f"v{index}") if isinstance(value, float) else IntType(f"v{index}")
+    kinds = {bool: BoolType, float: FloatType}
+    return kinds.get(type(value), IntType)(f"v{index}")
 
 
 def _frozen(value: Any) -> Frozen:

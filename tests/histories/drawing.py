@@ -281,7 +281,7 @@ def is_fit(program: Program) -> bool:
 
 def draw(seed: int, profile: Profile) -> Program:
     """The program of a seed; without the parts that eager does not take."""
-    from . import images, sequences  # noqa: F401 (which enter their forms)
+    from . import flows, images, sequences  # noqa: F401 (which enter their forms)
 
     for attempt in range(50):
         try:

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import Block, Operation, SSAValue
-
-from stepwell.checking.compare import Difference, deviation, differs
+from stepwell.checking.compare import deviation, differs
 from stepwell.checking.engine import check_artefact, compare_with_engine
 from stepwell.checking.histories import make_histories
+from stepwell.checking.locating import locate
+from stepwell.checking.mx import accuracy_of_payloads
 from stepwell.checking.recording import NotRecorded, Recording, record, recorded_bytes
 from stepwell.checking.reference import check_reference
 from stepwell.checking.result import CheckResult, Finding, StepVerdict
@@ -32,7 +32,7 @@ from stepwell.checking.watching import (
 )
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.context import Context
-from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.failures import StepFailure, leave_alone
 from stepwell.ir.options import OptionValue
 from stepwell.ir.program import Program
@@ -53,7 +53,6 @@ from stepwell.program import from_exported_program
 from stepwell.reproducing import explained
 from stepwell.target import PipelineLike, Target
 from stepwell.targets import find_target
-from stepwell.translate.mxfp_accuracy import mx_accuracy
 
 if TYPE_CHECKING:
     import torch
@@ -163,7 +162,7 @@ def check_steps(
         tuple(run.findings),
         tuple(run.skipped),
         time.perf_counter() - started,
-        accuracy=_accuracy(source, found, run.recordings),
+        accuracy=accuracy_of_payloads(source, found, run.recordings),
         deviations=tuple(run.history.deviations),
         tried=run.tried,
     )
@@ -223,21 +222,6 @@ def check_file(target: Target, artefact: bytes, program: Program, *, seed: int =
         tuple(run.skipped),
         time.perf_counter() - started,
     )
-
-
-def _accuracy(
-    source: Program, target: Target, recordings: Mapping[str, Sequence[Recording]]
-) -> str:
-    """The error of each layer in each MX payload, on the first plain sample; "" without MX."""
-    extensions = target.name.split("+")
-    if "mxfp" not in extensions and "mx_common" not in extensions:
-        return ""
-    (runs, *others) = recordings.values()
-    samples = [run.sample.inputs for run in runs if run.sample.plain][:1]
-    if others or not samples or source.level != "aten":
-        return ""
-    measured = mx_accuracy(source, samples)
-    return str(measured) if measured.layers else ""
 
 
 def _silent(what: str, number: int, of: int) -> None:
@@ -360,7 +344,7 @@ class Checked:
                     largest = max(largest, deviation(old, new))
                     difference = differs(old, new, floats, against="tensor")
                     if difference is not None and not watcher.findings:
-                        findings.append(_locate(name, what, difference, before, now, bound))
+                        findings.append(locate(name, what, difference, before, now, bound))
         self.margins += watcher.margins or []
         self.verdicts.append(
             StepVerdict(
@@ -463,7 +447,7 @@ class Checked:
                     difference = differs(old, new, FOLLOWED, against="tensor")
                     if difference is not None and not self.findings:
                         self.findings.append(
-                            _locate("all steps", what, difference, run, now, FOLLOWED)
+                            locate("all steps", what, difference, run, now, FOLLOWED)
                         )
         self.recordings = {method: list(runs.values()) for method, runs in after.items()}
         if compared:
@@ -503,47 +487,6 @@ def _converted(sample: Sample, how: Sequence[Converted]) -> Sample:
     return replace(sample, inputs=tuple(v if f is None else f(v) for v, f in pairs))
 
 
-def _locate(
-    step: str, what: str, difference: Difference, before: Recording, after: Recording, bound: Bound
-) -> Finding:
-    """The first node of the model whose value differs, for a step that was not watched."""
-    old: dict[tuple[str, str], tuple[Any, Any]] = {}
-    for value, held in before.values.items():
-        if (node := _node(value)) is not None:
-            old[node, str(value.type)] = (held, value.owner)
-    new: dict[tuple[str, str], tuple[SSAValue, Any]] = {}
-    for value, held in after.values.items():
-        if (node := _node(value)) is not None and (node, str(value.type)) in old:
-            new.pop((node, str(value.type)), None)  # Of what a node became, the last stands for it.
-            new[node, str(value.type)] = (value, held)
-    for (node, type_), (value, held) in new.items():
-        earlier, owner = old[node, type_]
-        found = differs(earlier, held, bound, against="tensor")
-        if found is not None:
-            return Finding(
-                step,
-                None,
-                op_name(owner),
-                node,
-                _described(owner) or _described(value.owner),
-                before.sample.label,
-                str(found),
-                found.largest,
-                describe_bound(bound),
-            )
-    return Finding(
-        step,
-        None,
-        None,
-        None,
-        None,
-        before.sample.label,
-        f"{what}: {difference}",
-        difference.largest,
-        describe_bound(bound),
-    )
-
-
 def _note(not_compared: int, not_followed: int, underived: Sequence[str]) -> str:
     notes = [f"{not_compared} applications judged by the outputs only"] if not_compared else []
     if not_followed:
@@ -552,12 +495,3 @@ def _note(not_compared: int, not_followed: int, underived: Sequence[str]) -> str
         why = ", ".join(sorted(set(underived))[:3])
         notes.append(f"{len(underived)} values within 2e-05, not a derived bound: {why}")
     return "; ".join(notes)
-
-
-def _described(owner: Operation | Block) -> str | None:
-    return describe_op(owner) if isinstance(owner, Operation) else None
-
-
-def _node(value: Any) -> str | None:
-    owner = value.owner
-    return node_name(owner.location) if hasattr(owner, "location") else None

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stepwell.ir.torch_private import operator_and_overload, schema_of
+
 
 class NoErrorRule(Exception):
     """An operator whose roundings are not known."""

@@ -29,7 +29,12 @@ from stepwell.checking.error_rules import (
     summed,
 )
 from stepwell.checking.kernel_steps import STEPS
-from stepwell.ir.torch_private import TorchDispatchMode, decomposition_table
+from stepwell.ir.torch_private import (
+    TorchDispatchMode,
+    decomposition_table,
+    operator_and_overload,
+    schema_of,
+)
 
 INTEGERS = frozenset("arange full zeros ones empty scalar_tensor rand randn randint eye".split())
 """What makes a tensor of no other."""
@@ -123,7 +128,9 @@ class Roundings(TorchDispatchMode):
             self._errors.pop(id(target), None)
             return func(*args, **kwargs)
         packet = getattr(torch.ops.aten, name, None)
-        functional = getattr(packet, operator_and_overload(func)[1], None) if packet is not None else None
+        functional = (
+            getattr(packet, operator_and_overload(func)[1], None) if packet is not None else None
+        )
         if functional is None or "out" in kwargs:
             if any(self.of(a) is not None for a in _flat([*args])):
                 raise NoErrorRule(str(func))
