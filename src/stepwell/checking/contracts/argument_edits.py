@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
@@ -171,7 +172,8 @@ def _attributes(attr: Attribute) -> Iterator[Attribute]:
     elif isinstance(attr, FloatAttr):
         held = cast("FloatAttr[Any]", attr)
         for number in REALS:
-            yield FloatAttr(number, held.type)
+            with suppress(OverflowError):  # No attribute of this type holds 3.5e38.
+                yield FloatAttr(number, held.type)
     elif isinstance(attr, DenseArrayBase):
         numbers, kind = numbers_of(attr), cast(Any, attr.elt_type)
         for index, number in enumerate(numbers):
