@@ -496,8 +496,7 @@ class _MethodLifter:
 
 def _number(value: Value, index: int) -> Attribute:
     """The type of a number that a kernel gives; its expression is only a name of its own."""
-    kinds = {bool: BoolType, float: FloatType}
-    return kinds.get(type(value), IntType)(f"v{index}")
+    return {bool: BoolType, float: FloatType}.get(type(value), IntType)(f"v{index}")
 
 
 def _frozen(value: Any) -> Frozen:
