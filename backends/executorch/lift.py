@@ -44,6 +44,7 @@ from stepwell.backends.executorch.read import read_container
 from stepwell.backends.executorch.read_arguments import (
     SCALARS,
     arguments_of,
+    frozen_argument,
     is_readable,
     known_number,
     scalar_op,
@@ -53,7 +54,6 @@ from stepwell.ir.core import MutateInputOp
 from stepwell.ir.diagnostics import ParseFailure, Problem, UnsupportedError
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
-from stepwell.ir.signature import Constant as Frozen
 from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.types import (
     AnyTensor,
@@ -264,7 +264,7 @@ class _MethodLifter:
     def _input(self, position: int, index: int) -> Port:
         value = self.method.values[index]
         if not isinstance(value, TensorValue):
-            return Port(f"input_{position}", constant=(_frozen(value),))
+            return Port(f"input_{position}", constant=(frozen_argument(value),))
         argument = self.block.insert_arg(self.places.type_of(index), len(self.block.args))
         argument.name_hint = f"input_{position}"
         self.places.write(index, argument)
@@ -284,7 +284,7 @@ class _MethodLifter:
             return Port(f"output_{position}", dim_order_of(value))
         if index in self.places.values:
             return Port(f"output_{position}")
-        return Port(f"output_{position}", constant=(_frozen(value),))
+        return Port(f"output_{position}", constant=(frozen_argument(value),))
 
     # -- ops -----------------------------------------------------------------------------------
 
@@ -495,9 +495,6 @@ class _MethodLifter:
 
 
 def _number(value: Value, index: int) -> Attribute:
-    """The type of a number that a kernel gives; its expression is only a name of its own."""
-    return {bool: BoolType, float: FloatType}.get(type(value), IntType)(f"v{index}")
-
-
-def _frozen(value: Any) -> Frozen:
-    return value if isinstance(value, int | float | bool | str | None) else str(value)
+    """The type of a number that a kernel gives; its expression is a name of its own."""
+    kind = {"bool": BoolType, "float": FloatType}.get(type(value).__name__, IntType)
+    return kind(f"v{index}")

@@ -25,6 +25,7 @@ from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.sym import OPS, SymOp
 from stepwell.ir.diagnostics import ParseFailure
 from stepwell.ir.dtypes import element_type
+from stepwell.ir.signature import Constant as Frozen
 from stepwell.ir.types import BoolType, FloatType, IntType
 
 _INDEX_PUT = "aten::index_put_"
@@ -162,3 +163,8 @@ def _value(places: Places, argument: Argument, index: int, where: str) -> Any:
     if argument.type.base == "float" and isinstance(value, int):
         return float(value)
     return value
+
+
+def frozen_argument(value: Any) -> Frozen:
+    """A value of a plan that is no tensor, as a signature holds it."""
+    return value if isinstance(value, int | float | bool | str | None) else str(value)

@@ -1,6 +1,7 @@
 """From quantise and dequantise ops to types that carry the numbers."""
 
 from stepwell.ir.rewriting import Together
+from stepwell.translate.rewrites.aten import copies
 from stepwell.translate.rewrites.quant import casts, constants
 from stepwell.translate.rewrites.quant.casts import DEQUANTIZE, QUANTIZE
 from stepwell.translate.rewrites.quant.hoist_quantize import HoistQuantize
@@ -9,7 +10,8 @@ from stepwell.translate.rewrites.quant.sink_dequantize import SinkDequantize
 _CASTS = tuple(rule() for rule in casts.RULES)
 CANCEL_CASTS = tuple(rule for rule in _CASTS if rule.name.startswith("cancel-"))
 """Casts that undo each other."""
-TYPES = (*_CASTS, *(rule() for rule in constants.RULES))
+_NOOPS = tuple(rule() for rule in copies.RULES if rule.name.startswith("remove-noop-cast"))
+TYPES = (*_CASTS, *_NOOPS, *(rule() for rule in constants.RULES))
 """Parameters into types; movements stay as they are, between floats."""
 
 TYPE_QUANTIZATION = Together("type-quantization", (*TYPES, HoistQuantize(), SinkDequantize()))
