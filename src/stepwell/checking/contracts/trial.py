@@ -18,7 +18,7 @@ from stepwell.checking.contracts.draft import Draft, Dropped
 from stepwell.checking.contracts.fills import UNRULY, Fill, value_of
 from stepwell.checking.recording import Recording, record
 from stepwell.checking.samples import Sample
-from stepwell.checking.watching import tolerated
+from stepwell.checking.watching import tolerated, total_bound
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import is_float
@@ -145,7 +145,9 @@ def _without_data(step: Pass, run: Checked) -> Verdict:
         return Verdict("refused" if history.refusals else "not matched", "without data")
     grouped = isinstance(step, Together)
     bounds = [r.bound for r in step.rewrites] if grouped else [bound_of(step)]
-    bound = tolerated(bounds * applied)
+    # Nothing follows each application here: a step of an integer is one of the result's.
+    whole = total_bound(bounds * applied)
+    bound = replace(tolerated(bounds * applied), units=whole.units, varies=whole.varies)
     for befores in run.recordings.values():
         for before in befores:
             if not bound.exact and not before.sample.plain:
