@@ -38,21 +38,10 @@ EXPECTED_FAILURES = {
     "test_examples.py::test_a_tutorial_runs[language_model]": (
         "check asks a derived bound of a layer whose inputs are rounded to int8 at run time"
     ),
-    "test_unit_pooling_to_slice.py::test_a_symbolic_size_is_refused": (
-        "its example has a size that its own symbol does not allow, which the border refuses now"
-    ),
-    "test_what_lowerings_leave.py::test_what_tosa_has_no_operators_for_keeps_its_reason"
-    "[a symbol that no input has]": (
-        "its example has a size that its own symbol does not allow, which the border refuses now"
-    ),
-    "test_what_lowerings_leave.py::test_what_tosa_has_no_operators_for_keeps_its_reason"
-    "[rows from a row of run time]": (
-        "its example has a size that its own symbol does not allow, which the border refuses now"
-    ),
     "test_open_models.py::test_what_reduces_static_axes_or_whole_planes_is_one_delegate"
     "[instance norm]": "the shift that makes constant rows zero slices an open plane outside",
 }
-"""Tests that fail, by the end of their names, and why; to be mended before anything else."""
+"""Tests that fail, by the end of their names, and what is thought to be why; to be mended first."""
 
 
 @pytest.hookimpl(trylast=True)

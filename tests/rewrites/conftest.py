@@ -30,7 +30,9 @@ from stepwell.ir.weights import WeightStore
 
 def random_tensor(type_: Any, name: str = "", size: int = 5) -> torch.Tensor:
     """A tensor of a type; `name` may ask for `#ones`, `#zeros`, `#positive`, `#causal` or `#rolled`."""
-    shape = [d if isinstance(d, int) else size for d in dims(type_)]
+    shape = [
+        d if isinstance(d, int) else d.evaluate(dict.fromkeys(d.symbols, size)) for d in dims(type_)
+    ]
     if (held := quantization(type_)) is not None:
         return torch.randint(held.low, held.high + 1, shape, dtype=storage_dtype(held))
     dtype = torch_dtype(element(type_))
