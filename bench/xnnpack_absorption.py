@@ -23,14 +23,14 @@ from xnnpack import count, made, program_of, run_in_turn, set_threads
 import stepwell
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Together
-from stepwell.translate.rewrites.aten.fold_affine_into_layer import FoldAffineIntoLayer
-from stepwell.translate.rewrites.aten.fold_batch_norm import FoldBatchNorm
-from stepwell.translate.rewrites.aten.fold_constant_into_layer import (
+from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
+from stepwell.translate.rewrites.layers.fold_batch_norm import FoldBatchNorm
+from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
     FoldBiasIntoLayer,
     FoldScaleIntoLayer,
 )
-from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
-from stepwell.translate.rewrites.xnnpack.merge_linears import MergeLinears
+from stepwell.translate.rewrites.norms.centre_residual_stream import CentreResidualStream
+from stepwell.translate.rewrites.xnnpack.nodes.merge_linears import MergeLinears
 
 ABSORPTIONS: dict[str, type[Any]] = {
     "mean of residual stream": CentreResidualStream,

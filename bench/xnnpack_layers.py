@@ -21,7 +21,7 @@ from xnnpack import run_in_turn, set_threads
 
 import stepwell
 from stepwell.ir.pipeline import Pipeline
-from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinear
+from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import PatchesToLinear
 
 TOKENS = 197
 LINEAR = ((192, 576), (192, 192), (192, 768), (768, 192))

@@ -164,7 +164,7 @@ class Guards:
         self.off: int | None = None
         for folder in FOLDERS:
             below = ROOT / "translate" / folder
-            for path in sorted(below.glob("*/*.py")):
+            for path in sorted(below.rglob("*/*.py")):
                 file = str(path.relative_to(below).with_suffix(""))
                 if re.search(words, file) and path.stem != "__init__":
                     self._install(path, file, folder)

@@ -38,7 +38,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.memory.rows import schedule, usage
-from stepwell.translate.rewrites.cmsis.stream_rows import (
+from stepwell.translate.rewrites.cmsis.placing.stream_rows import (
     ELEMENTWISE,
     Segment,
     images,

@@ -40,8 +40,8 @@ from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.torch_private import schema_of
 from stepwell.ir.types import element
 from stepwell.translate.compositions import COMPOSITIONS
-from stepwell.translate.rewrites.aten.take_composites_apart import decompositions
-from stepwell.translate.rewrites.aten.traced_calls import Trace, trace
+from stepwell.translate.rewrites.calls.take_composites_apart import decompositions
+from stepwell.translate.rewrites.calls.traced_calls import Trace, trace
 
 
 @dataclass(frozen=True)

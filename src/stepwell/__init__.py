@@ -57,7 +57,7 @@ _HOME = {
     "read_tosa": "artefacts",
     "register_op": "registering",
     "run_pte": "artefacts",
-    "mx_accuracy": "translate.mxfp_accuracy",
+    "mx_accuracy": "translate.mxfp.accuracy",
     "to_mxfp": "translate.mxfp",
     "sweep": "sweeping",
     "torch_alone": "ir.torch_globals",
@@ -139,6 +139,6 @@ if TYPE_CHECKING:
     from stepwell.target import Target as Target
     from stepwell.transform_pass import transform_pass as transform_pass
     from stepwell.translate.mxfp import to_mxfp as to_mxfp
-    from stepwell.translate.mxfp_accuracy import mx_accuracy as mx_accuracy
+    from stepwell.translate.mxfp.accuracy import mx_accuracy as mx_accuracy
     from stepwell.tuning import tune as tune
     from stepwell.xdsl_interpreter import xdsl_interpreter as xdsl_interpreter

@@ -29,7 +29,7 @@ from stepwell.ir.rewriting import Event
 from stepwell.lowering import Lowered, lower
 from stepwell.program import from_exported_program
 from stepwell.target import PipelineLike
-from stepwell.translate.rewrites.aten.pin_symbolic_sizes import Sizes
+from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import Sizes
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -28,7 +28,7 @@ from stepwell.program import Plain, from_exported_program
 from stepwell.report import Report
 from stepwell.target import PipelineLike, Target
 from stepwell.targets import PIPELINES, find_target
-from stepwell.translate.rewrites.aten.pin_symbolic_sizes import PinSymbolicSizes, Sizes
+from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes, Sizes
 
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord

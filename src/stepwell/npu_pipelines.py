@@ -12,8 +12,6 @@ from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Named, Step, Together
 from stepwell.pipelines import BY_PROFILES, PLACE_LAYOUTS, SPELL_MOVES
-from stepwell.translate.rewrites.aten import NOOPS, NORMAL_FORM, SHAPES
-from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
 from stepwell.translate.rewrites.cmsis import (
     TO_CMSIS,
     BiasForm,
@@ -24,6 +22,7 @@ from stepwell.translate.rewrites.cmsis import (
     LowerBoundary,
     StateTarget,
 )
+from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.ethosu import (
     HoistReshapeOverRescale,
     LowerForNpu,
@@ -32,17 +31,18 @@ from stepwell.translate.rewrites.ethosu import (
     RescaleConstant,
     RescaleForEachReader,
 )
+from stepwell.translate.rewrites.normal_form import NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
-from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
-from stepwell.translate.rewrites.tosa.lower_int8_layers import LowerInt8Linear, Rows
-from stepwell.translate.rewrites.tosa.order import (
+from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
+from stepwell.translate.rewrites.tosa.integers.lower_int8_layers import LowerInt8Linear, Rows
+from stepwell.translate.rewrites.tosa.placing.order import (
     FEWER_INTEGERS,
     INTEGERS,
     LAYOUT,
     TO_TOSA,
     layouts,
 )
-from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
+from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
 
 CYCLES = "cycles"
 """The option's value that asks Vela."""

@@ -11,41 +11,22 @@ from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Step, Together
 from stepwell.translate.memory import MEMORY, SPEED
-from stepwell.translate.rewrites.aten import (
-    FOLD_WEIGHTS,
-    NOOPS,
-    NORMAL_FORM,
-    SHAPES,
-    expands,
-    permutes,
-)
-from stepwell.translate.rewrites.aten.adaptive_pool_by_parts import AdaptivePoolByParts
-from stepwell.translate.rewrites.aten.ask_inputs_for_sizes import AskInputsForSizes
-from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
-from stepwell.translate.rewrites.aten.expand_attention_of_any_length import (
+from stepwell.translate.rewrites.attention.add_mask_before_softmax import AddMaskBeforeSoftmax
+from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
+from stepwell.translate.rewrites.attention.expand_attention_of_any_length import (
     ExpandAttentionOfAnyLength,
 )
-from stepwell.translate.rewrites.aten.fold_affine_into_layer import FoldAffineIntoLayer
-from stepwell.translate.rewrites.aten.fold_constant_into_layer import (
-    FoldBiasIntoLayer,
-    FoldScaleIntoLayer,
+from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
+from stepwell.translate.rewrites.attention.guard_softmax_in_floats import GuardSoftmaxInFloats
+from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
+from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
+from stepwell.translate.rewrites.attention.share_repeated_heads import ShareRepeatedHeads
+from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMaskedAttention
+from stepwell.translate.rewrites.attention.widen_attention_of_halves import (
+    WidenAttentionOfHalves,
 )
-from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
-from stepwell.translate.rewrites.aten.gather_strides import GatherStrides
-from stepwell.translate.rewrites.aten.guard_softmax_in_floats import GuardSoftmaxInFloats
-from stepwell.translate.rewrites.aten.hoist_scale_over_layout import HoistScaleOverLayout
-from stepwell.translate.rewrites.aten.hoist_slice_over_layout import HoistSliceOverLayout
-from stepwell.translate.rewrites.aten.lift_constant_scalar import LiftConstantScalar
-from stepwell.translate.rewrites.aten.lift_number_operand import LiftNumberOperand
-from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
-from stepwell.translate.rewrites.aten.share_repeated_heads import ShareRepeatedHeads
-from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
-from stepwell.translate.rewrites.aten.split_linear import SplitLinear
-from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
-from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
-from stepwell.translate.rewrites.aten.take_composites_apart import TakeCompositesApart
-from stepwell.translate.rewrites.aten.unroll_loop import UnrollLoop
-from stepwell.translate.rewrites.aten.write_by_cat import WriteByCat
+from stepwell.translate.rewrites.calls.take_composites_apart import TakeCompositesApart
+from stepwell.translate.rewrites.calls.unroll_loop import UnrollLoop
 from stepwell.translate.rewrites.cmsis import (
     MERGE_TRANSPOSES,
     MERGE_VIEWS,
@@ -65,18 +46,47 @@ from stepwell.translate.rewrites.cmsis import (
     StateTarget,
 )
 from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
+from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
+from stepwell.translate.rewrites.constants.lift_constant_scalar import LiftConstantScalar
+from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
+from stepwell.translate.rewrites.experts.add_up_before_experts import AddUpBeforeExperts
+from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
+from stepwell.translate.rewrites.experts.multiply_all_experts import MultiplyAllExperts
+from stepwell.translate.rewrites.layers.adaptive_pool_by_parts import AdaptivePoolByParts
+from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
+from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
+    FoldBiasIntoLayer,
+    FoldScaleIntoLayer,
+)
+from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScaleOverLayout
+from stepwell.translate.rewrites.layers.sink_view_below_linear import SinkViewBelowLinear
+from stepwell.translate.rewrites.layers.split_linear import SplitLinear
+from stepwell.translate.rewrites.mxfp.adopt_executorch_mx import AdoptExecutorchMx
+from stepwell.translate.rewrites.mxfp.choose_mx_form import ChooseMxForm
+from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
+from stepwell.translate.rewrites.norms.centre_residual_stream import CentreResidualStream
+from stepwell.translate.rewrites.norms.decompose_group_norm import DecomposeGroupNorm
+from stepwell.translate.rewrites.norms.decompose_layer_norm import DecomposeLayerNorm
+from stepwell.translate.rewrites.norms.keep_root_of_infinity import KeepRootOfInfinity
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION, TYPES
-from stepwell.translate.rewrites.tosa import gather_truths
-from stepwell.translate.rewrites.tosa.adopt_executorch_mx import AdoptExecutorchMx
-from stepwell.translate.rewrites.tosa.choose_mx_form import ChooseMxForm
-from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
-from stepwell.translate.rewrites.tosa.finish import FinishTosa
-from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
-from stepwell.translate.rewrites.tosa.lower_control import BringWeightsInside, LowerControl
-from stepwell.translate.rewrites.tosa.lower_custom import LowerCustom
-from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise
-from stepwell.translate.rewrites.tosa.narrow_indices import NarrowIndices
-from stepwell.translate.rewrites.tosa.order import (
+from stepwell.translate.rewrites.sizes.ask_inputs_for_sizes import AskInputsForSizes
+from stepwell.translate.rewrites.slices.gather_strides import GatherStrides
+from stepwell.translate.rewrites.slices.hoist_slice_over_layout import HoistSliceOverLayout
+from stepwell.translate.rewrites.slices.split_to_slices import SplitToSlices
+from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
+from stepwell.translate.rewrites.tosa.finishing.finish import FinishTosa
+from stepwell.translate.rewrites.tosa.finishing.narrow_indices import NarrowIndices
+from stepwell.translate.rewrites.tosa.finishing.strip_boundary import StripBoundary
+from stepwell.translate.rewrites.tosa.integers.lower_quantised_casts import (
+    LowerDequantise,
+    LowerQuantise,
+)
+from stepwell.translate.rewrites.tosa.operators.lower_control import (
+    BringWeightsInside,
+    LowerControl,
+)
+from stepwell.translate.rewrites.tosa.operators.lower_custom import LowerCustom
+from stepwell.translate.rewrites.tosa.placing.order import (
     FEWER_INTEGERS,
     INTEGERS,
     LAYOUT,
@@ -84,88 +94,83 @@ from stepwell.translate.rewrites.tosa.order import (
     TO_TOSA,
     layouts,
 )
-from stepwell.translate.rewrites.tosa.pieces import piece_function
-from stepwell.translate.rewrites.tosa.pool_by_images import PoolByImages
-from stepwell.translate.rewrites.tosa.strip_boundary import StripBoundary
-from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
-from stepwell.translate.rewrites.xnnpack import (
-    KEEP_IMAGES,
-    MERGES,
-    expansions,
+from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
+from stepwell.translate.rewrites.tosa.splitting import gather_truths
+from stepwell.translate.rewrites.tosa.splitting.fill_to_full import FillToFull
+from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
+from stepwell.translate.rewrites.tosa.splitting.pool_by_images import PoolByImages
+from stepwell.translate.rewrites.views import expands, permutes
+from stepwell.translate.rewrites.views.squeeze_permute import SqueezePermute
+from stepwell.translate.rewrites.xnnpack import KEEP_IMAGES, MERGES
+from stepwell.translate.rewrites.xnnpack.convolutions.affine_to_depthwise import AffineToDepthwise
+from stepwell.translate.rewrites.xnnpack.convolutions.average_by_convolution import (
+    AverageByConvolution,
+)
+from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_winograd import ConvolveByWinograd
+from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
+from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import PatchesToLinear
+from stepwell.translate.rewrites.xnnpack.convolutions.prelu_channels_last import PreluChannelsLast
+from stepwell.translate.rewrites.xnnpack.convolutions.split_depthwise import SplitDepthwise
+from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise import SplitWideDepthwise
+from stepwell.translate.rewrites.xnnpack.convolutions.unmerge_batch import UnmergeBatch
+from stepwell.translate.rewrites.xnnpack.convolutions.volumes_to_images import VolumesToImages
+from stepwell.translate.rewrites.xnnpack.expressions import expansions
+from stepwell.translate.rewrites.xnnpack.expressions.cumsum_to_additions import CumsumToAdditions
+from stepwell.translate.rewrites.xnnpack.expressions.expand_power import ExpandPower
+from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices
+from stepwell.translate.rewrites.xnnpack.expressions.recognise_gelu import RecogniseGelu
+from stepwell.translate.rewrites.xnnpack.expressions.rectify_before_scale import RectifyBeforeScale
+from stepwell.translate.rewrites.xnnpack.expressions.stacked_sum_to_additions import (
+    StackedSumToAdditions,
+)
+from stepwell.translate.rewrites.xnnpack.expressions.unbind_by_permute import UnbindByPermute
+from stepwell.translate.rewrites.xnnpack.floats import widen_gelu
+from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
+from stepwell.translate.rewrites.xnnpack.floats.carry_nans import CarryNans
+from stepwell.translate.rewrites.xnnpack.floats.widen_bfloat import WidenBfloat
+from stepwell.translate.rewrites.xnnpack.floats.widen_halves import WidenHalves, WidenScalarOfHalves
+from stepwell.translate.rewrites.xnnpack.floats.widen_mixed_floats import WidenMixedFloats
+from stepwell.translate.rewrites.xnnpack.floats.widen_products_of_halves import (
+    WidenProductsOfHalves,
+)
+from stepwell.translate.rewrites.xnnpack.nodes import (
     lower_clamp,
     lower_elementwise,
     lower_shape,
     lower_softmax,
-    widen_gelu,
 )
-from stepwell.translate.rewrites.xnnpack.add_mask_before_softmax import AddMaskBeforeSoftmax
-from stepwell.translate.rewrites.xnnpack.add_up_before_experts import AddUpBeforeExperts
-from stepwell.translate.rewrites.xnnpack.affine_to_depthwise import AffineToDepthwise
-from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
-from stepwell.translate.rewrites.xnnpack.average_by_convolution import AverageByConvolution
-from stepwell.translate.rewrites.xnnpack.cancel_narrowing import CancelNarrowing
-from stepwell.translate.rewrites.xnnpack.carry_nans import CarryNans
-from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
-from stepwell.translate.rewrites.xnnpack.choose_by_rank import ChooseByRank
-from stepwell.translate.rewrites.xnnpack.convolve_by_winograd import ConvolveByWinograd
-from stepwell.translate.rewrites.xnnpack.cumsum_to_additions import CumsumToAdditions
-from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
-from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
-from stepwell.translate.rewrites.xnnpack.expand_power import ExpandPower
-from stepwell.translate.rewrites.xnnpack.fuse_clamp import FuseClamp
-from stepwell.translate.rewrites.xnnpack.keep_band import KeepBand
-from stepwell.translate.rewrites.xnnpack.keep_root_of_infinity import KeepRootOfInfinity
-from stepwell.translate.rewrites.xnnpack.limit_by_mask import LimitByMask
-from stepwell.translate.rewrites.xnnpack.lower_convolution import LowerConvolution
-from stepwell.translate.rewrites.xnnpack.lower_greatest import LowerGreatest
-from stepwell.translate.rewrites.xnnpack.lower_linear import LowerLinear
-from stepwell.translate.rewrites.xnnpack.lower_matmul import LowerMatmul
-from stepwell.translate.rewrites.xnnpack.lower_nearest_resize import LowerNearestResize
-from stepwell.translate.rewrites.xnnpack.lower_pooling import LowerPooling
-from stepwell.translate.rewrites.xnnpack.lower_quantised_casts import (
+from stepwell.translate.rewrites.xnnpack.nodes.fuse_clamp import FuseClamp
+from stepwell.translate.rewrites.xnnpack.nodes.lower_convolution import LowerConvolution
+from stepwell.translate.rewrites.xnnpack.nodes.lower_greatest import LowerGreatest
+from stepwell.translate.rewrites.xnnpack.nodes.lower_linear import LowerLinear
+from stepwell.translate.rewrites.xnnpack.nodes.lower_matmul import LowerMatmul
+from stepwell.translate.rewrites.xnnpack.nodes.lower_nearest_resize import LowerNearestResize
+from stepwell.translate.rewrites.xnnpack.nodes.lower_pooling import LowerPooling
+from stepwell.translate.rewrites.xnnpack.nodes.lower_reduction import LowerReduction
+from stepwell.translate.rewrites.xnnpack.nodes.merge_linears import MergeLinears
+from stepwell.translate.rewrites.xnnpack.placing.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
+from stepwell.translate.rewrites.xnnpack.placing.partition import PartitionXnnpack
+from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_casts import (
     FoldDequantisedConstant,
     LowerQuantisedCast,
     UntypeQuantisation,
 )
-from stepwell.translate.rewrites.xnnpack.lower_quantised_convolution import (
+from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_convolution import (
     LowerDynamicConvolution,
     LowerQuantisedConvolution,
 )
-from stepwell.translate.rewrites.xnnpack.lower_quantised_elementwise import (
+from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_elementwise import (
     LowerQuantisedElementwise,
 )
-from stepwell.translate.rewrites.xnnpack.lower_quantised_linear import (
+from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_linear import (
     LowerDynamicLinear,
     LowerQuantisedLinear,
 )
-from stepwell.translate.rewrites.xnnpack.lower_quantised_movement import LowerQuantisedMovement
-from stepwell.translate.rewrites.xnnpack.lower_reduction import LowerReduction
-from stepwell.translate.rewrites.xnnpack.merge_linears import MergeLinears
-from stepwell.translate.rewrites.xnnpack.multiply_all_experts import MultiplyAllExperts
-from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToWhatIsRead
-from stepwell.translate.rewrites.xnnpack.partition import PartitionXnnpack
-from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinear
-from stepwell.translate.rewrites.xnnpack.pick_by_slices import PickBySlices
-from stepwell.translate.rewrites.xnnpack.prelu_channels_last import PreluChannelsLast
-from stepwell.translate.rewrites.xnnpack.recognise_gelu import RecogniseGelu
-from stepwell.translate.rewrites.xnnpack.rectify_before_scale import RectifyBeforeScale
-from stepwell.translate.rewrites.xnnpack.skip_masked_attention import SkipMaskedAttention
-from stepwell.translate.rewrites.xnnpack.split_depthwise import SplitDepthwise
-from stepwell.translate.rewrites.xnnpack.split_wide_depthwise import SplitWideDepthwise
-from stepwell.translate.rewrites.xnnpack.stacked_sum_to_additions import StackedSumToAdditions
-from stepwell.translate.rewrites.xnnpack.unbind_by_permute import UnbindByPermute
-from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
-from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages
-from stepwell.translate.rewrites.xnnpack.widen_attention_of_halves import (
-    WidenAttentionOfHalves,
+from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_movement import (
+    LowerQuantisedMovement,
 )
-from stepwell.translate.rewrites.xnnpack.widen_bfloat import WidenBfloat
-from stepwell.translate.rewrites.xnnpack.widen_halves import WidenHalves, WidenScalarOfHalves
-from stepwell.translate.rewrites.xnnpack.widen_mixed_floats import WidenMixedFloats
-from stepwell.translate.rewrites.xnnpack.widen_products_of_halves import (
-    WidenProductsOfHalves,
-)
-from stepwell.translate.rewrites.xnnpack.widen_quantised_cast import WidenQuantisedCast
+from stepwell.translate.rewrites.xnnpack.quantised.widen_quantised_cast import WidenQuantisedCast
 
 PLAIN_FORM = (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside())
 """How programs of floats are spelled."""

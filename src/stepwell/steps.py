@@ -78,11 +78,17 @@ def step_classes() -> dict[str, type[Step]]:
     found: dict[str, type[Step]] = {}
     for name, steps in named.items():
         for step in steps:
-            full = name if len(steps) == 1 else f"{step.__module__.split('.')[-2]}-{name}"
+            full = name if len(steps) == 1 else f"{_owner(step)}-{name}"
             if full in found:
                 raise StepwellError(f"two steps are named {full!r}: {found[full]} and {step}")
             found[full] = step
     return dict(sorted(found.items()))
+
+
+def _owner(step: type[Step]) -> str:
+    """The target whose step it is, for a name that several have; `aten` where it serves all."""
+    room = step.__module__.split(".")[3]
+    return room if room in ("cmsis", "ethosu", "quant", "tosa", "xnnpack") else "aten"
 
 
 def _modules() -> Iterator[Any]:
@@ -271,7 +277,7 @@ def _step_of_one_file(name: str) -> type[Step] | None:
         (stepwell.translate.lowerings, rf"^def {re.escape(function)}_?\("),
     ):
         pattern, folder = re.compile(named, re.M), Path(root.__path__[0])
-        files = [f for f in folder.glob("*/*.py") if pattern.search(f.read_text(encoding="utf-8"))]
+        files = [f for f in folder.rglob("*.py") if pattern.search(f.read_text(encoding="utf-8"))]
         if len(files) == 1:
             place = ".".join(files[0].relative_to(folder).with_suffix("").parts)
             module = importlib.import_module(f"{root.__name__}.{place}")

@@ -24,8 +24,8 @@ from stepwell.registry import unknown
 from stepwell.target import OPTIONS, Session, Target
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.cmsis import BiasForm
-from stepwell.translate.rewrites.cmsis.integer_ports import FLOAT, INTEGERS
-from stepwell.translate.rewrites.xnnpack.widen_products_of_halves import IN_SINGLE
+from stepwell.translate.rewrites.cmsis.placing.integer_ports import FLOAT, INTEGERS
+from stepwell.translate.rewrites.xnnpack.floats.widen_products_of_halves import IN_SINGLE
 
 __all__ = ["OPTIONS", "PIPELINES", "Target", "find_target", "known_targets"]
 

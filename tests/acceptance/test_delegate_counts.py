@@ -15,8 +15,8 @@ from torch.export import ExportedProgram, export
 import stepwell
 from deit import deit_tiny
 from stepwell.ir.pipeline import Pipeline
-from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
-from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
+from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
+from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
 
 PUBLISHED = stepwell.PIPELINES["xnnpack-published"]
 ATTENTION = Pipeline(

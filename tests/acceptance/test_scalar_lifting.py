@@ -15,8 +15,8 @@ from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.core import WeightOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, parts_of, run_rewrites
-from stepwell.translate.rewrites.aten.lift_constant_scalar import LiftConstantScalar
-from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
+from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
+from stepwell.translate.rewrites.constants.lift_constant_scalar import LiftConstantScalar
 
 LAYERS = 2
 

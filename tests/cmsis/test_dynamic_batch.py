@@ -18,7 +18,7 @@ from stepwell.ir.diagnostics import InputMismatch, UnsupportedError
 from stepwell.ir.rewriting import History
 from stepwell.translate.from_torch import from_exported_program
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
-from stepwell.translate.rewrites.aten.pin_symbolic_sizes import PinSymbolicSizes
+from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes
 
 
 def quantised(module: nn.Module, x: torch.Tensor) -> Any:

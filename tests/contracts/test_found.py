@@ -7,51 +7,51 @@ from stepwell.checking.contracts.campaign import subject_of, tried
 from stepwell.checking.contracts.variants import Variant
 
 FOUND: dict[str, tuple[str, ...]] = {
-    "aten.adaptive_pool_to_pool": ("axis 1 of input 0 is 0",),
-    "aten.sums: split-scaled-addcmul": (
+    "layers.adaptive_pool_to_pool": ("axis 1 of input 0 is 0",),
+    "spelling.sums: split-scaled-addcmul": (
         "float32 becomes uint8 everywhere",
         "float32 becomes int32 everywhere",
     ),
-    "aten.clamps: clamp-to-extrema": (
+    "spelling.clamps: clamp-to-extrema": (
         "size 2 is 16 everywhere",
         "size 2 is 33 everywhere",
     ),
-    "aten.clamps: hardtanh-to-clamp": (
+    "spelling.clamps: hardtanh-to-clamp": (
         "input 0 is uint8",
         "input 0 is int64",
     ),
-    "aten.expand_attention": (
+    "attention.expand_attention": (
         "axis 2 of input 2 is 1",
         "input 2 is led by [1]",
         "input 0 has its last 2 axes",
         "axis 1 of input 2 is 0",
     ),
-    "aten.fold_batch_norm": ("b has one axis more",),
-    "aten.norms: inference-batch-norm-to-batch-norm": ("input 0 is led by [3, 1]",),
-    "aten.norms: instance-norm-to-group-norm": (
+    "layers.fold_batch_norm": ("b has one axis more",),
+    "norms.norms: inference-batch-norm-to-batch-norm": ("input 0 is led by [3, 1]",),
+    "norms.norms: instance-norm-to-group-norm": (
         "input 0 has its last 2 axes",
         "size 4 is 0 everywhere",
     ),
-    "aten.normalise_reduction": (
+    "spelling.normalise_reduction": (
         "aten.sum.default: dtype=i1",
         "aten.sum.default: dtype=ui8",
     ),
-    "aten.pixel_shuffle_to_permute": ("axis 0 of input 0 is 0",),
-    "aten.activations: recognise-written-hardswish": ("input 0 is uint8",),
-    "aten.norms: rms-norm-to-means": ("input 1 is float64",),
-    "aten.share_repeated_heads": (
+    "views.pixel_shuffle_to_permute": ("axis 0 of input 0 is 0",),
+    "spelling.activations: recognise-written-hardswish": ("input 0 is uint8",),
+    "norms.norms: rms-norm-to-means": ("input 1 is float64",),
+    "attention.share_repeated_heads": (
         "aten.scaled_dot_product_attention.default: dropout_p=0.5",
         "input 0 has its last 2 axes",
     ),
-    "cmsis.lower_boundary": ("float32 becomes float64 everywhere",),
-    "cmsis.lower_convolution": ("size 2 is 0 everywhere",),
-    "cmsis.lower_linear": ("w has its last 1 axes",),
-    "cmsis.lower_mean": (
+    "cmsis.operators.lower_boundary": ("float32 becomes float64 everywhere",),
+    "cmsis.operators.lower_convolution": ("size 2 is 0 everywhere",),
+    "cmsis.operators.lower_linear": ("w has its last 1 axes",),
+    "cmsis.operators.lower_mean": (
         "axis 1 of input 0 is 0",
         "input 0 has its last 0 axes",
     ),
-    "cmsis.lower_movement": ("aten.constant_pad_nd.default: value=nan",),
-    "cmsis.lower_softmax": (
+    "cmsis.operators.lower_movement": ("aten.constant_pad_nd.default: value=nan",),
+    "cmsis.operators.lower_softmax": (
         "axis 1 of input 0 is 0",
         "input 0 has its last 0 axes",
         "quantisation 0: scale 1000000.0",
@@ -60,106 +60,106 @@ FOUND: dict[str, tuple[str, ...]] = {
         "quantized_decomposed.dequantize_per_tensor.default: out_dtype=i32",
         "quantized_decomposed.dequantize_per_tensor.default: out_dtype=ui8",
     ),
-    "aten.adaptive_pool_by_parts": ("aten.adaptive_avg_pool1d.default: output_size=[0]",),
-    "tosa.adopt_executorch_mx": (
+    "layers.adaptive_pool_by_parts": ("aten.adaptive_avg_pool1d.default: output_size=[0]",),
+    "mxfp.adopt_executorch_mx": (
         "float8_e4m3fn becomes float64 everywhere",
         "input 0 is int16",
         "codes is int16",
         "codes is float16",
     ),
-    "tosa.batch_norm_to_products": (
+    "norms.batch_norm_to_products": (
         "axis 1 of input 0 is 0",
         "input 0 is bfloat16",
         "input 0 is float16",
     ),
-    "tosa.choose_mx_form": ("axis 2 of input 0 is 0",),
-    "tosa.choose_mxfp": (
+    "mxfp.choose_mx_form": ("axis 2 of input 0 is 0",),
+    "mxfp.choose_mxfp": (
         "size 64 is 0 everywhere",
         "w has its last 1 axes",
     ),
-    "tosa.fold_scale_into_projection": (
+    "attention.fold_scale_into_projection": (
         "float32 becomes int8 everywhere",
         "axis 0 of w is 0",
         "float32 becomes uint8 everywhere",
         "size 4 is 1 everywhere",
     ),
-    "tosa.hoist_rescale_over_maximum": ("m is an input",),
+    "tosa.integers.hoist_rescale_over_maximum": ("m is an input",),
     "tosa.discrete: lower-bits-to-tosa": ("aten.bitwise_and.Scalar: other=9007199254740993",),
     "tosa.casts: lower-cast-to-tosa": ("input 0 is int64",),
-    "tosa.lower_control": (
+    "tosa.operators.lower_control": (
         "input 0 is bfloat16",
         "bool becomes int16 everywhere",
         "input 0 is float64",
         "bool becomes uint8 everywhere",
     ),
-    "tosa.lower_int16_function": ("size 4 is 0 everywhere",),
-    "tosa.lower_int16_scale": ("float32 becomes float16 everywhere",),
-    "tosa.lower_int8_elementwise": ("every leading axis less",),
-    "tosa.lower_int8_layers": (
+    "tosa.integers.lower_int16_function": ("size 4 is 0 everywhere",),
+    "tosa.integers.lower_int16_scale": ("float32 becomes float16 everywhere",),
+    "tosa.integers.lower_int8_elementwise": ("every leading axis less",),
+    "tosa.integers.lower_int8_layers": (
         "axis 0 of input 0 is 0",
         "size 4 is 0 everywhere",
         "w has its last 1 axes",
         "size 3 is 0 everywhere",
     ),
-    "tosa.lower_int8_reduction": ("aten.sum.dim_IntList: keepdim left out",),
-    "tosa.lower_int8_resize": (
+    "tosa.integers.lower_int8_reduction": ("aten.sum.dim_IntList: keepdim left out",),
+    "tosa.integers.lower_int8_resize": (
         "aten.upsample_bilinear2d.default: scales_h=-inf",
         "aten.upsample_bilinear2d.default: scales_h=nan",
     ),
-    "tosa.lower_int8_softmax": ("axis 1 of input 0 is 0",),
-    "tosa.lower_mxfp": ("input 0 is led by [1]",),
+    "tosa.integers.lower_int8_softmax": ("axis 1 of input 0 is 0",),
+    "tosa.operators.lower_mxfp": ("input 0 is led by [1]",),
     "tosa.orders: lower-order-to-tosa": (
         "aten.topk.default is aten.argsort.default",
         "size 3 is 5 everywhere",
         "size 3 is 33 everywhere",
     ),
-    "tosa.lower_quantised_casts": ("0-d",),
+    "tosa.integers.lower_quantised_casts": ("0-d",),
     "tosa.discrete: lower-remainder-to-tosa": ("aten.fmod.Scalar is aten.remainder.Scalar",),
-    "tosa.lower_resize": (
+    "tosa.operators.lower_resize": (
         "aten.upsample_nearest2d.default: scales_h=1e-40",
         "aten.upsample_nearest2d.default: scales_w=inf",
         "aten.upsample_nearest2d.default: scales_h=nan",
     ),
     "tosa.discrete: lower-truth-to-tosa": ("float32 becomes int8 everywhere",),
     "tosa.discrete: lower-whole-division-to-tosa": ("aten.div.Scalar_mode: other=2147483648",),
-    "tosa.move_by_pattern": ("input 0 is int64",),
-    "tosa.norm_by_groups": (
+    "tosa.placing.move_by_pattern": ("input 0 is int64",),
+    "norms.norm_by_groups": (
         "size 4 is 1 everywhere",
         "axis 1 of input 0 is 0",
         "aten.instance_norm.default: eps=-0.0",
         "input 0 has its last 2 axes",
     ),
-    "tosa.split_layer_norm": ("size 4 is 0 everywhere",),
-    "xnnpack.convolve_by_winograd": ("w holds extremes",),
-    "xnnpack.decompose_group_norm": ("aten.group_norm.default: eps=3.5e+38",),
-    "xnnpack.decompose_layer_norm": ("aten.layer_norm.default: eps=3.5e+38",),
-    "xnnpack.expansions: expand-log-softmax": ("size 3 is 0 everywhere",),
-    "xnnpack.limit_by_mask": (
+    "norms.split_layer_norm": ("size 4 is 0 everywhere",),
+    "xnnpack.convolutions.convolve_by_winograd": ("w holds extremes",),
+    "norms.decompose_group_norm": ("aten.group_norm.default: eps=3.5e+38",),
+    "norms.decompose_layer_norm": ("aten.layer_norm.default: eps=3.5e+38",),
+    "xnnpack.expressions.expansions: expand-log-softmax": ("size 3 is 0 everywhere",),
+    "attention.limit_by_mask": (
         "#causal has its last 0 axes",
         "1 leading axes more",
         "aten.masked_fill.Scalar: value=-0.0",
         "size 3 is 2 everywhere",
         "2 leading axes more",
     ),
-    "xnnpack.lower_greatest": (
+    "xnnpack.nodes.lower_greatest": (
         "input 0 is led by [1]",
         "aten.amax.default: dim=[0]",
         "size 8 is 33 everywhere",
     ),
-    "xnnpack.lower_quantised_casts": ("quantisation 0: i32",),
-    "xnnpack.lower_quantised_convolution": ("quantisation 2: 3 scales along axis 1",),
-    "xnnpack.lower_quantised_linear": (
+    "xnnpack.quantised.lower_quantised_casts": ("quantisation 0: i32",),
+    "xnnpack.quantised.lower_quantised_convolution": ("quantisation 2: 3 scales along axis 1",),
+    "xnnpack.quantised.lower_quantised_linear": (
         "quantisation 2: 2 scales along axis 0",
         "quantisation 0: 2 scales along axis 0",
     ),
-    "xnnpack.prelu_channels_last": (
+    "xnnpack.convolutions.prelu_channels_last": (
         "w holds special",
         "size 3 is 5 everywhere",
         "input 0 has one axis more",
     ),
-    "xnnpack.recognise_gelu": ("input 0 is uint8",),
-    "xnnpack.rectify_before_scale": ("float32 becomes int32 everywhere",),
-    "xnnpack.skip_masked_attention": (
+    "xnnpack.expressions.recognise_gelu": ("input 0 is uint8",),
+    "xnnpack.expressions.rectify_before_scale": ("float32 becomes int32 everywhere",),
+    "attention.skip_masked_attention": (
         "axis 2 of input 2 is 0",
         "axis 0 of input 0 is 0",
         "input 1 has its last 3 axes",
@@ -168,7 +168,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "size 128 is 0 everywhere",
         "input 2 has its last 3 axes",
     ),
-    "xnnpack.volumes_to_images": ("size 2 is 0 everywhere",),
+    "xnnpack.convolutions.volumes_to_images": ("size 2 is 0 everywhere",),
 }
 """What was done to the example of each module, or of one of its rules."""
 

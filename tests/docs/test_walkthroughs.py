@@ -18,8 +18,8 @@ TRIED = """
 import torch
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import run_rewrites
-from stepwell.translate.rewrites.aten import neutral_arithmetic
-from stepwell.translate.rewrites.xnnpack import lower_elementwise
+from stepwell.translate.rewrites.spelling import neutral_arithmetic
+from stepwell.translate.rewrites.xnnpack.nodes import lower_elementwise
 from stepwell.translate.rules.examples import examples_of
 
 T = "tensor<2x3xf32>"

@@ -23,7 +23,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
 from stepwell.ir.size import Size
 from stepwell.ir.types import AnyTensor, dims, tensor
-from stepwell.translate.rewrites.aten import traced_calls
+from stepwell.translate.rewrites.calls import traced_calls
 
 
 def _of(value: torch.Tensor) -> AnyTensor:

@@ -13,7 +13,7 @@ import stepwell
 from stepwell import History, Program
 from stepwell.ir.axes import Order, inverse
 from stepwell.ir.rewriting import Together
-from stepwell.translate.rewrites.aten.fold_affine_into_layer import FoldAffineIntoLayer
+from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION
 
 from .toy3 import Lower, LowerQuantised, Place

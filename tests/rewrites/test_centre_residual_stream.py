@@ -7,7 +7,7 @@ import torch
 
 import stepwell
 from stepwell.translate.rewrites.documentation import examples_of, module_of
-from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream, centred
+from stepwell.translate.rewrites.norms.centre_residual_stream import CentreResidualStream, centred
 
 ROWS, WIDE = "tensor<2x5x4xf32>", "tensor<2x5x3xf32>"
 WEIGHTS = (
@@ -29,7 +29,7 @@ def add(one: str, other: str, result: str) -> str:
 
 
 def test_the_documented_before_becomes_the_documented_after(apply: Any):
-    ((before, after),) = examples_of(module_of("xnnpack.centre_residual_stream"))
+    ((before, after),) = examples_of(module_of("norms.centre_residual_stream"))
     done = apply(before, CentreResidualStream())
     assert done.count == 1
     wanted = [

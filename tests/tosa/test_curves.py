@@ -11,7 +11,7 @@ from numpy.polynomial import Chebyshev, Polynomial
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.translate.rewrites.tosa import lower_curve
+from stepwell.translate.rewrites.tosa.operators import lower_curve
 
 BOUNDS = {
     "acos": 3,

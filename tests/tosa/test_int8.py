@@ -15,7 +15,7 @@ from mobilenet import mobilenet_v2_035
 from quantised import quantise, small_conv_net
 from stepwell.dialects.quant.ports import meanings
 from stepwell.dialects.tosa.meaning.quantised import apply_scale_32
-from stepwell.translate.rewrites.tosa.integers import fixed_point
+from stepwell.translate.rewrites.tosa.integers.integers import fixed_point
 
 
 def scale_of(lowered: "stepwell.Lowered", side: str, index: int = 0) -> tuple[float, int]:

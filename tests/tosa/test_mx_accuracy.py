@@ -9,7 +9,7 @@ from torch import nn
 import stepwell
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS, payload_named
 from stepwell.translate.mxfp import to_mxfp
-from stepwell.translate.mxfp_accuracy import LayerAccuracy, mx_accuracy
+from stepwell.translate.mxfp.accuracy import LayerAccuracy, mx_accuracy
 
 
 class Net(nn.Module):

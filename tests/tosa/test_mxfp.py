@@ -13,7 +13,7 @@ from stepwell.dialects.tosa.targets import MX_EXTENSIONS
 from stepwell.dialects.tosa_mxfp import operators as mx
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.translate.mxfp import MxConv2d, MxLinear, MxMatmul, to_mxfp
-from stepwell.translate.mxfp_attention import MxMultiheadAttention
+from stepwell.translate.mxfp.attention import MxMultiheadAttention
 
 from .graphs import bits
 
@@ -273,7 +273,7 @@ def test_no_weight_is_cast_at_run_time_and_a_shared_activation_once() -> None:
 def test_a_weight_is_cast_once_however_often_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from stepwell.translate.rewrites.tosa import lower_mxfp
+    from stepwell.translate.rewrites.mxfp import lower_mxfp
 
     calls = 0
     cast = lower_mxfp.cast_to_block_scaled

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from xdsl.ir import Operation
 
 import stepwell
-from stepwell.translate.rewrites.tosa.places import Axis
+from stepwell.translate.rewrites.tosa.operators.places import Axis
 
 TARGET = "tosa-1.0+fp+int"
 Case = Callable[..., Any]

@@ -22,7 +22,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
 from stepwell.ir.types import with_element
 from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION
-from stepwell.translate.rewrites.xnnpack.lower_quantised_linear import (
+from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_linear import (
     LowerDynamicLinear,
     LowerQuantisedLinear,
 )

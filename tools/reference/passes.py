@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import sys
 from collections import defaultdict
+from importlib import import_module
 from typing import Any
 
 from reference.text import anchor, fenced, first_paragraph, folded, prose, table, where
@@ -12,19 +14,17 @@ from stepwell.ir.rewriting import Bound, Named, Rewrite, Step, Together, step_na
 from stepwell.pipelines import Pipeline
 from stepwell.steps import step_classes
 from stepwell.targets import PIPELINES
+from stepwell.translate import rewrites
 from stepwell.translate.lowerings.lowering import Lowering
 from stepwell.translate.rewrites import documentation
 from stepwell.translate.rules.rewrite import RuleRewrite
 
 FOLDERS = {
-    "aten": "on torch's operators: spelling, algebra, folding, attention",
-    "quant": "quantisation parameters into types",
-    "xnnpack": "aten to XNNPACK's nodes, their layouts, their delegates",
-    "cmsis": "aten to CMSIS-NN's operators",
-    "tosa": "aten to TOSA's operators",
-    "ethosu": "what an Ethos-U takes, beside a Cortex-M",
-    "shared": "of every level",
-}
+    folder.name: first_paragraph(import_module(f"{rewrites.__name__}.{folder.name}").__doc__)
+    for folder in pkgutil.iter_modules(rewrites.__path__)
+    if folder.ispkg
+} | {"shared": "Of every level."}
+"""What the passes of a folder are about, as its package says."""
 SHOWN = (
     "xnnpack",
     "xnnpack-published",
@@ -48,7 +48,7 @@ def pages() -> dict[str, str]:
         rows.append((f"[`{name}`]({folder}.md#{anchor(name)})", folder, summary(cls)))
     found = {"reference/passes/index.md": _index(rows)}
     for folder, entries in by_folder.items():
-        head = f"# Passes: {folder}\n\n{FOLDERS[folder].capitalize()}.\n\n"
+        head = f"# Passes: {folder}\n\n{FOLDERS[folder]}\n\n"
         found[f"reference/passes/{folder}.md"] = head + "\n".join(entries)
     found["reference/pipelines.md"] = _pipelines()
     return found

@@ -6,10 +6,10 @@ It stands in the docstring of a rewrite's file, is the text of a rule, or a lowe
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import re
 from collections.abc import Iterator
 from inspect import isabstract
+from pathlib import Path
 from textwrap import dedent
 from types import ModuleType
 from typing import Any, cast
@@ -30,15 +30,15 @@ _EXAMPLE = re.compile(
 
 
 def module_names() -> list[str]:
-    """Every module of rewrites and of lowerings, as `aten.merge_views`; none is imported."""
+    """Every module of rewrites and of lowerings, as `views.merge_views`; none is imported."""
     return [name for root in (rewrites, lowerings) for name in _names_below(root)]
 
 
 def _names_below(root: ModuleType) -> Iterator[str]:
-    for folder in pkgutil.iter_modules(root.__path__):
-        if folder.ispkg:
-            paths = [f"{path}/{folder.name}" for path in root.__path__]
-            yield from (f"{folder.name}.{held.name}" for held in pkgutil.iter_modules(paths))
+    for place in map(Path, root.__path__):
+        for file in sorted(place.rglob("*/*.py")):
+            if file.stem != "__init__":
+                yield ".".join(file.relative_to(place).with_suffix("").parts)
 
 
 def module_of(name: str) -> ModuleType:

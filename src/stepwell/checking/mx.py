@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from stepwell.checking.recording import Recording
 from stepwell.ir.program import Program
 from stepwell.target import Target
-from stepwell.translate.mxfp_accuracy import mx_accuracy
+from stepwell.translate.mxfp.accuracy import mx_accuracy
 
 
 def accuracy_of_payloads(

@@ -18,7 +18,7 @@ from stepwell.profiling import HEADS, Profile
 from stepwell.report import Report
 from stepwell.showing.summary import summarise
 from stepwell.targets import Pipelines
-from stepwell.translate.mxfp_accuracy import MxAccuracy
+from stepwell.translate.mxfp.accuracy import MxAccuracy
 
 MOST_ROWS = 200
 

@@ -25,7 +25,7 @@ from stepwell.ir.core import StateOp, WeightOp, weight_key
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.aten.open_rows import keeps_rows
+from stepwell.translate.rewrites.sizes.open_rows import keeps_rows
 
 LOOKUPS = frozenset(
     f"aten.{name}" for name in ("embedding.default", "index.Tensor", "index_select.default")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.adaptive_pool_to_pool import AdaptivePoolToPool
+from stepwell.translate.rewrites.layers.adaptive_pool_to_pool import AdaptivePoolToPool
 
 
 def test_windows_of_several_lengths_are_refused(refused: Any, method: Any):

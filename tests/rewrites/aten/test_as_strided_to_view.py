@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.as_strided_to_view import AsStridedToView
+from stepwell.translate.rewrites.views.as_strided_to_view import AsStridedToView
 
 
 def test_overlapping_windows_are_refused(refused: Any, method: Any):

@@ -8,8 +8,8 @@ import pytest
 from stepwell.ir.dtypes import f32
 from stepwell.ir.size_text import dim_of
 from stepwell.ir.types import tensor
-from stepwell.translate.rewrites.aten.ask_inputs_for_sizes import AskInputsForSizes
-from stepwell.translate.rewrites.aten.sizes import can_compute, share_of
+from stepwell.translate.rewrites.sizes.ask_inputs_for_sizes import AskInputsForSizes
+from stepwell.translate.rewrites.sizes.sizes import can_compute, share_of
 
 X = 'tensor<?x4xf32, #stepwell.shape<["s", 4]>>'
 TWICE = 'tensor<?x4xf32, #stepwell.shape<["2*s", 4]>>'

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.aten.choose_from_one import ChooseFromOne
+from stepwell.translate.rewrites.constants.choose_from_one import ChooseFromOne
 
 
 class OneGroup(nn.Module):

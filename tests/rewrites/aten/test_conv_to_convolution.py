@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.conv_to_convolution import ConvToConvolution
+from stepwell.translate.rewrites.layers.conv_to_convolution import ConvToConvolution
 
 
 def test_a_convolution_in_normal_form_stays(refused: Any, method: Any):

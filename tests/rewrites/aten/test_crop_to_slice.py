@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.crop_to_slice import CropToSlice
+from stepwell.translate.rewrites.slices.crop_to_slice import CropToSlice
 
 
 def pad(amounts: str, method: Any, given: str = "2x5", gives: str = "2x5") -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.einsum_to_bmm import EinsumToBmm
+from stepwell.translate.rewrites.layers.einsum_to_bmm import EinsumToBmm
 
 
 def test_a_diagonal_is_refused(refused: Any, method: Any):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.expand_attention import ExpandAttention
+from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
 
 NAME = "aten.scaled_dot_product_attention.default"
 T = "tensor<1x2x4x8xf32>"

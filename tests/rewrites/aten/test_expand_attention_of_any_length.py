@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 import stepwell
 from stepwell.backends.executorch.runner import PteSession
-from stepwell.translate.rewrites.aten.expand_attention_of_any_length import (
+from stepwell.translate.rewrites.attention.expand_attention_of_any_length import (
     ExpandAttentionOfAnyLength,
 )
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.expands import RULES
+from stepwell.translate.rewrites.views.expands import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 

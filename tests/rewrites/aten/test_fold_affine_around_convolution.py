@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.fold_affine_into_layer import FoldAffineIntoLayer
-from stepwell.translate.rewrites.aten.fold_constant_into_layer import (
+from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
+from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
     FoldBiasIntoLayer,
     FoldScaleIntoLayer,
 )

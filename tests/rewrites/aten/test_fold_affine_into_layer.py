@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.fold_affine_into_layer import FoldAffineIntoLayer
+from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 
 X, Y = "tensor<2x4xf32>", "tensor<2x3xf32>"
 WEIGHT = '%w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>'

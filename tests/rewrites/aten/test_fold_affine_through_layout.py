@@ -8,7 +8,7 @@ from torch import nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.aten.fold_affine_into_layer import FoldAffineIntoLayer
+from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 
 X, Y, BACK = "tensor<2x4x4xf32>", "tensor<2x4x3xf32>", "tensor<4x2x4xf32>"
 WEIGHT = '%w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>'

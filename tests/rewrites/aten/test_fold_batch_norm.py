@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.fold_batch_norm import FoldBatchNorm
+from stepwell.translate.rewrites.layers.fold_batch_norm import FoldBatchNorm
 
 
 def test_statistics_that_are_inputs_stay(refused: Any, method: Any):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.fold_constant_into_layer import FoldBiasIntoLayer
+from stepwell.translate.rewrites.layers.fold_constant_into_layer import FoldBiasIntoLayer
 
 X, Y = "tensor<2x4xf32>", "tensor<2x3xf32>"
 WEIGHT = '%w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>'

@@ -9,7 +9,7 @@ from torch import nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
+from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 
 
 def test_what_depends_on_an_input_stays(refused: Any, method: Any):

@@ -8,7 +8,7 @@ import torch
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import run_rewrites
 from stepwell.ir.weights import WeightStore
-from stepwell.translate.rewrites.aten.fold_constant_into_layer import FoldScaleIntoLayer
+from stepwell.translate.rewrites.layers.fold_constant_into_layer import FoldScaleIntoLayer
 
 X, Y = "tensor<2x4xf32>", "tensor<2x3xf32>"
 LINEAR = f"""%w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>

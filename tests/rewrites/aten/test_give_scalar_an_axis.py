@@ -14,7 +14,7 @@ from torch.export import export
 import stepwell
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting import run_rewrites
-from stepwell.translate.rewrites.aten.give_scalar_an_axis import GiveScalarAnAxis
+from stepwell.translate.rewrites.constants.give_scalar_an_axis import GiveScalarAnAxis
 
 
 class Function(nn.Module):

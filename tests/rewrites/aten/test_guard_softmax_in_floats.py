@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.translate.rewrites.aten.guard_softmax_in_floats import GuardSoftmaxInFloats
+from stepwell.translate.rewrites.attention.guard_softmax_in_floats import GuardSoftmaxInFloats
 
 LEAST = torch.finfo(torch.float32).min
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.hoist_scale_over_layout import HoistScaleOverLayout
+from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScaleOverLayout
 
 X, V = "tensor<2x3xf32>", "tensor<3x2xf32>"
 LAYOUT = f"%v = aten.permute.default(%x, [1, 0]) : ({X}) -> {V}"

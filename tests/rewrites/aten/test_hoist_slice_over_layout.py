@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.hoist_slice_over_layout import HoistSliceOverLayout
+from stepwell.translate.rewrites.slices.hoist_slice_over_layout import HoistSliceOverLayout
 
 X, V, LATE = "tensor<4x6xf32>", "tensor<4x2x3xf32>", "tensor<?x6xf32>"
 VIEW = f"%v = aten.view.default(%x, [4, 2, 3]) : ({X}) -> {V}"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.index_to_slices import IndexToSlices
+from stepwell.translate.rewrites.slices.index_to_slices import IndexToSlices
 
 
 def test_scattered_indices_stay_a_gather(refused: Any, method: Any):

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.attend_from_image import AttendFromImage
-from stepwell.translate.rewrites.aten.keep_axes_apart import KeepAxesApart
+from stepwell.translate.rewrites.attention.attend_from_image import AttendFromImage
+from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
 
 
 def shaped(*sizes: int | str) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.lift_constant_scalar import LiftConstantScalar
+from stepwell.translate.rewrites.constants.lift_constant_scalar import LiftConstantScalar
 
 NEAR_MISSES = {
     "alpha multiplies too": ("f32", "add.Scalar(%x, 2.0, 3)", "f32", "multiplies too"),

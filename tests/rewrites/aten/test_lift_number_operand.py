@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.translate.rewrites.aten.lift_number_operand import LiftNumberOperand
+from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
 
 
 def divided(number: str, kind: str, held: str, method: Any, gives: str | None = None) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.matmul_to_bmm import MatmulToBmm
+from stepwell.translate.rewrites.layers.matmul_to_bmm import MatmulToBmm
 
 
 def test_a_product_with_a_weight_is_left_to_linear(refused: Any, method: Any):

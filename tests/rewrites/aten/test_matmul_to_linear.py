@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.matmul_to_linear import MatmulToLinear
+from stepwell.translate.rewrites.layers.matmul_to_linear import MatmulToLinear
 
 
 def test_a_product_with_a_computed_matrix_stays(refused: Any, method: Any):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.merge_views import MergeViews
+from stepwell.translate.rewrites.views.merge_views import MergeViews
 
 
 def test_a_permute_that_moves_elements_is_no_view(refused: Any, method: Any):

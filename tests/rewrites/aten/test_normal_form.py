@@ -15,7 +15,7 @@ from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
 from stepwell.translate.from_torch import from_exported_program
-from stepwell.translate.rewrites.aten import FOLD_WEIGHTS, NORMAL_FORM
+from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NORMAL_FORM
 from swin import Swin
 from transformer import transformer_encoder_2layers
 

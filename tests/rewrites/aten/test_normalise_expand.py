@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.normalise_expand import NormaliseExpand
+from stepwell.translate.rewrites.views.normalise_expand import NormaliseExpand
 
 
 def test_an_expand_to_a_symbolic_shape_is_refused(refused: Any, method: Any):

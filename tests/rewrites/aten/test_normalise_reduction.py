@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.normalise_reduction import NormaliseReduction
+from stepwell.translate.rewrites.spelling.normalise_reduction import NormaliseReduction
 
 
 def test_indices_that_are_used_keep_the_op(refused: Any, method: Any):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.normalise_slice import NormaliseSlice
+from stepwell.translate.rewrites.slices.normalise_slice import NormaliseSlice
 
 
 def test_a_slice_in_normal_form_stays(refused: Any, method: Any):

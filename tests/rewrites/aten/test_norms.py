@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.norms import RULES
+from stepwell.translate.rewrites.norms.norms import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 

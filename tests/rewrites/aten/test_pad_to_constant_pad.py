@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.pad_to_constant_pad import PadToConstantPad
+from stepwell.translate.rewrites.slices.pad_to_constant_pad import PadToConstantPad
 
 
 def test_reflection_is_refused(refused: Any, method: Any):

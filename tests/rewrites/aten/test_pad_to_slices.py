@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.rewrites.aten.pad_to_slices import WIDEST_BORDER, PadToSlices
+from stepwell.translate.rewrites.slices.pad_to_slices import WIDEST_BORDER, PadToSlices
 
 
 def padded(mode: str, amounts: str, method: Any, gives: str) -> str:

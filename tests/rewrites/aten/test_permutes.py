@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.permutes import RULES
+from stepwell.translate.rewrites.views.permutes import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 

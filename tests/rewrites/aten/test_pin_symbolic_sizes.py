@@ -14,7 +14,7 @@ import stepwell
 from stepwell.cli import main
 from stepwell.ir.diagnostics import InputMismatch, StepwellError
 from stepwell.ir.rewriting import History
-from stepwell.translate.rewrites.aten.pin_symbolic_sizes import PinSymbolicSizes
+from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes
 
 
 class Sized(nn.Module):

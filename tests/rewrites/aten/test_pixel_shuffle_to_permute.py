@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.pixel_shuffle_to_permute import PixelShuffleToPermute
+from stepwell.translate.rewrites.views.pixel_shuffle_to_permute import PixelShuffleToPermute
 
 
 def test_channels_are_shuffled_between_groups(apply: Any, method: Any):

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from stepwell.translate.rewrites.aten.reciprocal_to_division import ReciprocalToDivision
+from stepwell.translate.rewrites.spelling.reciprocal_to_division import ReciprocalToDivision
 
 SPECIAL = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 0.25, -0.25, 1e-40])
 

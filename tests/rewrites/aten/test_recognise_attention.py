@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.recognise_attention import RecogniseAttention
+from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
 
 T = "tensor<1x2x4x8xf32>"
 S = "tensor<1x2x4x4xf32>"

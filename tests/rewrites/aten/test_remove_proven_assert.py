@@ -8,7 +8,7 @@ import pytest
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
 from stepwell.ir.text import parse_module
-from stepwell.translate.rewrites.aten.remove_proven_assert import RemoveProvenAssert
+from stepwell.translate.rewrites.sizes.remove_proven_assert import RemoveProvenAssert
 
 
 @pytest.mark.parametrize(

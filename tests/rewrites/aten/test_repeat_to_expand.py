@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.repeat_to_expand import RepeatToExpand
+from stepwell.translate.rewrites.views.repeat_to_expand import RepeatToExpand
 
 
 def test_interleaving_all_elements_is_refused(refused: Any, method: Any):

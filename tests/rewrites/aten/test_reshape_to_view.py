@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.reshape_to_view import ReshapeToView
+from stepwell.translate.rewrites.views.reshape_to_view import ReshapeToView
 
 
 def test_a_view_that_is_written_out_stays(refused: Any, method: Any):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.roll_to_cat import RollToCat
+from stepwell.translate.rewrites.slices.roll_to_cat import RollToCat
 
 
 def test_a_flip_is_refused_with_the_reason(refused: Any, method: Any):

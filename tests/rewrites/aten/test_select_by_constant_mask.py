@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.select_by_constant_mask import SelectByConstantMask
+from stepwell.translate.rewrites.slices.select_by_constant_mask import SelectByConstantMask
 
 
 def test_a_mixed_mask_is_left_where_a_nan_could_hide(refused: Any, method: Any):

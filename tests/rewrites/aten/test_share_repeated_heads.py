@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.share_repeated_heads import ShareRepeatedHeads
+from stepwell.translate.rewrites.attention.share_repeated_heads import ShareRepeatedHeads
 
 NAME = "aten.scaled_dot_product_attention.default"
 Q, K, WIDE, KEYS = (

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from stepwell.ir.rewriting import History, run_rewrites
-from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
+from stepwell.translate.rewrites.layers.sink_view_below_linear import SinkViewBelowLinear
 
 X, V, Y = "tensor<2x3x4xf32>", "tensor<6x4xf32>", "tensor<6x5xf32>"
 WEIGHT = '%w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>'

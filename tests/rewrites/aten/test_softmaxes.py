@@ -3,7 +3,7 @@
 from typing import Any
 
 from stepwell.ir.rewriting import History, run_rewrites
-from stepwell.translate.rewrites.aten.softmaxes import RULES
+from stepwell.translate.rewrites.attention.softmaxes import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 

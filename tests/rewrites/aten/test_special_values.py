@@ -14,13 +14,16 @@ from stepwell.translate.rewrites.documentation import (
 )
 
 FINITE_ONLY = {
-    "aten.remove_safe_softmax_guard": "scores that overflow to −∞ in a whole row are not caught",
+    "attention.remove_safe_softmax_guard": "scores that overflow to −∞ in a whole row are not caught",
 }
 """Rewrites whose docstring excludes values that are not finite."""
 
 SPECIAL = (0.0, -0.0, 1.0, -1.0, torch.nan, torch.inf, -torch.inf, 1e-40, -3e38, 3e38, 6.0, -3.0)
 
-EXACT = [name for name in module_names() if name.startswith("aten.") and name not in FINITE_ONLY]
+OF_TARGETS = ("cmsis.", "ethosu.", "mxfp.", "quant.", "tosa.", "xnnpack.")
+EXACT = [
+    name for name in module_names() if not name.startswith(OF_TARGETS) and name not in FINITE_ONLY
+]
 
 
 def special_like(tensor: torch.Tensor) -> torch.Tensor:

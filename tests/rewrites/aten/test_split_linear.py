@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.split_linear import SplitLinear
+from stepwell.translate.rewrites.layers.split_linear import SplitLinear
 
 X, L, P = "tensor<2x4xf32>", "tensor<2x6xf32>", "tensor<2x3xf32>"
 LINEAR = f"""%w = stepwell.weight <"w"> "parameter" : tensor<6x4xf32>

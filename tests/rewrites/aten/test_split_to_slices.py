@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
+from stepwell.translate.rewrites.slices.split_to_slices import SplitToSlices
 
 
 def test_an_unused_part_is_not_written(apply: Any, method: Any):

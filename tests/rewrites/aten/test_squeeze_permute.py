@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.squeeze_permute import SqueezePermute
+from stepwell.translate.rewrites.views.squeeze_permute import SqueezePermute
 
 X, P = "tensor<2x1x3xf32>", "tensor<3x1x2xf32>"
 PERMUTE = f"%p = aten.permute.default(%x, [2, 1, 0]) : ({X}) -> {P}"

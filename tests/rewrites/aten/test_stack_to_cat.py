@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.stack_to_cat import StackToCat
+from stepwell.translate.rewrites.slices.stack_to_cat import StackToCat
 
 
 def test_parts_of_several_dtypes_are_refused(refused: Any, method: Any):

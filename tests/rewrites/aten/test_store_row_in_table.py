@@ -8,7 +8,7 @@ from torch import nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.aten.store_row_in_table import StoreRowInTable
+from stepwell.translate.rewrites.slices.store_row_in_table import StoreRowInTable
 
 IDS, ROWS = "tensor<2x3xi64>", "tensor<2x3x4xf32>"
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.rewrites.aten.strided_slice_to_view import StridedSliceToView
+from stepwell.translate.rewrites.views.strided_slice_to_view import StridedSliceToView
 
 
 def taken(size: int, start: int, stop: int, step: int, method: Any) -> str:

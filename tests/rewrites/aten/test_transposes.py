@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.transposes import RULES
+from stepwell.translate.rewrites.views.transposes import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.unit_pooling_to_slice import UnitPoolingToSlice
+from stepwell.translate.rewrites.layers.unit_pooling_to_slice import UnitPoolingToSlice
 
 X = "tensor<1x2x5x4xf32>"
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
+from stepwell.translate.rewrites.norms.variance_to_means import VarianceToMeans
 
 
 def test_a_variance_of_one_element_has_nothing_to_divide_by(refused: Any, method: Any):

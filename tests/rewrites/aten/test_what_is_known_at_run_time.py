@@ -5,20 +5,21 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting import Rewrite
-from stepwell.translate.rewrites.aten import activations, neutral_arithmetic, norms, powers, sums
-from stepwell.translate.rewrites.aten.normalise_expand import NormaliseExpand
-from stepwell.translate.rewrites.aten.normalise_reduction import NormaliseReduction
-from stepwell.translate.rewrites.aten.normalise_slice import NormaliseSlice
-from stepwell.translate.rewrites.aten.pad_to_constant_pad import PadToConstantPad
-from stepwell.translate.rewrites.aten.pad_to_slices import PadToSlices
-from stepwell.translate.rewrites.aten.pixel_shuffle_to_permute import PixelShuffleToPermute
-from stepwell.translate.rewrites.aten.repeat_to_expand import RepeatToExpand
-from stepwell.translate.rewrites.aten.reshape_to_view import ReshapeToView
-from stepwell.translate.rewrites.aten.roll_to_cat import RollToCat
-from stepwell.translate.rewrites.aten.split_to_slices import SplitToSlices
-from stepwell.translate.rewrites.aten.stack_to_cat import StackToCat
-from stepwell.translate.rewrites.aten.strided_slice_to_view import StridedSliceToView
-from stepwell.translate.rewrites.aten.variance_to_means import VarianceToMeans
+from stepwell.translate.rewrites.norms import norms
+from stepwell.translate.rewrites.norms.variance_to_means import VarianceToMeans
+from stepwell.translate.rewrites.slices.normalise_slice import NormaliseSlice
+from stepwell.translate.rewrites.slices.pad_to_constant_pad import PadToConstantPad
+from stepwell.translate.rewrites.slices.pad_to_slices import PadToSlices
+from stepwell.translate.rewrites.slices.roll_to_cat import RollToCat
+from stepwell.translate.rewrites.slices.split_to_slices import SplitToSlices
+from stepwell.translate.rewrites.slices.stack_to_cat import StackToCat
+from stepwell.translate.rewrites.spelling import activations, neutral_arithmetic, powers, sums
+from stepwell.translate.rewrites.spelling.normalise_reduction import NormaliseReduction
+from stepwell.translate.rewrites.views.normalise_expand import NormaliseExpand
+from stepwell.translate.rewrites.views.pixel_shuffle_to_permute import PixelShuffleToPermute
+from stepwell.translate.rewrites.views.repeat_to_expand import RepeatToExpand
+from stepwell.translate.rewrites.views.reshape_to_view import ReshapeToView
+from stepwell.translate.rewrites.views.strided_slice_to_view import StridedSliceToView
 
 TWO = '%n = aten.sym_size.int(%z, 0) : (tensor<2xf32>) -> !stepwell.int<"2">'
 X = "tensor<9x3xf32>"

@@ -10,7 +10,7 @@ from torch.export import export
 import stepwell
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting import run_rewrites
-from stepwell.translate.rewrites.aten.widen_mixed_norm import WidenMixedNorm
+from stepwell.translate.rewrites.norms.widen_mixed_norm import WidenMixedNorm
 
 NORMS = {
     "batch norm of images": (nn.BatchNorm2d(8), (2, 8, 4, 4)),

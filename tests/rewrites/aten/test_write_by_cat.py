@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.aten.write_by_cat import WriteByCat
+from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
 
 ROW = "(tensor<4x3xf32>, tensor<3xf32>) -> tensor<4x3xf32>"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.fold_kernel_sum import BiasForm, FoldKernelSum
+from stepwell.translate.rewrites.cmsis.operators.fold_kernel_sum import BiasForm, FoldKernelSum
 
 FIELDS = """{input_offset = 5 : i64, filter_offset = 0 : i64, output_offset = 0 : i64,
     requantize_multipliers = array<i64: 1073741824>, requantize_shifts = array<i64: -3>,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.lower_arithmetic import LowerArithmetic
+from stepwell.translate.rewrites.cmsis.operators.lower_arithmetic import LowerArithmetic
 
 
 def pair(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.cmsis.lower_boundary import LowerBoundary
+from stepwell.translate.rewrites.cmsis.operators.lower_boundary import LowerBoundary
 
 
 def test_bytes_without_a_sign_go_back_to_where_they_came_from(apply: Any, method: Any, words: Any):

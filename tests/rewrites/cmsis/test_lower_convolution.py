@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.lower_convolution import LowerConvolution
+from stepwell.translate.rewrites.cmsis.operators.lower_convolution import LowerConvolution
 
 
 def conv(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.lower_linear import LowerLinear
+from stepwell.translate.rewrites.cmsis.operators.lower_linear import LowerLinear
 
 LINEAR = ("aten.linear.default", "%xr, %wr", ("2x4", "3x4"))
 

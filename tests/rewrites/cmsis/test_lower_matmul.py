@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.lower_matmul import LowerMatmul
+from stepwell.translate.rewrites.cmsis.operators.lower_matmul import LowerMatmul
 
 
 def product(

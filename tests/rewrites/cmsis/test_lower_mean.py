@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.lower_mean import LowerMean
+from stepwell.translate.rewrites.cmsis.operators.lower_mean import LowerMean
 
 
 def mean(

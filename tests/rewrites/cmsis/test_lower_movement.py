@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.lower_movement import LowerPad, LowerPermute
+from stepwell.translate.rewrites.cmsis.operators.lower_movement import LowerPad, LowerPermute
 
 
 def turned(words: Any, method: Any, shape: str, made: str, order: str, storage: str = "i8") -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.lower_pooling import LowerPooling
+from stepwell.translate.rewrites.cmsis.operators.lower_pooling import LowerPooling
 
 
 def pool(

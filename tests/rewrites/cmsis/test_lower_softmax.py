@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.cmsis.lower_softmax import LowerSoftmax
+from stepwell.translate.rewrites.cmsis.operators.lower_softmax import LowerSoftmax
 
 OUT = "0.00390625:-128"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.lower_transposed_convolution import (
+from stepwell.translate.rewrites.cmsis.operators.lower_transposed_convolution import (
     LowerTransposedConvolution,
 )
 

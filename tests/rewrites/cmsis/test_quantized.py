@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.rewrites.cmsis.lower_arithmetic import LowerArithmetic
-from stepwell.translate.rewrites.cmsis.lower_linear import LowerLinear
+from stepwell.translate.rewrites.cmsis.operators.lower_arithmetic import LowerArithmetic
+from stepwell.translate.rewrites.cmsis.operators.lower_linear import LowerLinear
 
 
 def layer(

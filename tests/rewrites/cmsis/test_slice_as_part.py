@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.slice_as_part import SliceAsPart
+from stepwell.translate.rewrites.cmsis.placing.slice_as_part import SliceAsPart
 
 Q = "!quant.uniform<i8:f32, 0.5>"
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.cmsis.merge_movement import RULES
-from stepwell.translate.rewrites.cmsis.tabulate import Tabulate
+from stepwell.translate.rewrites.cmsis.operators.tabulate import Tabulate
+from stepwell.translate.rewrites.cmsis.placing.merge_movement import RULES
 
 
 def chain(

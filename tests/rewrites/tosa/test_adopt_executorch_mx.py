@@ -9,7 +9,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
 from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.weights import WeightStore
-from stepwell.translate.rewrites.tosa.adopt_executorch_mx import AdoptExecutorchMx
+from stepwell.translate.rewrites.mxfp.adopt_executorch_mx import AdoptExecutorchMx
 
 HELD = {"f8e4m3": "f8E4M3FN", "f8e5m2": "f8E5M2"}
 """ExecuTorch's words for payloads that torch has a type of; the others' codes are bytes."""

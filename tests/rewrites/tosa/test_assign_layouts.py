@@ -6,8 +6,8 @@ import pytest
 
 from stepwell.ir.rewriting import History
 from stepwell.translate.rewrites.documentation import module_of
-from stepwell.translate.rewrites.tosa.assign_layouts import AssignLayouts
-from stepwell.translate.rewrites.tosa.order import LAYOUT
+from stepwell.translate.rewrites.tosa.placing.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.tosa.placing.order import LAYOUT
 
 LAST, FIRST = "1, 4, 5, 8", "1, 8, 4, 5"
 ROUNDED = (
@@ -89,7 +89,7 @@ def test_a_transpose_passes_and_meets_the_one_behind(apply: Any, written: Any, n
 
 
 def test_the_documented_example_loses_both_transposes(apply: Any) -> None:
-    text = module_of("tosa.assign_layouts").__doc__ or ""
+    text = module_of("tosa.placing.assign_layouts").__doc__ or ""
     text = text[text.index("Before:") + 7 : text.index("After,")]
     assert "tosa.transpose" not in apply(apply(text, AssignLayouts()).text, *LAYOUT).ops()
 

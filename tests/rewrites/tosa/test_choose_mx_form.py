@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.tosa.choose_mx_form import ChooseMxForm
+from stepwell.translate.rewrites.mxfp.choose_mx_form import ChooseMxForm
 
 BOTH = frozenset(("mxfp", "mx_common", "mx_fp8e4m3", "mx_fp4e2m1"))
 

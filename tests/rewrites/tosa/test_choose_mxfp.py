@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.tosa.choose_mxfp import (
+from stepwell.translate.rewrites.mxfp.choose_mxfp import (
     ChooseMxConv2d,
     ChooseMxLinear,
     ChooseMxMatmul,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.tosa.lower_mxfp import (
+from stepwell.translate.rewrites.tosa.operators.lower_mxfp import (
     LowerMxConv2d,
     LowerMxLinear,
     LowerMxQuantize,

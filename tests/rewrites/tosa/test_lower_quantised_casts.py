@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.tosa.lower_quantised_casts import LowerDequantise, LowerQuantise
+from stepwell.translate.rewrites.tosa.integers.lower_quantised_casts import (
+    LowerDequantise,
+    LowerQuantise,
+)
 
 OF_DOUBLES = "tensor<3x!quant.uniform<i8:f64, 0.5>>"
 ALONG = "tensor<2x3x!quant.uniform<i8:f32:0, {0.5:1, 0.25:2}>>"

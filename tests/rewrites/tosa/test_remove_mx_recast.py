@@ -11,7 +11,7 @@ from stepwell.dialects.tosa_mxfp.numerics import (
     fake_quantize,
 )
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
-from stepwell.translate.rewrites.tosa.remove_mx_recast import RemoveMxRecast
+from stepwell.translate.rewrites.mxfp.remove_mx_recast import RemoveMxRecast
 
 SMALL = "%b = tosa.tanh %x : (tensor<1x2x32xf32>) -> tensor<1x2x32xf32>"
 

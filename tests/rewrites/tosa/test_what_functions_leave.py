@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from stepwell.translate.lowerings.tosa import discrete, elementwise, powers, reductions
-from stepwell.translate.rewrites.tosa.lower_curve import LowerCurve
-from stepwell.translate.rewrites.tosa.lower_function import LowerFunction
+from stepwell.translate.rewrites.tosa.operators.lower_curve import LowerCurve
+from stepwell.translate.rewrites.tosa.operators.lower_function import LowerFunction
 
 SIZE = '%n = aten.sym_size.int(%x, 0) : (f32[s0, 3]) -> !stepwell.int<"s0">'
 ROWS = '(f32[s0, 3], !stepwell.int<"s0">)'

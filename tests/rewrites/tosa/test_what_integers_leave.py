@@ -5,15 +5,20 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.rewrites.tosa.compose_byte_functions import ComposeByteFunctions
-from stepwell.translate.rewrites.tosa.fold_quantised_constant import FoldQuantisedConstant
-from stepwell.translate.rewrites.tosa.hoist_rescale_over_maximum import HoistRescaleOverMaximum
-from stepwell.translate.rewrites.tosa.lower_int8_elementwise import LowerInt8Add, LowerInt8Mul
-from stepwell.translate.rewrites.tosa.lower_int8_reduction import LowerInt8Reduction
-from stepwell.translate.rewrites.tosa.lower_int8_softmax import LowerInt8Softmax
-from stepwell.translate.rewrites.tosa.lower_int16_function import LowerInt16Function
-from stepwell.translate.rewrites.tosa.lower_int16_scale import LowerInt16Scale
-from stepwell.translate.rewrites.tosa.order import INTEGERS
+from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
+from stepwell.translate.rewrites.tosa.integers.fold_quantised_constant import FoldQuantisedConstant
+from stepwell.translate.rewrites.tosa.integers.hoist_rescale_over_maximum import (
+    HoistRescaleOverMaximum,
+)
+from stepwell.translate.rewrites.tosa.integers.lower_int8_elementwise import (
+    LowerInt8Add,
+    LowerInt8Mul,
+)
+from stepwell.translate.rewrites.tosa.integers.lower_int8_reduction import LowerInt8Reduction
+from stepwell.translate.rewrites.tosa.integers.lower_int8_softmax import LowerInt8Softmax
+from stepwell.translate.rewrites.tosa.integers.lower_int16_function import LowerInt16Function
+from stepwell.translate.rewrites.tosa.integers.lower_int16_scale import LowerInt16Scale
+from stepwell.translate.rewrites.tosa.placing.order import INTEGERS
 
 Case = tuple[Any, tuple[str, ...], str]
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.tosa.hoist_reshape_over_slice import HoistReshapeOverSlice
-from stepwell.translate.rewrites.tosa.merge_layout import RULES
-from stepwell.translate.rewrites.tosa.simplify_transpose import SimplifyTranspose
-from stepwell.translate.rewrites.tosa.sink_reshape import SinkReshape
+from stepwell.translate.rewrites.tosa.placing.hoist_reshape_over_slice import HoistReshapeOverSlice
+from stepwell.translate.rewrites.tosa.placing.merge_layout import RULES
+from stepwell.translate.rewrites.tosa.placing.simplify_transpose import SimplifyTranspose
+from stepwell.translate.rewrites.tosa.placing.sink_reshape import SinkReshape
 
 
 def sizes(name: str, *values: int) -> str:

@@ -5,19 +5,19 @@ from typing import Any, cast
 import pytest
 
 from stepwell.translate.lowerings.tosa import casts, elementwise, indices, movement, pooling
-from stepwell.translate.rewrites.tosa.lower_int8_elementwise import (
+from stepwell.translate.rewrites.tosa.integers.lower_int8_elementwise import (
     LowerInt8Add,
     LowerInt8Clamp,
     LowerInt8Function,
     LowerInt8Requantise,
 )
-from stepwell.translate.rewrites.tosa.lower_int8_layers import (
+from stepwell.translate.rewrites.tosa.integers.lower_int8_layers import (
     LowerInt8Convolution,
     LowerInt8Linear,
 )
-from stepwell.translate.rewrites.tosa.lower_int8_pool import LowerInt8Pool
-from stepwell.translate.rewrites.tosa.lower_mxfp import LowerMxQuantize
-from stepwell.translate.rewrites.tosa.lower_products import LowerBmm, LowerConvolution
+from stepwell.translate.rewrites.tosa.integers.lower_int8_pool import LowerInt8Pool
+from stepwell.translate.rewrites.tosa.operators.lower_mxfp import LowerMxQuantize
+from stepwell.translate.rewrites.tosa.operators.lower_products import LowerBmm, LowerConvolution
 
 NUMBER = '%n = sym.constant 2.0 : f64 : !stepwell.float<"2.0">'
 SIZE = '%n = aten.sym_size.int(%x, 0) : (f32[s0, 3]) -> !stepwell.int<"s0">'

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from stepwell.translate.lowerings.tosa import discrete, indices, orders, reductions, scatters
-from stepwell.translate.rewrites.tosa.lower_int8_resize import LowerInt8Resize
-from stepwell.translate.rewrites.tosa.lower_resize import LowerResize
-from stepwell.translate.rewrites.tosa.promote_operands import PromoteOperands
-from stepwell.translate.rewrites.tosa.write_slice_by_cat import WriteSliceByCat
+from stepwell.translate.rewrites.tosa.finishing.promote_operands import PromoteOperands
+from stepwell.translate.rewrites.tosa.integers.lower_int8_resize import LowerInt8Resize
+from stepwell.translate.rewrites.tosa.operators.lower_resize import LowerResize
+from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'
 INT = '!stepwell.int<"s0">'

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.aten.adaptive_pool_by_parts import AdaptivePoolByParts
-from stepwell.translate.rewrites.aten.gather_strides import GatherStrides
-from stepwell.translate.rewrites.tosa.add_columns import AddColumns
-from stepwell.translate.rewrites.tosa.batch_norm_to_products import BatchNormToProducts
-from stepwell.translate.rewrites.tosa.distance_to_norms import DistanceToNorms
-from stepwell.translate.rewrites.tosa.fill_to_full import FillToFull
-from stepwell.translate.rewrites.tosa.lower_triangle import LowerTriangle
-from stepwell.translate.rewrites.tosa.maxima_with_places import MaximaWithPlaces
-from stepwell.translate.rewrites.tosa.move_by_pattern import MoveByPattern
-from stepwell.translate.rewrites.tosa.norm_by_groups import NormByGroups
-from stepwell.translate.rewrites.tosa.peel_norm_affine import PeelNormAffine
-from stepwell.translate.rewrites.tosa.pool_by_images import PoolByImages
-from stepwell.translate.rewrites.tosa.scaled_sum_to_products import ScaledSumToProducts
+from stepwell.translate.rewrites.layers.adaptive_pool_by_parts import AdaptivePoolByParts
+from stepwell.translate.rewrites.norms.batch_norm_to_products import BatchNormToProducts
+from stepwell.translate.rewrites.norms.distance_to_norms import DistanceToNorms
+from stepwell.translate.rewrites.norms.norm_by_groups import NormByGroups
+from stepwell.translate.rewrites.norms.peel_norm_affine import PeelNormAffine
+from stepwell.translate.rewrites.slices.gather_strides import GatherStrides
+from stepwell.translate.rewrites.tosa.operators.lower_triangle import LowerTriangle
+from stepwell.translate.rewrites.tosa.placing.move_by_pattern import MoveByPattern
+from stepwell.translate.rewrites.tosa.splitting.add_columns import AddColumns
+from stepwell.translate.rewrites.tosa.splitting.fill_to_full import FillToFull
+from stepwell.translate.rewrites.tosa.splitting.maxima_with_places import MaximaWithPlaces
+from stepwell.translate.rewrites.tosa.splitting.pool_by_images import PoolByImages
+from stepwell.translate.rewrites.tosa.splitting.scaled_sum_to_products import ScaledSumToProducts
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'
 INT = '!stepwell.int<"s0">'

@@ -6,11 +6,11 @@ import pytest
 
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting import History
-from stepwell.translate.rewrites.tosa.fold_scale_into_projection import FoldScaleIntoProjection
-from stepwell.translate.rewrites.tosa.lower_control import LowerControl
-from stepwell.translate.rewrites.tosa.narrow_indices import Intervals, NarrowIndices
-from stepwell.translate.rewrites.tosa.split_gelu import SplitGelu
-from stepwell.translate.rewrites.tosa.split_layer_norm import SplitLayerNorm
+from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
+from stepwell.translate.rewrites.norms.split_layer_norm import SplitLayerNorm
+from stepwell.translate.rewrites.tosa.finishing.narrow_indices import Intervals, NarrowIndices
+from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
+from stepwell.translate.rewrites.tosa.splitting.split_gelu import SplitGelu
 
 WEIGHT = '%w = stepwell.weight <"w"> "parameter" : f32[4, 4]'
 LINEAR = "%p = aten.linear.default(%x, %w) : (f32[3, 4], f32[4, 4]) -> f32[3, 4]"

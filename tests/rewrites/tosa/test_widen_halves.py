@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.tosa.widen_halves import WidenHalves
+from stepwell.translate.rewrites.tosa.finishing.widen_halves import WidenHalves
 
 PLANES = "tensor<1x2x3x4xf16>"
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.add_mask_before_softmax import AddMaskBeforeSoftmax
+from stepwell.translate.rewrites.attention.add_mask_before_softmax import AddMaskBeforeSoftmax
 
 Q, K, S = "tensor<2x3x4xf32>", "tensor<2x4x3xf32>", "tensor<2x3x3xf32>"
 M = "tensor<3x3xi1>"

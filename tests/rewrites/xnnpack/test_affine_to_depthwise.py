@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.affine_to_depthwise import AffineToDepthwise
+from stepwell.translate.rewrites.xnnpack.convolutions.affine_to_depthwise import AffineToDepthwise
 
 X, C = "tensor<2x3x3x4xf32>", "tensor<4xf32>"
 WEIGHTS = [f'%{name} = stepwell.weight <"{name}"> "parameter" : {C}' for name in "gb"]

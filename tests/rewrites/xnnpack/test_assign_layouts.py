@@ -13,7 +13,7 @@ from stepwell.ir.size_text import dim_of
 from stepwell.translate.layout.table import are_alike
 from stepwell.translate.rewrites.documentation import module_of
 from stepwell.translate.rewrites.xnnpack import MERGES
-from stepwell.translate.rewrites.xnnpack.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.xnnpack.placing.assign_layouts import AssignLayouts
 
 LAST, FIRST = "tensor<1x6x5x8xf32>", "tensor<1x8x6x5xf32>"
 BACK, TO = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -50,7 +50,7 @@ def transposes(done: Any) -> int:
 
 
 def test_the_documented_example_loses_both_transposes(apply: Any):
-    before = module_of("xnnpack.assign_layouts").__doc__ or ""
+    before = module_of("xnnpack.placing.assign_layouts").__doc__ or ""
     text = before[before.index("Before:") + 7 : before.index("After,")]
     assert transposes(placed(apply, text)) == 0
 

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.average_by_convolution import AverageByConvolution
+from stepwell.translate.rewrites.xnnpack.convolutions.average_by_convolution import (
+    AverageByConvolution,
+)
 
 
 def pool(method: Any, arguments: str, made: str, dtype: str = "f32") -> str:

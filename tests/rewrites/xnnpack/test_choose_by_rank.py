@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.choose_by_rank import ChooseByRank
+from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
 
 INF = torch.inf
 

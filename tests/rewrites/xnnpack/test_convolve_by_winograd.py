@@ -8,7 +8,7 @@ import torch
 
 from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.dialects.xnnpack.spatial import Convolution2d
-from stepwell.translate.rewrites.xnnpack.convolve_by_winograd import (
+from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_winograd import (
     B,
     ConvolveByWinograd,
     G,

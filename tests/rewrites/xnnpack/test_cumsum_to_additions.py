@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.cumsum_to_additions import CumsumToAdditions
+from stepwell.translate.rewrites.xnnpack.expressions.cumsum_to_additions import CumsumToAdditions
 
 X = "tensor<2x3xf32>"
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from stepwell.ir.rewriting import History, run_rewrites
-from stepwell.translate.rewrites.xnnpack.decompose_group_norm import DecomposeGroupNorm
-from stepwell.translate.rewrites.xnnpack.decompose_layer_norm import DecomposeLayerNorm
+from stepwell.translate.rewrites.norms.decompose_group_norm import DecomposeGroupNorm
+from stepwell.translate.rewrites.norms.decompose_layer_norm import DecomposeLayerNorm
 
 
 def layer_norm(type_: str, axes: str, method: Any) -> str:

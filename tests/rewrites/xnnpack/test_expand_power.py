@@ -7,7 +7,10 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.expand_power import LARGEST_EXPONENT, ExpandPower
+from stepwell.translate.rewrites.xnnpack.expressions.expand_power import (
+    LARGEST_EXPONENT,
+    ExpandPower,
+)
 
 
 class Powers(nn.Module):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.expansions import RULES
+from stepwell.translate.rewrites.xnnpack.expressions.expansions import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 X = "tensor<2x4xf32>"

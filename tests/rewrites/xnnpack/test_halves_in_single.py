@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting import Rewrite
-from stepwell.translate.rewrites.xnnpack.lower_elementwise import RULES
-from stepwell.translate.rewrites.xnnpack.widen_halves import WidenHalves, WidenScalarOfHalves
+from stepwell.translate.rewrites.xnnpack.floats.widen_halves import WidenHalves, WidenScalarOfHalves
+from stepwell.translate.rewrites.xnnpack.nodes.lower_elementwise import RULES
 
 (CAST_NODE,) = (rule() for rule in RULES if rule.name == "lower-float-cast")
 X, HALF = "tensor<2x4xf32>", "tensor<2x4xf16>"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.keep_band import KeepBand
+from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
 
 X, SIX = "tensor<2x3x3xf32>", "tensor<3x3xi1>"
 

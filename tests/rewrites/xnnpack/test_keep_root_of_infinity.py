@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.keep_root_of_infinity import KeepRootOfInfinity
+from stepwell.translate.rewrites.norms.keep_root_of_infinity import KeepRootOfInfinity
 
 
 class Roots(torch.nn.Module):

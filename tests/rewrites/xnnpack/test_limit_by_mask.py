@@ -7,7 +7,7 @@ import torch
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.limit_by_mask import LimitByMask
+from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
 
 X = "tensor<2x3xf32>"
 MASK = '%m = stepwell.weight <"#causal"> "constant" : tensor<2x3xi1>'

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.fuse_clamp import FuseClamp
-from stepwell.translate.rewrites.xnnpack.lower_clamp import RULES
+from stepwell.translate.rewrites.xnnpack.nodes.fuse_clamp import FuseClamp
+from stepwell.translate.rewrites.xnnpack.nodes.lower_clamp import RULES
 
 (CLAMP,) = (rule() for rule in RULES if rule.name == "lower-clamp")
 X = "tensor<2x4xf32>"

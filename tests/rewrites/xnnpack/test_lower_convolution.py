@@ -6,7 +6,7 @@ import pytest
 
 from stepwell.ir.dtypes import f32
 from stepwell.ir.types import tensor
-from stepwell.translate.rewrites.xnnpack.lower_convolution import LowerConvolution
+from stepwell.translate.rewrites.xnnpack.nodes.lower_convolution import LowerConvolution
 
 X, W, Y = "tensor<1x3x6x6xf32>", "tensor<4x3x1x1xf32>", "tensor<1x4x6x6xf32>"
 WEIGHT = f'%w = stepwell.weight <"w"> "parameter" : {W}'

@@ -6,10 +6,10 @@ import pytest
 import torchao.quantization  # noqa: F401 (registers torchao's operators)
 from torch.ao.quantization.fx import _decomposed  # noqa: F401 (registers quantized_decomposed)
 
-from stepwell.translate.rewrites.xnnpack.lower_quantised_convolution import (
+from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_convolution import (
     LowerDynamicConvolution,
 )
-from stepwell.translate.rewrites.xnnpack.lower_quantised_linear import LowerDynamicLinear
+from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_linear import LowerDynamicLinear
 
 X, W, Y = "tensor<2x4xf32>", "tensor<3x4xf32>", "tensor<2x3xf32>"
 STORED = "!quant.uniform<i8:f32, 0.125>"

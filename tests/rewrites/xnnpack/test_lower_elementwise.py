@@ -6,7 +6,7 @@ import pytest
 
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
-from stepwell.translate.rewrites.xnnpack.lower_elementwise import RULES
+from stepwell.translate.rewrites.xnnpack.nodes.lower_elementwise import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.lower_greatest import LowerGreatest
+from stepwell.translate.rewrites.xnnpack.nodes.lower_greatest import LowerGreatest
 
 
 def test_an_axis_of_one_needs_no_pooling(apply: Any, method: Any) -> None:

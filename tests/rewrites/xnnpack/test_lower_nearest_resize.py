@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.rewrites.xnnpack.lower_nearest_resize import (
+from stepwell.translate.rewrites.xnnpack.nodes.lower_nearest_resize import (
     LowerNearestResize,
     repeats_evenly,
 )

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.lower_pooling import LowerPooling
-from stepwell.translate.rewrites.xnnpack.lower_reduction import LowerReduction
+from stepwell.translate.rewrites.xnnpack.nodes.lower_pooling import LowerPooling
+from stepwell.translate.rewrites.xnnpack.nodes.lower_reduction import LowerReduction
 
 X = "tensor<2x3x6x6xf32>"
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.lower_linear import LowerLinear
-from stepwell.translate.rewrites.xnnpack.lower_matmul import LowerMatmul
-from stepwell.translate.rewrites.xnnpack.unmerge_batch import UnmergeBatch
+from stepwell.translate.rewrites.xnnpack.convolutions.unmerge_batch import UnmergeBatch
+from stepwell.translate.rewrites.xnnpack.nodes.lower_linear import LowerLinear
+from stepwell.translate.rewrites.xnnpack.nodes.lower_matmul import LowerMatmul
 
 X, W, Y = "tensor<2x4xf32>", "tensor<3x4xf32>", "tensor<2x3xf32>"
 WEIGHT = f'%w = stepwell.weight <"w"> "parameter" : {W}'

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting import Rewrite
-from stepwell.translate.rewrites.xnnpack.lower_quantised_convolution import (
+from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_convolution import (
     LowerQuantisedConvolution,
 )
-from stepwell.translate.rewrites.xnnpack.lower_quantised_linear import LowerQuantisedLinear
+from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_linear import (
+    LowerQuantisedLinear,
+)
 
 INT8 = "!quant.uniform<i8:f32, 0.5:3>"
 MADE = "!quant.uniform<i8:f32, 0.25>"

@@ -5,16 +5,18 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting import Rewrite
-from stepwell.translate.rewrites.xnnpack.lower_quantised_casts import (
+from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_casts import (
     FoldDequantisedConstant,
     LowerQuantisedCast,
     UntypeQuantisation,
 )
-from stepwell.translate.rewrites.xnnpack.lower_quantised_elementwise import (
+from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_elementwise import (
     LowerQuantisedElementwise,
 )
-from stepwell.translate.rewrites.xnnpack.lower_quantised_movement import LowerQuantisedMovement
-from stepwell.translate.rewrites.xnnpack.widen_quantised_cast import WidenQuantisedCast
+from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_movement import (
+    LowerQuantisedMovement,
+)
+from stepwell.translate.rewrites.xnnpack.quantised.widen_quantised_cast import WidenQuantisedCast
 
 INT8, OTHER = "!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<i8:f32, 0.25>"
 UINT8, PART = "!quant.uniform<u8:f32, 0.5:3>", "!quant.uniform<i8<-100:127>:f32, 0.5:3>"

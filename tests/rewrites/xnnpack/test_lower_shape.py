@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.lower_shape import RULES as MOVES
-from stepwell.translate.rewrites.xnnpack.lower_softmax import RULES
+from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import RULES as MOVES
+from stepwell.translate.rewrites.xnnpack.nodes.lower_softmax import RULES
 
 ALL = {rule.name: rule() for rule in MOVES}
 X = "tensor<4x6xf32>"

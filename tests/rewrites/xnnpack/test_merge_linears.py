@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.merge_linears import MergeLinears
+from stepwell.translate.rewrites.xnnpack.nodes.merge_linears import MergeLinears
 
 
 def weight(name: str, shape: str) -> str:

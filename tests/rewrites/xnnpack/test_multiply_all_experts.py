@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.add_up_before_experts import AddUpBeforeExperts
-from stepwell.translate.rewrites.xnnpack.choose_by_rank import ChooseByRank
-from stepwell.translate.rewrites.xnnpack.multiply_all_experts import MultiplyAllExperts
+from stepwell.translate.rewrites.experts.add_up_before_experts import AddUpBeforeExperts
+from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
+from stepwell.translate.rewrites.experts.multiply_all_experts import MultiplyAllExperts
 
 
 class Experts(nn.Module):

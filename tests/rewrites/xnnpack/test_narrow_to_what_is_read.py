@@ -6,7 +6,7 @@ import pytest
 
 from stepwell.ir.alignment import aligned
 from stepwell.translate.rewrites.documentation import examples_of, module_of
-from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToWhatIsRead
+from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
 
 X, ROW = "tensor<1x6x8xf32>", "tensor<1x1x8xf32>"
 W = "tensor<8x8xf32>"
@@ -35,7 +35,7 @@ def shapes(done: Any, kind: str) -> list[str]:
 
 
 def test_the_documented_before_becomes_the_documented_after(apply: Any):
-    ((before, _),) = examples_of(module_of("xnnpack.narrow_to_what_is_read"))
+    ((before, _),) = examples_of(module_of("xnnpack.placing.narrow_to_what_is_read"))
     done = apply(before, NarrowToWhatIsRead())
     assert done.count == 1 and done.ops() == ["xnnpack.static_slice", "xnnpack.exp"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.patches_to_linear import PatchesToLinear
+from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import PatchesToLinear
 
 FIELDS = {"groups": 1, "padding": [0, 0, 0, 0], "stride": [2, 2], "dilation": [1, 1]}
 X, W, Y = "tensor<1x4x4x3xf32>", "tensor<5x2x2x3xf32>", "tensor<1x2x2x5xf32>"

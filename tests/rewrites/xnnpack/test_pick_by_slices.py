@@ -9,8 +9,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
 from stepwell.ir.text import parse_module
 from stepwell.ir.weights import WeightStore
-from stepwell.translate.rewrites.aten.picking import Planner
-from stepwell.translate.rewrites.xnnpack.pick_by_slices import PickBySlices
+from stepwell.translate.rewrites.slices.picking import Planner
+from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices
 
 CALLS = {
     "flip of many": ("2x96x3", "aten.flip.default(%x, [1, -1])", "2x96x3"),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.prelu_channels_last import PreluChannelsLast
+from stepwell.translate.rewrites.xnnpack.convolutions.prelu_channels_last import PreluChannelsLast
 
 
 def prelu(shape: str, slopes: str) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.recognise_gelu import RecogniseGelu
+from stepwell.translate.rewrites.xnnpack.expressions.recognise_gelu import RecogniseGelu
 
 WRITTEN: dict[str, Callable[[Tensor], Tensor]] = {
     "BERT": lambda x: x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0))),

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting import History, run_rewrites
-from stepwell.translate.rewrites.aten.fold_affine_into_layer import FoldAffineIntoLayer
-from stepwell.translate.rewrites.xnnpack.rectify_before_scale import RectifyBeforeScale
+from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
+from stepwell.translate.rewrites.xnnpack.expressions.rectify_before_scale import RectifyBeforeScale
 
 X, Y, C = "tensor<1x4x5x5xf32>", "tensor<1x4x5x5xf32>", "tensor<4x1x1xf32>"
 WEIGHTS = [

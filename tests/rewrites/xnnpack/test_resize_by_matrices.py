@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from stepwell.ir.numerics import Deviation
-from stepwell.translate.rewrites.xnnpack.resize_by_matrices import ResizeByMatrices, Resized
+from stepwell.translate.rewrites.xnnpack.nodes.resize_by_matrices import ResizeByMatrices, Resized
 
 
 def shaped(*sizes: int | str, element: str = "f32") -> str:

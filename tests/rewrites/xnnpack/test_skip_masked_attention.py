@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from stepwell.ir.rewriting import Refusal
-from stepwell.translate.rewrites.aten.fold_constants import FoldConstants
-from stepwell.translate.rewrites.xnnpack.skip_masked_attention import (
+from stepwell.translate.rewrites.attention.skip_masked_attention import (
     Block,
     Scores,
     Sizes,
@@ -19,6 +18,7 @@ from stepwell.translate.rewrites.xnnpack.skip_masked_attention import (
     cost,
     kept_scores,
 )
+from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 
 NAME = "aten.scaled_dot_product_attention.default"
 Q = "tensor<2x4x192x32xf32>"

@@ -10,9 +10,14 @@ from stepwell.dialects.xnnpack.costs import COSTS, TAPS
 from stepwell.dialects.xnnpack.movement import StaticSlice
 from stepwell.dialects.xnnpack.spatial import DepthwiseConvolution2d
 from stepwell.ir.rewriting import Bound
-from stepwell.translate.rewrites.xnnpack.split_depthwise import SplitDepthwise
-from stepwell.translate.rewrites.xnnpack.widen_halves import ONCE
-from stepwell.translate.rewrites.xnnpack.window_parts import Axis, Prices, divisions, least
+from stepwell.translate.rewrites.xnnpack.convolutions.split_depthwise import SplitDepthwise
+from stepwell.translate.rewrites.xnnpack.convolutions.window_parts import (
+    Axis,
+    Prices,
+    divisions,
+    least,
+)
+from stepwell.translate.rewrites.xnnpack.floats.widen_halves import ONCE
 
 
 def convolved(

@@ -6,7 +6,7 @@ import pytest
 
 from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.dialects.xnnpack.spatial import DepthwiseConvolution2d
-from stepwell.translate.rewrites.xnnpack.split_wide_depthwise import SplitWideDepthwise
+from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise import SplitWideDepthwise
 
 
 def block(

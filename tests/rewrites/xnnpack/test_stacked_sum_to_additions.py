@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.export import Dim, export
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.stacked_sum_to_additions import (
+from stepwell.translate.rewrites.xnnpack.expressions.stacked_sum_to_additions import (
     MOST_PARTS,
     StackedSumToAdditions,
 )

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import stepwell
 from stepwell.dialects.xnnpack import StaticSlice
 from stepwell.ir.types import dims
-from stepwell.translate.rewrites.xnnpack.unbind_by_permute import SHORT, UnbindByPermute
+from stepwell.translate.rewrites.xnnpack.expressions.unbind_by_permute import SHORT, UnbindByPermute
 
 
 def unbound(shape: tuple[int, ...], axis: int, kind: str = "f32", *, used: int) -> tuple[str, ...]:

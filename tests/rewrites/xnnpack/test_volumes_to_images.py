@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.volumes_to_images import VolumesToImages
+from stepwell.translate.rewrites.xnnpack.convolutions.volumes_to_images import VolumesToImages
 
 
 def convolved(

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from stepwell.translate.rewrites.documentation import examples_of, module_of, rewrites_of
-from stepwell.translate.rewrites.xnnpack.lower_clamp import RULES as CLAMPS
-from stepwell.translate.rewrites.xnnpack.lower_elementwise import RULES as ELEMENTWISE
+from stepwell.translate.rewrites.xnnpack.nodes.lower_clamp import RULES as CLAMPS
+from stepwell.translate.rewrites.xnnpack.nodes.lower_elementwise import RULES as ELEMENTWISE
 
 ALL = {rule.name: rule() for rule in (*CLAMPS, *ELEMENTWISE)}
 X, ROWS = "tensor<2x4xf32>", 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'

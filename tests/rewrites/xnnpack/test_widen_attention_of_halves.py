@@ -9,8 +9,8 @@ from torch.nn import functional
 
 import stepwell
 from stepwell.backends.executorch import arm64
-from stepwell.translate.rewrites.xnnpack.widen_attention_of_halves import WidenAttentionOfHalves
-from stepwell.translate.rewrites.xnnpack.widen_products_of_halves import (
+from stepwell.translate.rewrites.attention.widen_attention_of_halves import WidenAttentionOfHalves
+from stepwell.translate.rewrites.xnnpack.floats.widen_products_of_halves import (
     IN_SINGLE,
     WidenProductsOfHalves,
 )

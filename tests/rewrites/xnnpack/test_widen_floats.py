@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.cancel_narrowing import CancelNarrowing
-from stepwell.translate.rewrites.xnnpack.widen_bfloat import WidenBfloat
-from stepwell.translate.rewrites.xnnpack.widen_mixed_floats import WidenMixedFloats
+from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
+from stepwell.translate.rewrites.xnnpack.floats.widen_bfloat import WidenBfloat
+from stepwell.translate.rewrites.xnnpack.floats.widen_mixed_floats import WidenMixedFloats
 
 NEAR_MISSES = {
     "arithmetic of halves": (WidenBfloat(), "f16", "f16", "sigmoid.default(%x) : ({x}) -> {y}"),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.widen_gelu import RULES
+from stepwell.translate.rewrites.xnnpack.floats.widen_gelu import RULES
 
 (WIDEN,) = (rule() for rule in RULES)
 

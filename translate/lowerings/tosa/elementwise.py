@@ -21,7 +21,7 @@ from stepwell.translate.lowerings.tosa.values import (
     tanh,
     where,
 )
-from stepwell.translate.rewrites.tosa.building import FLOATS
+from stepwell.translate.rewrites.tosa.operators.building import FLOATS
 
 UNARY = {
     **{

@@ -27,7 +27,7 @@ from stepwell.translate.lowerings.tosa.values import (
     needs_known,
     where,
 )
-from stepwell.translate.rewrites.tosa.building import elements
+from stepwell.translate.rewrites.tosa.operators.building import elements
 
 
 @recipe("from_the_front")

@@ -20,7 +20,7 @@ from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.indices import as_rows, from_rows, spread
 from stepwell.translate.lowerings.tosa.reductions import place_of_greatest
 from stepwell.translate.lowerings.tosa.values import Value, concat, needs_floats, where
-from stepwell.translate.rewrites.tosa.building import shape_of
+from stepwell.translate.rewrites.tosa.operators.building import shape_of
 
 LONGEST_ORDERED = 256
 """Rows up to this length are ordered at once, by as many comparisons as its square."""

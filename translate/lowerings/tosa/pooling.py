@@ -15,11 +15,11 @@ from stepwell.ir.dtypes import i8, i16, torch_dtype
 from stepwell.ir.size import Dim, settled
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import Value, needs_floats, needs_known
-from stepwell.translate.rewrites.tosa.building import accumulator, i64s
-from stepwell.translate.rewrites.tosa.convolving import TO_NCHW, TO_NHWC, evened
-from stepwell.translate.rewrites.tosa.rows import gathered
-from stepwell.translate.rewrites.tosa.sizes import is_known
-from stepwell.translate.rewrites.tosa.windows import (
+from stepwell.translate.rewrites.tosa.operators.building import accumulator, i64s
+from stepwell.translate.rewrites.tosa.operators.convolving import TO_NCHW, TO_NHWC, evened
+from stepwell.translate.rewrites.tosa.operators.rows import gathered
+from stepwell.translate.rewrites.tosa.operators.sizes import is_known
+from stepwell.translate.rewrites.tosa.operators.windows import (
     counts_padding,
     is_dilated,
     not_pooled,

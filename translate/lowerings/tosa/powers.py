@@ -26,7 +26,7 @@ from stepwell.translate.lowerings.tosa.values import (
     rsqrt,
     where,
 )
-from stepwell.translate.rewrites.tosa.sizes import is_known
+from stepwell.translate.rewrites.tosa.operators.sizes import is_known
 
 LARGEST_EXPONENT = 64
 """Whole exponents up to this one are products; the rounding of n of them adds up to n / 2 ulp."""

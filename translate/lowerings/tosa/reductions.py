@@ -28,9 +28,9 @@ from stepwell.translate.lowerings.tosa.values import (
     needs_floats,
     reciprocal,
 )
-from stepwell.translate.rewrites.tosa.building import FLOATS, elements
-from stepwell.translate.rewrites.tosa.lowering import reduced_axes
-from stepwell.translate.rewrites.tosa.windows import is_image_mean
+from stepwell.translate.rewrites.tosa.operators.building import FLOATS, elements
+from stepwell.translate.rewrites.tosa.operators.lowering import reduced_axes
+from stepwell.translate.rewrites.tosa.operators.windows import is_image_mean
 
 
 def reduced(cls: type[TosaOp], x: Value, axes: Sequence[int]) -> Value:

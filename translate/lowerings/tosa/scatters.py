@@ -20,7 +20,7 @@ from stepwell.ir.dtypes import dtype_name, f32, i1, i8, i16, i32, i64
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.indices import as_rows, from_rows, spread
 from stepwell.translate.lowerings.tosa.values import Value, maximum, minimum, where
-from stepwell.translate.rewrites.tosa.building import FLOATS, elements
+from stepwell.translate.rewrites.tosa.operators.building import FLOATS, elements
 
 MOST_WRITES = 32
 """The most writes that are made one after the other."""

@@ -28,9 +28,15 @@ from stepwell.ir.rewriting import Refusal
 from stepwell.ir.size import Dim
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.lowering import Goal, goal, refuse
-from stepwell.translate.rewrites.tosa.building import FLOATS, Builder, broadcast, narrow, shape_of
-from stepwell.translate.rewrites.tosa.lowering import is_scalar, unfit
-from stepwell.translate.rewrites.tosa.sizes import is_known
+from stepwell.translate.rewrites.tosa.operators.building import (
+    FLOATS,
+    Builder,
+    broadcast,
+    narrow,
+    shape_of,
+)
+from stepwell.translate.rewrites.tosa.operators.lowering import is_scalar, unfit
+from stepwell.translate.rewrites.tosa.operators.sizes import is_known
 
 WHOLE = (i32, i64)
 """Element types of TOSA's arithmetic of integers."""

@@ -1,29 +1,29 @@
 """From quantised ATen ops to CMSIS-NN's operators."""
 
-from stepwell.translate.rewrites.cmsis import merge_movement
-from stepwell.translate.rewrites.cmsis.absorb_flatten import AbsorbFlatten
-from stepwell.translate.rewrites.cmsis.assign_layouts import AssignLayouts
-from stepwell.translate.rewrites.cmsis.explain_floats import ExplainFloats
-from stepwell.translate.rewrites.cmsis.fold_hard_sigmoid import FoldHardSigmoid
-from stepwell.translate.rewrites.cmsis.fold_kernel_sum import BiasForm, FoldKernelSum
-from stepwell.translate.rewrites.cmsis.integer_ports import IntegerPorts, Io
-from stepwell.translate.rewrites.cmsis.lower_arithmetic import LowerArithmetic
-from stepwell.translate.rewrites.cmsis.lower_boundary import LowerBoundary
-from stepwell.translate.rewrites.cmsis.lower_convolution import LowerConvolution
-from stepwell.translate.rewrites.cmsis.lower_linear import LowerLinear
-from stepwell.translate.rewrites.cmsis.lower_matmul import LowerMatmul
-from stepwell.translate.rewrites.cmsis.lower_mean import LowerMean
-from stepwell.translate.rewrites.cmsis.lower_movement import LowerPad, LowerPermute
-from stepwell.translate.rewrites.cmsis.lower_pooling import LowerPooling
-from stepwell.translate.rewrites.cmsis.lower_softmax import LowerSoftmax
-from stepwell.translate.rewrites.cmsis.lower_transposed_convolution import (
+from stepwell.translate.rewrites.cmsis.operators.explain_floats import ExplainFloats
+from stepwell.translate.rewrites.cmsis.operators.fold_hard_sigmoid import FoldHardSigmoid
+from stepwell.translate.rewrites.cmsis.operators.fold_kernel_sum import BiasForm, FoldKernelSum
+from stepwell.translate.rewrites.cmsis.operators.lower_arithmetic import LowerArithmetic
+from stepwell.translate.rewrites.cmsis.operators.lower_boundary import LowerBoundary
+from stepwell.translate.rewrites.cmsis.operators.lower_convolution import LowerConvolution
+from stepwell.translate.rewrites.cmsis.operators.lower_linear import LowerLinear
+from stepwell.translate.rewrites.cmsis.operators.lower_matmul import LowerMatmul
+from stepwell.translate.rewrites.cmsis.operators.lower_mean import LowerMean
+from stepwell.translate.rewrites.cmsis.operators.lower_movement import LowerPad, LowerPermute
+from stepwell.translate.rewrites.cmsis.operators.lower_pooling import LowerPooling
+from stepwell.translate.rewrites.cmsis.operators.lower_softmax import LowerSoftmax
+from stepwell.translate.rewrites.cmsis.operators.lower_transposed_convolution import (
     LowerTransposedConvolution,
 )
-from stepwell.translate.rewrites.cmsis.order_operators import OrderOperators
-from stepwell.translate.rewrites.cmsis.relabel_ports import RelabelInput, RelabelOutput
-from stepwell.translate.rewrites.cmsis.slice_as_part import SliceAsPart
-from stepwell.translate.rewrites.cmsis.state_target import StateTarget
-from stepwell.translate.rewrites.cmsis.tabulate import Tabulate
+from stepwell.translate.rewrites.cmsis.operators.tabulate import Tabulate
+from stepwell.translate.rewrites.cmsis.placing import merge_movement
+from stepwell.translate.rewrites.cmsis.placing.absorb_flatten import AbsorbFlatten
+from stepwell.translate.rewrites.cmsis.placing.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.cmsis.placing.integer_ports import IntegerPorts, Io
+from stepwell.translate.rewrites.cmsis.placing.order_operators import OrderOperators
+from stepwell.translate.rewrites.cmsis.placing.relabel_ports import RelabelInput, RelabelOutput
+from stepwell.translate.rewrites.cmsis.placing.slice_as_part import SliceAsPart
+from stepwell.translate.rewrites.cmsis.placing.state_target import StateTarget
 
 _MERGES = {rule.name: rule() for rule in merge_movement.RULES}
 _COMPOSE_TABLES = _MERGES["compose-tables"]

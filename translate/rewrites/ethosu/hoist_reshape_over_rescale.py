@@ -33,7 +33,7 @@ from stepwell.ir.dtypes import i8, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
 
 
 @dataclass(frozen=True)

@@ -56,13 +56,18 @@ from stepwell.ir.dtypes import i8, i16, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound
 from stepwell.translate.quantised.recognise import Use
-from stepwell.translate.rewrites.tosa.building import Builder, shape_of
-from stepwell.translate.rewrites.tosa.integers import Quantised, is_rescaled, rescale, stored
-from stepwell.translate.rewrites.tosa.lower_int8_softmax import (
+from stepwell.translate.rewrites.tosa.integers.integers import (
+    Quantised,
+    is_rescaled,
+    rescale,
+    stored,
+)
+from stepwell.translate.rewrites.tosa.integers.lower_int8_softmax import (
     LowerInt8Softmax,
     axis_of,
     exponentials,
 )
+from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
 
 _ONE = 32767
 """The reciprocal of the least sum, 2^30, in the table."""

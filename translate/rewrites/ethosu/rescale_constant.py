@@ -38,8 +38,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore, recipe
-from stepwell.translate.rewrites.tosa.building import Builder, shape_of
-from stepwell.translate.rewrites.tosa.integers import fixed_point, rescale_op
+from stepwell.translate.rewrites.tosa.integers.integers import fixed_point, rescale_op
+from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """From quantise and dequantise ops to types that carry the numbers."""
 
 from stepwell.ir.rewriting import Together
-from stepwell.translate.rewrites.aten import copies
 from stepwell.translate.rewrites.quant import casts, constants
 from stepwell.translate.rewrites.quant.casts import DEQUANTIZE, QUANTIZE
 from stepwell.translate.rewrites.quant.hoist_quantize import HoistQuantize
 from stepwell.translate.rewrites.quant.sink_dequantize import SinkDequantize
+from stepwell.translate.rewrites.spelling import copies
 
 _CASTS = tuple(rule() for rule in casts.RULES)
 CANCEL_CASTS = tuple(rule for rule in _CASTS if rule.name.startswith("cancel-"))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.ir.rewriting import Rewrite
-from stepwell.translate.rewrites.aten import permutes
-from stepwell.translate.rewrites.aten.attend_from_image import AttendFromImage
-from stepwell.translate.rewrites.aten.keep_axes_apart import KeepAxesApart
-from stepwell.translate.rewrites.aten.merge_views import MergeViews
-from stepwell.translate.rewrites.aten.sink_view_below_linear import SinkViewBelowLinear
-from stepwell.translate.rewrites.xnnpack import merge_transposes
-from stepwell.translate.rewrites.xnnpack.hoist_reshape_over_linear import HoistReshapeOverLinear
-from stepwell.translate.rewrites.xnnpack.resize_by_matrices import ResizeByMatrices
+from stepwell.translate.rewrites.attention.attend_from_image import AttendFromImage
+from stepwell.translate.rewrites.layers.sink_view_below_linear import SinkViewBelowLinear
+from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
+from stepwell.translate.rewrites.views import permutes
+from stepwell.translate.rewrites.views.merge_views import MergeViews
+from stepwell.translate.rewrites.xnnpack.nodes.hoist_reshape_over_linear import (
+    HoistReshapeOverLinear,
+)
+from stepwell.translate.rewrites.xnnpack.nodes.resize_by_matrices import ResizeByMatrices
+from stepwell.translate.rewrites.xnnpack.placing import merge_transposes
 
 MERGES: tuple[Rewrite[Any], ...] = (
     *(rule() for rule in merge_transposes.RULES),

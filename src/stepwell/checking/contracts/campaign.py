@@ -31,26 +31,34 @@ from stepwell.translate.rewrites.documentation import (
     module_of,
     rewrites_of,
 )
-from stepwell.translate.rewrites.xnnpack.centre_residual_stream import CentreResidualStream
-from stepwell.translate.rewrites.xnnpack.narrow_to_what_is_read import NarrowToWhatIsRead
+from stepwell.translate.rewrites.norms.centre_residual_stream import CentreResidualStream
+from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
 
 FINITE_ONLY = {
-    "aten.remove_safe_softmax_guard": "scores that overflow to −∞ in a whole row are not caught",
-    "xnnpack.lower_quantised_casts": "ExecuTorch clamps to int32 in float32, where 2³¹ - 1 is 2³¹",
-    "xnnpack.limit_by_mask": "a NaN that the mask hides is found by what computes the value",
-    "xnnpack.add_mask_before_softmax": "a score of +∞ or NaN under the mask stays NaN",
+    "attention.remove_safe_softmax_guard": (
+        "scores that overflow to −∞ in a whole row are not caught"
+    ),
+    "xnnpack.quantised.lower_quantised_casts": (
+        "ExecuTorch clamps to int32 in float32, where 2³¹ - 1 is 2³¹"
+    ),
+    "attention.limit_by_mask": "a NaN that the mask hides is found by what computes the value",
+    "attention.add_mask_before_softmax": "a score of +∞ or NaN under the mask stays NaN",
 }
 """Rewrites that hold for finite values alone, and why."""
 SORTING = dict.fromkeys(
-    ("tosa.orders", "xnnpack.choose_by_rank"),
+    ("tosa.orders", "experts.choose_by_rank"),
     "which of equal elements comes first, torch leaves open",
 )
 """Rewrites of sorts."""
 INDEXING = {"tosa.indices": "torch takes an index beyond the end as its remainder"}
 """Rewrites of ops that name rows; they are tried with rows near both ends."""
 UNVARIED = {
-    "xnnpack.resize_by_matrices": "PyTorch infers no result of an upsampling to a symbolic size",
-    "tosa.lower_transform": "PyTorch's own transform ends the process on an axis far out of range",
+    "xnnpack.nodes.resize_by_matrices": (
+        "PyTorch infers no result of an upsampling to a symbolic size"
+    ),
+    "tosa.operators.lower_transform": (
+        "PyTorch's own transform ends the process on an axis far out of range"
+    ),
 }
 """Rewrites whose example cannot be varied, since a variant's types are inferred, and why."""
 SECONDS = 20
@@ -72,8 +80,8 @@ class Tally:
 
 
 PASSES: dict[str, type[Pass]] = {
-    "xnnpack.centre_residual_stream": CentreResidualStream,
-    "xnnpack.narrow_to_what_is_read": NarrowToWhatIsRead,
+    "norms.centre_residual_stream": CentreResidualStream,
+    "xnnpack.placing.narrow_to_what_is_read": NarrowToWhatIsRead,
 }
 """Passes over a whole program that state an example and keep its signature."""
 
@@ -97,7 +105,7 @@ class Subject:
 
 
 def documented() -> Iterator[str]:
-    """What states an example: `aten.merge_views`, or `aten.sums: split-scaled-addcmul` of rules."""
+    """What states an example: `views.merge_views`, or `spelling.sums: split-…` of rules."""
     for name in module_names():
         module = module_of(name)
         if rules := getattr(module, "RULES", ()):

@@ -1,0 +1,249 @@
+"""How far each layer of a model moves when it computes in each MX payload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa_mxfp import operators
+from stepwell.dialects.tosa_mxfp.operators import TYPES, TYPES_BF16, form_refused
+from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS, payload_named
+from stepwell.ir.above import Shown
+from stepwell.ir.bars import Plot, plot
+from stepwell.ir.calling import bind_inputs
+from stepwell.ir.diagnostics import module_path, node_name
+from stepwell.ir.frames import frame
+from stepwell.ir.interpretation import Interpreter
+from stepwell.ir.program import Program
+from stepwell.translate.exporting import export
+from stepwell.translate.mxfp.conversion import (
+    Float,
+    Samples,
+    as_program,
+    check_samples,
+    prepared,
+)
+from stepwell.translate.rewrites.mxfp.choose_mxfp import (
+    MxConv2dOp,
+    MxLinearOp,
+    MxMatmulOp,
+    is_depthwise,
+)
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+Product = Callable[[str | None], Tensor]
+"""A layer's result with a payload, or in floats."""
+
+LAYERS: dict[type[Operation], str] = {
+    aten.LinearDefault: "linear",
+    MxLinearOp: "linear",
+    aten.ConvolutionDefault: "conv2d",
+    MxConv2dOp: "conv2d",
+    aten.BmmDefault: "matmul",
+    MxMatmulOp: "matmul",
+}
+
+
+@dataclass(frozen=True)
+class LayerAccuracy:
+    """One layer: its relative error in each payload.
+
+    Attributes:
+        name: of its module, or of its node where it has none.
+        kind: `linear`, `conv2d` or `matmul`.
+        node: the node of the exported graph.
+        errors: payload → ‖y_mx - y‖ / ‖y‖ at the layer's output, for the float inputs it had; the
+            largest over the samples.
+        payload: what the layer computes in now, None for floats.
+    """
+
+    name: str
+    kind: str
+    node: str
+    errors: Mapping[str, float]
+    payload: str | None = None
+
+    def smallest(self, limit: float) -> str | None:
+        """The payload of the fewest bits whose error is within a limit; of equals the best."""
+        return smallest(self.errors, limit)
+
+
+def smallest(errors: Mapping[str, float], limit: float) -> str | None:
+    """The payload of the fewest bits whose error is within a limit; of equals the best."""
+    fit = [name for name, error in errors.items() if error <= limit]
+    return min(fit, key=lambda name: (payload_named(name).bits, errors[name]), default=None)
+
+
+@dataclass(frozen=True)
+class MxAccuracy(Shown):
+    """Every layer that could be MX. `str()` is a table."""
+
+    layers: tuple[LayerAccuracy, ...]
+
+    def cells(self) -> Iterator[tuple[Any, ...]]:
+        """Each layer: its name, kind, the error in each of `PAYLOADS` (None: it has none), and
+        what it computes in now.
+        """
+        for layer in self.layers:
+            errors = (layer.errors.get(name) for name in PAYLOADS)
+            yield layer.name, layer.kind, *errors, layer.payload or "float"
+
+    def to_frame(self) -> DataFrame:
+        """A row for each layer, a column for each payload."""
+        return frame(("layer", "kind", *PAYLOADS, "is"), self.cells())
+
+    def plot(self) -> Plot:
+        """The relative error of each layer in each payload."""
+        rows = [
+            (layer.name, [float(f"{layer.errors.get(name, 0.0):.3g}") for name in PAYLOADS])
+            for layer in self.layers
+        ]
+        title = "Relative error of each layer in each payload"
+        return plot(title, tuple(PAYLOADS), rows, True)
+
+    def __str__(self) -> str:
+        names = list(PAYLOADS)
+        width = max([5, *(len(layer.name) for layer in self.layers)])
+        head = "".join(f"{name:>9}" for name in names)
+        lines = [f"{'layer':{width}} {'kind':7}{head}  is"]
+        for layer in self.layers:
+            cells = (layer.errors.get(name) for name in names)
+            row = "".join(f"{'–':>9}" if e is None else f"{e:9.2%}" for e in cells)
+            now = layer.payload or "float"
+            lines.append(f"{layer.name:{width}} {layer.kind:7}{row}  {now}")
+        return "\n".join(lines)
+
+
+def mx_accuracy(
+    model: Float,
+    samples: Samples,
+    *,
+    convolutions: bool = True,
+    attention: bool = True,
+    form: str = TYPES,
+) -> MxAccuracy:
+    """The relative error of each layer in each payload.
+
+    Args:
+        model: an `nn.Module`, an `ExportedProgram` or a stepwell program at level `aten`, with
+            float layers or MX ones.
+        samples: inputs of the model.
+        convolutions: look at convolutions too.
+        attention: look at products of two activations too.
+        form: of the products, as for `to_mxfp`.
+
+    Raises:
+        StepwellError: no samples.
+    """
+    check_samples(samples, "an error")
+    if isinstance(model, torch.nn.Module):
+        model = export(model.eval(), tuple(samples[0]))
+    program = prepared(as_program(model), attention)
+    errors = measure(program, samples, convolutions, attention, form)
+    return MxAccuracy(tuple(_layer(op, found) for op, found in errors.items()))
+
+
+def _layer(op: Operation, errors: Mapping[str, float]) -> LayerAccuracy:
+    node = node_name(op.location) or ""
+    now = op.arg("payload") if isinstance(op, MxLinearOp | MxConv2dOp | MxMatmulOp) else None  # pyright: ignore[reportArgumentType]
+    return LayerAccuracy(module_path(op.location) or node, LAYERS[type(op)], node, errors, now)
+
+
+def measure(
+    program: Program,
+    samples: Sequence[Sequence[Any]],
+    convolutions: bool,
+    attention: bool,
+    form: str = TYPES,
+) -> dict[Operation, dict[str, float]]:
+    """The errors of each layer of a prepared program, in program order."""
+    kinds = {"linear", *(["conv2d"] if convolutions else []), *(["matmul"] if attention else [])}
+    run = _Measuring(program.weights, kinds=kinds, form=form)
+    func = program.method()
+    for sample in samples:
+        run.call(func, bind_inputs(func, list(sample)))
+    return run.errors
+
+
+@dataclass
+class _Measuring(Interpreter):
+    """An interpreter that computes each layer in each payload, from its float operands."""
+
+    kinds: set[str] = field(default_factory=set[str])
+    form: str = TYPES
+    errors: dict[Operation, dict[str, float]] = field(
+        default_factory=dict[Operation, dict[str, float]]
+    )
+
+    def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
+        """Evaluate an op as it is, then measure it."""
+        super().step(op, environment)
+        if LAYERS.get(type(op)) not in self.kinds:
+            return
+        assert isinstance(op, SchemaOp)
+        product = _product(op, [environment[value] for value in op.operands], self.form)
+        if product is None:
+            return
+        expected = product(None).double()
+        norm = float(expected.norm()) or 1.0
+        held = self.errors.setdefault(op, {})
+        for payload in PAYLOADS:
+            form = _form(self.form, payload, expected.dtype, LAYERS[type(op)] == "conv2d")
+            if form is None:
+                continue
+            moved = float((product(payload).double() - expected).norm()) / norm
+            held[payload] = max(held.get(payload, 0.0), moved)
+
+
+def _form(form: str, payload: str, dtype: torch.dtype, convolution: bool) -> str | None:
+    """The form, unless a payload has none: an mxint8 convolution with `operators`."""
+    if form == TYPES_BF16 and convolution:
+        return TYPES
+    if form == TYPES_BF16:
+        return form
+    return None if form_refused(form, payload, payload, dtype, convolution) else form
+
+
+def _product(op: SchemaOp, operands: Sequence[Any], form: str) -> Product | None:
+    """How to compute a layer, or None if it cannot be MX."""
+    x: Tensor = operands[0]
+    other: Tensor = operands[1]
+    if not x.dtype.is_floating_point or x.dtype == torch.float64 or other.dtype != x.dtype:
+        return None
+    bias = operands[2] if len(operands) > 2 else None
+    kind = LAYERS[type(op)]
+    if kind == "linear":
+        return lambda p: (
+            operators.linear(x, other, bias, p, p, form) if p else F.linear(x, other, bias)
+        )
+    if kind == "matmul":
+        right: Tensor = other.transpose(1, 2) if isinstance(op, aten.BmmDefault) else other
+        return lambda p: (
+            operators.matmul_t(x, right, p, p, form) if p else torch.bmm(x, right.transpose(1, 2))
+        )
+    if x.dim() != 4 or is_depthwise(other.shape):
+        return None
+    if isinstance(op, aten.ConvolutionDefault) and op.arg("transposed"):
+        return None
+    stride, padding, dilation = (list(op.arg(n)) for n in ("stride", "padding", "dilation"))
+    groups: int = op.arg("groups")
+    spelled = TYPES if form == TYPES_BF16 else form
+
+    def convolved(payload: str | None) -> Tensor:
+        if payload is None:
+            return F.conv2d(x, other, bias, stride, padding, dilation, groups)
+        said = payload, payload, spelled
+        return operators.conv2d(x, other, bias, stride, padding, dilation, groups, *said)
+
+    return convolved

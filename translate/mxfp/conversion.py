@@ -1,0 +1,233 @@
+"""Layers of a module or a program converted to MX, each by the payload it is assigned."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from xdsl.ir import Operation
+
+from stepwell.dialects import aten
+from stepwell.dialects.tosa_mxfp.payloads import payload_named
+from stepwell.ir.diagnostics import StepwellError, module_path
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.translate.mxfp.attention import MxMultiheadAttention
+from stepwell.translate.mxfp.layers import MxConv2d, MxLinear
+from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
+from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
+from stepwell.translate.rewrites.mxfp.choose_mxfp import (
+    ChooseMx,
+    ChooseMxConv2d,
+    ChooseMxLinear,
+    ChooseMxMatmul,
+    is_depthwise,
+)
+from stepwell.translate.rewrites.normal_form import NORMAL_FORM
+
+Layers = str | Sequence[str] | type[nn.Module] | Callable[[str, Any], bool] | None
+"""Which layers: patterns of names (`blocks.*.mlp.*`), a module type, a predicate of the name and
+the module (in a program: the op), or all."""
+
+Payloads = str | Mapping[str, str]
+"""One payload, or patterns of names with a payload each, the first that matches counting."""
+
+Assign = Callable[[str, Any], str | None]
+"""The payload of a layer, by name and module or op; None leaves it as it is."""
+
+
+Float = nn.Module | ExportedProgram | Program
+Samples = Sequence[Sequence[Tensor]]
+
+
+def check_samples(samples: Any, what: str) -> None:
+    """Raise `StepwellError` unless there are samples, each the inputs of a call."""
+    held: Sequence[Any] = samples if isinstance(samples, Sequence) else ()
+    if not held or not all(isinstance(one, tuple | list) for one in held):
+        raise StepwellError(f"{what} is measured on samples", help="samples=[(x,), …]")
+
+
+def as_program(model: ExportedProgram | Program) -> Program:
+    """The stepwell program of an exported one, or the program itself."""
+    if isinstance(model, Program):
+        return model
+    from stepwell.translate.from_torch import from_exported_program
+
+    return from_exported_program(model)
+
+
+def assignment(payload: Payloads, layers: Layers) -> Assign:
+    """The payload of each layer, by its name."""
+    if isinstance(payload, str):
+        held = payload_named(payload).name
+        return lambda name, layer: held if chooses(layers, name, layer) else None
+    patterns = {pattern: payload_named(held).name for pattern, held in payload.items()}
+
+    def assign(name: str, layer: Any) -> str | None:
+        if not chooses(layers, name, layer):
+            return None
+        return next((held for p, held in patterns.items() if fnmatchcase(name, p)), None)
+
+    return assign
+
+
+MATCHING = (
+    "nn.Linear and nn.MultiheadAttention can be MX, with convolutions=True nn.Conv2d too; "
+    "see layers=, payload="
+)
+"""What to do where no layer is chosen."""
+
+KINDS: dict[type[nn.Module], tuple[type[Operation], ...]] = {
+    nn.Linear: (aten.LinearDefault,),
+    nn.Conv2d: (aten.ConvolutionDefault,),
+}
+"""What a module of a type is in a program."""
+
+
+def chooses(layers: Layers, name: str, layer: Any) -> bool:
+    """Whether a layer, a module or an op of a program, is chosen."""
+    if layers is None:
+        return True
+    if isinstance(layers, str):
+        return fnmatchcase(name, layers)
+    if isinstance(layers, type):
+        if isinstance(layer, nn.Module):
+            return isinstance(layer, layers)
+        if layers not in KINDS:
+            known = " or ".join(f"nn.{kind.__name__}" for kind in KINDS)
+            raise StepwellError(
+                f"{layers.__name__} is not a type of layer in a program", help=f"types are {known}"
+            )
+        return isinstance(layer, KINDS[layers])
+    if callable(layers):
+        return layers(name, layer)
+    return any(fnmatchcase(name, pattern) for pattern in layers)
+
+
+def convert_module(
+    model: nn.Module, assign: Assign, second: str | None, convolutions: bool, form: str
+) -> nn.Module:
+    """A copy of the structure, not of the tensors, with MX layers."""
+    shared: dict[int, Any] = {id(p): p for p in (*model.parameters(), *model.buffers())}
+    converted = copy.deepcopy(model, shared)
+    found = 0
+    for name, child in list(converted.named_modules()):
+        new = _layer(name, child, assign, second, convolutions, form)
+        if new is None:
+            continue
+        found += 1
+        new.train(child.training)
+        if not name:
+            return new
+        parent, _, last = name.rpartition(".")
+        setattr(converted.get_submodule(parent), last, new)
+    if not found:
+        raise StepwellError("no layer of the module matches", help=MATCHING)
+    return converted
+
+
+def _layer(
+    name: str,
+    child: nn.Module,
+    assign: Assign,
+    second: str | None,
+    convolutions: bool,
+    form: str,
+) -> nn.Module | None:
+    """The MX layer in a layer's place, or None if it stays."""
+    if type(child) is nn.Linear or is_conv1d(child):
+        payload = assign(name, child)
+        if payload is None:
+            return None
+        weights = second or payload
+        linear = child if isinstance(child, nn.Linear) else of_conv1d(child)
+        return MxLinear(linear, payload, weights, form)
+    if isinstance(child, nn.MultiheadAttention) and type(child) is nn.MultiheadAttention:
+        payload = assign(name, child)
+        if payload is None:
+            return None
+        weights = second or payload
+        return MxMultiheadAttention(child, lambda linear: MxLinear(linear, payload, weights, form))
+    if not (convolutions and isinstance(child, nn.Conv2d) and type(child) is nn.Conv2d):
+        return None
+    payload = None if is_depthwise(child.weight.shape) else assign(name, child)
+    if payload is None:
+        return None
+    weights = second or payload
+    return MxConv2d(child, payload, weights, form)
+
+
+def is_conv1d(child: nn.Module) -> bool:
+    """Whether a module is GPT-2's linear layer, whose weight is `[inputs, outputs]`."""
+    kind = type(child)
+    return (kind.__module__, kind.__name__) == ("transformers.pytorch_utils", "Conv1D")
+
+
+def of_conv1d(child: Any) -> nn.Linear:
+    """The same layer over the same memory, its weight the other way round."""
+    inputs, outputs = child.weight.shape
+    linear = nn.Linear(inputs, outputs, device="meta")
+    linear.weight = nn.Parameter(child.weight.detach().t(), child.weight.requires_grad)
+    linear.bias = child.bias
+    return linear
+
+
+def prepared(program: Program, attention: bool) -> Program:
+    """A copy in normal form; with attention taken apart into its two products if need be."""
+    if program.level != "aten":
+        raise StepwellError(
+            f"the program is at level {program.level!r}, not 'aten'",
+            help="convert the program that was imported, then lower it",
+        )
+    result = program.clone()
+    run_rewrites(result, NORMAL_FORM)
+    if attention:
+        run_rewrites(result, (RecogniseAttention(),))
+        run_rewrites(result, (ExpandAttention(),))
+        run_rewrites(result, NORMAL_FORM)
+    return result
+
+
+def convert(
+    program: Program,
+    assign: Assign,
+    second: str | None,
+    convolutions: bool,
+    attention: bool,
+    form: str,
+    history: History | None = None,
+) -> int:
+    """Make the chosen products of a prepared program MX, in place; how many there are.
+
+    Raises:
+        StepwellError: a layer that was chosen has no such form.
+    """
+    kinds: list[type[ChooseMx]] = [ChooseMxLinear]
+    kinds += [ChooseMxConv2d] if convolutions else []
+    kinds += [ChooseMxMatmul] if attention else []
+    anchors = tuple(anchor for kind in kinds for anchor in kind.anchors)
+    chosen: dict[Operation, str] = {}
+    for method in program.methods.values():
+        for op in method.walk():
+            if isinstance(op, anchors):
+                held = assign(module_path(op.location) or "", op)
+                if held is not None:
+                    chosen[op] = held
+    found = 0
+    for payload in sorted(set(chosen.values())):
+        weights = second or payload
+        of_payload = {op for op, held in chosen.items() if held == payload}
+        for kind in kinds:
+            rewrite = kind(payload, weights, form, of_payload.__contains__)
+            own = History()
+            found += run_rewrites(program, (rewrite,), own)
+            if history is not None:
+                history.refusals.update(own.refusals)
+            refused = [r for r in own.refusals.values() if "form" in r.reason]
+            if refused:
+                raise StepwellError(f"{refused[0].op}: {refused[0].reason}", refused[0].where)
+    return found

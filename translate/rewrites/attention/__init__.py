@@ -1,0 +1,1 @@
+"""Attention: recognised, expanded, its masks, heads and softmax."""

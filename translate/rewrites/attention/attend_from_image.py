@@ -1,0 +1,125 @@
+"""Attention whose queries are the places of an image of symbolic size, without merging them.
+
+The queries of a vision transformer are an image's rows, `[N, H·W, heads·depth]`, parted into heads.
+Where both sizes are symbolic the result could not be parted into an image again (see
+`keep-axes-apart`). Each head by itself needs no parting: its queries are a slice of the features,
+`[N, H, W, depth]`, keys and values broadcast over H, and the heads' results are concatenated.
+
+Before:
+    %v = aten.view.default(%q, [1, -1, 2, 4]) : (tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>) -> tensor<1x?x2x4xf32, #stepwell.shape<[1, "h*w", 2, 4]>>
+    %p = aten.permute.default(%v, [0, 2, 1, 3]) : (tensor<1x?x2x4xf32, #stepwell.shape<[1, "h*w", 2, 4]>>) -> tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>>
+    %o = aten.scaled_dot_product_attention.default(%p, %k, %k) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>>, tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>, tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>>
+After:
+    %0 = aten.slice.Tensor(%q, 3, 0, 4, 1) : (tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>) -> tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>
+    %1 = aten.slice.Tensor(%k, 1, 0, 1, 1) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>
+    %2 = aten.slice.Tensor(%k, 1, 0, 1, 1) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>
+    %3 = aten.scaled_dot_product_attention.default(%0, %1, %2, scale=0.5) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>, tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>, tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>) -> tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>
+    %4 = aten.slice.Tensor(%q, 3, 4, 8, 1) : (tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>) -> tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>
+    %5 = aten.slice.Tensor(%k, 1, 1, 2, 1) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>
+    %6 = aten.slice.Tensor(%k, 1, 1, 2, 1) : (tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "n", 4]>>) -> tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>
+    %7 = aten.scaled_dot_product_attention.default(%4, %5, %6, scale=0.5) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>, tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>, tensor<1x1x?x4xf32, #stepwell.shape<[1, 1, "n", 4]>>) -> tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>
+    %8 = aten.cat.default([%3, %7], 3) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>, tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>) -> tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>
+    %9 = aten.view.default(%8, [1, -1, 2, 4]) : (tensor<1x?x?x8xf32, #stepwell.shape<[1, "h", "w", 8]>>) -> tensor<1x?x2x4xf32, #stepwell.shape<[1, "h*w", 2, 4]>>
+    %o = aten.permute.default(%9, [0, 2, 1, 3]) : (tensor<1x?x2x4xf32, #stepwell.shape<[1, "h*w", 2, 4]>>) -> tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "h*w", 4]>>
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.size import Size
+from stepwell.ir.types import dims, element, tensor
+from stepwell.translate.rewrites.attention.expand_attention import drops_out, scale_of
+from stepwell.translate.rewrites.building import cat, emit, permute, slice_axis, view
+
+
+@dataclass(frozen=True)
+class ImageQueries:
+    """An attention, the image `[N, H, W, heads·depth]` its queries are, and their scale."""
+
+    op: SchemaOp
+    image: SSAValue
+    scale: float
+
+
+@dataclass(frozen=True)
+class AttendFromImage(Rewrite[ImageQueries]):
+    """Attention over merged symbolic axes to one attention a head over axes that are apart."""
+
+    name: ClassVar[str] = "attend-from-image"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
+    bound: ClassVar[Bound] = roundings("torch may run a fused kernel with another order")
+
+    def match(self, op: SchemaOp, program: Program) -> ImageQueries | Refusal | None:
+        """Guards: an image of two symbolic sizes, as many heads of keys, no mask, no dropout."""
+        queries, keys = op.operands[:2]
+        image = queried_image(queries)
+        if image is None:
+            return None
+        if op.operand("attn_mask") is not None or op.arg("is_causal"):
+            return Refusal("a mask says which places of the image look where")
+        heads = dims(queries.type)[1]
+        if not isinstance(heads, int) or dims(keys.type)[:2] != dims(queries.type)[:2]:
+            return Refusal("queries and keys are not the same heads of the same batch")
+        refusal, scale = drops_out(op), scale_of(op)
+        if refusal is not None:
+            return refusal
+        if isinstance(scale, Refusal):
+            return scale
+        return ImageQueries(op, image, scale)
+
+    def build(self, match: ImageQueries, rw: Rewriter) -> None:
+        """Each head: its slice of the features, its keys and values; then all beside another."""
+        op, image = match.op, match.image
+        batch, heads, places, depth = dims(op.results[0].type)
+        width = dims(op.operands[0].type)[3]
+        assert isinstance(heads, int) and isinstance(width, int)
+        made: list[SSAValue] = []
+        for head in range(heads):
+            query = slice_axis(rw, image, 3, head * width, (head + 1) * width)
+            key, value = (slice_axis(rw, x, 1, head, head + 1) for x in op.operands[1:3])
+            made.append(_attention(rw, query, key, value, match.scale))
+        together = view(rw, cat(rw, made, 3), [batch, places, heads, depth])
+        rw.replace(op, [permute(rw, together, [0, 2, 1, 3])])
+
+
+def queried_image(queries: SSAValue) -> SSAValue | None:
+    """`[N, H, W, heads·depth]` of queries `[N, heads, H·W, depth]`, with H and W symbolic."""
+    shape, rows = dims(queries.type), queries
+    if len(shape) != 4:
+        return None
+    batch, heads, places, depth = shape
+    if isinstance(queries.owner, aten.PermuteDefault):
+        if queries.owner.arg("dims") != [0, 2, 1, 3]:
+            return None
+        rows = queries.owner.operands[0]
+    elif heads != 1:
+        return None
+    if not isinstance(rows.owner, aten.ViewDefault):
+        return None
+    image = rows.owner.operands[0]
+    given = dims(image.type)
+    if len(given) != 4 or given[0] != batch or not isinstance(places, Size):
+        return None
+    if not isinstance(heads, int) or not isinstance(depth, int) or given[3] != heads * depth:
+        return None
+    return image if all(isinstance(size, Size) for size in given[1:3]) else None
+
+
+def _attention(
+    rw: Rewriter, query: SSAValue, key: SSAValue, value: SSAValue, scale: float
+) -> SSAValue:
+    """Keys and values broadcast along the image's rows, the second axis."""
+    result = tensor([*dims(query.type)[:-1], dims(value.type)[-1]], element(query.type))
+    attention = aten.ScaledDotProductAttentionDefault.make(
+        query, key, value, scale=scale, result_types=[result]
+    )
+    return emit(rw, attention)

@@ -1,0 +1,160 @@
+"""Take the factor of one slice of a fused projection into that part of its weight.
+
+Attention scales q, and q is a slice of what one linear layer makes of q, k and v. The factor goes
+into the rows of the weight, and of the bias, that make q; k and v keep theirs.
+
+Before:
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>
+    %p = aten.linear.default(%x, %w) : (tensor<3x4xf32>, tensor<4x4xf32>) -> tensor<3x4xf32>
+    %q = aten.slice.Tensor(%p, 1, 0, 2, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
+    %k = aten.slice.Tensor(%p, 1, 2, 4, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
+    %s = aten.mul.Scalar(%q, 0.125) : (tensor<3x2xf32>) -> tensor<3x2xf32>
+    func.return %s, %k : tensor<3x2xf32>, tensor<3x2xf32>
+After:
+    %0 = stepwell.weight <"w#scale_some_rows.1f19f048210a"> "constant" : tensor<4x4xf32>
+    %p = aten.linear.default(%x, %0) : (tensor<3x4xf32>, tensor<4x4xf32>) -> tensor<3x4xf32>
+    %q = aten.slice.Tensor(%p, 1, 0, 2, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
+    %k = aten.slice.Tensor(%p, 1, 2, 4, 1) : (tensor<3x4xf32>) -> tensor<3x2xf32>
+    func.return %q, %k : tensor<3x2xf32>, tensor<3x2xf32>
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.axes import axis_map
+from stepwell.ir.bounds import roundings
+from stepwell.ir.boxes import numbers, whole_of
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import is_float
+from stepwell.ir.families import moves_one
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element
+from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.building import emit_as, static_dims
+
+
+@recipe("scale_some_rows")
+def scale_some_rows(weight: torch.Tensor, *, start: int, stop: int, factor: float) -> torch.Tensor:
+    """The weight with rows `start` to `stop` multiplied by a number."""
+    scaled = weight.clone()
+    scaled[start:stop] *= factor
+    return scaled
+
+
+@dataclass(frozen=True)
+class ScaledSlice:
+    """`op` multiplies what output features `start` to `stop` of `linear` became."""
+
+    op: SchemaOp
+    linear: SchemaOp
+    start: int
+    stop: int
+    factor: float
+
+
+@dataclass(frozen=True)
+class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
+    """`slice(linear(x)) * s` to `slice(linear(x))` with scaled rows."""
+
+    name: ClassVar[str] = "fold-scale-into-projection"
+    takes_empty: ClassVar[bool] = False
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MulScalar,)
+    bound: ClassVar[Bound] = roundings("the product moves into the weight")
+
+    def match(self, op: SchemaOp, program: Program) -> ScaledSlice | Refusal | None:
+        """Guards: constant weights, a contiguous range of features that nobody else reads."""
+        factor = op.arg("other")
+        if not isinstance(factor, int | float):
+            return Refusal("the factor is known only at run time")
+        chain = chain_to_linear(op.operands[0])
+        if chain is None:
+            return None
+        linear, layout = chain
+        if op.results[0].type != op.operands[0].type or not is_float(element(op.results[0].type)):
+            return Refusal("the factor is no float of the projection's own dtype")
+        if len(dims(linear.operands[1].type)) != 2:
+            return Refusal("its weight is one row, so that there is no axis of outputs")
+        if any(strides(use.operation) for step in layout for use in step.operands[0].uses):
+            return Refusal("a slice takes every so many features, or counts them from the end")
+        if any(len(list(step.results[0].uses)) > 1 for step in after_slice(layout)):
+            return Refusal("another op reads the unscaled value")
+        keys = [weight_key(v) for v in linear.operands[1:]]
+        if None in keys:
+            return Refusal("the projection's weight is computed at run time")
+        if any(static_dims(step.results[0]) is None for step in (linear, *layout)):
+            return Refusal("the shape is symbolic")
+        beside = [use.operation for step in layout for use in step.operands[0].uses]
+        others = [other for other in beside if other not in layout]
+        if not all(isinstance(other, aten.SliceTensor) for other in others):
+            return Refusal("another op reads all of the projection")
+        start, stop = features_of(op.operands[0], linear)
+        reads = [features_of(other.results[0], linear) for other in others]
+        if any(first < stop and start < last for first, last in reads):
+            return Refusal("another op reads the same part of the projection")
+        return ScaledSlice(op, linear, start, stop, float(factor))
+
+    def build(self, match: ScaledSlice, rw: Rewriter) -> None:
+        """A linear with the scaled weight; the product goes."""
+        linear, store = match.linear, rw.weights
+        rows = {"start": match.start, "stop": match.stop, "factor": match.factor}
+        keys = [weight_key(value) for value in linear.operands[1:]]
+        scaled = [store.derive("scale_some_rows", [key], **rows) for key in keys if key]
+        rw.replace(match.op, [match.op.operands[0]])
+        inner = Rewriter(linear, rw.program)
+        new = aten.LinearDefault.make(
+            linear.operands[0],
+            *[inner.weight(key) for key in scaled],
+            result_types=[linear.results[0].type],
+        )
+        value = emit_as(inner, new, linear.results[0])
+        rw.supersede(linear.results[0], value)
+        rw.erase(linear)
+
+
+def strides(op: Operation) -> bool:
+    """Whether a slice has a step, is empty, or names axis or start from the end."""
+    if not isinstance(op, aten.SliceTensor):
+        return False
+    if 0 in dims(op.results[0].type):
+        return True
+    return op.arg("step") != 1 or op.arg("dim") < 0 or (op.arg("start") or 0) < 0
+
+
+def chain_to_linear(value: SSAValue) -> tuple[SchemaOp, list[SchemaOp]] | None:
+    """The linear layer a value comes from, and the layout ops between, first one first."""
+    layout: list[SchemaOp] = []
+    owner = value.owner
+    while isinstance(owner, SchemaOp) and moves_one(owner) and axis_map(owner) is not None:
+        layout.append(owner)
+        owner = owner.operands[0].owner
+    if not isinstance(owner, aten.LinearDefault):
+        return None
+    if not any(isinstance(op, aten.SliceTensor) for op in layout):
+        return None
+    return owner, layout[::-1]
+
+
+def after_slice(layout: list[SchemaOp]) -> list[SchemaOp]:
+    """The layout ops from the first slice on, which only the product may read."""
+    first = next(i for i, op in enumerate(layout) if isinstance(op, aten.SliceTensor))
+    return layout[first:]
+
+
+def features_of(value: SSAValue, linear: SchemaOp) -> tuple[int, int]:
+    """The range of output features of a linear layer that layout ops make a value of."""
+    box = whole_of(dims(value.type))
+    while value.owner is not linear:
+        axes = axis_map(value.owner)
+        assert axes is not None and isinstance(value.owner, SchemaOp)
+        box, value = axes.reads(0, box), value.owner.operands[0]
+    found = numbers(box[-1])
+    assert found is not None
+    return found

@@ -1,0 +1,348 @@
+"""Compute only the scores that a constant mask leaves: attention in blocks of queries.
+
+Under a causal mask a query looks at no later key, so the first half of the queries needs the first
+half of the keys alone; in a sliding window each block of queries needs a band of keys. Scores that
+a mask of −∞ closes have the weight 0 exactly, so leaving them out changes no sum but for the order
+of its terms. A mask that adds other numbers goes on adding them. The work between two products grows with the square of the length, and much of it is
+for scores that are thrown away: under a causal mask half.
+
+How many blocks there are follows from what they cost: slices and the starts of nodes against
+multiplications and exponentials. A block must save a twentieth of the whole, or it is not made.
+
+Before:
+    %o = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true, scale=1.0) : (tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>) -> tensor<1x8x128x64xf32>
+After:
+    %0 = stepwell.weight <"causal#ba32389c1cbe"> "constant" : tensor<64x64xi1>
+    %1 = stepwell.weight <"causal#a13a55ba3a0e"> "constant" : tensor<64x128xi1>
+    %2 = aten.slice.Tensor(%q, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
+    %3 = aten.slice.Tensor(%k, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
+    %4 = aten.slice.Tensor(%v, 2, 0, 64, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
+    %5 = aten.scaled_dot_product_attention.default(%2, %3, %4, %0, scale=1.0) : (tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>, tensor<64x64xi1>) -> tensor<1x8x64x64xf32>
+    %6 = aten.slice.Tensor(%q, 2, 64, 128, 1) : (tensor<1x8x128x64xf32>) -> tensor<1x8x64x64xf32>
+    %7 = aten.scaled_dot_product_attention.default(%6, %k, %v, %1, scale=1.0) : (tensor<1x8x64x64xf32>, tensor<1x8x128x64xf32>, tensor<1x8x128x64xf32>, tensor<64x128xi1>) -> tensor<1x8x64x64xf32>
+    %o = aten.cat.default([%5, %7], 2) : (tensor<1x8x64x64xf32>, tensor<1x8x64x64xf32>) -> tensor<1x8x128x64xf32>
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from math import prod
+from typing import Any, ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack.costs import COSTS, Costs, costs_of
+from stepwell.ir.bounds import roundings
+from stepwell.ir.choices import shape_of
+from stepwell.ir.core import weight_key
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.attention.expand_attention import MOST_SCORES, scale_of
+from stepwell.translate.rewrites.building import cat, emit, put, slice_axis
+
+SCORE = 5
+"""Copies that a score costs besides its products: a mask, three passes of a softmax, a reload."""
+MOST_BLOCKS = 16
+WHOLE = "whole"
+"""An attention as it is, among the ways to cut it."""
+LANES = 16
+"""Blocks are multiples of the widest tile of a product, so that none is filled up in part."""
+
+
+@recipe("band")
+def band(mask: torch.Tensor, *, rows: list[int], columns: list[int]) -> torch.Tensor:
+    """A block of a mask's last two axes, those of size one kept; a view."""
+    for axis, (start, stop) in ((2, rows), (1, columns)):
+        if mask.dim() >= axis and mask.shape[-axis] != 1:
+            mask = mask.narrow(-axis, start, stop - start)
+    return mask
+
+
+@dataclass(frozen=True)
+class Block:
+    """Queries `rows` look at no keys but `columns`."""
+
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class MaskedAttention:
+    """An attention, its mask's key (None: it is causal), the blocks to make, those without a mask."""
+
+    op: SchemaOp
+    mask: str | None
+    scale: float
+    blocks: tuple[Block, ...]
+    free: frozenset[Block]
+
+
+@dataclass(frozen=True)
+class SkipMaskedAttention(Rewrite[MaskedAttention]):
+    """One attention to a few over fewer keys, put together along the queries."""
+
+    name: ClassVar[str] = "skip-masked-attention"
+    takes_empty: ClassVar[bool] = False
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
+    bound: ClassVar[Bound] = roundings("sums over fewer keys, in another order")
+
+    def match(self, op: SchemaOp, program: Program) -> MaskedAttention | Refusal | None:
+        """Guards: a mask known now that closes something, no closed row, known lengths, a gain."""
+        mask, is_causal = op.operand("attn_mask"), op.arg("is_causal")
+        key = weight_key(mask) if mask is not None else None
+        if op.arg("dropout_p") or not (is_causal or key is not None) or is_block(op):
+            return None
+        if len({dims(value.type)[:-2][:-1] for value in op.operands[:3]}) > 1:
+            return Refusal("queries, keys and values have different leading axes")
+        if (
+            not dims(op.operands[0].type)[:-2]
+            or dims(op.operands[1].type)[:-2] != dims(op.operands[2].type)[:-2]
+        ):
+            return Refusal("queries, keys and values have different heads, or none")
+        sizes = sizes_of(op, costs_of(program.context))
+        if sizes is None:
+            return Refusal("the number of queries or keys, or their size, is symbolic")
+        if sizes.queries * sizes.keys > MOST_SCORES:
+            return Refusal(f"there are more than {MOST_SCORES} scores")
+        if key is None:
+            found = blocks_under_causal(sizes)
+        else:
+            scores = kept_scores(program.weights.get(key))
+            found = scores if isinstance(scores, Refusal) else blocks_under(scores.of(sizes), sizes)
+        if found is None or isinstance(found, Refusal):
+            return found
+        shape = f"{shape_of(op)} keeping {found.digest}"
+        costs = {name: cost(blocks, sizes) for name, blocks in found.blocks.items()}
+        chosen = program.context.choose(self.name, shape, costs, found.best)
+        if chosen == WHOLE:
+            return Refusal("what the mask closes costs less than the slices without it would")
+        scale = scale_of(op)
+        if isinstance(scale, Refusal):
+            return scale
+        return MaskedAttention(op, key, scale, found.blocks[chosen], found.free[chosen])
+
+    def build(self, match: MaskedAttention, rw: Rewriter) -> None:
+        """Slices of q, k and v; an attention for each block; their results in order."""
+        op, parts = match.op, list[SSAValue]()
+        options: dict[str, Any] = {"enable_gqa": True} if op.arg("enable_gqa") else {}
+        q, k, v = op.operands[:3]
+        at = len(dims(q.type)) - 2
+        if match.scale != 1.0:  # On all of q at once, so that what makes q can absorb it.
+            q = put(rw, aten.MulScalar, q, match.scale)
+        for block in match.blocks:
+            start, stop = block.columns
+            arguments: list[Any] = [
+                slice_axis(rw, q, at, *block.rows),
+                slice_axis(rw, k, at, start, stop),
+                slice_axis(rw, v, at, start, stop),
+            ]
+            if block not in match.free:
+                arguments.append(mask_of(match, block, rw))
+            shape = [*dims(arguments[0].type)[:-1], dims(v.type)[-1]]
+            attention = aten.ScaledDotProductAttentionDefault.make(
+                *arguments,
+                scale=1.0,
+                **options,
+                result_types=[tensor(shape, element(op.results[0].type))],
+            )
+            parts.append(emit(rw, attention))
+        rw.replace(op, [cat(rw, parts, at)])
+
+
+def is_block(op: SchemaOp) -> bool:
+    """Whether an attention is one of several whose queries follow each other: cut already."""
+    users = [use.operation for use in op.results[0].uses]
+    return [type(user) for user in users] == [aten.CatDefault] and all(
+        isinstance(value.owner, aten.ScaledDotProductAttentionDefault)
+        for value in users[0].operands
+    )
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The lengths of an attention; `heads` and `key_heads` count what is known of leading axes."""
+
+    heads: int
+    key_heads: int
+    queries: int
+    keys: int
+    depths: int
+    costs: Costs = COSTS
+    """What decides."""
+
+
+def sizes_of(op: SchemaOp, costs: Costs = COSTS) -> Sizes | None:
+    """The sizes that a cost is made of; None where a length or a depth is symbolic."""
+    q, k, v = (dims(value.type) for value in op.operands[:3])
+    known = [size for size in (q[-2], k[-2], q[-1], v[-1]) if isinstance(size, int)]
+    if len(known) < 4:
+        return None
+    heads, key_heads = (prod(d for d in shape[:-2] if isinstance(d, int)) for shape in (q, k))
+    return Sizes(heads, key_heads, known[0], known[1], known[2] + known[3], costs)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Two boolean matrices, queries × keys or of sizes one that broadcast to that.
+
+    `kept`: some head or sample gives the score weight. `free`: the mask changes it in none.
+    """
+
+    kept: torch.Tensor
+    free: torch.Tensor
+
+    @cached_property
+    def ranges(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """For each query the first key it keeps and the one behind the last."""
+        bits = self.kept.to(torch.uint8)
+        return bits.argmax(dim=1), bits.shape[1] - bits.flip(1).argmax(dim=1)
+
+    def are_free(self, block: Block) -> bool:
+        """Whether the mask says nothing in a block."""
+        return bool(self.free[slice(*block.rows), slice(*block.columns)].all())
+
+    def of(self, sizes: Sizes) -> Scores:
+        """Both matrices at full size."""
+        shape = (sizes.queries, sizes.keys)
+        return Scores(self.kept.expand(shape), self.free.expand(shape))
+
+
+def causal(sizes: Sizes) -> torch.Tensor:
+    """The mask that `is_causal` stands for: true where the key is not after the query."""
+    return torch.ones(sizes.queries, sizes.keys, dtype=torch.bool).tril()
+
+
+def kept_scores(mask: torch.Tensor) -> Scores | Refusal:
+    """What a mask, boolean or added, leaves of the scores; a refusal if it closes a whole row.
+
+    An added mask closes with −∞. The least number of float32 and bfloat16 closes too, as no score
+    reaches so far: its weight is 0 wherever the row has a score that the mask lets through.
+    """
+    if mask.dtype == torch.bool:
+        kept = open_ = free = mask
+    else:
+        wide = mask.dtype in (torch.float32, torch.bfloat16)
+        least = torch.finfo(mask.dtype).min if wide else -math.inf
+        kept, open_, free = ~(mask <= least), mask > (least / 2 if wide else least), mask == 0
+    if not bool(open_.any(dim=-1).all()):
+        return Refusal("a row of the mask is closed throughout")
+    matrix = (-1, *mask.shape[-2:])
+    return Scores(kept.reshape(matrix).any(dim=0), free.reshape(matrix).all(dim=0))
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Partitions of an attention into blocks, by how many there are.
+
+    Attributes:
+        blocks: each partition; `WHOLE` is the attention as it is.
+        free: of each, the blocks that need no mask.
+        best: which of them costs say.
+    """
+
+    blocks: Mapping[str, tuple[Block, ...]]
+    free: Mapping[str, frozenset[Block]]
+    best: str
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells a mask from another, as far as blocks go."""
+        return hashlib.sha256(repr(sorted(self.blocks.items())).encode()).hexdigest()[:8]
+
+
+@cache
+def blocks_under_causal(sizes: Sizes) -> Ways | Refusal | None:
+    """What to make of a causal attention; every layer of a model asks the same."""
+    scores = kept_scores(causal(sizes))
+    assert isinstance(scores, Scores), "a query sees the first key at least"
+    return blocks_under(scores, sizes)
+
+
+def blocks_under(scores: Scores, sizes: Sizes) -> Ways | None:
+    """The blocks that can be made; None where nothing is closed."""
+    if bool(scores.kept.all()):
+        return None
+    made = partitions(scores, sizes)
+    free = {
+        name: frozenset(block for block in blocks if scores.are_free(block))
+        for name, blocks in made.items()
+    }
+    return Ways(made, free, best_of(made, sizes))
+
+
+def best_blocks(scores: Scores, sizes: Sizes) -> tuple[Block, ...] | None:
+    """A partition into blocks of equal height, each worth its nodes; None if one whole block is best."""
+    made = partitions(scores, sizes)
+    best = best_of(made, sizes)
+    return None if best == WHOLE else made[best]
+
+
+def partitions(scores: Scores, sizes: Sizes) -> dict[str, tuple[Block, ...]]:
+    """The attention as it is, then in ever more blocks of equal height."""
+    counts = range(1, MOST_BLOCKS + 1)
+    steps = {LANES * -(-sizes.queries // (LANES * count)) for count in counts}
+    whole = Block((0, sizes.queries), (0, sizes.keys))
+    found: dict[str, tuple[Block, ...]] = {WHOLE: (whole,)}
+    for step in sorted(steps, reverse=True):
+        blocks = blocks_of(scores, step)
+        if blocks != found[WHOLE]:
+            found[str(len(blocks))] = blocks
+    return found
+
+
+def best_of(made: Mapping[str, tuple[Block, ...]], sizes: Sizes) -> str:
+    """The partition that costs least, each further block worth a part of the whole.
+
+    Under a causal mask the second saves 25 %, the third 8 %, the fourth 4 %. Where heads share keys
+    each must save twice the part: queries and results of such a block are reshaped too.
+    """
+    worth = sizes.costs.worth * (1 if sizes.heads == sizes.key_heads else 2)
+    best, least = WHOLE, cost(made[WHOLE], sizes)
+    whole = least
+    for name, blocks in made.items():
+        more = len(blocks) - len(made[best]) if best != WHOLE else 1
+        if (costs := cost(blocks, sizes)) <= least - more * worth * whole:
+            best, least = name, costs
+    return best
+
+
+def blocks_of(scores: Scores, step: int) -> tuple[Block, ...]:
+    """Blocks of `step` queries, each with the least range of keys that holds what it keeps."""
+    first, stop = scores.ranges
+    blocks: list[Block] = []
+    for start in range(0, len(first), step):
+        rows = slice(start, start + step)
+        columns = int(first[rows].min()), int(stop[rows].max())
+        blocks.append(Block((start, start + len(first[rows])), columns))
+    return tuple(blocks)
+
+
+def cost(blocks: Sequence[Block], sizes: Sizes) -> float:
+    """What an attention in these blocks costs, in multiplications."""
+    copy = sizes.costs.products_a_copy
+    total = sizes.costs.block / sizes.costs.product * (len(blocks) - 1)
+    for (start, stop), (first, last) in ((block.rows, block.columns) for block in blocks):
+        rows, columns = stop - start, last - first
+        total += sizes.heads * rows * columns * (sizes.depths + SCORE * copy)
+        if columns != sizes.keys:
+            total += sizes.key_heads * columns * sizes.depths * copy
+        if len(blocks) > 1:
+            total += sizes.heads * rows * sizes.depths * copy
+    return total
+
+
+def mask_of(match: MaskedAttention, block: Block, rw: Rewriter) -> SSAValue:
+    """A block of the mask, computed from it at compile time."""
+    rows, columns = list(block.rows), list(block.columns)
+    if match.mask is None:
+        return rw.constant(torch.arange(*columns) <= torch.arange(*rows)[:, None], "causal")
+    return rw.weight(rw.weights.derive("band", [match.mask], rows=rows, columns=columns))

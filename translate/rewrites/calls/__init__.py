@@ -1,0 +1,1 @@
+"""Calls taken apart: composite operators, loops, what a Python function does when traced."""

@@ -1,0 +1,303 @@
+"""An operator as the calls that PyTorch computes it by.
+
+PyTorch computes most operators as others: by composite kernels, decomposition tables and functions
+in Python, which say which when they run on tensors without data. Who asks names the function that
+computes an operator, and thereby where to stop; nothing here knows any operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import of_overload, torch_overload
+from stepwell.dialects.symbols import (
+    Ranges,
+    Symbols,
+    expression_of,
+    is_of_more_than_one,
+    is_true_of,
+    is_unbacked,
+    tensor_type,
+)
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import element_type, torch_dtype
+from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.signature import ranges_around
+from stepwell.ir.size import Dim, Size, settled
+from stepwell.ir.torch_private import enable_python_dispatcher, pytree, schema_of
+from stepwell.ir.types import dims, is_static
+from stepwell.translate.compositions import COMPOSITIONS
+from stepwell.translate.rewrites.calls.recorded_calls import (
+    Call,
+    CannotTraceError,
+    FunctionOf,
+    FusedLayerError,
+    Recorder,
+)
+from stepwell.translate.rewrites.sizes.sizes import Sizes, can_compute, sizes_of_inputs
+
+LAYOUT_ARGUMENTS = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking"})
+"""Arguments that say where, how and when a tensor lies, and nothing of what is in it."""
+
+INTO_ITSELF = "PyTorch takes it apart into itself"
+"""What is said of an operator whose only decomposition is a name for its kernel."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The calls of every op of the same name, types and arguments.
+
+    `operands[i]` stands for the i-th operand, `outputs[i]` for the i-th result.
+    """
+
+    operands: tuple[Any, ...]
+    calls: tuple[Call, ...]
+    outputs: tuple[torch.Tensor, ...]
+
+    def write(self, op: SchemaOp, rw: Rewriter) -> None:
+        """Put the calls in an op's place, in order."""
+        values: dict[int, SSAValue] = {
+            id(fake): value for fake, value in zip(self.operands, op.operands, strict=True)
+        }
+        sizes = Sizes(rw, op.operands, op.parent_block())
+        for call in self.calls:
+            cls = of_overload(call.overload)
+            made = rw.insert(cls.from_arguments(_to_ir(call, values, sizes), call.types))
+            for fake, result in zip(call.results, made.results, strict=True):
+                values[id(fake)] = result
+                sizes.see(result)
+        rw.replace(op, [values[id(output)] for output in self.outputs])
+
+
+_TRACES: dict[Any, Trace | Refusal] = {}
+"""By all that a trace hangs on; attributes compare floats bit by bit."""
+_CAPACITY = 10_000
+
+
+def trace(op: SchemaOp, function_of: FunctionOf) -> Trace | Refusal:
+    """The calls that compute an op, or why it cannot be said; equal ops are traced once."""
+    order = {value: index for index, value in enumerate(reversed(op.operands))}
+    shared = tuple(order[value] for value in op.operands)
+    types = tuple(value.type for value in (*op.operands, *op.results))
+    is_static = all(map(_is_static_tensor, types))
+    ranges = {} if is_static else ranges_around(op)
+    inputs = frozenset[Dim]() if is_static else sizes_of_inputs(op.parent_block())
+    stated = (tuple(sorted(ranges.items())), inputs)
+    key = (function_of, type(op), types, shared, frozenset(op.properties.items()), stated)
+    found = _TRACES.get(key)
+    if found is None:
+        if len(_TRACES) >= _CAPACITY:
+            _TRACES.clear()
+        found = _TRACES[key] = _traced(op, function_of, ranges, inputs)
+    return found
+
+
+def _is_static_tensor(type_: Attribute) -> bool:
+    return isinstance(type_, TensorType) and is_static(type_)
+
+
+def _traced(
+    op: SchemaOp, function_of: FunctionOf, ranges: Ranges, inputs: Collection[Dim]
+) -> Trace | Refusal:
+    """The calls, if they compute the op for all sizes within ranges."""
+    found = _followed(op, function_of, ranges)
+    if isinstance(found, Refusal):
+        return found
+    trace, env = found
+    reason = _where_else(trace, op, function_of, env, ranges) or _what_is_missing(trace, op, inputs)
+    return Refusal(f"its decomposition {reason}") if reason else trace
+
+
+def _followed(
+    op: SchemaOp, function_of: FunctionOf, ranges: Ranges, device: str = "cpu"
+) -> tuple[Trace, ShapeEnv] | Refusal:
+    """The calls, as they are on a device, and what they took for granted of sizes.
+
+    On a CPU PyTorch may take a fused layer of oneDNN's or its own, which is no operator of a target.
+    A tensor on the device `meta` has no such layers: an LSTM is taken apart there, and attention
+    under a mask of run time, and no switch is touched.
+    """
+    symbols = Symbols(ranges, device)
+    symbols.mode.allow_non_fake_inputs = True
+    fakes = {value: symbols.fake(value.type) for value in dict.fromkeys(op.operands)}
+    overload = torch_overload(type(op))
+    recorder = Recorder(overload, function_of, symbols.env)
+    function = function_of(overload, True)
+    positional, keywords = op.bind()
+    names = [argument.name for argument in op.SCHEMA.arguments]
+    positional = [
+        None if name == "memory_format" else value
+        for name, value in zip(names, positional, strict=False)
+    ]
+    with symbols.on_fakes():
+        positional, keywords = _to_torch(positional, fakes), _to_torch(keywords, fakes)
+        try:
+            with _dispatcher(op):
+                if function is not None and function is COMPOSITIONS.get(overload):
+                    results = recorder.follow(function, overload, positional, keywords)
+                else:
+                    with recorder:
+                        results = overload(*positional, **keywords)
+        except FusedLayerError as error:
+            if device == "meta":
+                return Refusal(str(error))
+            return _followed(op, function_of, ranges, "meta")
+        except CannotTraceError as error:
+            return Refusal(str(error))
+        except NotImplementedError as error:
+            return Refusal((str(error).splitlines() or ["it is not implemented"])[0])
+        except (RuntimeError, TypeError, ValueError, LookupError, StepwellError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            return Refusal(f"PyTorch does not decompose it: {reason}")
+    leaves = [t for t in pytree.tree_leaves(results) if isinstance(t, torch.Tensor)]
+    operands = tuple(fakes[value] for value in op.operands)
+    found = Trace(operands, tuple(recorder.calls), tuple(map(recorder.latest, leaves)))
+    if any(_is_itself(call, op, overload) for call in found.calls):
+        return Refusal(INTO_ITSELF)
+    return found, symbols.env
+
+
+def _is_itself(call: Call, op: SchemaOp, overload: Any) -> bool:
+    """Whether a call is the op again, on tensors of the same types and by the same numbers."""
+    if call.overload is not overload or call.types != tuple(r.type for r in op.results):
+        return False
+    given = [t for t in pytree.tree_leaves(call.arguments) if isinstance(t, torch.Tensor)]
+    tensors = [v.type for v in op.operands if isinstance(v.type, TensorType)]
+    if [tensor_type(t) for t in given] != tensors:
+        return False
+    numbers = {n: v for n, v in op.present().items() if isinstance(v, int | float | list)}
+    plain = {n: v for n, v in numbers.items() if not _has_values(v)}
+    return all(call.arguments.get(n) == v for n, v in plain.items())
+
+
+def _has_values(held: Any) -> bool:
+    return isinstance(held, list) and any(
+        isinstance(item, SSAValue) for item in cast(list[Any], held)
+    )
+
+
+def _where_else(
+    found: Trace, op: SchemaOp, function_of: FunctionOf, env: ShapeEnv, ranges: Ranges
+) -> str | None:
+    """Where the calls do not compute the op, for some size within its range.
+
+    Guards are proved from the ranges. One that fails at the first few sizes alone (`96*s0 > 96`,
+    `Ne(s0 - 1, 1)`) may be one of strides, which says nothing here: those sizes are traced by
+    themselves, and make the same calls.
+    """
+    for guard in env.guards:
+        if is_of_more_than_one(guard.expr) or is_true_of(guard.expr, ranges):
+            continue
+        reason = f"holds only where {guard.expr}"
+        small = [n for n in map(str, guard.expr.free_symbols) if not is_unbacked(n)]
+        if len(small) != 1:
+            return reason
+        (name,) = small
+        low, high = ranges.get(name, (2, None))
+        first = range(low, low + _FIRST_SIZES)
+        since = next(
+            (n for n in first if is_true_of(guard.expr, {**ranges, name: (n, high)})), None
+        )
+        if since is None:
+            return reason
+        for size in range(low, since):
+            at = {**ranges, name: (size, size)}
+            if is_true_of(guard.expr, at):
+                continue
+            other = _followed(op, function_of, at)
+            if isinstance(other, Refusal) or _at(other[0], name, size) != _at(found, name, size):
+                return reason
+    return None
+
+
+_FIRST_SIZES = 4
+"""So many sizes of a range may be traced by themselves."""
+
+
+def _at(trace: Trace, symbol: str, size: int) -> list[Any]:
+    """The calls of a trace, their numbers and the sizes of their results where a symbol is a size."""
+
+    def settle(value: Any) -> Any:
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            value = expression_of(value)
+        return settled(value.substitute({symbol: size})) if isinstance(value, Size) else value
+
+    made: list[Any] = []
+    for call in trace.calls:
+        leaves = pytree.tree_leaves(call.arguments)
+        made.append(call.overload)
+        made.append([settle(leaf) for leaf in leaves if not isinstance(leaf, torch.Tensor)])
+        for type_ in call.types:
+            made.append([settle(dim) for dim in dims(type_)])
+    return made
+
+
+def _what_is_missing(found: Trace, op: SchemaOp, inputs: Collection[Dim]) -> str | None:
+    """What keeps the calls from standing in an op's place."""
+    if len(found.outputs) != len(op.results):
+        return f"gives {len(found.outputs)} results, not {len(op.results)}"
+    for output, result in zip(found.outputs, op.results, strict=True):
+        if tensor_type(output) != result.type:
+            return f"gives {tensor_type(output)}"
+    known = {id(fake) for fake in found.operands}
+    have = {value.type for value in op.operands}
+    for call in (*found.calls, Call(None, {"": found.outputs}, (), ())):
+        for used in pytree.tree_leaves(call.arguments):
+            if isinstance(used, torch.Tensor) and id(used) not in known:
+                return "makes a constant tensor of its own"
+            is_symbolic = isinstance(used, torch.SymInt | torch.SymFloat | torch.SymBool)
+            if is_symbolic and not can_compute(expression_of(used), have, inputs):
+                return f"needs the number {used.node.expr}, which no value holds"
+        known.update(map(id, call.results))
+        have.update(call.types)
+    return None
+
+
+def _dispatcher(op: SchemaOp) -> AbstractContextManager[Any]:
+    """Composite kernels in C++ take no symbolic sizes, those of the Python dispatcher do."""
+    static = all(_is_static_tensor(value.type) for value in op.operands)
+    return nullcontext() if static else enable_python_dispatcher()
+
+
+def _to_torch(value: Any, fakes: Mapping[SSAValue, Any]) -> Any:
+    """An op's argument as PyTorch takes it: values as fake tensors, element types as dtypes."""
+    if isinstance(value, SSAValue):
+        return fakes[value]
+    if isinstance(value, Attribute):
+        return torch_dtype(value)
+    if isinstance(value, list | tuple):
+        return [_to_torch(item, fakes) for item in cast(Sequence[Any], value)]
+    if isinstance(value, dict):
+        items = cast(dict[str, Any], value).items()
+        return {k: _to_torch(v, fakes) for k, v in items if k not in LAYOUT_ARGUMENTS}
+    return value
+
+
+def _to_ir(call: Call, values: Mapping[int, SSAValue], sizes: Sizes) -> dict[str, Any]:
+    """The arguments of a call as the IR holds them, those of layout only where they must be."""
+
+    def held(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return values[id(value)]
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return sizes.value(expression_of(value))
+        if isinstance(value, torch.dtype):
+            return element_type(value)
+        if isinstance(value, torch.device):
+            return "cpu"  # Where it was traced says nothing.
+        if isinstance(value, list | tuple):
+            return [held(item) for item in cast(Sequence[Any], value)]
+        return value
+
+    schema = schema_of(call.overload).arguments
+    needless = {a.name for a in schema if a.name in LAYOUT_ARGUMENTS and a.has_default_value()}
+    return {name: held(value) for name, value in call.arguments.items() if name not in needless}

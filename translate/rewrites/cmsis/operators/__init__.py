@@ -1,0 +1,1 @@
+"""A quantised op becomes an operator of CMSIS-NN."""

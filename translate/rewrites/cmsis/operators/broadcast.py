@@ -1,0 +1,97 @@
+"""Operands of elementwise ops brought to one shape, as cheaply as the library allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast
+
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.cmsis.ops import Relabel
+from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC, NHWC_TO_NCHW
+from stepwell.dialects.quant import StorageCast, UniformQuantizedType
+from stepwell.dialects.quant.types import storage_element
+from stepwell.ir.core import weight_key
+from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.types import Dim, dims, element, is_static, tensor
+from stepwell.translate.quantised.recognise import typed_weight
+from stepwell.translate.rewrites.cmsis.placing.reshape import reshaped, to_nchw, to_nhwc
+
+EXPAND = op_class("aten.expand.default")
+
+
+def is_along_channels(small: Sequence[Dim], large: Sequence[Dim]) -> bool:
+    """Whether an operand has one number for each channel of an NCHW result."""
+    if len(large) != 4 or large[1] == 1 or not isinstance(large[1], int):
+        return False
+    padded = [1] * (4 - len(small)) + list(small)
+    return padded[1] == large[1] and all(padded[axis] == 1 for axis in (0, 2, 3))
+
+
+def is_along_last(small: Sequence[Dim], large: Sequence[Dim]) -> bool:
+    """Whether an operand has one number for each index of the result's last dimension."""
+    return (
+        bool(small)
+        and len(large) > 1
+        and small[-1] == large[-1] != 1
+        and all(size == 1 for size in small[:-1])
+        and all(isinstance(size, int) for size in large)
+        and any(size != 1 for size in large[:-1])
+    )
+
+
+def rows_view(rw: Rewriter, value: SSAValue) -> SSAValue:
+    """A value as rows of channels, [1, C, rows, 1] over row-major memory."""
+    shape = cast("tuple[int, ...]", dims(value.type))
+    image = reshaped(rw, value, (1, math.prod(shape[:-1]), 1, shape[-1]))
+    return _relabelled(rw, image, NHWC_TO_NCHW)
+
+
+def from_rows_view(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
+    """Back to the shape that `rows_view` was made of."""
+    return reshaped(rw, _relabelled(rw, value, NCHW_TO_NHWC), shape)
+
+
+def expanded(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
+    """A quantised value written out to a shape: ahead of time if it is a constant."""
+    given = dims(value.type)
+    if given == tuple(shape):
+        return value
+    held = element(value.type)
+    assert isinstance(held, UniformQuantizedType)
+    maker = value.owner
+    key = weight_key(maker.input) if isinstance(maker, StorageCast) else None
+    wanted = tensor(shape, held)
+    if key is not None and is_static(wanted):
+        derived = rw.weights.derive("cmsis.expand", [key], shape=list(shape))
+        return typed_weight(rw, derived, wanted)
+    squeezed = [d for d in shape if d != 1]
+    if [d for d in given if d != 1] == squeezed:
+        return reshaped(rw, value, shape)
+    stored = storage_element(held.data)
+    raw = rw.insert(StorageCast(value, tensor(given, stored))).results[0]
+    made = EXPAND.from_arguments({"self": raw, "size": list(shape)}, [tensor(shape, stored)])
+    return rw.insert(StorageCast(rw.insert(made).results[0], wanted)).results[0]
+
+
+def channels_last_view(rw: Rewriter, value: SSAValue) -> SSAValue:
+    """An NCHW value that lies in memory as NHWC, which the library's channel broadcast walks."""
+    return _relabelled(rw, to_nhwc(rw, value), NHWC_TO_NCHW)
+
+
+def channel_vector(rw: Rewriter, value: SSAValue, channels: int) -> SSAValue:
+    """One number for each channel, as the library's channel broadcast takes it: [1, C, 1, 1]."""
+    return reshaped(rw, value, (1, channels, 1, 1))
+
+
+def from_channels_last_view(rw: Rewriter, value: SSAValue) -> SSAValue:
+    """Back to row-major NCHW."""
+    return to_nchw(rw, _relabelled(rw, value, NCHW_TO_NHWC))
+
+
+def _relabelled(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
+    shape = dims(value.type)
+    made = tensor([shape[axis] for axis in order], element(value.type))
+    return rw.insert(Relabel.make(value, result=made, perm=list(order))).results[0]

@@ -1,0 +1,113 @@
+"""The geometry of a convolution op, whichever of ATen's spellings it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import dims
+from stepwell.translate.rewrites.cmsis.operators.quantized import not_fixed
+
+_NAMES = (
+    "aten.conv1d.default",
+    "aten.conv1d.padding",
+    "aten.conv2d.default",
+    "aten.conv2d.padding",
+    "aten.convolution.default",
+)
+CONVOLUTIONS: tuple[type[SchemaOp], ...] = tuple(op_class(name) for name in _NAMES)
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A convolution over two dimensions; a one-dimensional one has height 1.
+
+    Shapes are NCHW and OIHW. `padding` is on both sides; `excess` is what one side has more,
+    (before, after) as (h, w) each.
+    """
+
+    input_shape: tuple[int, int, int, int]
+    weight_shape: tuple[int, int, int, int]
+    output_shape: tuple[int, int, int, int]
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+    groups: int
+    excess: tuple[Pair, Pair] = ((0, 0), (0, 0))
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether CMSIS-NN's depthwise kernel is the one to use: it is fast for one image only."""
+        channels = self.input_shape[1]
+        return (
+            self.groups == channels
+            and self.groups > 1
+            and self.weight_shape[0] % channels == 0
+            and self.input_shape[0] == 1
+        )
+
+
+def geometry(op: SchemaOp) -> Geometry | Refusal | None:
+    """How a convolution moves over its input, or why the kernels cannot."""
+    if op.name == "aten.convolution.default" and op.arg("transposed"):
+        return None
+    if refusal := not_fixed(op.operands[0], op.operands[1], op.results[0]):
+        return refusal
+    spatial = len(dims(op.operands[1].type)) - 2
+    if spatial not in (1, 2):
+        return Refusal(
+            f"its input is {op.operands[0].type}; the kernels convolve one or two dimensions"
+        )
+    is_flat = spatial == 1
+    given, weight, made = (
+        _four(cast("tuple[int, ...]", dims(value.type)), is_flat)
+        for value in (op.operands[0], op.operands[1], op.results[0])
+    )
+    stride, dilation = (_pair(op.arg(name), is_flat, 1) for name in ("stride", "dilation"))
+    padding = op.arg("padding")
+    before, after = _sides(padding, weight, dilation, is_flat)
+    common = (min(before[0], after[0]), min(before[1], after[1]))
+    excess = tuple(tuple(side[axis] - common[axis] for axis in (0, 1)) for side in (before, after))
+    return Geometry(
+        given,
+        weight,
+        made,
+        stride,
+        common,
+        dilation,
+        cast(int, op.arg("groups")),
+        cast("tuple[Pair, Pair]", excess),
+    )
+
+
+def _four(shape: Sequence[int], is_flat: bool) -> tuple[int, int, int, int]:
+    """(N, C, H, W), or (N, C, W) if flat, as NCHW; an image without a batch is a batch of one."""
+    if len(shape) == (2 if is_flat else 3):
+        shape = (1, *shape)
+    n, c, *size = shape
+    return (n, c, 1, size[0]) if is_flat else (n, c, size[0], size[1])
+
+
+def _pair(value: Any, is_flat: bool, default: int) -> Pair:
+    items = cast("list[int]", value if isinstance(value, list) else [value])
+    if is_flat:
+        return (default, items[0])
+    return (items[0], items[0]) if len(items) == 1 else (items[0], items[1])
+
+
+def _sides(padding: Any, weight: Sequence[int], dilation: Pair, is_flat: bool) -> tuple[Pair, Pair]:
+    """Padding before and after; torch puts what "same" cannot halve at the end."""
+    if padding == "valid":
+        return (0, 0), (0, 0)
+    if padding == "same":
+        total = [dilation[axis] * (weight[2 + axis] - 1) for axis in (0, 1)]
+        before = (total[0] // 2, total[1] // 2)
+        return before, (total[0] - before[0], total[1] - before[1])
+    both = _pair(padding, is_flat, 0)
+    return both, both

@@ -1,0 +1,1 @@
+"""Layouts, ports and the order in which operators run."""

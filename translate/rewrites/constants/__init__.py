@@ -1,0 +1,1 @@
+"""Constants: numbers among operands, and what is computed before a program runs."""

@@ -1,0 +1,117 @@
+"""Add up what goes into each expert, token by token, and multiply by all experts at once.
+
+A token's result is the weighted sum of what its experts make. The weight may as well go on what an
+expert is given: put where the expert's columns are (`scatter_add`), the rows of a token are one row
+of a linear layer whose weight is all experts' side by side, and that layer adds up.
+
+Before:
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x5x8xf32>
+    %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
+    %c = aten.view.default(%x, [6, 8, 1]) : (tensor<6x8xf32>) -> tensor<6x8x1xf32>
+    %p = aten.view.default(%i, [6]) : (tensor<3x2xi64>) -> tensor<6xi64>
+    %m = aten.index.Tensor(%w, [%p]) : (tensor<4x5x8xf32>, tensor<6xi64>) -> tensor<6x5x8xf32>
+    %b = aten.bmm.default(%m, %c) : (tensor<6x5x8xf32>, tensor<6x8x1xf32>) -> tensor<6x5x1xf32>
+    %r = aten.view.default(%b, [6, 5]) : (tensor<6x5x1xf32>) -> tensor<6x5xf32>
+    %f = aten.view.default(%v, [6, 1]) : (tensor<3x2xf32>) -> tensor<6x1xf32>
+    %q = aten.mul.Tensor(%r, %f) : (tensor<6x5xf32>, tensor<6x1xf32>) -> tensor<6x5xf32>
+    %t = aten.view.default(%q, [3, 2, 5]) : (tensor<6x5xf32>) -> tensor<3x2x5xf32>
+    %y = aten.sum.dim_IntList(%t, [1], true) : (tensor<3x2x5xf32>) -> tensor<3x1x5xf32>
+After:
+    %w = stepwell.weight <"w"> "parameter" : tensor<4x5x8xf32>
+    %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
+    %c = aten.view.default(%x, [6, 8, 1]) : (tensor<6x8xf32>) -> tensor<6x8x1xf32>
+    %p = aten.view.default(%i, [6]) : (tensor<3x2xi64>) -> tensor<6xi64>
+    %f = aten.view.default(%v, [6, 1]) : (tensor<3x2xf32>) -> tensor<6x1xf32>
+    %0 = aten.view.default(%c, [3, 2, 8]) : (tensor<6x8x1xf32>) -> tensor<3x2x8xf32>
+    %1 = aten.view.default(%f, [3, 2, 1]) : (tensor<6x1xf32>) -> tensor<3x2x1xf32>
+    %2 = aten.mul.Tensor(%0, %1) : (tensor<3x2x8xf32>, tensor<3x2x1xf32>) -> tensor<3x2x8xf32>
+    %3 = aten.view.default(%p, [3, 2, 1]) : (tensor<6xi64>) -> tensor<3x2x1xi64>
+    %4 = aten.expand.default(%3, [3, 2, 8]) : (tensor<3x2x1xi64>) -> tensor<3x2x8xi64>
+    %5 = aten.expand.default(dense<0.0>, [3, 4, 8]) : (tensor<1x1x1xf32>) -> tensor<3x4x8xf32>
+    %6 = aten.scatter_add.default(%5, 1, %4, %2) : (tensor<3x4x8xf32>, tensor<3x2x8xi64>, tensor<3x2x8xf32>) -> tensor<3x4x8xf32>
+    %7 = aten.view.default(%6, [3, 32]) : (tensor<3x4x8xf32>) -> tensor<3x32xf32>
+    %8 = aten.permute.default(%w, [1, 0, 2]) : (tensor<4x5x8xf32>) -> tensor<5x4x8xf32>
+    %9 = aten.view.default(%8, [5, 32]) : (tensor<5x4x8xf32>) -> tensor<5x32xf32>
+    %10 = aten.linear.default(%7, %9) : (tensor<3x32xf32>, tensor<5x32xf32>) -> tensor<3x5xf32>
+    %y = aten.view.default(%10, [3, 1, 5]) : (tensor<3x5xf32>) -> tensor<3x1x5xf32>
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.numerics import REORDERED, Deviation
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, tensor
+from stepwell.translate.rewrites.building import emit, expand, permute, put, static_dims, view
+from stepwell.translate.rewrites.experts.experts import WeightedSum, unready, weighted_sum
+
+
+@dataclass(frozen=True)
+class AddUpBeforeExperts(Rewrite[WeightedSum]):
+    """`sum(w · bmm(index(W, topk), x))` to `linear(scatter_add(w · x, topk), W)`."""
+
+    name: ClassVar[str] = "add-up-before-experts"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.SumDimIntList,)
+    bound: ClassVar[Bound] = roundings("products and sums in another order")
+
+    def match(self, op: SchemaOp, program: Program) -> WeightedSum | Refusal | None:
+        """Guards: a sum over what is taken; all that reads the places has a form by ranks."""
+        found = weighted_sum(op)
+        if found is None:
+            return None
+        return unready(found.expert.weights.choice, program) or found
+
+    def deviates(self, match: WeightedSum, program: Program) -> Deviation | None:
+        """A factor meets what goes into a product, not what it gives."""
+        return REORDERED if match.factor is not None else None
+
+    def build(self, match: WeightedSum, rw: Rewriter) -> None:
+        """Factors on rows, rows to their experts' columns, one linear layer, and the biases' sum."""
+        expert, choice = match.expert, match.expert.weights.choice
+        inner, outer = expert.sizes
+        rows = weighed(rw, match, expert.rows)
+        held = element(rows.type)
+        places = view(rw, expert.weights.places, [choice.rows, choice.taken, 1])
+        places = expand(rw, places, [choice.rows, choice.taken, inner])
+        zero = rw.constant(torch.zeros(1, 1, 1, dtype=torch_dtype(held)), "zero")
+        columns = expand(rw, zero, [choice.rows, choice.among, inner])
+        columns = emit(
+            rw,
+            aten.ScatterAddDefault.make(columns, 1, places, rows, result_types=[columns.type]),
+        )
+        columns = view(rw, columns, [choice.rows, choice.among * inner])
+        order = [2, 0, 1] if expert.turned else [1, 0, 2]
+        weights = permute(rw, expert.weights.table, order)
+        weights = view(rw, weights, [outer, choice.among * inner])
+        made = tensor([choice.rows, outer], held)
+        total = emit(rw, aten.LinearDefault.make(columns, weights, result_types=[made]))
+        result = match.op.results[0]
+        total = view(rw, total, dims(result.type))
+        if match.bias is not None:
+            biases = weighed(rw, match, match.bias)
+            summed = aten.SumDimIntList.make(biases, [1], True, result_types=[result.type])
+            added = aten.AddTensor.make(total, emit(rw, summed), result_types=[result.type])
+            total = emit(rw, added)
+        rw.replace(match.op, [total])
+
+
+def weighed(rw: Rewriter, match: WeightedSum, rows: SSAValue) -> SSAValue:
+    """Rows of each token by themselves, each times its factor."""
+    choice = match.expert.weights.choice
+    width = prod(static_dims(rows) or ()) // (choice.rows * choice.taken)
+    rows = view(rw, rows, [choice.rows, choice.taken, width])
+    if match.factor is None:
+        return rows
+    factor = view(rw, match.factor, [choice.rows, choice.taken, 1])
+    return put(rw, aten.MulTensor, rows, factor)

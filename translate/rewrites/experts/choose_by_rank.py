@@ -1,0 +1,188 @@
+"""`topk`, and what reads its places, as arithmetic: the rank of each number says which are taken.
+
+XNNPACK compares nothing. The difference of two numbers, scaled until it is 0 or beyond 1 and cut off
+there, says which is greater: `clamp((a − b) · 2ᵐ · 2¹²⁷, 0, 1)` is exactly 0 or 1. An element's rank is
+the count of those that come before it; of equal ones the first does. Slot `s` of what is taken is the
+element of rank `s`: a row that is one there and zero elsewhere, by which a product picks. For few of
+many the greatest is taken out again and again (`translate/rewrites/xnnpack/nodes/slots.py` has both forms).
+
+Before:
+    %s = aten._softmax.default(%x, 1, false) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+    %v, %i = aten.topk.default(%s, 2) : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
+    %g = aten.gather.default(%t, 1, %i) : (tensor<3x4xf32>, tensor<3x2xi64>) -> tensor<3x2xf32>
+    func.return %v, %g : tensor<3x2xf32>, tensor<3x2xf32>
+After:
+    %s = aten._softmax.default(%x, 1, false) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+    %0 = aten.mul.Scalar(%s, 4.253529586511731e+37) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+    %1 = aten.view.default(%0, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
+    %2 = aten.view.default(%0, [3, 1, 4]) : (tensor<3x4xf32>) -> tensor<3x1x4xf32>
+    %3 = aten.sub.Tensor(%2, %1) : (tensor<3x1x4xf32>, tensor<3x4x1xf32>) -> tensor<3x4x4xf32>
+    %4 = aten.mul.Tensor(%3, dense<[[0.0, 1.7014118346046923e+38, 1.7014118346046923e+38, 1.7014118346046923e+38], [-1.7014118346046923e+38, 0.0, 1.7014118346046923e+38, 1.7014118346046923e+38], [-1.7014118346046923e+38, -1.7014118346046923e+38, 0.0, 1.7014118346046923e+38], [-1.7014118346046923e+38, -1.7014118346046923e+38, -1.7014118346046923e+38, 0.0]]>) : (tensor<3x4x4xf32>, tensor<4x4xf32>) -> tensor<3x4x4xf32>
+    %5 = aten.clamp.default(%4, 0.0, 1.0) : (tensor<3x4x4xf32>) -> tensor<3x4x4xf32>
+    %6 = aten.mul.Tensor(%5, dense<[[0.0, 1.0, 1.0, 1.0], [-1.0, 0.0, 1.0, 1.0], [-1.0, -1.0, 0.0, 1.0], [-1.0, -1.0, -1.0, 0.0]]>) : (tensor<3x4x4xf32>, tensor<4x4xf32>) -> tensor<3x4x4xf32>
+    %7 = aten.sum.dim_IntList(%6, [2], true) : (tensor<3x4x4xf32>) -> tensor<3x4x1xf32>
+    %8 = aten.view.default(%7, [3, 1, 4]) : (tensor<3x4x1xf32>) -> tensor<3x1x4xf32>
+    %9 = aten.add.Tensor(%8, dense<[[0.0, 1.0, 2.0, 3.0], [-1.0, 0.0, 1.0, 2.0]]>) : (tensor<3x1x4xf32>, tensor<2x4xf32>) -> tensor<3x2x4xf32>
+    %10 = aten.mul.Tensor(%9, %9) : (tensor<3x2x4xf32>, tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
+    %11 = aten.sub.Tensor(dense<1.0>, %10) : (tensor<1xf32>, tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
+    %12 = aten.relu.default(%11) : (tensor<3x2x4xf32>) -> tensor<3x2x4xf32>
+    %13 = aten.view.default(%s, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
+    %14 = aten.bmm.default(%12, %13) : (tensor<3x2x4xf32>, tensor<3x4x1xf32>) -> tensor<3x2x1xf32>
+    %v = aten.view.default(%14, [3, 2]) : (tensor<3x2x1xf32>) -> tensor<3x2xf32>
+    %15 = aten.view.default(%t, [3, 4, 1]) : (tensor<3x4xf32>) -> tensor<3x4x1xf32>
+    %16 = aten.bmm.default(%12, %15) : (tensor<3x2x4xf32>, tensor<3x4x1xf32>) -> tensor<3x2x1xf32>
+    %g = aten.view.default(%16, [3, 2]) : (tensor<3x2x1xf32>) -> tensor<3x2xf32>
+    func.return %v, %g : tensor<3x2xf32>, tensor<3x2xf32>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import WeightOp, weight_key
+from stepwell.ir.diagnostics import op_name
+from stepwell.ir.dtypes import f32
+from stepwell.ir.numerics import Deviation
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, tensor
+from stepwell.translate.rewrites.building import (
+    emit,
+    permute_op,
+    static_dims,
+    view,
+    view_op,
+)
+from stepwell.translate.rewrites.experts.routing import (
+    Choice,
+    Reading,
+    choice_of,
+    readers,
+    reading_of,
+)
+from stepwell.translate.rewrites.xnnpack.nodes.slots import slots_of
+from stepwell.translate.values import is_bounded, is_never_nan
+
+OF_ROWS = frozenset("linear _softmax softmax layer_norm rms_norm bmm mm matmul embedding".split())
+"""Ops that give a row of NaN for one in it, or none."""
+BY_ELEMENT = frozenset(
+    "view permute expand slice sigmoid tanh add sub mul div neg clamp relu gelu gather index topk sum".split()
+)
+"""Ops behind which a NaN of a whole row is one of a whole row."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A choice, and what reads its places."""
+
+    choice: Choice
+    readings: tuple[Reading, ...]
+
+
+@dataclass(frozen=True)
+class ChooseByRank(Rewrite[Ranked]):
+    """`topk` and the gathers by its places to comparisons by arithmetic and products."""
+
+    name: ClassVar[str] = "choose-by-rank"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.TopkDefault,)
+    bound: ClassVar[Bound] = Bound(0.0, 5e-324, "a sum of zeros is +0")
+
+    def match(self, op: SchemaOp, program: Program) -> Ranked | Refusal | None:
+        """Guards: short rows of float32, all readers of the places have a form."""
+        choice = choice_of(op)
+        if not isinstance(choice, Choice):
+            return choice
+        readings: list[Reading] = []
+        for reader in readers(op.results[1]):
+            reading = reading_of(reader, choice, program)
+            if reading is None:
+                return Refusal(f"the chosen places are read by {op_name(reader)}")
+            readings.append(reading)
+        if not readings and not op.results[0].uses:
+            return None  # What is left of it is dead.
+        return Ranked(choice, tuple(dict.fromkeys(readings)))
+
+    def deviates(self, match: Ranked, program: Program) -> Deviation | None:
+        """What is not taken is multiplied by zero: a NaN or an infinity there is NaN."""
+        sources = [match.choice.op.operands[0], *(reading.source for reading in match.readings)]
+        computed = [source for source in sources if not _is_finite(source, program)]
+        if not all(is_bounded(source, program) for source in computed):
+            return Deviation("an infinity beside what is chosen makes that NaN")
+        unsure = [source for source in computed if not is_never_nan(source, program)]
+        if not unsure:
+            return None
+        is_accepted = all(is_lost_by_rows(source, program) for source in unsure)
+        return Deviation("a NaN beside what is chosen is one of that too", accepted=is_accepted)
+
+    def build(self, match: Ranked, rw: Rewriter) -> None:
+        """Ranks, slots, and a product for the numbers and for each reader."""
+        choice, op = match.choice, match.choice.op
+        scores = op.operands[0]
+        slots = slots_of(rw, choice)
+        if op.results[0].uses:
+            columns = view(rw, scores, [choice.rows, choice.among, 1])
+            values = emit(rw, _product(slots, columns))
+            rw.replace_value(op.results[0], view(rw, values, dims(op.results[0].type)))
+        for reading in match.readings:
+            rw.replace(reading.op, [_read(rw, reading, choice, slots)])
+
+
+def _read(rw: Rewriter, reading: Reading, choice: Choice, slots: SSAValue) -> SSAValue:
+    """What a reader gave, written where it stood."""
+
+    def seen(value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        is_so = dims(value.type) == tuple(shape)
+        return value if is_so else rw.insert(view_op(rw, value, shape), reading.op).results[0]
+
+    source, width, every = reading.source, reading.width, choice.rows * choice.taken
+    if isinstance(reading.op, aten.IndexTensor):
+        slots = seen(slots, [1, every, choice.among])
+        source = seen(source, [1, choice.among, width])
+    elif isinstance(reading.op, aten.ScatterAddDefault):
+        rows, taken = reading.rows, every // reading.rows
+        slots = seen(slots, [rows, taken, choice.among])
+        slots = rw.insert(permute_op(slots, [0, 2, 1]), reading.op).results[0]
+        source = seen(source, [rows, taken, width])
+    else:
+        slots = seen(slots, [reading.rows, every // reading.rows, choice.among])
+        source = seen(source, [reading.rows, choice.among, width])
+    product = rw.insert(_product(slots, source), reading.op).results[0]
+    return seen(product, static_dims(reading.op.results[0]) or ())
+
+
+def _product(left: SSAValue, right: SSAValue) -> SchemaOp:
+    made = tensor([*dims(left.type)[:2], dims(right.type)[2]], f32)
+    return aten.BmmDefault.make(left, right, result_types=[made])
+
+
+def _is_finite(value: SSAValue, program: Program) -> bool:
+    """Whether a value is a constant without infinities and NaN."""
+    key = weight_key(value)
+    return key is not None and bool(program.weights.get(key).isfinite().all())
+
+
+def is_lost_by_rows(value: SSAValue, program: Program) -> bool:
+    """Whether a NaN is one of all that an op of whole rows gave, as in a network behind a norm."""
+    waiting, seen = [value], {value}
+    while waiting:
+        value = waiting.pop()
+        op = value.owner
+        if isinstance(op, WeightOp):
+            if not _is_finite(value, program):
+                return False
+            continue
+        name = op.name.split(".")[1] if isinstance(op, SchemaOp) else ""
+        if name in OF_ROWS:
+            continue
+        if not isinstance(op, SchemaOp) or name not in BY_ELEMENT:
+            return False
+        fresh = [operand for operand in op.operands if operand not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return True

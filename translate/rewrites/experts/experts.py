@@ -1,0 +1,201 @@
+"""A mixture of experts: the products with each token's own experts, and when all of them cost less.
+
+A token's experts are looked up: `index` copies their weights token by token outside, and a product
+packs the copy again. All experts are one product of matrices, whose weights are packed once and read
+once for all tokens: by far less for a prompt, and for one token where few experts are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack.costs import costs_of
+from stepwell.ir.diagnostics import op_name
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal
+from stepwell.translate.rewrites.building import static_dims
+from stepwell.translate.rewrites.experts.routing import (
+    Choice,
+    LookedUp,
+    is_single,
+    looked_up,
+    readers,
+    reading_of,
+)
+from stepwell.translate.rewrites.spelling.normalise_reduction import is_normal
+
+
+@dataclass(frozen=True)
+class Expert:
+    """A product of each row with its own expert's weight.
+
+    Attributes:
+        op: the `bmm`.
+        weights: its weights, `[experts, out, in]`, or `[experts, in, out]` if `turned`.
+        rows: what is multiplied: `[chosen, in, 1]`, or `[chosen, 1, in]` if `turned`.
+    """
+
+    op: SchemaOp
+    weights: LookedUp
+    rows: SSAValue
+    turned: bool
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers that go into an expert, and those that it gives."""
+        shape = static_dims(self.weights.table)
+        assert shape is not None
+        return (shape[1], shape[2]) if self.turned else (shape[2], shape[1])
+
+
+def expert_of(op: Operation) -> Expert | None:
+    """The experts that a batched product multiplies by, one row each."""
+    if not isinstance(op, aten.BmmDefault) or not is_single(op.results[0]):
+        return None
+    for turned in (False, True):
+        rows, weights = op.operands if turned else reversed(op.operands)
+        found, shape = looked_up(weights), static_dims(rows)
+        if found is not None and shape is not None and shape[1 if turned else 2] == 1:
+            if not weights.has_one_use():
+                return None
+            return Expert(op, found, rows, turned)
+    return None
+
+
+def costs_more(choice: Choice, program: Program) -> Refusal | None:
+    """All rows of a table cost less than looking up those that are chosen."""
+    costs = costs_of(program.context)
+    every = choice.among * (costs.weight + choice.rows * costs.product)
+    each = choice.rows * choice.taken * costs.lookup
+    if every <= each:
+        return None
+    return Refusal(
+        f"{choice.taken} of {choice.among} for {choice.rows} rows: to look them up costs less than "
+        "to multiply by all"
+    )
+
+
+def repeated_rows(expert: Expert) -> SSAValue | None:
+    """The rows of which each stands as often as it takes experts: what `repeat_interleave` read."""
+    choice = expert.weights.choice
+    if choice.taken == 1:
+        return expert.rows
+    merged = expert.rows.owner
+    if not isinstance(merged, aten.ViewDefault):
+        return None
+    copies = merged.operands[0].owner
+    if not isinstance(copies, aten.ExpandDefault):
+        return None
+    before = static_dims(copies.operands[0])
+    inner = expert.sizes[0]
+    if static_dims(copies.results[0]) != (choice.rows, choice.taken, inner):
+        return None
+    return copies.operands[0] if before == (choice.rows, 1, inner) else None
+
+
+@dataclass(frozen=True)
+class WeightedSum:
+    """`Σ factor · (expert(row) + bias)` over the experts that each token takes.
+
+    Attributes:
+        op: the sum, over axis 1, which stays with size one.
+        expert: the product.
+        bias: rows of each expert's bias, if there is one.
+        factor: a number for each that is chosen, `[chosen, 1]`, if there is one.
+    """
+
+    op: SchemaOp
+    expert: Expert
+    bias: SSAValue | None
+    factor: SSAValue | None
+
+
+def weighted_sum(op: Operation) -> WeightedSum | None:
+    """The sum over what each token takes, of products that are shifted and scaled, or are not."""
+    if not isinstance(op, aten.SumDimIntList) or not is_normal(op, (1,)):
+        return None
+    for scaled, factor in _terms(op.operands[0], aten.MulTensor):
+        for product, bias in _terms(scaled, aten.AddTensor):
+            expert = expert_of(product.owner) if isinstance(product.owner, SchemaOp) else None
+            if expert is not None and _fits(op, expert, factor, bias):
+                return WeightedSum(op, expert, bias, factor)
+    return None
+
+
+def _terms(value: SSAValue, kind: type[SchemaOp]) -> Iterator[tuple[SSAValue, SSAValue | None]]:
+    """What a value behind views is made of by an op of two operands: each beside the other."""
+    while isinstance(value.owner, aten.ViewDefault):
+        value = value.owner.operands[0]
+    if not isinstance(op := value.owner, kind):
+        yield value, None
+    elif len(op.operands) == 2:
+        for one, other in (op.operands, reversed(op.operands)):
+            while isinstance(one.owner, aten.ViewDefault):
+                one = one.owner.operands[0]
+            yield one, other
+
+
+def _fits(op: SchemaOp, expert: Expert, factor: SSAValue | None, bias: SSAValue | None) -> bool:
+    """Whether a token's rows are summed, each with one factor and its own expert's bias."""
+    choice, outer = expert.weights.choice, expert.sizes[1]
+    if static_dims(op.operands[0]) != (choice.rows, choice.taken, outer):
+        return False
+    if bias is not None:
+        held = looked_up(bias)
+        if (
+            held is None
+            or held.choice != choice
+            or static_dims(held.table) != (choice.among, outer)
+        ):
+            return False
+    if factor is None:
+        return True
+    shape = static_dims(factor)
+    return bool(shape) and shape[-1] == 1 and prod(shape) == choice.rows * choice.taken
+
+
+def unready(choice: Choice, program: Program) -> Refusal | None:
+    """All that reads the places has a form with all experts, which costs less than look-ups."""
+    for reader in readers(choice.op.results[1]):
+        if reading_of(reader, choice, program) is None and not _is_multiplied(reader, program):
+            return Refusal(f"the chosen places are read by {op_name(reader)} as well")
+    return costs_more(choice, program)
+
+
+def _is_multiplied(op: Operation, program: Program) -> bool:
+    """Whether what an op looks up is read by a product that all experts can do at once."""
+    if not isinstance(op, aten.IndexTensor):
+        return False
+    reader = _only_reader(op)
+    expert = reader and expert_of(reader)
+    if not expert:
+        return False
+    if repeated_rows(expert) is not None or is_summed(expert):
+        return True
+    return each_costs_more(expert, program) is None
+
+
+def is_summed(expert: Expert) -> bool:
+    """Whether a weighted sum is all that reads what an expert gives."""
+    reader: Operation | None = expert.op
+    while isinstance(reader, aten.BmmDefault | aten.ViewDefault | aten.AddTensor | aten.MulTensor):
+        reader = _only_reader(reader)
+    found = reader and weighted_sum(reader)
+    return bool(found) and found.expert.op is expert.op
+
+
+def each_costs_more(expert: Expert, program: Program) -> Refusal | None:
+    """All experts cost less, though each row that is multiplied is of one expert alone."""
+    choice = expert.weights.choice
+    return costs_more(replace(choice, rows=choice.rows * choice.taken, taken=1), program)
+
+
+def _only_reader(op: Operation) -> Operation | None:
+    uses = list(op.results[0].uses)
+    return uses[0].operation if len(uses) == 1 else None

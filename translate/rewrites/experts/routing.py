@@ -1,0 +1,207 @@
+"""What `topk` chooses, and what reads the places that it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import dtype_name, f32
+from stepwell.ir.program import Program
+from stepwell.ir.purity import is_dead
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.building import axis, static_dims
+from stepwell.translate.rewrites.slices.select_by_constant_mask import number_of
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_held
+
+LONGEST = 512
+"""Numbers of a row among which maxima are looked for."""
+MOST_TAKEN = 32
+"""How often they are, where a row is too long for every two of its numbers to be compared."""
+COMPARED = 128
+"""Numbers of a row that are compared, every two of them."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`topk` along the last axis.
+
+    Attributes:
+        op: the `topk`.
+        rows: how many times it chooses: the tokens.
+        among: from how many each time: the experts.
+        taken: how many each time.
+    """
+
+    op: SchemaOp
+    rows: int
+    among: int
+    taken: int
+
+
+def choice_of(op: Operation) -> Choice | Refusal | None:
+    """What a `topk` chooses, if ranks can say it."""
+    if not isinstance(op, aten.TopkDefault):
+        return None
+    if refusal := not_held(op.operands[0]):
+        return refusal
+    if element(op.operands[0].type) != f32:
+        held = dtype_name(element(op.operands[0].type))
+        return Refusal(f"differences of {held} have too little room to be scaled to 0 and 1")
+    shape = static_dims(op.operands[0])
+    if not shape:
+        return Refusal("a dimension is symbolic, or there is none")
+    at = axis(op.arg("dim"), len(shape))
+    if at != len(shape) - 1:
+        return Refusal("it chooses along another axis than the last")
+    taken = op.arg("k")
+    if not isinstance(taken, int) or not taken:
+        return Refusal("it takes nothing, or as much as is known at run time")
+    if shape[at] > LONGEST or (shape[at] > COMPARED and taken > MOST_TAKEN):
+        return Refusal(f"to take {taken} of {shape[at]} by arithmetic costs more than by a kernel")
+    return Choice(op, prod(shape[:at]), shape[at], taken)
+
+
+def chosen_by(places: SSAValue) -> Choice | None:
+    """The choice whose places, all in order, a value holds."""
+    while isinstance(owner := places.owner, aten.ViewDefault):
+        places = owner.operands[0]
+    if not isinstance(owner, aten.TopkDefault) or places is not owner.results[1]:
+        return None
+    found = choice_of(owner)
+    return found if isinstance(found, Choice) else None
+
+
+def readers(places: SSAValue) -> Iterator[Operation]:
+    """Who reads places, behind views."""
+    for use in places.uses:
+        if isinstance(use.operation, aten.ViewDefault | aten.ExpandDefault):
+            yield from readers(use.operation.results[0])
+        elif not is_dead(use.operation):
+            yield use.operation
+
+
+def is_single(value: SSAValue) -> bool:
+    """Whether a value is numbers of float32 of known sizes, as the ranks are."""
+    return (
+        isinstance(value.type, TensorType)
+        and element(value.type) == f32
+        and static_dims(value) is not None
+        and not_held(value) is None
+    )
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """Rows of a constant table: `table[places]`, a row for each that was chosen."""
+
+    table: SSAValue
+    places: SSAValue
+    choice: Choice
+
+
+def looked_up(value: SSAValue) -> LookedUp | None:
+    """The look-up that gives a value, one axis of places along the table's first."""
+    op = value.owner
+    if not isinstance(op, aten.IndexTensor) or weight_key(op.operands[0]) is None:
+        return None
+    given = op.arg("indices")
+    if len(given) != 1 or len(op.operands) != 2:
+        return None
+    choice = chosen_by(given[0])
+    shape, table = static_dims(op.results[0]), static_dims(op.operands[0])
+    if choice is None or shape is None or not table or table[0] != choice.among:
+        return None
+    if shape != (choice.rows * choice.taken, *table[1:]):
+        return None
+    return LookedUp(op.operands[0], given[0], choice)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An op that reads places and has a form by ranks.
+
+    Attributes:
+        op: the reader.
+        source: what it picks from, `[rows, among, width]`, or adds up, `[rows, taken, width]` (or each
+            of what was taken is a row), or a table that it looks up rows of, `[among, width]`.
+        width: numbers at each place.
+        rows: how many rows there are, all of what they take together.
+    """
+
+    op: SchemaOp
+    source: SSAValue
+    width: int
+    rows: int
+
+
+def reading_of(op: Operation, choice: Choice, program: Program) -> Reading | None:
+    """How an op reads the places of a choice: it picks, looks up or adds up."""
+    if not isinstance(op, SchemaOp) or not op.results or not is_single(op.results[0]):
+        return None
+    if isinstance(op, aten.GatherDefault):
+        width = _width(op, op.operands[0], choice.among, choice)
+        return None if width is None else Reading(op, op.operands[0], width, _rows(op))
+    if isinstance(op, aten.ScatterAddDefault):
+        return _adds_up(op, choice, program)
+    return _looks_up(op, choice) if isinstance(op, aten.IndexTensor) else None
+
+
+def _adds_up(op: SchemaOp, choice: Choice, program: Program) -> Reading | None:
+    """Rows are added to zeros."""
+    given, rows = op.operands[0], op.operands[2]
+    held = static_dims(rows)
+    at = axis(op.arg("dim"), len(held)) if held else 0
+    width = _width(op, rows, held[at], choice) if held else None
+    if width is None or held is None:
+        return None
+    if static_dims(given) != (*held[:at], choice.among, *held[at + 1 :]):
+        return None
+    if isinstance(given.owner, aten.ExpandDefault):
+        given = given.owner.operands[0]
+    return Reading(op, rows, width, _rows(op)) if number_of(given, program) == 0 else None
+
+
+def _looks_up(op: SchemaOp, choice: Choice) -> Reading | None:
+    """Rows of a table, which are no matrices: a product with all of those would be too much."""
+    found, shape = looked_up(op.results[0]), static_dims(op.operands[0])
+    if found is None or found.choice != choice or shape is None or len(shape) > 2:
+        return None
+    return Reading(op, found.table, prod(shape[1:]), 1)
+
+
+def _width(op: SchemaOp, source: SSAValue, along: int, choice: Choice) -> int | None:
+    """Numbers at each place, if an op reads a source along the axis of places, all of it."""
+    places, shape, held = op.operands[1], static_dims(op.operands[1]), static_dims(source)
+    if shape is None or held is None or not is_single(source):
+        return None
+    at = axis(op.arg("dim"), len(held))
+    width = prod(shape[at + 1 :])
+    if held != (*shape[:at], along, *shape[at + 1 :]) or not is_chosen(shape, at, choice):
+        return None
+    if width != 1:
+        if not isinstance(places.owner, aten.ExpandDefault):
+            return None
+        places = places.owner.operands[0]
+        if static_dims(places) != (*shape[: at + 1], *[1] * (len(shape) - at - 1)):
+            return None
+    return width if chosen_by(places) == choice else None
+
+
+def _rows(op: SchemaOp) -> int:
+    """Rows of places, in front of the axis that they count along."""
+    shape = static_dims(op.operands[1]) or ()
+    return prod(shape[: axis(op.arg("dim"), len(shape))])
+
+
+def is_chosen(shape: Sequence[int], at: int, choice: Choice) -> bool:
+    """Whether rows take what a choice took, or each of what it took is a row that takes itself."""
+    every = choice.rows * choice.taken
+    return (prod(shape[:at]), shape[at]) in ((choice.rows, choice.taken), (every, 1))

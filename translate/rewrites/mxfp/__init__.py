@@ -1,0 +1,1 @@
+"""Block-scaled (MX) layers."""

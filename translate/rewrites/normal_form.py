@@ -1,0 +1,136 @@
+"""aten → aten: every spelling of an operation brought to one normal form, for all targets.
+
+A pipeline runs `NORMAL_FORM` together, then `FOLD_WEIGHTS`. What remains is read by every target:
+
+    view permute slice cat expand constant_pad_nd    move elements
+    linear bmm convolution                           multiply
+    mean.dim sum.dim_IntList amax amin (kept axes)   reduce
+    _softmax layer_norm group_norm batch_norm        normalise
+    clamp mul add sub div sqrt rsqrt sigmoid …       compute an element each
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepwell.ir.rewriting import Rewrite
+from stepwell.translate.rewrites.attention import softmaxes
+from stepwell.translate.rewrites.attention.remove_safe_softmax_guard import RemoveSafeSoftmaxGuard
+from stepwell.translate.rewrites.constants.choose_from_one import ChooseFromOne
+from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
+from stepwell.translate.rewrites.constants.give_scalar_an_axis import GiveScalarAnAxis
+from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
+from stepwell.translate.rewrites.layers.adaptive_pool_to_pool import AdaptivePoolToPool
+from stepwell.translate.rewrites.layers.conv_to_convolution import ConvToConvolution
+from stepwell.translate.rewrites.layers.einsum_to_bmm import EinsumToBmm
+from stepwell.translate.rewrites.layers.fold_batch_norm import FoldBatchNorm
+from stepwell.translate.rewrites.layers.matmul_to_bmm import MatmulToBmm
+from stepwell.translate.rewrites.layers.matmul_to_linear import MatmulToLinear
+from stepwell.translate.rewrites.layers.unit_pooling_to_slice import UnitPoolingToSlice
+from stepwell.translate.rewrites.norms import norms
+from stepwell.translate.rewrites.norms.variance_to_means import VarianceToMeans
+from stepwell.translate.rewrites.norms.widen_mixed_norm import WidenMixedNorm
+from stepwell.translate.rewrites.sizes.remove_proven_assert import RemoveProvenAssert
+from stepwell.translate.rewrites.slices.crop_to_slice import CropToSlice
+from stepwell.translate.rewrites.slices.index_to_slices import IndexToSlices
+from stepwell.translate.rewrites.slices.normalise_slice import NormaliseSlice
+from stepwell.translate.rewrites.slices.pad_to_constant_pad import PadToConstantPad
+from stepwell.translate.rewrites.slices.pad_to_slices import PadToSlices
+from stepwell.translate.rewrites.slices.roll_to_cat import RollToCat
+from stepwell.translate.rewrites.slices.select_by_constant_mask import SelectByConstantMask
+from stepwell.translate.rewrites.slices.split_to_slices import SplitToSlices
+from stepwell.translate.rewrites.slices.stack_to_cat import StackToCat
+from stepwell.translate.rewrites.slices.store_row_in_table import StoreRowInTable
+from stepwell.translate.rewrites.spelling import (
+    activations,
+    clamps,
+    copies,
+    neutral_arithmetic,
+    noops,
+    normalise_embedding,
+    powers,
+    sums,
+)
+from stepwell.translate.rewrites.spelling.normalise_pooling import NormalisePooling
+from stepwell.translate.rewrites.spelling.normalise_reduction import NormaliseReduction
+from stepwell.translate.rewrites.spelling.reciprocal_to_division import ReciprocalToDivision
+from stepwell.translate.rewrites.views import expands, permutes, transposes
+from stepwell.translate.rewrites.views.as_strided_to_view import AsStridedToView
+from stepwell.translate.rewrites.views.merge_permuted_axes import MergePermutedAxes
+from stepwell.translate.rewrites.views.merge_views import MergeViews
+from stepwell.translate.rewrites.views.normalise_expand import NormaliseExpand
+from stepwell.translate.rewrites.views.pixel_shuffle_to_permute import PixelShuffleToPermute
+from stepwell.translate.rewrites.views.repeat_to_expand import RepeatToExpand
+from stepwell.translate.rewrites.views.reshape_to_view import ReshapeToView
+from stepwell.translate.rewrites.views.strided_slice_to_view import StridedSliceToView
+
+NOOPS: tuple[Rewrite[Any], ...] = (
+    ChooseFromOne(),
+    *(rule() for rule in expands.RULES),
+    *(rule() for rule in noops.RULES),
+    *(rule() for rule in copies.RULES),
+    *(rule() for rule in neutral_arithmetic.RULES),
+    RemoveProvenAssert(),
+)
+"""Ops that compute their operand."""
+
+SHAPES: tuple[Rewrite[Any], ...] = (
+    AsStridedToView(),
+    ReshapeToView(),
+    *(rule() for rule in transposes.RULES),
+    NormaliseSlice(),
+    SplitToSlices(),
+    StridedSliceToView(),
+    StackToCat(),
+    NormaliseExpand(),
+    RepeatToExpand(),
+    RollToCat(),
+    IndexToSlices(),
+    PadToConstantPad(),
+    CropToSlice(),
+    PadToSlices(),
+    PixelShuffleToPermute(),
+    *(rule() for rule in permutes.RULES),
+    MergePermutedAxes(),
+    MergeViews(),
+)
+"""Ops that move elements."""
+
+ARITHMETIC: tuple[Rewrite[Any], ...] = (
+    LiftNumberOperand(),
+    *(rule() for rule in sums.RULES),
+    *(rule() for rule in powers.RULES),
+    *(rule() for rule in clamps.RULES),
+    ReciprocalToDivision(),
+    *(rule() for rule in activations.RULES),
+)
+"""Ops that compute each element."""
+
+LAYERS: tuple[Rewrite[Any], ...] = (
+    MatmulToLinear(),
+    MatmulToBmm(),
+    EinsumToBmm(),
+    ConvToConvolution(),
+    NormaliseReduction(),
+    VarianceToMeans(),
+    *(rule() for rule in softmaxes.RULES),
+    *(rule() for rule in norms.RULES),
+    WidenMixedNorm(),
+    NormalisePooling(),
+    UnitPoolingToSlice(),
+    AdaptivePoolToPool(),
+    *(rule() for rule in normalise_embedding.RULES),
+)
+"""Ops that combine elements."""
+
+NORMAL_FORM: tuple[Rewrite[Any], ...] = (GiveScalarAnAxis(), *NOOPS, *SHAPES, *ARITHMETIC, *LAYERS)
+"""Every normal form, for `Together("normalise", NORMAL_FORM)`."""
+
+FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (
+    FoldConstants(),
+    FoldBatchNorm(),
+    SelectByConstantMask(),
+    StoreRowInTable(),
+    RemoveSafeSoftmaxGuard(),
+)
+"""What weights decide at compile time, for `Together("fold-weights", FOLD_WEIGHTS)`."""

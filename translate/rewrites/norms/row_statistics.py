@@ -1,0 +1,93 @@
+"""Means over the last axis as linear layers: XNNPACK reduces over no axis but image planes.
+
+`mean(x) = x · (1/C, …, 1/C)ᵀ`. A fully-connected node with one output was faster here than a
+centring matrix or global pooling (measured); its bias adds epsilon for free. The weight is packed,
+so nothing depends on memory that a runtime may free.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from xdsl.ir import SSAValue
+
+from stepwell.dialects import aten
+from stepwell.ir.bounds import roundings
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.types import dims, element, tensor
+from stepwell.translate.rewrites.building import emit, put, slice_axis
+
+ROWS = roundings("sums in another order; rows of nearly equal elements cancel")
+"""What a norm written with row statistics rounds, and torch\'s kernel."""
+
+
+def row_mean(rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAValue:
+    """`mean(value, -1, keepdim) + plus` as a linear layer; `[..., C]` to `[..., 1]`."""
+    return weighted_rows(rw, value, None, plus)
+
+
+WIDEST_ROW = 1 << 24
+"""Elements of the constant that sums up a row; a wider one would be larger than most models."""
+
+
+def too_wide(width: int) -> Refusal | None:
+    """A row is summed up by a constant that is as wide."""
+    if width <= WIDEST_ROW:
+        return None
+    return Refusal(f"the row that sums up {width} elements would be a constant of as many")
+
+
+def weighted_rows(
+    rw: Rewriter, value: SSAValue, factor: float | None, plus: float | None
+) -> SSAValue:
+    """`factor * sum(value, -1, keepdim) + plus`; a `factor` of None is 1/C."""
+    held = element(value.type)
+    shape = dims(value.type)
+    width = shape[-1]
+    assert isinstance(width, int), "the last axis has a symbolic size"
+    dtype = torch_dtype(held)
+    number = 1.0 / width if factor is None else factor
+    weight = rw.constant(torch.full((1, width), number, dtype=dtype), "row_mean")
+    bias = None
+    if plus is not None:
+        bias = rw.constant(torch.full((1,), plus, dtype=dtype), "epsilon")
+    return emit(
+        rw,
+        aten.LinearDefault.make(value, weight, bias, result_types=[tensor([*shape[:-1], 1], held)]),
+    )
+
+
+def normalise_rows(rw: Rewriter, value: SSAValue, eps: float, *, centred: bool) -> SSAValue:
+    """`(x − mean) / sqrt(var + eps)` over the last axis; without the mean if it is zero already."""
+    return normalise(rw, value, eps, row_mean, centred=centred)
+
+
+def less_first(rw: Rewriter, value: SSAValue) -> SSAValue:
+    """`x − x[0]` along the last axis: a row that is constant is zero, and its mean nothing else.
+
+    Of any row that loses less than a rounding of its largest number, which is at most √n times
+    what the norm divides by.
+    """
+    first = slice_axis(rw, value, len(dims(value.type)) - 1, 0, 1)
+    return put(rw, aten.SubTensor, value, first)
+
+
+class Mean(Protocol):
+    """Builds `mean(value, …, keepdim) + plus`."""
+
+    def __call__(self, rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAValue: ...
+
+
+def normalise(
+    rw: Rewriter, value: SSAValue, eps: float, mean: Mean, *, centred: bool = False
+) -> SSAValue:
+    """`(x − mean) / sqrt(var + eps)` with means as `mean` builds them."""
+    kept = [value.type]
+    if not centred:
+        value = emit(rw, aten.SubTensor.make(value, mean(rw, value), result_types=kept))
+    square = emit(rw, aten.MulTensor.make(value, value, result_types=kept))
+    variance = mean(rw, square, plus=eps)
+    scale = put(rw, aten.RsqrtDefault, variance)
+    return emit(rw, aten.MulTensor.make(value, scale, result_types=kept))

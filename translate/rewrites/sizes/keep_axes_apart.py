@@ -1,0 +1,173 @@
+"""Keep height and width of an image apart: merge them below what does not look at them.
+
+Vision transformers flatten an image `[N, C, H, W]` to rows `[N, H·W, C]`, and unflatten it before
+the next convolution. Where height and width are symbolic, XNNPACK merges them (it works out one
+size of a reshape), but cannot part them again. Below norms, linear layers, permutations and what is
+done to each element alone, the view that merges meets the one that parts, and both go.
+
+Before:
+    %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
+    %r = aten.view.default(%x, [1, -1, 4]) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>) -> tensor<1x?x4xf32, #stepwell.shape<[1, "h*w", 4]>>
+    %y = aten.linear.default(%r, %w) : (tensor<1x?x4xf32, #stepwell.shape<[1, "h*w", 4]>>, tensor<5x4xf32>) -> tensor<1x?x5xf32, #stepwell.shape<[1, "h*w", 5]>>
+After:
+    %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
+    %0 = aten.linear.default(%x, %w) : (tensor<1x?x?x4xf32, #stepwell.shape<[1, "h", "w", 4]>>, tensor<5x4xf32>) -> tensor<1x?x?x5xf32, #stepwell.shape<[1, "h", "w", 5]>>
+    %y = aten.view.default(%0, [1, -1, 5]) : (tensor<1x?x?x5xf32, #stepwell.shape<[1, "h", "w", 5]>>) -> tensor<1x?x5xf32, #stepwell.shape<[1, "h*w", 5]>>
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
+from stepwell.ir.program import Program
+from stepwell.ir.rewriter import remade
+from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
+from stepwell.ir.size import Size
+from stepwell.ir.types import Dim, dims, element, tensor
+from stepwell.translate.rewrites.building import (
+    axis,
+    emit,
+    emit_as,
+    is_known,
+    permute_op,
+    view_op,
+)
+
+ELEMENTWISE = (
+    aten.AddTensor,
+    aten.AddScalar,
+    aten.SubTensor,
+    aten.MulTensor,
+    aten.MulScalar,
+    aten.DivTensor,
+    aten.DivScalar,
+    aten.ReluDefault,
+    aten.GeluDefault,
+    aten.SiluDefault,
+    aten.SigmoidDefault,
+    aten.TanhDefault,
+    aten.HardswishDefault,
+    aten.ClampDefault,
+)
+"""What is done to each element alone in the models that flatten images."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A view of `source` in which `count` of its axes from `at` on are one."""
+
+    source: SSAValue
+    at: int
+    count: int
+
+    @property
+    def apart(self) -> tuple[Dim, ...]:
+        """The sizes of the axes that are merged."""
+        return dims(self.source.type)[self.at : self.at + self.count]
+
+
+def merged_axes(value: SSAValue) -> Merged | None:
+    """What a view merges, if that is one run of axes of which two sizes or more are symbolic."""
+    if not isinstance(value.owner, aten.ViewDefault):
+        return None
+    source = value.owner.operands[0]
+    given, made = dims(source.type), dims(value.type)
+    count = len(given) - len(made) + 1
+    if count < 2 or not made or not is_known((*given, *made)):
+        return None
+    for at in range(len(made)):
+        if given[:at] == made[:at] and given[at + count :] == made[at + 1 :]:
+            found = Merged(source, at, count)
+            symbolic = [size for size in found.apart if isinstance(size, Size)]
+            return found if len(symbolic) > 1 else None
+    return None
+
+
+@dataclass(frozen=True)
+class OfMergedAxes:
+    """An op that treats all rows alike, and which of its operands are merged ones."""
+
+    op: SchemaOp
+    merged: Merged
+    sources: tuple[SSAValue | None, ...]
+
+
+@dataclass(frozen=True)
+class KeepAxesApart(Rewrite[OfMergedAxes]):
+    """`op(merge(x))` to `merge(op(x))`."""
+
+    name: ClassVar[str] = "keep-axes-apart"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.PermuteDefault,
+        aten.LinearDefault,
+        aten.LayerNormDefault,
+        *ELEMENTWISE,
+    )
+    bound: ClassVar[Bound] = roundings("a batched GEMM may sum in another order")
+
+    def match(self, op: SchemaOp, program: Program) -> OfMergedAxes | None:
+        """A merge of symbolic axes, read by an op that does not look along them."""
+        found = [merged_axes(operand) for operand in op.operands]
+        merged = next((each for each in found if each is not None), None)
+        if merged is None or not _is_blind(op, merged, found):
+            return None
+        return OfMergedAxes(op, merged, tuple(each and each.source for each in found))
+
+    def build(self, match: OfMergedAxes, rw: Rewriter) -> None:
+        """The op on axes that are apart, then the merge."""
+        op, merged = match.op, match.merged
+        result = op.results[0]
+        if isinstance(op, aten.PermuteDefault):
+            new = permute_op(merged.source, spread(op.arg("dims"), merged))
+        else:
+            given = dims(result.type)
+            shape = [*given[: merged.at], *merged.apart, *given[merged.at + 1 :]]
+            values = [
+                operand if source is None else source
+                for operand, source in zip(op.operands, match.sources, strict=True)
+            ]
+            new = remade(op, values, [tensor(shape, element(result.type))])
+        made = view_op(rw, emit(rw, new), dims(result.type))
+        rw.replace(op, [emit_as(rw, made, result)])
+
+
+def spread(order: list[int], merged: Merged) -> list[int]:
+    """A permutation of the merged axes as one of those that are apart."""
+    more = merged.count - 1
+    made: list[int] = []
+    for each in (axis(number, len(order)) for number in order):
+        first = each + more if each > merged.at else each
+        made += range(first, first + merged.count) if each == merged.at else [first]
+    return made
+
+
+def _is_blind(op: SchemaOp, merged: Merged, found: list[Merged | None]) -> bool:
+    """Whether an op does the same for each place along the merged axis."""
+    given = dims(op.operands[0].type)
+    behind = len(given) - 1 - merged.at
+    if isinstance(op, aten.PermuteDefault):
+        return True
+    if isinstance(op, aten.LinearDefault):
+        return found[0] is merged and behind > 0 and len(dims(op.operands[1].type)) == 2
+    if isinstance(op, aten.LayerNormDefault):
+        return found[0] is merged and behind >= len(op.arg("normalized_shape"))
+    return all(
+        _broadcasts(op, value, merged, each) for value, each in zip(op.operands, found, strict=True)
+    )
+
+
+def _broadcasts(op: SchemaOp, value: SSAValue, merged: Merged, own: Merged | None) -> bool:
+    """Whether an operand of an elementwise op is merged likewise, or ends behind the axis."""
+    made = dims(op.results[0].type)
+    if own is not None:
+        return (own.at, own.apart) == (merged.at, merged.apart) and dims(value.type) == made
+    if not isinstance(value.type, TensorType):
+        return False
+    return len(dims(value.type)) < len(made) - merged.at

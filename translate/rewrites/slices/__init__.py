@@ -1,0 +1,1 @@
+"""Slices, joins, paddings and writes: which elements are taken, and where they go."""

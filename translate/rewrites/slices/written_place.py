@@ -1,0 +1,45 @@
+"""Where on one axis `select_scatter` and `slice_scatter` write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.building import axis, static_dims
+
+WRITES = (aten.SelectScatterDefault, aten.SliceScatterDefault)
+"""The ops that give their first operand with a part of it replaced by the second."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Every `step`th element of `[start, stop)` of an axis."""
+
+    axis: int
+    start: int
+    stop: int
+    step: int = 1
+
+
+def place_of(op: SchemaOp) -> Place | Refusal:
+    """What one of `WRITES` replaces, of known sizes at known places."""
+    shape = static_dims(op.operands[0])
+    if shape is None:
+        return Refusal("the shape is symbolic")
+    if element(op.operands[0].type) != element(op.operands[1].type):
+        return Refusal("the operands have several dtypes")
+    at = axis(op.arg("dim"), len(shape))
+    if isinstance(op, aten.SelectScatterDefault):
+        index = op.arg("index")
+        if not isinstance(index, int):
+            return Refusal("the index is known only at run time")
+        start = index % shape[at]
+        return Place(at, start, start + 1)
+    bounds = (op.arg("start"), op.arg("end"), op.arg("step"))
+    if not all(bound is None or isinstance(bound, int) for bound in bounds):
+        return Refusal("a bound is known only at run time")
+    start, stop, step = slice(*bounds).indices(shape[at])
+    return Place(at, start, max(start, stop), step)

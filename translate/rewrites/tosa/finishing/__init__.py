@@ -1,0 +1,1 @@
+"""What a target's profile allows: types of integers, ranges, the boundary."""

@@ -1,0 +1,1 @@
+"""Quantised layers as integers and RESCALE."""

@@ -1,0 +1,321 @@
+"""Quantised layers as integers: what they read, how they are scaled, and where results go."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant import DequantizeCast, StorageCast
+from stepwell.dialects.quant.types import Quantization, quantization
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.attributes import RoundingModeAttr
+from stepwell.dialects.tosa.codes import i48
+from stepwell.dialects.tosa.constants import const
+from stepwell.dialects.tosa.meaning.quantised import apply_scale_32
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import f32, i1, i8, i16, i32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.weights import recipe
+from stepwell.translate.quantised.recognise import (
+    Activation,
+    Bias,
+    StoredWeight,
+    Use,
+    activation,
+    bias_operand,
+    deliver,
+    distinct,
+    quantized_uses,
+    stored_weight,
+)
+from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.operators.sizes import inexpressible
+
+LEFT_SHIFT = {8: 20, 16: 15}
+"""Bits that sums of two operands of 8 or 16 bits gain in front of their common scale."""
+
+WIDTHS = {8: i8, 16: i16}
+"""Element types of activations."""
+
+SINGLE_ROUND = RoundingModeAttr("SINGLE_ROUND")
+IN_UNITS = Bound(units=1, reason="integers are summed and rounded once, half up")
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A layer, its int8 operands, its constant weight and bias, and the uses of its result."""
+
+    op: SchemaOp
+    inputs: tuple[Activation, ...]
+    uses: tuple[Use, ...]
+    weight: StoredWeight | None = None
+    bias: Bias | None = None
+
+    @property
+    def held(self) -> Attribute:
+        """The element type of its activations."""
+        return WIDTHS[self.inputs[0].held.bits]
+
+    @property
+    def sums(self) -> Attribute:
+        """The element type of its products' sums."""
+        return i32 if self.held == i8 else i48
+
+
+@dataclass(frozen=True)
+class LowerInt8(Rewrite[Quantised]):
+    """Base: operands dequantised, every use quantised."""
+
+    bound: ClassVar[Bound] = IN_UNITS
+    takes_empty: ClassVar[bool] = False
+    activations: ClassVar[int] = 1
+    has_weight: ClassVar[bool] = False
+    takes_symbols: ClassVar[bool] = False
+    """Whether sizes may be symbolic."""
+
+    def values(self, op: SchemaOp) -> Sequence[SSAValue]:
+        """The operands that are activations."""
+        return op.operands[: self.activations]
+
+    def match(self, op: SchemaOp, program: Program) -> Quantised | Refusal | None:
+        """The layer's parts, or the first that is missing."""
+        inputs: list[Activation] = []
+        values = self.values(op)
+        bits = width(values[0])
+        for value in values:
+            found = activation(value, bits)
+            if isinstance(found, Refusal):
+                return found
+            inputs.append(found)
+        uses = quantized_uses(op.results[0], bits)
+        if isinstance(uses, Refusal):
+            return uses
+        if bits == 16 and any(x.held.expressed != f32 for x in (*inputs, *uses_of(uses))):
+            return Refusal("its reals are halves, which are coarser than 16-bit integers")
+        if bits == 16 and any(x.held.zero_point for x in (*inputs, *uses_of(uses))):
+            return Refusal("TOSA takes zero points for 8-bit integers only")
+        tensors = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
+        for value in tensors:
+            if not is_static(value.type):
+                reason = inexpressible(value) if self.takes_symbols else "the shape is symbolic"
+                if reason is not None:
+                    return Refusal(reason)
+        refusal = self.refuses(op)
+        if refusal is not None:
+            return refusal
+        if not self.has_weight:
+            return self._in_reach(Quantised(op, tuple(inputs), uses))
+        weight = stored_weight(op.operands[1])
+        if isinstance(weight, Refusal):
+            return weight
+        if not weight.held.is_symmetric:
+            return Refusal("its weight has a zero point")
+        if weight.held.axis not in (None, self.output_axis(op)):
+            return Refusal("its weight has a scale for each input, not for each output")
+        bias = bias_operand(op.operand("bias"))
+        if isinstance(bias, Refusal):
+            return bias
+        return self._in_reach(Quantised(op, tuple(inputs), uses, weight, bias))
+
+    def _in_reach(self, match: Quantised) -> Quantised | Refusal:
+        """The layer, where RESCALE takes whatever its integers are to every result."""
+        bits = 31 if match.sums == i32 else 15
+        for use in match.uses:
+            for factor, reach in self.factors(match, use):
+                refusal = beyond_rescale(factor, reach, bits)
+                if refusal is not None:
+                    return refusal
+        return match
+
+    def factors(self, match: Quantised, use: Use) -> list[tuple[float, float]]:
+        """What each RESCALE to a result multiplies by, and how far the integers before it reach."""
+        return [(x.held.scale / use.held.scale, 1 << x.held.bits) for x in match.inputs]
+
+    def refuses(self, op: SchemaOp) -> Refusal | None:
+        """Why this layer has no integer form, or None."""
+        return None
+
+    def output_axis(self, op: SchemaOp) -> int:
+        """The axis of the weight along which the outputs lie."""
+        return 0
+
+    @abstractmethod
+    def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
+        """The int8 result for one quantisation of it."""
+
+    def build(self, match: Quantised, rw: Rewriter) -> None:
+        """One chain of operators for each distinct quantisation of the result."""
+        b = Builder(rw)
+        for use, group in distinct(match.uses):
+            value = self.lower(match, use, b, rw.program)
+            if (use.low, use.high) != (use.held.low, use.held.high):
+                value = b.clamp(value, use.low, use.high)
+            typed = rw.insert(StorageCast(value, use.type)).results[0]
+            deliver(rw, group, typed)
+
+
+def width(value: SSAValue) -> int:
+    """16 if a float operand stands for 16-bit integers, else 8."""
+    maker = value.owner
+    held = quantization(maker.input.type) if isinstance(maker, DequantizeCast) else None
+    return 16 if held is not None and held.bits == 16 else 8
+
+
+def uses_of(uses: tuple[Use, ...]) -> tuple[Activation, ...]:
+    """The quantised results."""
+    return tuple(Activation(use.cast.result, use.held) for use in uses)
+
+
+def stored(value: SSAValue, b: Builder) -> SSAValue:
+    """The integers of a quantised value."""
+    held = quantization(value.type)
+    assert held is not None
+    if isinstance(value.owner, StorageCast) and element(value.owner.input.type) in WIDTHS.values():
+        return value.owner.input
+    plain = tensor(dims(value.type), WIDTHS[held.bits])
+    return b.rw.insert(StorageCast(value, plain)).results[0]
+
+
+def fixed_point(scales: Sequence[float], bits: int = 31) -> tuple[torch.Tensor, torch.Tensor]:
+    """Multipliers of `bits` bits and shifts, at most 62, of factors, as RESCALE takes them.
+
+    Both int64 `[len(scales)]`; a shift below 2 says that RESCALE does not reach the factor.
+    """
+    mantissa, exponent = torch.frexp(torch.tensor(scales, dtype=torch.float64))
+    multiplier = torch.round(mantissa * (1 << bits)).long()
+    carries = multiplier == 1 << bits
+    multiplier = torch.where(carries, multiplier >> 1, multiplier)
+    shift = bits - exponent.long() - carries.long()
+    excess = (shift - 62).clamp(0, bits)
+    return multiplier >> excess, shift.clamp(max=62)
+
+
+def is_rescaled(factor: float, reach: float, bits: int = 31) -> bool:
+    """Whether RESCALE takes values up to `reach` by a factor, with a multiplier of `bits` bits.
+
+    Source: TOSA 1.0, apply_scale_32 and apply_scale_16.
+    """
+    if not factor < 2.0**32:
+        return False
+    shift = int(fixed_point([factor], bits)[1])
+    if bits == 15:
+        return shift >= 2 and reach < 2.0**47 and reach * factor < 2.0**31
+    return shift >= 2 and reach < 2.0 ** min(shift - 1, 31)
+
+
+def beyond_rescale(
+    factor: float, reach: float, bits: int = 31, most: float = 2.0**32
+) -> Refusal | None:
+    """Why RESCALE does not take values up to `reach` by a factor, at most `most`, or None."""
+    if is_rescaled(factor, reach, bits) and factor <= most:
+        return None
+    return Refusal(f"a factor of {factor:g} is beyond what RESCALE reaches")
+
+
+def out_of_reach(inputs: tuple[Activation, ...], uses: tuple[Use, ...]) -> Refusal | None:
+    """Why values at a result's scale pass what int32 holds, or RESCALE reaches, or None."""
+    for x in inputs:
+        for use in uses:
+            factor = x.held.scale / use.held.scale
+            refusal = beyond_rescale(factor, 1 << x.held.bits, most=2.0**14)
+            if refusal is not None:
+                return refusal
+    return None
+
+
+@recipe("tosa_rescale")
+def tosa_rescale(
+    weight: torch.Tensor,
+    *,
+    multipliers: Sequence[int],
+    shifts: Sequence[int],
+    zero_points: Sequence[int],
+    bits: int,
+) -> torch.Tensor:
+    """What RESCALE makes of a constant: signed integers of `bits` bits."""
+    dtype = {8: torch.int8, 16: torch.int16, 32: torch.int32}[bits]
+    if weight.is_meta:
+        return torch.empty_like(weight, dtype=dtype)
+    value = weight.to(torch.int64) - zero_points[0]
+    multiplier, shift = torch.tensor(multipliers), torch.tensor(shifts)
+    limits = torch.iinfo(dtype)
+    made = apply_scale_32(value, multiplier, shift, False) + zero_points[1]
+    return made.clamp(limits.min, limits.max).to(dtype)
+
+
+def rescale(
+    value: SSAValue,
+    scales: Sequence[float],
+    target: Attribute,
+    input_zp: int,
+    output_zp: int,
+    b: Builder,
+) -> SSAValue:
+    """RESCALE by one factor, or one for each element of the last axis; of a constant, its result."""
+    wide = element(value.type) != i48
+    multipliers, shifts = fixed_point(scales, 31 if wide else 15)
+    key = weight_key(value)
+    if key is not None and wide:
+        assert isinstance(target, IntegerType)
+        numbers: dict[str, Any] = {
+            "multipliers": multipliers.tolist(),
+            "shifts": shifts.tolist(),
+            "zero_points": [input_zp, output_zp],
+            "bits": target.width.data,
+        }
+        return b.weight(b.rw.weights.derive("tosa_rescale", [key], **numbers))
+    return rescale_op(value, (multipliers, shifts), target, (input_zp, output_zp), b)
+
+
+def rescale_op(
+    value: SSAValue,
+    factors: tuple[torch.Tensor, torch.Tensor],
+    target: Attribute,
+    zero_points: tuple[int, int],
+    b: Builder,
+) -> SSAValue:
+    """The operator, with factors as `fixed_point` gives them, one or one for each channel."""
+    source = element(value.type)
+    wide = source != i48
+    multipliers, shifts = factors
+    input_zp, output_zp = zero_points
+    operands = [
+        value,
+        b.constant(multipliers.to(torch.int32 if wide else torch.int16)),
+        b.constant(shifts.to(torch.int8)),
+        b.number(input_zp, 1, source)
+        if wide
+        else b.rw.insert(const(torch.zeros(1), i48)).results[0],
+        b.number(output_zp, 1, target),
+    ]
+    flags = {
+        "scale32": wide,
+        "per_channel": multipliers.numel() > 1,
+        "input_unsigned": False,
+        "output_unsigned": False,
+    }
+    return b.op(
+        t.RescaleOp,
+        operands,
+        shape_of(value),
+        target,
+        rounding_mode=SINGLE_ROUND,
+        **{name: IntegerAttr(int(flag), i1) for name, flag in flags.items()},
+    )
+
+
+def requantised(value: SSAValue, given: Quantization, held: Quantization, b: Builder) -> SSAValue:
+    """Stored integers at another scale."""
+    if (given.scale, given.zero_point) == (held.scale, held.zero_point):
+        return value
+    target, factor = WIDTHS[held.bits], given.scale / held.scale
+    return rescale(value, [factor], target, given.zero_point, held.zero_point, b)

@@ -1,0 +1,1 @@
+"""An op becomes operators of TOSA."""

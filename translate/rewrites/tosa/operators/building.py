@@ -1,0 +1,318 @@
+"""Writing TOSA operators: what one aten op becomes, operator by operator.
+
+Constants are weights in front of the op that needs them; `share-common-subexpressions` makes equal
+ones one at the end.  TOSA broadcasts equal ranks only, so that a constant of another rank is
+reshaped at compile time and a computed value by a RESHAPE.  Sizes are ints, or expressions where only
+the run knows them (`sizes.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from math import copysign, prod
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, IntegerType
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.limits import Level
+from stepwell.dialects.tosa.meaning.values import ints
+from stepwell.dialects.tosa.targets import level_of
+from stepwell.ir.core import WeightOp, weight_key
+from stepwell.ir.dtypes import bf16, f16, f32, i8, i32, torch_dtype
+from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.size import Dim, settled
+from stepwell.ir.types import AnyTensor, dims, element, tensor
+from stepwell.ir.weights import WeightStore, recipe
+from stepwell.translate.rewrites.tosa.operators.sizes import shape_constant
+
+FLOATS: tuple[Attribute, ...] = (f32, f16, bf16)
+"""Element types of TOSA's floating-point operators."""
+
+
+@recipe("tosa_reshape")
+def tosa_reshape(weight: torch.Tensor, *, shape: Sequence[int]) -> torch.Tensor:
+    """The same elements in another shape."""
+    return weight.reshape(list(shape))
+
+
+@recipe("tosa_permute")
+def tosa_permute(weight: torch.Tensor, *, order: Sequence[int]) -> torch.Tensor:
+    """The axes in another order."""
+    return weight.permute(list(order))
+
+
+@recipe("tosa_single")
+def tosa_single(weight: torch.Tensor) -> torch.Tensor:
+    """The same numbers in f32."""
+    return weight.float()
+
+
+def shape_of(value: SSAValue) -> tuple[Any, ...]:
+    """The sizes of a tensor value: ints, and a `Size` where its guards let one be symbolic."""
+    return dims(value.type)
+
+
+def i64s(values: Sequence[int]) -> DenseArrayBase:
+    """`array<i64: …>`"""
+    return DenseArrayBase.from_list(IntegerType(64), list(values))
+
+
+def i32s(values: Sequence[int]) -> DenseArrayBase:
+    """`array<i32: …>`"""
+    return DenseArrayBase.from_list(IntegerType(32), list(values))
+
+
+def broadcast(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The common shape of two shapes of one rank."""
+    return tuple(right if left == 1 else left for left, right in zip(a, b, strict=True))
+
+
+def accumulator(held: Attribute) -> Attribute:
+    """The accumulator of products and averages: 32 bits."""
+    return f32 if held in FLOATS else i32
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Writes operators in front of the op that is being lowered."""
+
+    rw: Rewriter
+
+    @property
+    def level(self) -> Level:
+        """What the target is held to."""
+        return level_of(self.rw.program.context.target)
+
+    def op(
+        self,
+        cls: type[TosaOp],
+        operands: Sequence[SSAValue],
+        shape: Sequence[Dim],
+        held: Attribute,
+        **properties: Attribute,
+    ) -> SSAValue:
+        """One operator with one result."""
+        type_ = tensor(shape, held)
+        new = cls.create(operands=list(operands), result_types=[type_], properties=properties)
+        return self.rw.insert(new).results[0]
+
+    # -- constants ---------------------------------------------------------------------------
+
+    def weight(self, key: str) -> SSAValue:
+        """The value of a weight."""
+        return self.rw.insert(WeightOp(key, self.rw.weights.type_of(key))).results[0]
+
+    def constant(self, values: torch.Tensor) -> SSAValue:
+        """A small constant tensor."""
+        return self.weight(self.rw.weights.constant(values.contiguous()))
+
+    def number(self, number: float, rank: int, held: Attribute) -> SSAValue:
+        """A tensor of one element."""
+        tensor_, key = _one_element(number, copysign(1.0, number), rank, held)
+        if key not in self.rw.weights:
+            self.rw.weights.constant(tensor_)
+        return self.rw.insert(WeightOp(key, tensor([1] * rank, held))).results[0]
+
+    def splat(self, number: float, like: SSAValue) -> SSAValue:
+        """A number as a tensor that broadcasts to `like`."""
+        return self.number(number, len(dims(like.type)), element(like.type))
+
+    def zero(self, held: Attribute) -> SSAValue:
+        """`[0]`: a zero point."""
+        return self.number(0.0, 1, held)
+
+    def sizes(self, values: Sequence[Dim]) -> SSAValue:
+        """A list of sizes as an operand."""
+        return shape_constant(values, self.rw)
+
+    # -- moving elements ---------------------------------------------------------------------
+
+    def reshape(self, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
+        """The same elements in another shape; a constant is reshaped at compile time."""
+        if shape_of(value) == tuple(shape):
+            return value
+        key = weight_key(value)
+        if key is not None:
+            return self.weight(self.rw.weights.derive("tosa_reshape", [key], shape=list(shape)))
+        return self.op(t.ReshapeOp, [value, self.sizes(shape)], shape, element(value.type))
+
+    def transpose(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
+        """The axes in another order; a constant is transposed at compile time."""
+        if list(order) == list(range(len(order))):
+            return value
+        before = value.owner
+        if isinstance(before, t.TransposeOp):
+            earlier = ints(before.perms)
+            if [earlier[axis] for axis in order] == list(range(len(order))):
+                return before.input
+        key = weight_key(value)
+        if key is not None:
+            return self.weight(self.rw.weights.derive("tosa_permute", [key], order=list(order)))
+        held = shape_of(value)
+        shape = [held[axis] for axis in order]
+        return self.op(t.TransposeOp, [value], shape, element(value.type), perms=i32s(order))
+
+    def of_rank(self, value: SSAValue, rank: int) -> SSAValue:
+        """The value with axes of size 1 in front."""
+        shape = shape_of(value)
+        return self.reshape(value, [1] * (rank - len(shape)) + list(shape))
+
+    def concat(
+        self, parts: Sequence[SSAValue], axis: int, shape: Sequence[Dim] | None = None
+    ) -> SSAValue:
+        """Parts one after the other along an axis; `shape` where a type spells the result's."""
+        if shape is None:
+            shape = list(shape_of(parts[0]))
+            shape[axis] = settled(sum(shape_of(part)[axis] for part in parts))
+        number = IntegerAttr(axis, i32)
+        return self.op(t.ConcatOp, parts, shape, element(parts[0].type), axis=number)
+
+    # -- computing ---------------------------------------------------------------------------
+
+    def select(self, condition: SSAValue, a: SSAValue, other: SSAValue) -> SSAValue:
+        """One of two values, element by element, all brought to one rank."""
+        rank = max(len(shape_of(value)) for value in (condition, a, other))
+        operands = [self.of_rank(value, rank) for value in (condition, a, other)]
+        shape = reduce(broadcast, map(shape_of, operands))
+        return self.op(t.SelectOp, operands, shape, element(a.type))
+
+    def binary(
+        self, cls: type[TosaOp], a: SSAValue, b: SSAValue, held: Attribute | None = None
+    ) -> SSAValue:
+        """An elementwise operator of two operands, brought to one rank."""
+        rank = max(len(shape_of(a)), len(shape_of(b)))
+        a, b = self.of_rank(a, rank), self.of_rank(b, rank)
+        shape = broadcast(shape_of(a), shape_of(b))
+        held = held or element(a.type)
+        if cls is t.MulOp:
+            return self.op(cls, [a, b, self.zero(i8)], shape, held)
+        return self.op(cls, [a, b], shape, held)
+
+    def scalar(self, cls: type[TosaOp], a: SSAValue, number: float) -> SSAValue:
+        """An elementwise operator of a value and a number."""
+        return self.binary(cls, a, self.splat(number, a))
+
+    def unary(self, cls: type[TosaOp], value: SSAValue) -> SSAValue:
+        """An elementwise operator of one operand."""
+        return self.op(cls, [value], shape_of(value), element(value.type))
+
+    def clamp(self, value: SSAValue, low: float, high: float) -> SSAValue:
+        """CLAMP to two numbers."""
+        held: Any = element(value.type)
+        is_whole = isinstance(held, IntegerType)
+        number: Any = IntegerAttr if is_whole else FloatAttr
+        bounds = {
+            name: number(int(side) if is_whole else side, held)
+            for name, side in (("min_val", low), ("max_val", high))
+        }
+        return self.op(t.ClampOp, [value], shape_of(value), held, **bounds)
+
+    def negate(self, value: SSAValue) -> SSAValue:
+        """NEGATE without zero points."""
+        held = element(value.type)
+        zero = self.zero(held)
+        return self.op(t.NegateOp, [value, zero, zero], shape_of(value), held)
+
+    def reduce(self, cls: type[TosaOp], value: SSAValue, axis: int) -> SSAValue:
+        """A reduction that keeps its axis with size 1."""
+        shape = list(shape_of(value))
+        shape[axis] = 1
+        return self.op(cls, [value], shape, element(value.type), axis=IntegerAttr(axis, i32))
+
+    def matmul(self, a: SSAValue, b: SSAValue, bias: SSAValue | None = None) -> SSAValue:
+        """`[B, M, K]` by `[B, K, N]`; the sums of halves are f32, rounded once with the bias."""
+        shape = [*shape_of(a)[:2], shape_of(b)[2]]
+        held = element(a.type)
+        y = self.op(t.MatMulOp, [a, b, self.zero(held), self.zero(held)], shape, accumulator(held))
+        if bias is not None:
+            y = self.binary(t.AddOp, y, self.single(bias))
+        return y if held == f32 else self.op(t.CastOp, [y], shape, held)
+
+    def single(self, value: SSAValue) -> SSAValue:
+        """The value in f32; a constant at compile time."""
+        if element(value.type) == f32:
+            return value
+        key = weight_key(value)
+        if key is not None:
+            return self.weight(self.rw.weights.derive("tosa_single", [key]))
+        return self.op(t.CastOp, [value], shape_of(value), f32)
+
+    def conv2d(
+        self,
+        cls: type[TosaOp],
+        operands: tuple[SSAValue, SSAValue, SSAValue],
+        shape: Sequence[Dim],
+        **lists: Sequence[int],
+    ) -> SSAValue:
+        """A convolution of image, weight and bias; lists are pad, stride, dilation, …"""
+        image, weight, bias = operands
+        held = element(image.type)
+        zeros = [self.zero(held), self.zero(element(weight.type))]
+        return self.op(
+            cls,
+            [image, weight, bias, *zeros],
+            shape,
+            held,
+            acc_type=accumulator(held),
+            **{name: i64s(values) for name, values in lists.items()},
+        )
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _one_element(
+    number: float, sign: float, rank: int, held: Attribute
+) -> tuple[torch.Tensor, str]:
+    """A tensor of one element and the key that a weight store gives it.
+
+    `sign` is the number's own: 0.0 == -0.0, and a cache must tell them apart.
+    """
+    value = torch.full([1] * rank, number, dtype=torch_dtype(held))
+    return value, WeightStore().constant(value)
+
+
+def narrowed(y: SSAValue, like: SSAValue, b: Builder) -> SSAValue:
+    """The value in another's element type, one of `FLOATS`."""
+    held = element(like.type)
+    assert held in FLOATS
+    return y if held == f32 else b.op(t.CastOp, [y], shape_of(y), held)
+
+
+def root(x: SSAValue, b: Builder) -> SSAValue:
+    """√x = 1 / (1 / √x): 0 of 0, inf of inf, NaN of negative numbers."""
+    return b.unary(t.ReciprocalOp, b.unary(t.RsqrtOp, x))
+
+
+def elements(shape: Sequence[Dim]) -> Any:
+    """The number of elements of a shape."""
+    return prod(shape)
+
+
+def result_type(op_result: SSAValue) -> AnyTensor:
+    """The type of a tensor result."""
+    return tensor(dims(op_result.type), element(op_result.type))
+
+
+@recipe("tosa_slice")
+def tosa_slice(weight: torch.Tensor, *, axis: int, start: int, size: int) -> torch.Tensor:
+    """A slice along one axis."""
+    return weight.narrow(axis, start, size)
+
+
+def narrow(x: SSAValue, axis: int, start: int, size: Dim, b: Builder) -> SSAValue:
+    """A part of one axis; that of a constant at compile time."""
+    shape = list(shape_of(x))
+    if shape[axis] == size:
+        return x
+    key = weight_key(x)
+    if key is not None and isinstance(size, int):
+        part = {"axis": axis, "start": start, "size": size}
+        return b.weight(b.rw.weights.derive("tosa_slice", [key], **part))
+    starts = [start if i == axis else 0 for i in range(len(shape))]
+    shape[axis] = size
+    return b.op(t.SliceOp, [x, b.sizes(starts), b.sizes(shape)], shape, element(x.type))

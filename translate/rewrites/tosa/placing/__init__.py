@@ -1,0 +1,1 @@
+"""Layouts, reshapes and transposes between operators."""

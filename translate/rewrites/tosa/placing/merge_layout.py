@@ -1,0 +1,113 @@
+"""Merge reshapes and transposes that follow each other; take those without effect away.
+
+A transpose that moves nothing but axes of size 1 is a reshape.
+
+rule merge-transposes
+    A transpose of a transpose is one, a reshape, or none.
+Before:
+    %a = tosa.transpose(%x, perms=$first)
+    %y = tosa.transpose(%a, perms=$second)
+After:
+    %y = in_order(%x, composed($first, $second))
+where is_spelled(%a) else "the shape is not known"
+for $first = [0, 2, 1], $second = [0, 2, 1], %x = "tensor<2x3x4xf32>"
+
+rule transpose-constant
+    A constant is transposed ahead of time.
+Before:
+    %w = weight
+    %y = tosa.transpose(%w, perms=$order)
+After:
+    %y = in_order(%w, $order)
+where is_spelled(%w) else "the shape is not known"
+for $order = [1, 0]
+
+rule transpose-to-reshape
+    One that moves nothing but axes of size 1.
+Before:
+    %y = tosa.transpose(%x, perms=$order)
+After:
+    %y = in_order(%x, $order)
+where is_spelled(%x) else "the shape is not known"
+where moves_nothing(%x, $order)
+for $order = [1, 0, 2], %x = "tensor<1x3x4xf32>"
+
+rule merge-reshapes
+    A reshape of a reshape is one.
+Before:
+    %a = tosa.reshape(%x, …)
+    %y = tosa.reshape(%a, …)
+After:
+    %y = in_shape(%x, sizes_of(%y))
+where is_spelled(%y) else "the shape is not known"
+where is_spelled(%x)
+for $shape = [6]
+
+rule remove-reshape
+    One to the same shape is none.
+Before:
+    %y = tosa.reshape(%x, …) : ($T, …) -> $T
+After:
+    %y = itself(%x)
+where is_spelled(%y) else "the shape is not known"
+for $T = "tensor<2x3xf32>", $shape = [2, 3]
+
+rule reshape-constant
+    A constant is reshaped ahead of time.
+Before:
+    %w = weight
+    %y = tosa.reshape(%w, …)
+After:
+    %y = in_shape(%w, sizes_of(%y))
+where is_spelled(%y) else "the shape is not known"
+for $shape = [6]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from stepwell.ir.axes import lies_the_same
+from stepwell.ir.rewriting import Rewriter
+from stepwell.translate.rewrites.tosa.operators import sizes
+from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.operators.sizes import Size
+from stepwell.translate.rules import read_rules
+
+
+def transposed(value: SSAValue, order: Sequence[int], b: Builder) -> SSAValue:
+    """A transpose, as a reshape where it is one."""
+    shape = shape_of(value)
+    if lies_the_same(shape, order):
+        return b.reshape(value, [shape[axis] for axis in order])
+    return b.transpose(value, order)
+
+
+def in_order(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
+    """A value with its axes in another order, by the least that does it."""
+    return transposed(value, order, Builder(rw))
+
+
+def in_shape(rw: Rewriter, value: SSAValue, shape: Sequence[Size]) -> SSAValue:
+    """A value in another shape, or itself; a constant at compile time."""
+    return Builder(rw).reshape(value, shape)
+
+
+def sizes_of(value: SSAValue) -> tuple[Size, ...]:
+    """The sizes of a tensor."""
+    return shape_of(value)
+
+
+def composed(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    """One order of axes for two, one behind the other."""
+    return [first[axis] for axis in second]
+
+
+def moves_nothing(value: SSAValue, order: Sequence[int]) -> bool:
+    """Whether elements lie as they lay."""
+    return lies_the_same(shape_of(value), order)
+
+
+RULES = read_rules(__doc__, vars(sizes) | globals())

@@ -1,0 +1,200 @@
+"""aten → tosa: one rewrite per family of ops, then the transposes they left are cancelled."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from stepwell.ir.rewriting import Named, Rewrite, Step, Together
+from stepwell.translate.lowerings.tosa import (
+    casts,
+    discrete,
+    elementwise,
+    indices,
+    movement,
+    orders,
+    pooling,
+    powers,
+    reductions,
+    scatters,
+)
+from stepwell.translate.rewrites.layers.adaptive_pool_by_parts import AdaptivePoolByParts
+from stepwell.translate.rewrites.mxfp.remove_mx_recast import RemoveMxRecast
+from stepwell.translate.rewrites.norms.batch_norm_to_products import BatchNormToProducts
+from stepwell.translate.rewrites.norms.decompose_group_norm import DecomposeGroupNorm
+from stepwell.translate.rewrites.norms.distance_to_norms import DistanceToNorms
+from stepwell.translate.rewrites.norms.norm_by_groups import NormByGroups
+from stepwell.translate.rewrites.norms.peel_norm_affine import PeelNormAffine
+from stepwell.translate.rewrites.norms.split_layer_norm import SplitLayerNorm
+from stepwell.translate.rewrites.tosa.finishing.promote_operands import PromoteOperands
+from stepwell.translate.rewrites.tosa.finishing.type_integers import SelectTruths, TypeIntegers
+from stepwell.translate.rewrites.tosa.finishing.widen_halves import WidenHalves
+from stepwell.translate.rewrites.tosa.integers.choose_stored_integers import ChooseStoredIntegers
+from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
+from stepwell.translate.rewrites.tosa.integers.fold_quantised_constant import FoldQuantisedConstant
+from stepwell.translate.rewrites.tosa.integers.hoist_rescale_over_maximum import (
+    HoistRescaleOverMaximum,
+)
+from stepwell.translate.rewrites.tosa.integers.lower_int8_choice import (
+    LowerInt8Extremum,
+    LowerInt8Pad,
+    LowerInt8Where,
+)
+from stepwell.translate.rewrites.tosa.integers.lower_int8_comparison import LowerInt8Comparison
+from stepwell.translate.rewrites.tosa.integers.lower_int8_cumsum import LowerInt8Cumsum
+from stepwell.translate.rewrites.tosa.integers.lower_int8_elementwise import (
+    LowerInt8Add,
+    LowerInt8Clamp,
+    LowerInt8Function,
+    LowerInt8Mul,
+    LowerInt8Requantise,
+)
+from stepwell.translate.rewrites.tosa.integers.lower_int8_layers import (
+    LowerInt8Bmm,
+    LowerInt8Convolution,
+    LowerInt8Linear,
+)
+from stepwell.translate.rewrites.tosa.integers.lower_int8_pool import LowerInt8Pool
+from stepwell.translate.rewrites.tosa.integers.lower_int8_reduction import LowerInt8Reduction
+from stepwell.translate.rewrites.tosa.integers.lower_int8_resize import LowerInt8Resize
+from stepwell.translate.rewrites.tosa.integers.lower_int8_softmax import LowerInt8Softmax
+from stepwell.translate.rewrites.tosa.integers.lower_int16_function import LowerInt16Function
+from stepwell.translate.rewrites.tosa.integers.lower_int16_scale import LowerInt16Scale
+from stepwell.translate.rewrites.tosa.operators.lower_curve import LowerCurve
+from stepwell.translate.rewrites.tosa.operators.lower_factory import LowerFactory
+from stepwell.translate.rewrites.tosa.operators.lower_function import LowerFunction
+from stepwell.translate.rewrites.tosa.operators.lower_mxfp import (
+    LowerMxConv2d,
+    LowerMxLinear,
+    LowerMxQuantize,
+)
+from stepwell.translate.rewrites.tosa.operators.lower_products import (
+    LowerBmm,
+    LowerConvolution,
+    LowerLinear,
+)
+from stepwell.translate.rewrites.tosa.operators.lower_resize import LowerResize
+from stepwell.translate.rewrites.tosa.operators.lower_transform import LowerTransform
+from stepwell.translate.rewrites.tosa.operators.lower_triangle import LowerTriangle
+from stepwell.translate.rewrites.tosa.placing import merge_layout
+from stepwell.translate.rewrites.tosa.placing.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.tosa.placing.hoist_reshape_over_slice import HoistReshapeOverSlice
+from stepwell.translate.rewrites.tosa.placing.move_by_pattern import MoveByPattern
+from stepwell.translate.rewrites.tosa.placing.simplify_transpose import SimplifyTranspose
+from stepwell.translate.rewrites.tosa.placing.sink_reshape import SinkReshape
+from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
+from stepwell.translate.rewrites.tosa.splitting.add_columns import AddColumns
+from stepwell.translate.rewrites.tosa.splitting.fill_to_full import FillToFull
+from stepwell.translate.rewrites.tosa.splitting.maxima_with_places import MaximaWithPlaces
+from stepwell.translate.rewrites.tosa.splitting.pool_by_images import PoolByImages
+from stepwell.translate.rewrites.tosa.splitting.scaled_sum_to_products import ScaledSumToProducts
+from stepwell.translate.rewrites.tosa.splitting.split_gelu import SplitGelu
+from stepwell.translate.rewrites.transforms.complex_to_pairs import ComplexToPairs
+from stepwell.translate.rewrites.transforms.istft_to_frames import IstftToFrames
+from stepwell.translate.rewrites.transforms.stft_to_frames import StftToFrames
+
+
+def each(*families: ModuleType) -> tuple[Rewrite[Any], ...]:
+    """The lowerings that files of functions hold, in their order."""
+    return tuple(rule() for family in families for rule in family.RULES)
+
+
+SPLIT: tuple[Rewrite[Any], ...] = (
+    PromoteOperands(),
+    StftToFrames(),
+    IstftToFrames(),
+    ComplexToPairs(),
+    FillToFull(),
+    ScaledSumToProducts(),
+    WriteSliceByCat(),
+    MaximaWithPlaces(),
+    AdaptivePoolByParts(),
+    PoolByImages(),
+    DistanceToNorms(),
+    WidenHalves(),
+    NormByGroups(),
+    BatchNormToProducts(),
+    PeelNormAffine(),
+    SplitLayerNorm(),
+    DecomposeGroupNorm(),
+    SplitGelu(),
+)
+"""Operators that TOSA has not, by others; norms and activations as arithmetic whose constants can
+join a layer's weights."""
+
+TO_TOSA: tuple[Rewrite[Any], ...] = (
+    LowerMxLinear(),
+    LowerMxConv2d(),
+    LowerMxQuantize(),
+    LowerLinear(),
+    LowerBmm(),
+    LowerConvolution(),
+    *each(pooling, discrete, elementwise, powers),
+    LowerFunction(),
+    LowerCurve(),
+    *each(reductions),
+    LowerResize(),
+    LowerTriangle(),
+    LowerFactory(),
+    LowerTransform(),
+    MoveByPattern(),
+    AddColumns(),
+    *each(movement),
+    *each(indices, scatters, orders),
+    *each(casts),
+)
+"""Every lowering; where anchors overlap, each takes other element types."""
+
+MEETING: tuple[Rewrite[Any], ...] = each(merge_layout)
+"""Transposes and reshapes in a row are one or none."""
+
+LAYOUT: tuple[Rewrite[Any], ...] = (
+    *MEETING,
+    SimplifyTranspose(),
+    HoistReshapeOverSlice(),
+    SinkReshape(),
+    RemoveMxRecast(),
+)
+"""What merges layout operators that meet, around `AssignLayouts`."""
+
+
+def layouts(*merges: Rewrite[Any]) -> tuple[Step, ...]:
+    """Transposes are placed by a cut, twice; those that meet are merged before and between."""
+    return (
+        Together("merge-layouts", MEETING),
+        Named("place-layouts-first", AssignLayouts()),
+        Together("merge-layouts-between", MEETING),
+        Named("place-layouts-again", AssignLayouts()),
+        Together("layout", merges),
+    )
+
+
+INTEGERS: tuple[Rewrite[Any], ...] = (
+    FoldQuantisedConstant(),
+    TypeIntegers(),
+    SelectTruths(),
+    LowerInt16Scale(),
+    LowerInt8Convolution(),
+    LowerInt8Linear(),
+    LowerInt8Add(),
+    LowerInt8Mul(),
+    LowerInt8Bmm(),
+    LowerInt8Pool(),
+    LowerInt8Clamp(),
+    LowerInt8Extremum(),
+    LowerInt8Where(),
+    LowerInt8Pad(),
+    LowerInt8Comparison(),
+    LowerInt8Requantise(),
+    LowerInt8Function(),
+    LowerInt8Reduction(),
+    LowerInt8Resize(),
+    LowerInt8Softmax(),
+    LowerInt16Function(),
+    LowerInt8Cumsum(),
+    ChooseStoredIntegers(),
+)
+"""Quantised layers as integers."""
+
+FEWER_INTEGERS: tuple[Rewrite[Any], ...] = (ComposeByteFunctions(), HoistRescaleOverMaximum())
+"""The same integers by fewer operators."""

@@ -1,0 +1,1 @@
+"""Ops taken apart before they become operators."""

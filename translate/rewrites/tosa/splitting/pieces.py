@@ -1,0 +1,91 @@
+"""What stands for an operator that no lowering to TOSA takes: PyTorch's own decomposition.
+
+PyTorch holds a table of functions that compute an operator by others, and tests each against the
+kernel. An operator with a lowering is never taken apart: those say better why they refuse. What
+draws random numbers, or gives as much as its data say, stays and is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+
+from stepwell.dialects.aten.registry import of_overload
+from stepwell.ir.rewriting import anchors_of
+from stepwell.ir.torch_private import schema_of
+from stepwell.translate.compositions import COMPOSITIONS
+from stepwell.translate.rewrites.calls.take_composites_apart import (
+    composite_function,
+    decompositions,
+)
+from stepwell.translate.rewrites.calls.traced_calls import INTO_ITSELF
+from stepwell.translate.rewrites.tosa.finishing.widen_halves import WidenHalves
+from stepwell.translate.rewrites.tosa.placing.order import SPLIT, TO_TOSA
+
+BEYOND = frozenset(
+    (
+        torch.Tag.nondeterministic_seeded,
+        torch.Tag.dynamic_output_shape,
+        torch.Tag.data_dependent_output,
+    )
+)
+"""Tags of operators that TOSA has nothing for: no random numbers, no sizes that data decide."""
+
+
+def piece_function(overload: Any, is_root: bool = False) -> Callable[..., Any] | None:
+    """The function over others that stands for an operator without a lowering, if there is one.
+
+    What a lowering refuses is composed here, if it can be.
+    """
+    composed = COMPOSITIONS.get(overload)
+    if overload.namespace == "prims":
+        return composed or getattr(overload, "impl_aten", None)
+    if overload.namespace != "aten":
+        return composed
+    if _is_lowered(overload) and not (composed and is_root):
+        return None
+    writes = schema_of(overload).name.endswith("_functional")  # Of an operator that writes.
+    if writes or BEYOND & {*overload.tags}:
+        return None
+    if composed is not None:
+        return composed
+    found = composite_function(overload, is_root) or decompositions().get(overload)
+    is_reference = found is not None and found.__module__.startswith("torch._refs")
+    return None if is_reference and not is_root else found  # References call each other in circles.
+
+
+def absence(overload: Any, pieces: str = "") -> str:
+    """Why an operator that nothing lowered has no form in TOSA, as far as PyTorch says.
+
+    Args:
+        overload: the operator.
+        pieces: why PyTorch's own decomposition of it did not stand for it, if that was tried.
+    """
+    if torch.Tag.nondeterministic_seeded in overload.tags:
+        return "TOSA draws no random numbers"
+    if BEYOND & {*overload.tags}:
+        return "what it gives is as large as its data say, and TOSA's shapes are known ahead"
+    if "view_as_complex" in overload.name():
+        return "TOSA has no complex numbers: give their parts (`torch.view_as_real`)"
+    if "fft" in overload.name() or _is_lowered(overload):  # TOSA has two transforms, of images.
+        return "it has no lowering"
+    if pieces == INTO_ITSELF or piece_function(overload, True) is None:
+        return "TOSA has no operator for it, and PyTorch computes it by no others"
+    return (
+        f"TOSA has no operator for it, nor for what PyTorch computes it by: {pieces}"
+        if pieces
+        else "it has no lowering"
+    )
+
+
+@cache
+def _is_lowered(overload: Any) -> bool:
+    return of_overload(overload) in {
+        cls
+        for rewrite in (*SPLIT, *TO_TOSA)
+        if not isinstance(rewrite, WidenHalves)  # Says nothing of what stands for an operator.
+        for cls in anchors_of(rewrite) or ()
+    }

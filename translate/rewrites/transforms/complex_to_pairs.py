@@ -1,0 +1,244 @@
+"""Operators of complex numbers as those of pairs of real ones, which stand on an axis behind the others.
+
+`view_as_real` and `view_as_complex` of each other are what they were given, so that nothing complex is
+left between an operator that makes it and one that reads its parts.
+
+Before:
+    %c = aten.view_as_complex.default(%x) : (tensor<3x5x2xf32>) -> tensor<3x5xcomplex<f32>>
+    %y = aten.abs.default(%c) : (tensor<3x5xcomplex<f32>>) -> tensor<3x5xf32>
+After:
+    %0 = aten.mul.Tensor(%x, %x) : (tensor<3x5x2xf32>, tensor<3x5x2xf32>) -> tensor<3x5x2xf32>
+    %1 = aten.sum.dim_IntList(%0, [-1]) : (tensor<3x5x2xf32>) -> tensor<3x5xf32>
+    %y = aten.sqrt.default(%1) : (tensor<3x5xf32>) -> tensor<3x5xf32>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from xdsl.dialects.builtin import ComplexType, TensorType
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.bounds import roundings
+from stepwell.ir.dtypes import f32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.types import dims, element, tensor
+from stepwell.translate.rewrites.building import (
+    axis,
+    cat,
+    emit,
+    expand,
+    permute,
+    slice_axis,
+    static_dims,
+    view,
+)
+
+COMPLEX = ComplexType(f32)
+"""Numbers that a pair of f32 stands for."""
+
+COMPLEX_OF = op_class("aten.complex.default")
+CONJUGATES = tuple(
+    op_class(f"aten.{name}.default") for name in ("_conj", "conj_physical", "_conj_physical")
+)
+ANGLE = op_class("aten.angle.default")
+
+SHAPED = (
+    aten.ViewDefault,
+    aten.ReshapeDefault,
+    aten.UnsqueezeDefault,
+    aten.SqueezeDim,
+    aten.SqueezeDims,
+)
+"""What keeps the order of elements."""
+
+AS_IS = (aten.CloneDefault, aten.ResolveConjDefault, aten.ResolveNegDefault)
+SUMS = (aten.AddTensor, aten.SubTensor)
+BY_NUMBERS = (aten.MulScalar, aten.DivScalar)
+
+
+@dataclass(frozen=True)
+class ComplexToPairs(Rewrite[SchemaOp]):
+    """Arithmetic, magnitudes, angles and views of complex numbers, by their parts."""
+
+    name: ClassVar[str] = "complex-to-pairs-to-tosa"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.AbsDefault,
+        ANGLE,
+        COMPLEX_OF,
+        *CONJUGATES,
+        *SUMS,
+        *BY_NUMBERS,
+        aten.MulTensor,
+        aten.NegDefault,
+        aten._ToCopyDefault,
+        aten.PermuteDefault,
+        aten.TransposeInt,
+        aten.ExpandDefault,
+        aten.SliceTensor,
+        aten.SelectInt,
+        aten.CatDefault,
+        aten.ViewAsRealDefault,
+        *AS_IS,
+        *SHAPED,
+    )
+    bound: ClassVar[Bound] = roundings("magnitudes and products round in another order")
+
+    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
+        """Guards: complex numbers of single precision, known shapes, real factors at most."""
+        values = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
+        if not any(isinstance(element(v.type), ComplexType) for v in values):
+            return None
+        if isinstance(op, aten.ViewAsRealDefault):
+            made = op.operands[0].owner
+            return op if isinstance(made, aten.ViewAsComplexDefault) else None
+        if not {element(v.type) for v in values} <= {COMPLEX, f32}:
+            return Refusal("TOSA computes with numbers of single precision")
+        if any(static_dims(v) is None for v in values):
+            return Refusal("the shape is symbolic")
+        return _refuses(op) or op
+
+    def build(self, match: SchemaOp, rw: Rewriter) -> None:
+        """Parts are read, and what is complex is made of them again."""
+        op = match
+        if isinstance(op, aten.ViewAsRealDefault):
+            made = op.operands[0].owner
+            assert isinstance(made, aten.ViewAsComplexDefault)
+            rw.replace(op, [made.operands[0]])
+            return
+        parts = _of_pairs(op, rw)
+        match op:
+            case aten.AbsDefault():
+                made = _magnitude(parts, rw)
+            case _ if isinstance(op, ANGLE):
+                shape = dims(op.results[0].type)
+                real, imaginary = (view(rw, half, shape) for half in _halves(parts, rw))
+                made = emit(rw, aten.Atan2Default.make(imaginary, real))
+            case _:
+                made = whole(parts, rw)
+        rw.replace(op, [made])
+
+
+def _refuses(op: SchemaOp) -> Refusal | None:
+    """Why an operator of complex numbers is not one of their parts."""
+    made = element(op.results[0].type)
+    match op:
+        case aten.AddTensor() | aten.SubTensor():
+            if op.arg("alpha") != 1 or any(element(v.type) != COMPLEX for v in op.operands):
+                return Refusal("alpha is not 1, or one term is real, the other complex")
+        case aten.MulScalar() | aten.DivScalar():
+            if not isinstance(op.arg("other"), int | float):
+                return Refusal("it is scaled by a complex number, or one of run time")
+        case aten.SliceTensor() | aten.SelectInt():
+            names = ("start", "end", "index")
+            named = [op.arg(name) for name in names if name in op.SCHEMA.by_name]
+            if any(isinstance(number, SSAValue) for number in named):
+                return Refusal("a place is known only at run time")
+        case aten.CatDefault():
+            if any(element(v.type) != COMPLEX for v in op.operands):
+                return Refusal("one part is real, another complex")
+        case aten._ToCopyDefault() if made != COMPLEX:
+            return Refusal("it drops imaginary parts")
+        case _:
+            pass
+    return None
+
+
+def _of_pairs(op: SchemaOp, rw: Rewriter) -> SSAValue:
+    """The parts of the result; of a magnitude or an angle, those of its operand."""
+    shape = dims(op.results[0].type)
+    rank = len(shape)
+    if isinstance(op, aten.MulTensor):
+        return _product(op.operands, rw)
+    if isinstance(op, COMPLEX_OF):
+        parts = [expand(rw, value, shape) for value in op.operands]
+        return cat(rw, [view(rw, part, (*shape, 1)) for part in parts], rank)
+    pairs = [pair(value, rw) for value in op.operands if isinstance(value.type, TensorType)]
+    first = pairs[0]
+    match op:
+        case aten.AddTensor() | aten.SubTensor():
+            return emit(rw, type(op).make(*pairs))
+        case aten.MulScalar() | aten.DivScalar():
+            return emit(rw, type(op).make(first, op.arg("other")))
+        case aten.NegDefault():
+            return emit(rw, aten.NegDefault.make(first))
+        case aten.PermuteDefault():
+            order = [axis(number, rank) for number in op.arg("dims")]
+            return permute(rw, first, [*order, rank])
+        case aten.TransposeInt():
+            order = list(range(rank + 1))
+            one, other = (axis(op.arg(name), rank) for name in ("dim0", "dim1"))
+            order[one], order[other] = other, one
+            return permute(rw, first, order)
+        case aten.ExpandDefault():
+            return expand(rw, first, (*shape, 2))
+        case aten.CatDefault():
+            return cat(rw, pairs, axis(op.arg("dim"), rank))
+        case aten.SliceTensor():
+            at = axis(op.arg("dim"), rank)
+            given = (at, op.arg("start"), op.arg("end"), op.arg("step"))
+            return emit(rw, aten.SliceTensor.make(first, *given))
+        case aten.SelectInt():
+            at = axis(op.arg("dim"), rank + 1)
+            return emit(rw, aten.SelectInt.make(first, at, op.arg("index")))
+        case _ if isinstance(op, CONJUGATES):
+            return emit(rw, aten.MulTensor.make(first, rw.constant(torch.tensor([1.0, -1.0]))))
+        case _:
+            return view(rw, first, (*shape, 2)) if isinstance(op, SHAPED) else first
+
+
+def _product(factors: Sequence[SSAValue], rw: Rewriter) -> SSAValue:
+    """Of two complex numbers, or of one and a real one."""
+    if any(element(value.type) != COMPLEX for value in factors):
+        each = [
+            pair(value, rw)
+            if element(value.type) == COMPLEX
+            else view(rw, value, (*dims(value.type), 1))
+            for value in factors
+        ]
+        return emit(rw, aten.MulTensor.make(*each))
+    (a, b), (c, d) = (_halves(pair(value, rw), rw) for value in factors)
+
+    def times(one: SSAValue, other: SSAValue) -> SSAValue:
+        return emit(rw, aten.MulTensor.make(one, other))
+
+    real = emit(rw, aten.SubTensor.make(times(a, c), times(b, d)))
+    imaginary = emit(rw, aten.AddTensor.make(times(a, d), times(b, c)))
+    return cat(rw, [real, imaginary], len(dims(real.type)) - 1)
+
+
+def _halves(parts: SSAValue, rw: Rewriter) -> tuple[SSAValue, SSAValue]:
+    last = len(dims(parts.type)) - 1
+    return slice_axis(rw, parts, last, 0, 1), slice_axis(rw, parts, last, 1, 2)
+
+
+def _magnitude(parts: SSAValue, rw: Rewriter) -> SSAValue:
+    """√(a² + b²)."""
+    squares = emit(rw, aten.MulTensor.make(parts, parts))
+    total = emit(rw, aten.SumDimIntList.make(squares, [-1]))
+    return emit(rw, aten.SqrtDefault.make(total))
+
+
+def pair(value: SSAValue, rw: Rewriter) -> SSAValue:
+    """Both parts of a value, on an axis behind the others; a real one has imaginary parts of 0."""
+    shape = dims(value.type)
+    if element(value.type) == COMPLEX:
+        made = tensor((*shape, 2), f32)
+        return emit(rw, aten.ViewAsRealDefault.make(value, result_types=[made]))
+    known = static_dims(value)
+    assert known is not None
+    zeros = rw.constant(torch.zeros(*known, 1))
+    return cat(rw, [view(rw, value, (*shape, 1)), zeros], len(shape))
+
+
+def whole(parts: SSAValue, rw: Rewriter) -> SSAValue:
+    """The complex value of which these are both parts."""
+    made = tensor(dims(parts.type)[:-1], COMPLEX)
+    return emit(rw, aten.ViewAsComplexDefault.make(parts, result_types=[made]))

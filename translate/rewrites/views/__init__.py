@@ -1,0 +1,1 @@
+"""Views, permutations and broadcasts: elements keep their places in memory or change axes."""

@@ -1,0 +1,133 @@
+"""Spell `as_strided` as a view where it provably is one.
+
+Strides are no part of the IR: what `as_strided` reads is known only where the memory format of
+its operand is — an input, whose signature states it, a weight, or a new tensor with but one axis
+longer than 1 — and is a view only if the strides it asks for are the dense row-major ones of as
+many elements, from the first on.
+
+Before:
+    %y = aten.as_strided.default(%x, [3, 4], [4, 1]) : (tensor<2x6xf32>) -> tensor<3x4xf32>
+After:
+    %y = aten.view.default(%x, [3, 4]) : (tensor<2x6xf32>) -> tensor<3x4xf32>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.families import is_of
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.signature import get_signature
+from stepwell.ir.types import dims
+from stepwell.translate.rewrites.building import element_count, static_dims, view
+
+QUANTISERS = frozenset(
+    f"quantized_decomposed.{name}_per_tensor.default" for name in ("quantize", "dequantize")
+)
+"""Elementwise ops of PT2E's library, which has no tags."""
+
+
+@dataclass(frozen=True)
+class Strided:
+    """An `as_strided` that is a view."""
+
+    op: SchemaOp
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class AsStridedToView(Rewrite[Strided]):
+    """`aten.as_strided` of row-major memory to `aten.view`."""
+
+    name: ClassVar[str] = "as-strided-to-view"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.AsStridedDefault,
+        aten.AsStridedCopyDefault,
+    )
+
+    def match(self, op: SchemaOp, program: Program) -> Strided | Refusal | None:
+        """Guards: static, all of the operand in order, the operand's memory is row-major."""
+        value = op.operands[0]
+        held, shape = static_dims(value), static_dims(op.results[0])
+        if held is None or shape is None:
+            return Refusal("the shape is symbolic")
+        if any(isinstance(s, SSAValue) for s in op.arg("stride")) or op.arg("storage_offset"):
+            return Refusal("the strides or the offset are not those of a view")
+        if not is_dense(shape, op.arg("stride")) or element_count(shape) != element_count(held):
+            return Refusal(f"strides {op.arg('stride')} of {list(shape)} overlap, skip or reorder")
+        if not is_row_major(value, program):
+            return Refusal("the memory format of the operand is not known to be row-major")
+        return Strided(op, shape)
+
+    def build(self, match: Strided, rw: Rewriter) -> None:
+        """Write the view."""
+        rw.replace(match.op, [view(rw, match.op.operands[0], match.shape)])
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether strides are the dense row-major ones; axes of size 1 are free."""
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def is_fresh(value: SSAValue) -> bool:
+    """Whether the op that computes a value writes its elements anew, hence densely."""
+    owner = value.owner
+    return isinstance(owner, SchemaOp) and not owner.SCHEMA.returns[0].aliases_input
+
+
+def keeps_layout(value: SSAValue) -> bool:
+    """Whether an elementwise op, of operands as large as it or of one element, made a value.
+
+    PyTorch lays its result out as its operands lie.
+    """
+    owner = value.owner
+    if not isinstance(owner, SchemaOp):
+        return False
+    if owner.name not in QUANTISERS and not is_of(owner, "elementwise"):
+        return False
+    shapes = [dims(v.type) for v in owner.operands if isinstance(v.type, TensorType)]
+    own = dims(value.type)
+    return own in shapes and all(own == shape or set(shape) <= {1} for shape in shapes)
+
+
+def layouts_of(value: SSAValue) -> list[SSAValue]:
+    """The operands as which an elementwise op lays its result out."""
+    owner = value.owner
+    assert isinstance(owner, SchemaOp)
+    own = dims(value.type)
+    return [v for v in owner.operands if isinstance(v.type, TensorType) and dims(v.type) == own]
+
+
+def is_row_major(value: SSAValue, program: Program) -> bool:
+    """Whether a value provably lies densely in row-major order."""
+    if (key := weight_key(value)) is not None:
+        held = program.weights.get(key)
+        return held.is_contiguous() and held.storage_offset() == 0
+    if not isinstance(value, BlockArgument):
+        if not is_fresh(value):
+            return False
+        if sum(size != 1 for size in dims(value.type)) <= 1:
+            return True
+        return keeps_layout(value) and all(
+            is_row_major(operand, program) for operand in layouts_of(value)
+        )
+    func = value.owner.parent_op()
+    if not isinstance(func, FuncOp):
+        return False
+    order = get_signature(func).runtime_inputs[value.index].dim_order
+    return order is None or order == tuple(range(len(order)))

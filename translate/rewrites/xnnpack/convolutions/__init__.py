@@ -1,0 +1,1 @@
+"""Convolutions that another form computes sooner."""

@@ -1,0 +1,1 @@
+"""Ops that XNNPACK has no node for, as expressions of those it has."""

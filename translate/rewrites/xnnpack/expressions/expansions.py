@@ -1,0 +1,197 @@
+"""Functions that XNNPACK has no node for, by those it has.
+
+rule expand-tanh-gelu
+    gelu(x) = x/2 · (1 + tanh u) = x · sigmoid(2u) with u = √(2/π) · (x + 0.044715 x³), so that
+    2u = x · (a + b·x²) with a = √(8/π) and b = 0.044715·a. XNNPACK's own gelu is the erf form; the
+    stock flow lowers this form to it without a word, 4.7e-4 off. 2u is kept within ±100, where the
+    sigmoid is 0 or 1 to the last bit: XNNPACK's is NaN for some numbers beyond 10³⁰. The product
+    that makes it clamps for nothing.
+Before:
+    %y = aten.gelu.default(%x, approximate="tanh") : (tensor<$*S x $E>) -> …
+After:
+    %q = aten.mul.Tensor(%x, %x) : … -> tensor<$*S x $E>
+    %b = aten.mul.Scalar(%q, 0.07135481627260025) : … -> tensor<$*S x $E>
+    %a = aten.add.Scalar(%b, 1.5957691216057308) : … -> tensor<$*S x $E>
+    %u = aten.mul.Tensor(%x, %a) : … -> tensor<$*S x $E>
+    %c = aten.clamp.default(%u, -100.0, 100.0) : … -> tensor<$*S x $E>
+    %g = aten.sigmoid.default(%c) : … -> tensor<$*S x $E>
+    %y = aten.mul.Tensor(%x, %g)
+unless are_not_for_xnnpack(%x, %y)
+bound 1e-6 of |%x|: "a sigmoid in place of a tanh, reassociated"
+
+rule expand-log-softmax
+    The logarithm of a softmax would lose what the softmax rounds to zero. torch subtracts the
+    greatest of a row, and then the logarithm of the sum of the exponentials, of numbers.
+Before:
+    %y = aten._log_softmax.default(%x, $d, $?h) : (tensor<$*S x $E>) -> …
+After:
+    %m = aten.amax.default(%x, [from_front(%x, $d)], true)
+    %b = aten.sub.Tensor(%x, %m)
+    %e = aten.exp.default(%b)
+    %t = aten.sum.dim_IntList(%e, [from_front(%x, $d)], true)
+    %l = aten.log.default(%t)
+    %y = aten.sub.Tensor(%b, %l)
+where is_single($E) else "the error bound of this rewrite holds for float32 only"
+proven keeps_nans(%x) else "a row with a NaN may not be NaN throughout"
+proven log_keeps_classes(%x) else "the logarithm of NaN or infinity is a number on some CPUs"
+not of empty tensors
+bound of roundings: "exponentials summed in another order"
+for $d = 1, $h = false
+
+rule expand-log-softmax-of-any
+    The sum of the exponentials is from 1 on, or NaN (of a row with an infinity), of which some CPUs'
+    logarithm makes a number; divided by itself it is 1, or NaN.
+Before:
+    %y = aten._log_softmax.default(%x, $d, $?h) : (tensor<$*S x $E>) -> …
+After:
+    %m = aten.amax.default(%x, [from_front(%x, $d)], true)
+    %b = aten.sub.Tensor(%x, %m)
+    %e = aten.exp.default(%b)
+    %t = aten.sum.dim_IntList(%e, [from_front(%x, $d)], true)
+    %l = aten.log.default(%t)
+    %o = aten.div.Tensor(%t, %t)
+    %n = aten.mul.Tensor(%l, %o)
+    %y = aten.sub.Tensor(%b, %n)
+where is_single($E) else "the error bound of this rewrite holds for float32 only"
+proven keeps_nans(%x) else "a row with a NaN may not be NaN throughout"
+not of empty tensors
+bound of roundings: "exponentials summed in another order"
+for $d = 1, $h = false
+
+rule expand-logsumexp
+    torch takes 0 from a row in place of its greatest where that is infinite; the largest number does
+    as well, and is a clamp: −∞ − m is −∞, whose exponential is 0, and the logarithm of 0 is −∞. An
+    infinite sum stands beside its logarithm, of which some CPUs make a number.
+Before:
+    %y = aten.logsumexp.default(%x, $a, $?k) : (tensor<$*S x $E>) -> …
+After:
+    %g = aten.amax.default(%x, all_from_front(%x, $a), true)
+    %m = aten.clamp.default(%g, -3.4028234663852886e+38, 3.4028234663852886e+38)
+    %b = aten.sub.Tensor(%x, %m)
+    %e = aten.exp.default(%b)
+    %t = aten.sum.dim_IntList(%e, all_from_front(%x, $a), true)
+    %l = aten.log.default(%t)
+    %s = aten.add.Tensor(%l, %m)
+    %c = aten.clamp.default(%t, none, 3.4028234663852886e+38)
+    %r = aten.sub.Tensor(%t, %c)
+    %z = aten.add.Tensor(%s, %r)
+    %y = aten.squeeze.dims(%z, dropped(%x, $a, $k))
+where is_single($E) else "the error bound of this rewrite holds for float32 only"
+where names_axes($a) else "it names no axes"
+proven keeps_nans(%x) else "the result of a row with a NaN may be a number"
+not of empty tensors
+bound of roundings: "exponentials summed in another order"
+for $a = [1], $k = false
+
+rule cast-by-copy
+    A cast under the name whose kernel the runtime has; PyTorch's own way from one to the other
+    asks whether symbolic sizes are 1.
+Before:
+    %y = aten.to.dtype(%x, $d, …, memory_format=$?m) : (tensor<$*S x $E>) -> …
+After:
+    %y = aten._to_copy.default(%x, dtype=$d)
+unless asks_for_layout($m)
+for $d = f64, $m = none
+
+rule expand-log1p-of-power
+    The logarithm of 1 + e where e is at most 1, as in a softplus. XNNPACK has no log1p, and its
+    logarithm is off by 1e-7 of 1 near 1, so that a tail of e⁻²⁰ is lost.
+Before:
+    %a = aten.abs.default(%x)
+    %n = aten.neg.default(%a)
+    %e = aten.exp.default(%n)
+    %y = aten.log1p.default(%e) : (tensor<$*S x $E>) -> …
+After:
+    %b = aten.abs.default(%x)
+    %m = aten.neg.default(%b)
+    %f = aten.exp.default(%m)
+    %o = aten.add.Scalar(%f, 1)
+    %y = aten.log.default(%o)
+where is_single($E) else "the error bound of this rewrite holds for float32 only"
+bound 1e-6 relative, 3e-7 absolute: "1 + e rounds, and is between 1 and 2"
+
+rule expand-logarithm
+    Logarithms of base 2 and 10 as multiples of the natural one, of numbers.
+Before:
+    %y = aten.$log.default(%x) : (tensor<$*S x $E>) -> …
+After:
+    %n = aten.log.default(%x) : … -> tensor<$*S x $E>
+    %y = aten.mul.Scalar(%n, $factor)
+where is_single($E) else "the error bound of this rewrite holds for float32 only"
+proven is_away_from_zero(%x)
+    else "the logarithm of a denormal number becomes that of zero, an infinity"
+proven log_keeps_classes(%x) else "the logarithm of NaN or infinity is a number on some CPUs"
+bound 7e-7 relative: "the product rounds once more, and so does its factor"
+for each $log, $factor of (log2, 1.4426950408889634), (log10, 0.43429448190325176)
+
+rule expand-logarithm-of-any
+    NaN and infinity stand beside the logarithm of what they are limited to: x − min(x, largest) is
+    0 for a number, and NaN or infinity for these.
+Before:
+    %y = aten.$log.default(%x) : (tensor<$*S x $E>) -> …
+After:
+    %c = aten.clamp.default(%x, none, 3.4028234663852886e+38) : … -> tensor<$*S x $E>
+    %n = aten.log.default(%c) : … -> tensor<$*S x $E>
+    %m = aten.mul.Scalar(%n, $factor) : … -> tensor<$*S x $E>
+    %r = aten.sub.Tensor(%x, %c) : … -> tensor<$*S x $E>
+    %y = aten.add.Tensor(%m, %r)
+where is_single($E) else "the error bound of this rewrite holds for float32 only"
+proven is_away_from_zero(%x)
+    else "the logarithm of a denormal number becomes that of zero, an infinity"
+bound 7e-7 relative: "the product rounds once more, and so does its factor"
+for each $log, $factor of (log2, 1.4426950408889634), (log10, 0.43429448190325176)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.xnnpack.cpus import keeps_classes
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal
+from stepwell.translate import values
+from stepwell.translate.rewrites.spelling import copies
+from stepwell.translate.rewrites.xnnpack.floats.carry_nans import carries_nans
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
+from stepwell.translate.rules import read_rules
+from stepwell.translate.rules.functions import from_front
+
+
+def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
+    """Values that XNNPACK does not hold as floats."""
+    return not_floats(values)
+
+
+def keeps_nans(value: SSAValue, program: Program) -> bool:
+    """The greatest of a row keeps a NaN, and the row is NaN throughout; or there is none."""
+    return values.is_never_nan(value, program) or carries_nans([value], program)
+
+
+def log_keeps_classes(value: SSAValue, program: Program) -> bool:
+    """XNNPACK's logarithm of NaN is NaN, and of infinity infinity, wherever the program may run; or
+    there is neither.
+    """
+    if keeps_classes("log", program.context):
+        return True
+    held = values.interval(value, program)
+    return not held.nan and held.high < float("inf")
+
+
+def all_from_front(value: SSAValue, axes: Sequence[int]) -> list[int]:
+    """Axes, counted from the front."""
+    return [from_front(value, axis) for axis in axes]
+
+
+def dropped(value: SSAValue, axes: Sequence[int], keeps: bool) -> list[int]:
+    """The axes that a reduction leaves out of its result."""
+    return [] if keeps else all_from_front(value, axes)
+
+
+def names_axes(axes: Sequence[int]) -> bool:
+    """Whether a reduction is along some axes: none may mean all."""
+    return bool(axes)
+
+
+RULES = read_rules(__doc__, vars(copies) | vars(values) | globals())

@@ -1,0 +1,218 @@
+"""Elements at known places: flips, windows, nearest resizes and gathers as slices and concatenations.
+
+XNNPACK has no gather. Where the places are known and have some order, a few slices do
+(`translate/rewrites/slices/picking.py` finds them), and what stands around stays one delegate; a
+product with a constant matrix would too, but makes NaN of an infinity beside what is picked.
+
+Before:
+    %y = aten.flip.default(%x, [1]) : (tensor<1x4x3xf32>) -> tensor<1x4x3xf32>
+After:
+    %0 = aten.slice.Tensor(%x, 1, 3, 4, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
+    %1 = aten.slice.Tensor(%x, 1, 2, 3, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
+    %2 = aten.slice.Tensor(%x, 1, 1, 2, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
+    %3 = aten.slice.Tensor(%x, 1, 0, 1, 1) : (tensor<1x4x3xf32>) -> tensor<1x1x3xf32>
+    %y = aten.cat.default([%0, %1, %2, %3], 1) : (tensor<1x1x3xf32>, tensor<1x1x3xf32>, tensor<1x1x3xf32>, tensor<1x1x3xf32>) -> tensor<1x4x3xf32>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack.datatypes import MAX_RANK
+from stepwell.ir.core import weight_key
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.translate.rewrites.building import axis, permute, static_dims, view
+from stepwell.translate.rewrites.slices.picking import Plan, Planner, pick
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
+from stepwell.translate.rewrites.xnnpack.nodes.lower_pooling import stated_scale
+
+MOST = 64
+"""Slices and concatenations that replace one op."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """The operand seen as `seen`, from whose axes elements are picked."""
+
+    seen: tuple[int, ...]
+    picked: tuple[tuple[int, tuple[int, ...]], ...]
+    moved_last: int | None = None
+
+
+@dataclass(frozen=True)
+class Picked:
+    """An op that picks elements, and how that is done along each axis."""
+
+    op: SchemaOp
+    places: Places
+    plans: tuple[tuple[int, Plan], ...]
+
+
+@dataclass(frozen=True)
+class PickBySlices(Rewrite[Picked]):
+    """`index`, `gather`, `flip`, `unfold` and `upsample_nearest2d` to slices and `cat`."""
+
+    name: ClassVar[str] = "pick-by-slices"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        aten.IndexSelectDefault,
+        aten.IndexTensor,
+        aten.GatherDefault,
+        aten.FlipDefault,
+        aten.UnfoldDefault,
+        aten.UpsampleNearest2dDefault,
+        aten.UpsampleNearest2dVec,
+    )
+
+    def match(self, op: SchemaOp, program: Program) -> Picked | Refusal | None:
+        """Guards: floats of known sizes, places that are known, and few slices for them."""
+        if isinstance(op, aten.GatherDefault) and weight_key(op.operands[1]) is None:
+            return None
+        if refusal := not_floats((op.operands[0], *op.results)):
+            return refusal
+        shape = static_dims(op.operands[0])
+        if shape is None or static_dims(op.results[0]) is None:
+            return Refusal("the sizes are symbolic")
+        places = self._places(op, shape, program)
+        if not isinstance(places, Places):
+            return places
+        if len(places.seen) + 1 > MAX_RANK:
+            return Refusal(f"with an axis more, rank {len(shape)} is above XNNPACK's {MAX_RANK}")
+        plans = tuple(
+            (at, Planner().plan(indices, places.seen[at])) for at, indices in places.picked
+        )
+        cost = sum(plan.cost for _, plan in plans)
+        if cost > MOST:
+            return Refusal(f"the places have so little order that it takes {cost} slices")
+        return Picked(op, places, plans)
+
+    def _places(
+        self, op: SchemaOp, shape: tuple[int, ...], program: Program
+    ) -> Places | Refusal | None:
+        if isinstance(op, aten.FlipDefault):
+            axes = sorted({axis(at, len(shape)) for at in op.arg("dims")})
+            return Places(shape, tuple((at, tuple(range(shape[at]))[::-1]) for at in axes))
+        if isinstance(op, aten.UnfoldDefault):
+            return _windows(op, shape)
+        if isinstance(op, aten.UpsampleNearest2dDefault | aten.UpsampleNearest2dVec):
+            return _nearest(op, shape)
+        if isinstance(op, aten.GatherDefault):
+            return _gathered(op, shape, program)
+        if isinstance(op, aten.IndexSelectDefault):
+            at = axis(op.arg("dim"), len(shape))
+            given = [*[None] * at, op.operands[1]]
+        else:
+            given = list(op.arg("indices"))
+        return _indexed(given, shape, program)
+
+    def build(self, match: Picked, rw: Rewriter) -> None:
+        """Pick along each axis, then the shape that the op gives."""
+        value = view(rw, match.op.operands[0], match.places.seen)
+        for at, plan in match.plans:
+            value = pick(rw, value, at, plan)
+        shape = static_dims(match.op.results[0])
+        assert shape is not None
+        at = match.places.moved_last
+        if at is None:
+            rw.replace(match.op, [view(rw, value, shape)])
+            return
+        value = view(rw, value, (*shape[: at + 1], shape[-1], *shape[at + 1 : -1]))
+        order = [axis for axis in range(len(shape)) if axis != at + 1]
+        rw.replace(match.op, [permute(rw, value, [*order, at + 1])])
+
+
+def _windows(op: SchemaOp, shape: tuple[int, ...]) -> Places | Refusal | None:
+    size, step = op.arg("size"), op.arg("step")
+    if not shape or not isinstance(size, int) or not isinstance(step, int) or size < 1:
+        return Refusal("a window's size is known only at run time, or 0")
+    at = axis(op.arg("dimension"), len(shape))
+    starts = range(0, shape[at] - size + 1, step)
+    return Places(shape, ((at, tuple(i + j for i in starts for j in range(size))),), at)
+
+
+def _nearest(op: SchemaOp, shape: tuple[int, ...]) -> Places | Refusal | None:
+    made = static_dims(op.results[0])
+    assert made is not None
+    picked: list[tuple[int, tuple[int, ...]]] = []
+    for at in (0, 1):
+        size = shape[2 + at]
+        if size >= 1 << 24:
+            return Refusal("the image is so large that its places are no exact floats")
+        line = torch.arange(size, dtype=torch.float32).reshape(1, 1, 1, size)
+        places = torch.ops.aten.upsample_nearest2d.default(
+            line, [1, made[2 + at]], None, stated_scale(op, at)
+        )
+        picked.append((2 + at, tuple(int(place) for place in places.flatten())))
+    return Places(shape, tuple(picked))
+
+
+def _gathered(op: SchemaOp, shape: tuple[int, ...], program: Program) -> Places | Refusal | None:
+    """Places in the rows of a matrix, the same for all heads: relative positions are such."""
+    key = weight_key(op.operands[1])
+    assert key is not None, "match asks for constant places"
+    places, rank = program.weights.get(key), len(shape)
+    if rank < 2 or axis(op.arg("dim"), rank) != rank - 1:
+        return Refusal("it gathers along another axis than the last, or of one axis")
+    if tuple(places.shape[:-1]) != shape[:-1] or not places.numel():
+        return Refusal("there are fewer places than rows")
+    matrices = places.flatten(0, -3) if rank > 2 else places[None]
+    if not bool((matrices == matrices[:1]).all()):
+        return Refusal("the places are not the same for all matrices")
+    if not 0 <= int(places.min()) <= int(places.max()) < shape[-1]:
+        return Refusal("an index lies outside its axis")
+    rows = torch.arange(shape[-2])[:, None] * shape[-1]
+    flat = tuple((matrices[0] + rows).flatten().tolist())
+    return Places((*shape[:-2], shape[-2] * shape[-1]), ((rank - 2, flat),))
+
+
+def _indexed(
+    given: Sequence[SSAValue | None], shape: tuple[int, ...], program: Program
+) -> Places | Refusal | None:
+    """Constant indices of neighbouring axes: of each axis alone, or of the axes as one."""
+    axes = [at for at, index in enumerate(given) if index is not None]
+    keys = [weight_key(index) for index in given if index is not None]
+    if any(key is None for key in keys):
+        return None
+    if not axes or axes != list(range(axes[0], axes[-1] + 1)):
+        return Refusal("axes that are not neighbours are indexed")
+    tensors = [program.weights.get(key) for key in keys if key is not None]
+    if any(tensor.dtype.itemsize == 1 for tensor in tensors):
+        return Refusal("a mask selects the elements, not indices")
+    wrapped = [
+        torch.where(tensor < 0, tensor + shape[at], tensor).long()
+        for at, tensor in zip(axes, tensors, strict=True)
+    ]
+    for at, tensor in zip(axes, wrapped, strict=True):
+        if tensor.numel() and not 0 <= int(tensor.min()) <= int(tensor.max()) < shape[at]:
+            return Refusal("an index lies outside its axis")
+    if _is_mesh(wrapped):
+        return Places(
+            shape,
+            tuple(
+                (at, tuple(tensor.flatten().tolist()))
+                for at, tensor in zip(axes, wrapped, strict=True)
+            ),
+        )
+    places = torch.zeros((), dtype=torch.long)
+    for at, tensor in zip(axes, wrapped, strict=True):
+        places = places * shape[at] + tensor
+    first, behind = axes[0], axes[-1] + 1
+    merged = (*shape[:first], prod(shape[first:behind]), *shape[behind:])
+    return Places(merged, ((first, tuple(places.flatten().tolist())),))
+
+
+def _is_mesh(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether index i varies along axis i of what the indices broadcast to, alone, in order."""
+    rank = max(tensor.dim() for tensor in tensors)
+    shapes = [(1,) * (rank - tensor.dim()) + tuple(tensor.shape) for tensor in tensors]
+    own = [[at for at, size in enumerate(shape) if size > 1] for shape in shapes]
+    flat = [at for axes in own for at in axes]
+    return flat == sorted(set(flat))

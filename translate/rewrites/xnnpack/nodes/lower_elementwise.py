@@ -1,0 +1,223 @@
+"""Elementwise ops, node for node.
+
+rule lower-unary
+    A function of one tensor.
+Before:
+    %y = aten.$op.default(%x)
+After:
+    %y = xnnpack.$node(%x)
+unless stays_outside(%y)
+loses FLUSHED
+bound of roundings: "XNNPACK approximates exp, tanh, erf, log, sin"
+for each $op, $node of (abs, abs), (ceil, ceiling), (cos, cosine), (exp, exp), (floor, floor),
+    (hardswish, hardswish), (log, log), (neg, negate), (rsqrt, reciprocal_square_root),
+    (sigmoid, sigmoid), (sin, sine), (sqrt, square_root), (tanh, tanh)
+
+rule lower-gelu
+    XNNPACK's gelu is the erf form.
+Before:
+    %y = aten.gelu.default(%x, approximate=$a)
+After:
+    %y = xnnpack.gelu(%x)
+unless stays_outside(%y)
+where is_exact($a) else "XNNPACK's gelu is the exact one, not the tanh form"
+loses FLUSHED
+bound of roundings: "XNNPACK approximates erf"
+for $a = "none"
+
+rule lower-elu
+    An elu as ELU's authors have it, with a positive alpha.
+Before:
+    %y = aten.elu.default(%x, $alpha, $scale, $inner)
+After:
+    %y = xnnpack.elu(%x, alpha=$a)
+unless stays_outside(%y)
+where is_one($scale) else "XNNPACK's elu scales neither input nor output"
+where is_one($inner) else "XNNPACK's elu scales neither input nor output"
+with $a = positive($alpha)
+loses FLUSHED
+bound of roundings: "XNNPACK approximates exp"
+for $alpha = 0.5, $scale = 1, $inner = 1
+
+rule lower-leaky-relu
+    One slope for all numbers below zero.
+Before:
+    %y = aten.leaky_relu.default(%x, $slope)
+After:
+    %y = xnnpack.leaky_relu(%x, negative_slope=$s)
+unless stays_outside(%y)
+with $s = fitting($slope)
+loses FLUSHED
+bound of roundings: "the slope is rounded to float32"
+for $slope = 0.01
+
+rule lower-prelu
+    One slope, or one for each place on the last axis.
+Before:
+    %y = aten.$prelu.default(%x, %w)
+After:
+    %y = xnnpack.prelu(%x, %w)
+unless stays_outside(%y)
+unless slopes_stand_elsewhere(%x, %w)
+loses FLUSHED
+bound of roundings: "a zero keeps its sign or takes that of the slope"
+for each $prelu of prelu, _prelu_kernel
+for %w = "tensor<3xf32>"
+
+rule lower-sum
+    Sums and differences of tensors that broadcast; the second has no factor.
+Before:
+    %y = aten.$op.Tensor(%x, %z, alpha=$a)
+After:
+    %y = xnnpack.$node(%x, %z)
+unless stays_outside(%y)
+where is_one($a) else "alpha is {a}, not 1"
+unless do_not_broadcast(%x, %z)
+loses FLUSHED
+for each $op, $node of (add, add), (sub, subtract)
+for $a = 1
+
+rule lower-square
+    A tensor times itself.
+Before:
+    %y = aten.mul.Tensor(%x, %x)
+After:
+    %y = xnnpack.square(%x)
+unless stays_outside(%y)
+loses FLUSHED
+
+rule lower-product
+    Tensors that broadcast.
+Before:
+    %y = aten.mul.Tensor(%x, %z)
+After:
+    %y = xnnpack.multiply(%x, %z)
+where are_two(%x, %z)
+unless stays_outside(%y)
+unless do_not_broadcast(%x, %z)
+loses FLUSHED
+
+rule lower-binary
+    Other functions of two tensors that broadcast.
+Before:
+    %y = aten.$op(%x, %z)
+After:
+    %y = xnnpack.$node(%x, %z)
+unless stays_outside(%y)
+unless do_not_broadcast(%x, %z)
+loses FLUSHED
+bound of roundings: "XNNPACK may divide by an estimated reciprocal"
+for each $op, $node of (div.Tensor, divide), (maximum.default, maximum), (minimum.default, minimum)
+
+rule lower-float-cast
+    Casts between single and half precision; exact one way, rounded once the other.
+Before:
+    %y = aten.$cast(%x, dtype=$d, …) : (tensor<$*S x $E>) -> tensor<$*S x $F>
+After:
+    %y = xnnpack.convert(%x) : … -> tensor<$*S x $F>
+where are_single_and_half($E, $F)
+unless is_a_constant(%x)
+unless asks_for_another_layout(%y)
+unless is_not_held(%x)
+loses FLUSHED
+for each $cast of _to_copy.default, to.dtype
+for $E = f16, $F = f32, $d = f32
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack.shapes import broadcast
+from stepwell.ir import numerics
+from stepwell.ir.core import WeightOp, weight_key
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import f16, f32
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import dims
+from stepwell.translate.rewrites.building import overflows
+from stepwell.translate.rewrites.spelling.copies import changes_layout
+from stepwell.translate.rewrites.xnnpack.nodes.guards import (
+    not_for_xnnpack,
+    not_held,
+    stands_among_integers,
+)
+from stepwell.translate.rules import read_rules
+
+
+def stays_outside(value: SSAValue) -> Refusal | None:
+    """What makes a value is of no type that XNNPACK holds, a constant, or between integers."""
+    op = cast(SchemaOp, value.owner)
+    if refusal := not_for_xnnpack(op):
+        return refusal
+    if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
+        return Refusal("all operands are constants; XNNPACK needs one that is computed")
+    if stands_among_integers(op):
+        return Refusal("its floats are computed from integers and become integers")
+    return None
+
+
+def do_not_broadcast(one: SSAValue, other: SSAValue) -> Refusal | None:
+    """Sizes of run time that only the model knows to be the same."""
+    try:
+        broadcast(dims(one.type), dims(other.type))
+    except StepwellError as error:
+        return Refusal(str(error).splitlines()[0])
+    return None
+
+
+def are_two(one: SSAValue, other: SSAValue) -> bool:
+    """Two values that are not one."""
+    return one is not other
+
+
+def is_exact(form: str) -> bool:
+    """Whether a gelu is by erf."""
+    return form == "none"
+
+
+def fitting(number: float) -> float | Refusal:
+    """A number as float32 holds it."""
+    return overflows(float(number), f32) or float(number)
+
+
+def positive(alpha: float) -> float | Refusal:
+    """An alpha that a node takes."""
+    if not alpha > 0:
+        return Refusal(f"alpha is {float(alpha)}; XNNPACK's is positive")
+    return fitting(alpha)
+
+
+def slopes_stand_elsewhere(value: SSAValue, weight: SSAValue) -> Refusal | None:
+    """Slopes that stand on no axis, or on one that is not the last."""
+    shape, slopes = dims(value.type), dims(weight.type)
+    if not shape and slopes:
+        return Refusal("a single number has no axis for slopes")
+    if slopes not in ((), (1,)) and (len(shape) > 2 or slopes != shape[-1:]):
+        return Refusal("the slopes stand on an axis that is not the last")
+    return None
+
+
+def are_single_and_half(one: Attribute, other: Attribute) -> bool:
+    """f32 and f16, or f16 and f32."""
+    return (one, other) in ((f16, f32), (f32, f16))
+
+
+def is_a_constant(value: SSAValue) -> Refusal | None:
+    """A weight, which is cast ahead of time."""
+    if weight_key(value) is None:
+        return None
+    return Refusal("its operand is a constant; XNNPACK needs one that is computed")
+
+
+def asks_for_another_layout(value: SSAValue) -> Refusal | None:
+    """A cast that is a change of memory format too."""
+    return changes_layout(cast(SchemaOp, value.owner))
+
+
+is_not_held = not_held
+
+RULES = read_rules(__doc__, vars(numerics) | globals())

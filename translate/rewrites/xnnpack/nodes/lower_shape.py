@@ -1,0 +1,273 @@
+"""Ops that move elements: view, permute, slice, cat, pad and expand.
+
+Floats of sizes that are numbers, except where a node takes axes whole or finds one size from the
+others.
+
+rule lower-view
+    One size of run time is worked out from the others.
+Before:
+    %y = aten.view.default(%x, …)
+After:
+    %y = reshape(%x, sizes_of(%y))
+unless stays_outside(%y)
+for $size = [3, 2]
+
+rule lower-permute
+    Axes are counted from the front.
+Before:
+    %y = aten.permute.default(%x, $order)
+After:
+    %y = transpose(%x, from_front_all(%x, $order))
+unless stays_outside(%y)
+for $order = [1, 0]
+
+rule lower-slice
+    One axis, without a step.
+Before:
+    %y = aten.slice.Tensor(%x, …) : (…) -> tensor<$*R x $E>
+After:
+    %y = xnnpack.static_slice(%x, offsets=offsets_of(%y), sizes=slice_sizes($R))
+unless stays_outside(%y)
+where has_known_bounds(%y) else "XNNPACK slices with step 1 and constant bounds"
+for $dim = 1, $start = 1, $end = 3, $R = [2, 2]
+
+rule lower-cat
+    Nodes take five tensors at most: groups, then groups of groups.
+Before:
+    %y = aten.cat.default($parts, $dim)
+After:
+    %y = concatenated($parts, $dim, %y)
+unless stays_outside(%y)
+unless are_too_many($parts, $dim)
+for $dim = 1
+
+rule lower-pad
+    A number around the elements.
+Before:
+    %y = aten.constant_pad_nd.default(%x, $?amounts, $?number)
+After:
+    %y = xnnpack.static_constant_pad(%x, pre_paddings=amounts_before(%x, $amounts),
+        post_paddings=amounts_after(%x, $amounts), padding_value=single($number))
+unless stays_outside(%y)
+where are_no_crops($amounts) else "negative padding crops; write it as a slice"
+for $amounts = [1, 2], $number = 0.5
+
+rule lower-expand
+    XNNPACK repeats nothing, but a product with ones broadcasts.
+Before:
+    %y = aten.expand.default(%x, …)
+After:
+    %y = repeated(%x, %y)
+unless stays_outside(%y)
+unless takes_too_many_ones(%y)
+for %x = "tensor<1x3xf32>", $size = [2, 3]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import cast
+
+import torch
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects import aten, xnnpack
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.core import WeightOp
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.size import UNKNOWN, Size
+from stepwell.ir.types import Dim, dims, element, tensor
+from stepwell.translate.rewrites.building import axis
+from stepwell.translate.rewrites.slices.hoist_slice_over_layout import static_bounds
+from stepwell.translate.rewrites.xnnpack.nodes.guards import (
+    moves_among_integers,
+    not_floats,
+    not_for_xnnpack,
+    not_static,
+)
+from stepwell.translate.rules import read_rules
+
+FOLLOWING = (aten.PermuteDefault, aten.SliceTensor, aten.CatDefault, aten.ConstantPadNdDefault)
+"""Ops whose nodes find the sizes of their results from the operands' at run time."""
+
+
+MOST_ONES = 1 << 24
+"""Ones in the largest constant that repeats a tensor: they are written into the artefact."""
+
+
+def stays_outside(value: SSAValue) -> Refusal | None:
+    """What gives a value moves what XNNPACK does not hold, constants, or what is read outside."""
+    op = cast(SchemaOp, value.owner)
+    is_view = isinstance(op, aten.ViewDefault)
+    refusal = not_floats((op.operands[0], value)) if is_view else not_for_xnnpack(op)
+    if refusal := refusal or unknown_sizes(op):
+        return refusal
+    if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
+        return Refusal("all operands are constants; XNNPACK needs one that is computed")
+    if moves_among_integers(op):
+        return Refusal("what it moves is looked up by integers, and read outside")
+    return None
+
+
+def sizes_of(value: SSAValue) -> tuple[Dim, ...]:
+    """The sizes of a tensor."""
+    return dims(value.type)
+
+
+def from_front_all(value: SSAValue, order: Sequence[int]) -> list[int]:
+    """Axes, counted from the front."""
+    return [axis(number, len(dims(value.type))) for number in order]
+
+
+def has_known_bounds(value: SSAValue) -> bool:
+    """A slice of step 1 whose bounds are numbers."""
+    return static_bounds(cast(SchemaOp, value.owner)) is not None
+
+
+def offsets_of(value: SSAValue) -> list[int]:
+    """Where a slice begins on each axis."""
+    bounds = static_bounds(cast(SchemaOp, value.owner))
+    assert bounds is not None
+    return [bounds[1] if at == bounds[0] else 0 for at in range(len(dims(value.type)))]
+
+
+def are_too_many(parts: Sequence[SSAValue], number: int) -> Refusal | None:
+    """More tensors than one node takes, of a size that no group of them has as a number."""
+    if is_symbolic_along(parts, number) and len(parts) not in xnnpack.CONCATENATES:
+        return Refusal("more than five tensors are concatenated along a symbolic axis")
+    return None
+
+
+def is_symbolic_along(parts: Sequence[SSAValue], number: int) -> bool:
+    """Whether one of some tensors has a size of run time along an axis."""
+    return any(isinstance(dims(part.type)[number], Size) for part in parts)
+
+
+def are_no_crops(amounts: Sequence[int]) -> bool:
+    """Amounts of padding that add to every side."""
+    return min(amounts, default=0) >= 0
+
+
+def amounts_before(value: SSAValue, amounts: Sequence[int]) -> list[int]:
+    """What a padding puts before each axis, from the first."""
+    return _from_first(value, amounts[::2])
+
+
+def amounts_after(value: SSAValue, amounts: Sequence[int]) -> list[int]:
+    """What a padding puts behind each axis, from the first."""
+    return _from_first(value, amounts[1::2])
+
+
+def _from_first(value: SSAValue, amounts: Sequence[int]) -> list[int]:
+    return [0] * (len(dims(value.type)) - len(amounts)) + list(reversed(amounts))
+
+
+def single(number: float) -> float:
+    """A number as a field holds it."""
+    return float(number)
+
+
+def takes_too_many_ones(value: SSAValue) -> Refusal | None:
+    """A tensor that is repeated more often than an artefact should hold ones."""
+    count = prod(d for d in dims(value.type) if isinstance(d, int))
+    if count <= MOST_ONES:
+        return None
+    return Refusal(f"it repeats by a product with {count} ones, above {MOST_ONES}")
+
+
+def unknown_sizes(op: SchemaOp) -> Refusal | None:
+    """Shapes are numbers, except where a node takes axes whole or finds one size from the others."""
+    if isinstance(op, FOLLOWING):
+        return next(
+            (
+                Refusal("a dimension is not known, not even as an expression")
+                for v in op.results
+                if UNKNOWN in dims(v.type)
+            ),
+            None,
+        )
+    if isinstance(op, aten.ViewDefault):
+        symbolic = [d for d in dims(op.results[0].type) if isinstance(d, Size)]
+        if len(symbolic) > 1:
+            return Refusal(
+                f"the sizes {', '.join(map(str, symbolic))} are symbolic; XNNPACK works out one, not more"
+            )
+        return None
+    return next((r for v in (*op.operands, *op.results) if (r := not_static(v))), None)
+
+
+def _put(rw: Rewriter, node: XnnpackOp) -> SSAValue:
+    return rw.insert(node).results[0]
+
+
+def reshape(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValue:
+    """`xnnpack.static_reshape`, or the value where the shape is its own."""
+    if dims(value.type) == shape:
+        return value
+    result = tensor(shape, element(value.type))
+    sizes = [0 if isinstance(d, Size) else d for d in shape]
+    return _put(rw, xnnpack.StaticReshape.make(value, result=result, new_shape=sizes))
+
+
+def transpose(rw: Rewriter, value: SSAValue, order: list[int]) -> SSAValue:
+    """`xnnpack.static_transpose`, or the value where nothing moves."""
+    if order == list(range(len(order))):
+        return value
+    return _put(rw, xnnpack.StaticTranspose.make(value, perm=order))
+
+
+def to_nhwc(rw: Rewriter, value: SSAValue) -> SSAValue:
+    """`[N, C, H, W]` to `[N, H, W, C]`; `[N, C, W]` to `[N, 1, W, C]`."""
+    shape = dims(value.type)
+    if len(shape) == 3:
+        value = reshape(rw, value, (shape[0], shape[1], 1, shape[2]))
+    return transpose(rw, value, [0, 2, 3, 1])
+
+
+def to_nchw(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
+    """`[N, H, W, C]` to `[N, C, H, W]`, without the height where the type has none."""
+    return reshape(rw, transpose(rw, value, [0, 3, 1, 2]), dims(type_))
+
+
+def slice_sizes(shape: tuple[Dim, ...]) -> list[int]:
+    """A slice's sizes as the node takes them: 0 for an axis of symbolic size, which stays whole."""
+    return [0 if isinstance(d, Size) else d for d in shape]
+
+
+def concatenated(rw: Rewriter, parts: Sequence[SSAValue], number: int, like: SSAValue) -> SSAValue:
+    """Tensors one after another along an axis: by one node where a size is of run time."""
+    at = axis(number, len(dims(like.type)))
+    if not is_symbolic_along(parts, number):
+        return concatenate(rw, parts, at)
+    return _put(rw, xnnpack.CONCATENATES[len(parts)].make(*parts, result=like.type, axis=at))
+
+
+def concatenate(rw: Rewriter, parts: Sequence[SSAValue], at: int) -> SSAValue:
+    """Groups of at most five, then groups of groups."""
+    values = list(parts)
+    while len(values) > 1:
+        values = [
+            _put(rw, xnnpack.CONCATENATES[len(part)].make(*part, axis=at))
+            if len(part) > 1
+            else part[0]
+            for part in (values[i : i + 5] for i in range(0, len(values), 5))
+        ]
+    return values[0]
+
+
+def repeated(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
+    """A tensor spread to the shape of another, by a product with ones."""
+    target = dims(like.type)
+    missing = len(target) - len(dims(value.type))
+    value = reshape(rw, value, (*([1] * missing), *dims(value.type)))
+    if dims(value.type) == target:
+        return value
+    held = torch_dtype(element(like.type))
+    ones = torch.ones([d for d in target if isinstance(d, int)], dtype=held)
+    return _put(rw, xnnpack.Multiply.make(value, rw.constant(ones, "ones"), result=like.type))
+
+
+RULES = read_rules(__doc__, globals())

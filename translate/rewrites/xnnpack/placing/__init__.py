@@ -1,0 +1,1 @@
+"""Layouts, what is read, and which nodes make a delegate."""

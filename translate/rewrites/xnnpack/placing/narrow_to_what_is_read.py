@@ -1,0 +1,307 @@
+"""Compute no more of a tensor than what is read of it further down.
+
+A classifier that reads the class token alone needs one row of the last block: of its MLP, its
+output projection and its queries, though keys and values of all tokens. What is read is followed
+from the slices upwards through whatever works on each row for itself. Each connected set of nodes
+that could do less is narrowed if that saves more multiplications and copies than the slices cost
+which then stand at its edge.
+
+Before:
+    %a = xnnpack.exp(%x) : (tensor<1x5x4xf32>) -> tensor<1x5x4xf32>
+    %y = xnnpack.static_slice(%a, offsets=[0, 0, 0], sizes=[1, 1, 4]) : (tensor<1x5x4xf32>) -> tensor<1x1x4xf32>
+After:
+    %0 = xnnpack.static_slice(%x, offsets=[0, 0, 0], sizes=[1, 1, 4]) : (tensor<1x5x4xf32>) -> tensor<1x1x4xf32>
+    %y = xnnpack.exp(%0) : (tensor<1x1x4xf32>) -> tensor<1x1x4xf32>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block, Operation, SSAValue
+
+from stepwell.dialects import xnnpack
+from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.dialects.xnnpack.base import constant_of, to_attribute
+from stepwell.dialects.xnnpack.costs import costs_of
+from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
+from stepwell.dialects.xnnpack.elementwise import Binary, PReLU, Unary
+from stepwell.dialects.xnnpack.movement import Concatenate
+from stepwell.ir.axes import axis_map
+from stepwell.ir.boxes import Box, elements, is_nothing, join, nothing, shape_of, whole
+from stepwell.ir.core import weight_key
+from stepwell.ir.diagnostics import describe_op, node_name, op_name
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Event, History, Pass, Rewriter
+from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.walking import connected, makers_and_readers
+from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import concatenate
+
+
+@recipe("box_of")
+def box_of(constant: torch.Tensor, *, starts: list[int], stops: list[int]) -> torch.Tensor:
+    """A part of a constant; a view."""
+    return constant[tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))]
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """What an op will compute, and what it reads for that."""
+
+    made: Box
+    reads: tuple[Box, ...]
+
+
+@dataclass(frozen=True)
+class NarrowToWhatIsRead(Pass):
+    """Rebuild nodes for the part of their result that is read."""
+
+    name: ClassVar[str] = "narrow-to-what-is-read"
+    bound: ClassVar[Bound] = Bound(1e-5, 1e-6, "a product of fewer rows sums in another order")
+
+    def apply(self, program: Program, history: History) -> int:
+        """Returns the number of nodes narrowed."""
+        count, copy = 0, costs_of(program.context).products_a_copy
+        for func in program.methods.values():
+            block = func.body.block
+            found = demands(block)
+            kept = {
+                op
+                for part in connected(found, makers_and_readers)
+                if gains(part, found, copy)
+                for op in part
+            }
+            if kept:
+                _write(block, {op: found[op] for op in kept}, program, history)
+            count += len(kept)
+        return count
+
+
+def demands(block: Block) -> dict[Operation, Narrowed]:
+    """The nodes of a block of whose results only a part is read."""
+    asked: dict[SSAValue, Box] = {}
+    found: dict[Operation, Narrowed] = {}
+    for op in reversed(tuple(block.ops)):
+        reads: tuple[Box, ...] | None = None
+        if isinstance(op, XnnpackOp) and len(op.results) == 1:
+            box, full = asked.get(op.output, nothing(op.output.type)), whole(op.output.type)
+            is_part = box != full or isinstance(op, xnnpack.StaticSlice)
+            narrowed = _reads(op, box) if is_part else None
+            if narrowed is not None:
+                made, reads = narrowed
+                if made != full:
+                    found[op] = Narrowed(made, reads)
+        for index, value in enumerate(op.operands):
+            box = reads[index] if reads is not None else whole_or_nothing(value)
+            asked[value] = join(asked[value], box) if value in asked else box
+        for region in op.regions:
+            for inner in region.walk():
+                asked.update((value, whole_or_nothing(value)) for value in inner.operands)
+    return found
+
+
+def _reads(op: XnnpackOp, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
+    """The box that a node then computes, and what it reads for it; None if it computes all.
+
+    A node of which nothing is read reads nothing of anything.
+    """
+    if is_nothing(box) and not is_nothing(whole(op.output.type)):
+        return box, tuple(nothing(value.type) for value in op.operands)
+    axes = axis_map(op) if _takes_parts(op) else None
+    if axes is None:
+        return None
+    made = axes.computable(box)
+    return made, tuple(axes.reads(index, made) for index in range(len(op.operands)))
+
+
+def whole_or_nothing(value: SSAValue) -> Box:
+    """All of a tensor; values of other types have no axes."""
+    return whole(value.type) if isinstance(value.type, TensorType) else ()
+
+
+NARROWED = (
+    xnnpack.StaticSlice,
+    xnnpack.StaticTranspose,
+    xnnpack.StaticReshape,
+    Concatenate,
+    Unary,
+    Binary,
+    xnnpack.FullyConnected,
+    xnnpack.BatchMatrixMultiply,
+)
+"""Nodes whose fields do not say how large their result is, or are written anew."""
+
+
+def _takes_parts(op: XnnpackOp) -> bool:
+    """Whether a node can be rebuilt for parts, and a part of each operand can be had.
+
+    It cannot of constants that a cast gives a type, nor can the shape of a reshape be written where
+    a size that no field states is symbolic.
+    """
+    if not isinstance(op, NARROWED) or isinstance(op, PReLU):
+        return False
+    if isinstance(op, xnnpack.StaticReshape):
+        return is_static(op.input.type)
+    return isinstance(op, xnnpack.FullyConnected) or all(
+        constant_of(value) is None or weight_key(value) is not None for value in op.operands
+    )
+
+
+def gains(part: Iterable[Operation], found: Mapping[Operation, Narrowed], copy: float) -> bool:
+    """Whether the nodes of a set and the slices at its edge cost less than the nodes do now.
+
+    `copy` is what reading and writing an element costs, in multiplications of a matrix product.
+    """
+    before = after = 0.0
+    edges: set[tuple[SSAValue, Box]] = set()
+    readers: set[Operation] = set()
+    for op in part:
+        narrowed = found[op]
+        if not isinstance(op, xnnpack.StaticSlice):
+            before += _work(op, whole(op.results[0].type), copy)
+            after += _work(op, narrowed.made, copy)
+        edges |= _edges(op.operands, narrowed.reads, found)
+        readers |= {use.operation for use in op.results[0].uses}
+    for reader in readers - set(part):
+        if isinstance(reader, xnnpack.StaticSlice):
+            before += copy * elements(whole(reader.output.type))
+            edges |= _edges(reader.operands, [sliced(reader)], found)
+    after += copy * sum(elements(box) for value, box in edges if weight_key(value) is None)
+    return after < before
+
+
+def _edges(
+    values: Iterable[SSAValue], boxes: Iterable[Box], found: Mapping[Operation, Narrowed]
+) -> set[tuple[SSAValue, Box]]:
+    """Operands that must be sliced, with the part that is read."""
+
+    def has(value: SSAValue) -> Box:
+        maker = value.owner
+        narrowed = found.get(maker) if isinstance(maker, Operation) else None
+        return whole_or_nothing(value) if narrowed is None else narrowed.made
+
+    return {
+        (value, box)
+        for value, box in zip(values, boxes, strict=True)
+        if not is_nothing(box) and box != has(value)
+    }
+
+
+def sliced(op: xnnpack.StaticSlice, box: Box | None = None) -> Box:
+    """The box of a slice's input that is a box of its result, or all of it."""
+    axes = axis_map(op)
+    assert axes is not None
+    return axes.reads(0, whole(op.output.type) if box is None else box)
+
+
+def _work(op: Operation, made: Box, copy: float) -> float:
+    """What a node costs, in multiplications."""
+    size = elements(made)
+    if isinstance(op, xnnpack.FullyConnected | xnnpack.BatchMatrixMultiply):
+        inner = dims(op.operands[0].type)[-1]
+        return size * (inner if isinstance(inner, int) else 1)
+    return 0 if isinstance(op, xnnpack.StaticReshape) else copy * size
+
+
+def _write(
+    block: Block, found: dict[Operation, Narrowed], program: Program, history: History
+) -> None:
+    """Rebuild narrowed nodes in order, and slices that read them; each slice once."""
+    scopes: dict[Any, Any] = {}
+    made: dict[SSAValue, tuple[SSAValue, Box]] = {}
+    cuts: dict[tuple[SSAValue, Box], SSAValue] = {}
+
+    def part_of(rw: Rewriter, value: SSAValue, box: Box) -> SSAValue:
+        if (value, box) not in cuts:
+            source, have = made.get(value, (value, whole(value.type)))
+            maker = value.owner
+            if have == box:
+                cuts[value, box] = source
+            elif isinstance(maker, xnnpack.Convert) and isinstance(
+                element(value.type), DynamicInt8Type
+            ):  # Rows with a scale each cannot be sliced: what they are made of can.
+                rows = part_of(rw, maker.input, box)
+                cuts[value, box] = rw.insert(_rebuilt(maker, [rows], box)).results[0]
+            else:
+                cuts[value, box] = _cut(rw, source, have, box)
+        return cuts[value, box]
+
+    for op in tuple(block.ops):
+        narrowed = found.get(op)
+        source = op.operands[0] if isinstance(op, xnnpack.StaticSlice) else None
+        if narrowed is None and source not in made:
+            continue
+        assert isinstance(op, XnnpackOp)
+        root = (op_name(op), node_name(op.location))
+        if narrowed is not None and is_nothing(narrowed.made):
+            history.events.append(
+                Event(NarrowToWhatIsRead.name, root, (root,), (), describe_op(op))
+            )
+            continue
+        rw = Rewriter(op, program, scopes)
+        if isinstance(op, xnnpack.StaticSlice):
+            box = narrowed.made if narrowed else whole(op.output.type)
+            new = part_of(rw, op.input, sliced(op, box))
+        else:
+            assert narrowed is not None
+            box = narrowed.made
+            operands = [
+                part_of(rw, value, read)
+                for value, read in zip(op.operands, narrowed.reads, strict=True)
+                if not is_nothing(read)
+            ]
+            if isinstance(op, Concatenate):
+                new = concatenate(rw, operands, op.integer("axis", 0))
+            else:
+                new = rw.insert(_rebuilt(op, operands, box)).results[0]
+        new.name_hint = new.name_hint or op.output.name_hint
+        made[op.output] = (new, box)
+        history.events.append(
+            Event(NarrowToWhatIsRead.name, root, (root,), (root,), describe_op(op))
+        )
+        if box == whole(op.output.type):
+            op.output.replace_all_uses_with(new)
+    for op in reversed(tuple(block.ops)):
+        if (op in found or isinstance(op, xnnpack.StaticSlice)) and not op.results[0].first_use:
+            op.detach()
+            op.erase()
+
+
+def _cut(rw: Rewriter, value: SSAValue, have: Box, box: Box) -> SSAValue:
+    """The elements of `box` out of a value that holds those of `have`."""
+    starts: list[int] = []
+    for asked, held in zip(box, have, strict=True):
+        start, first = asked[0], held[0]
+        if asked == held or not (isinstance(start, int) and isinstance(first, int)):
+            starts.append(0)
+        else:
+            starts.append(start - first)
+    shape = shape_of(box)
+    key = weight_key(value)
+    sizes = [size if isinstance(size, int) else 0 for size in shape]
+    if key is not None:
+        stops = [start + size for start, size in zip(starts, sizes, strict=True)]
+        return rw.weight(rw.weights.derive("box_of", [key], starts=starts, stops=stops))
+    result = tensor(shape, element(value.type))
+    new = xnnpack.StaticSlice.make(value, result=result, offsets=starts, sizes=sizes)
+    return rw.insert(new).results[0]
+
+
+def _rebuilt(op: XnnpackOp, operands: list[SSAValue], box: Box) -> Operation:
+    """A node of the same kind for a part of its result."""
+    properties = dict(op.properties)
+    if isinstance(op, xnnpack.StaticReshape):
+        sizes = [size for size in shape_of(box) if isinstance(size, int)]
+        properties["new_shape"] = to_attribute(sizes)
+    result = tensor(shape_of(box), element(op.output.type))
+    return type(op).create(
+        operands=operands,
+        result_types=[result],
+        properties=properties,
+        attributes=dict(op.attributes),
+    )

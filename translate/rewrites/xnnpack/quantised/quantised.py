@@ -1,0 +1,288 @@
+"""What the lowerings of quantised ops must know of their operands, and the constants they write.
+
+A quantised op is float in the program: it stands between `quant.dcast` and `quant.qcast`, where
+`translate/quantised` recognises it. It may take the integers themselves only where XNNPACK has a
+kernel for exactly these parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant import (
+    Quantization,
+    StorageCast,
+    UniformQuantizedType,
+    quantization,
+)
+from stepwell.dialects.quant.recipes import store_parameters
+from stepwell.dialects.xnnpack.datatypes import STATIC_INT8, datatype
+from stepwell.dialects.xnnpack.weights import constant_of
+from stepwell.ir.dtypes import dtype_name, f32
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.types import dims, element, with_element
+from stepwell.translate.quantised.recognise import (
+    Activation,
+    Bias,
+    Reals,
+    StoredWeight,
+    Use,
+    activation,
+    bias_operand,
+    common_bounds,
+    distinct,
+    integer_bias,
+    not_for_each_output,
+    quantised_source,
+    quantized_uses,
+    stored_weight,
+)
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_held
+from stepwell.translate.rewrites.xnnpack.nodes.lower_clamp import single
+
+_BIAS_LIMIT = 2.0**31 - 2**7
+"""The greatest float32 below 2³¹ is 2³¹ − 2⁷: a bias of more units does not fit an int32."""
+MAX_RESCALE = 256.0
+"""XNNPACK rescales products by less than this."""
+
+
+def not_static_int8(value: SSAValue) -> Refusal | None:
+    """The value is a tensor of qint8 or quint8 that XNNPACK can hold."""
+    if datatype(value.type) not in STATIC_INT8:
+        return Refusal(
+            f"XNNPACK has no static int8 kernel for values of {dtype_name(element(value.type))}"
+        )
+    return not_held(value)
+
+
+def not_computed_range(value: SSAValue) -> Refusal | None:
+    """A computed value may take every value of its storage: kernels clamp to int8 only."""
+    held = quantization(value.type)
+    assert held is not None
+    if (held.low, held.high) != held.default_range:
+        return Refusal(
+            f"its values stay in {held.low}:{held.high}; XNNPACK uses the whole range of the type"
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class BetweenCasts:
+    """The int8 values that a float op stands for: what it reads, and how its result is quantised.
+
+    Attributes:
+        sources: the quantised operands.
+        uses: the quantisations of the result, all alike.
+        low: the least real that a clamp before them lets through, None if none does; `high` too.
+    """
+
+    sources: tuple[SSAValue, ...]
+    uses: tuple[Use, ...]
+    low: float | None
+    high: float | None
+
+    @property
+    def made(self) -> SSAValue:
+        """The quantised result."""
+        return self.uses[0].cast.result
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The fields of a node's output range."""
+        named = (("output_min", self.low), ("output_max", self.high))
+        return {name: value for name, value in named if value is not None}
+
+
+def between_casts(op: SchemaOp, operands: Sequence[SSAValue]) -> BetweenCasts | Refusal | None:
+    """What an op between casts reads and makes; None if none of its `operands` is dequantised."""
+    if not any(quantised_source(operand) for operand in operands):
+        return None
+    found = [activation(operand, unsigned=True) for operand in operands]
+    for given in found:
+        if isinstance(given, Refusal):
+            return given
+    sources = tuple(given.value for given in found if isinstance(given, Activation))
+    uses = quantized_uses(op.results[0], unsigned=True)
+    if isinstance(uses, Refusal):
+        return uses
+    if len(distinct(uses)) > 1:
+        return Refusal("its result is quantised in several ways; a node has one")
+    made = uses[0].cast.result
+    refusal = not_of_integers(made, sources)
+    if refusal is not None:
+        return refusal
+    return within(BetweenCasts(sources, uses, None, None), uses[0].bounds)
+
+
+def within(found: BetweenCasts, *clamps: Reals) -> BetweenCasts | Refusal:
+    """The same op with its result clamped, innermost last, as XNNPACK keeps bounds."""
+    bounds = common_bounds(((found.low, found.high), *clamps))
+    low, high = (None if bound is None else single(bound) for bound in bounds)
+    if low is not None and high is not None and not low < high:
+        return Refusal(f"the lower bound {low} is not below the upper bound {high}")
+    return replace(found, low=low, high=high)
+
+
+def not_of_integers(made: SSAValue, sources: Sequence[SSAValue]) -> Refusal | None:
+    """Operands and result are of the same int8 kind; a constant XNNPACK would not copy stays out."""
+    for refusal in (
+        not_static_int8(made),
+        not_computed_range(made),
+        *(not_static_int8(source) for source in sources),
+    ):
+        if refusal is not None:
+            return refusal
+    if len({datatype(value.type) for value in (made, *sources)}) > 1:
+        return Refusal("operands and result are int8 and uint8; XNNPACK wants one of them")
+    if all(constant_of(source) is not None for source in sources):
+        return Refusal("all operands are constants; XNNPACK needs one that is computed")
+    return None
+
+
+@dataclass(frozen=True)
+class StoredParameters:
+    """A layer's stored weight and bias."""
+
+    weight: StoredWeight
+    bias: Bias | None
+
+
+def stored_parameters(
+    op: SchemaOp, found: BetweenCasts, axis: int, program: Program
+) -> StoredParameters | Refusal:
+    """The constants of a layer of int8 with its outputs on an axis of its weight."""
+    (source,), made = found.sources, found.made
+    weight = stored_weight(op.operands[1])
+    if isinstance(weight, Refusal):
+        return weight
+    bias = bias_operand(op.operand("bias"))
+    if isinstance(bias, Refusal):
+        return bias
+    for refusal in (
+        not_signed_alike(source, made),
+        not_a_filter(weight, axis),
+        not_within_sums(bias, source, weight, program),
+        not_rescalable(source, weight, made),
+    ):
+        if refusal is not None:
+            return refusal
+    return StoredParameters(weight, bias)
+
+
+def not_signed_alike(source: SSAValue, made: SSAValue) -> Refusal | None:
+    """Input and result are both qint8: with quint8 the weight would be unsigned too."""
+    kinds = {datatype(source.type), datatype(made.type)}
+    if kinds == {"qint8"}:
+        return None
+    return Refusal(
+        f"input and result are {' and '.join(sorted(map(str, kinds)))}; signed weights need qint8"
+    )
+
+
+def not_a_filter(weight: StoredWeight, axis: int) -> Refusal | None:
+    """A weight of float32 values, symmetric, with one scale or one for each output."""
+    if weight.held.expressed != f32:
+        return Refusal("its weight is not of float32 values; XNNPACK's quantised weights are")
+    return not_for_each_output(weight, axis)
+
+
+def not_rescalable(source: SSAValue, weight: StoredWeight, made: SSAValue) -> Refusal | None:
+    """Products must shrink, or grow by less than 256, on their way to the result's scale."""
+    result = quantization(made.type)
+    assert result is not None
+    ratio = product_step(source, weight) / result.scale
+    if ratio >= MAX_RESCALE:
+        return Refusal(f"products are rescaled by {ratio:g}; XNNPACK takes less than 256")
+    return None
+
+
+def product_step(source: SSAValue, weight: StoredWeight) -> float:
+    """The largest step of a product: the input's scale times the weight's largest."""
+    given = quantization(source.type)
+    assert given is not None
+    return given.scale * max(weight.held.scales)
+
+
+def not_within_sums(
+    bias: Bias | None, source: SSAValue, weight: StoredWeight, program: Program
+) -> Refusal | None:
+    """A bias fits int32 in units of the products' scales."""
+    given = quantization(source.type)
+    assert given is not None
+    if bias is None or bias.unit is not None:
+        return None
+    steps = weight.held.scale_values(torch.float64) * given.scale
+    if (program.weights.get(bias.key).to(torch.float64).abs() / steps >= _BIAS_LIMIT).any():
+        return Refusal("the bias overflows int32 in units of the products")
+    return None
+
+
+def typed_constant(rw: Rewriter, key: str, held: Quantization) -> SSAValue:
+    """A weight's stored integers under their type."""
+    stored = rw.weight(key)
+    type_ = with_element(stored.type, UniformQuantizedType(held))
+    return rw.insert(StorageCast(stored, type_)).results[0]
+
+
+def typed_bias(rw: Rewriter, stored: StoredParameters, source: SSAValue) -> list[SSAValue]:
+    """The bias as int32 in units of the products' scales; nothing if there is none."""
+    given, bias, weight = quantization(source.type), stored.bias, stored.weight.held
+    assert given is not None
+    if bias is None:
+        return []
+    held = bias_type(given.scale, weight)
+    if bias.unit is None:
+        key = rw.weights.derive("quant.store", [bias.key], **store_parameters(held))
+    else:
+        (channels,) = dims(rw.weights.type_of(bias.key))
+        assert isinstance(channels, int)
+        key = integer_bias(bias, list(held.scales), channels, rw.program)
+        assert key is not None
+    return [typed_constant(rw, key, held)]
+
+
+def bias_type(input_scale: float, weight: Quantization) -> Quantization:
+    """int32 with the product of both scales, for each output where the weight has one for each."""
+    scales = tuple(
+        (weight.scale_values() * input_scale).tolist()
+        if not weight.is_per_tensor
+        else [weight.scale * input_scale]
+    )
+    low = -(1 << 31)
+    per_output = not weight.is_per_tensor
+    return Quantization(
+        32,
+        True,
+        low,
+        -low - 1,
+        f32,
+        scales,
+        (0,) * len(scales),
+        ((0, 1),) if per_output else (),
+        (len(scales),) if per_output else (),
+    )
+
+
+def on_axis(held: Quantization, axis: int) -> Quantization:
+    """The same scales, on another axis of the tensor."""
+    return held if held.is_per_tensor else replace(held, blocks=((axis, 1),))
+
+
+def per_channel(held: Quantization, axis: int, channels: int) -> Quantization:
+    """A scale for every channel: kernels with run-time scales take no others."""
+    if not held.is_per_tensor:
+        return on_axis(held, axis)
+    return replace(
+        held,
+        scales=[held.scale] * channels,
+        zero_points=(0,) * channels,
+        blocks=((axis, 1),),
+        grid=(channels,),
+    )
