@@ -43,7 +43,7 @@ def entries() -> Iterator[Entry]:
 def samples(info: Any) -> Iterator[tuple[Any, Any]]:
     """Arguments of an operator's calls on dense tensors, of which there is one at least."""
     torch.manual_seed(0)
-    for sample in islice(info.sample_inputs("cpu", torch.float32), 12):
+    for sample in islice(info.sample_inputs_func(info, "cpu", torch.float32, False), 12):
         given = ((sample.input, *sample.args), sample.kwargs)
         tensors = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
         if tensors and all(tensor.layout == torch.strided for tensor in tensors):
