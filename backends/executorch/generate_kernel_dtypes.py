@@ -29,6 +29,7 @@ from xdsl.ir import Block, Region, SSAValue
 from stepwell.backends.executorch.builder import ContainerBuilder
 from stepwell.backends.executorch.container import KernelCall
 from stepwell.backends.executorch.emit import MethodEmitter
+from stepwell.backends.executorch.engine import runtime
 from stepwell.backends.executorch.kernel_calls import signature_text
 from stepwell.backends.executorch.kernel_samples import (
     QUANTISED,
@@ -330,10 +331,8 @@ def _program(call: Call) -> bytes | None:
 
 
 def _verdict(data: bytes, tensors: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> str:
-    from executorch.runtime import Runtime
-
     try:
-        method = Runtime.get().load_program(data).load_method("forward")
+        method = runtime().load_program(data).load_method("forward")
         assert method is not None
         found = method.execute(list(tensors))
     except RuntimeError:
@@ -383,7 +382,7 @@ def verdicts(chosen: Sequence[int]) -> Iterator[tuple[int, str, str, str]]:
 def _probe_here() -> None:
     """Probe what standard input lists; each run of probes is a fork, whose death is a verdict."""
     every, left = probes(), list(json.loads(sys.stdin.read()))
-    importlib.import_module("executorch.runtime")
+    runtime()
     for library in kernel_libraries():
         importlib.import_module(library)
     x = torch.ones(2, 3)

@@ -31,13 +31,14 @@ from stepwell.backends.executorch.container import (
     TensorValue,
     Value,
 )
+from stepwell.backends.executorch.engine import runtime
 from stepwell.backends.executorch.kernel_tables import library_of
 from stepwell.backends.executorch.read import read_container
 from stepwell.backends.executorch.scalar_types import torch_dtype
 from stepwell.ir.calling import follows_dim_order, laid_out
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type
-from stepwell.ir.switches import quiet_imports, without_native_lines
+from stepwell.ir.switches import without_native_lines
 
 _CPU_WAS_LOOKED_AT = threading.Event()
 
@@ -59,13 +60,9 @@ class _Here:
     def __init__(
         self, pte: bytes | Path, container: Container, external: Path | None, *, profile: bool
     ) -> None:
-        with quiet_imports():
-            from executorch.runtime import Runtime
-
+        engine = runtime()
         with _without_cpuinfo():
-            self.program = Runtime.get().load_program(
-                pte, data_path=external, enable_etdump=profile
-            )
+            self.program = engine.load_program(pte, data_path=external, enable_etdump=profile)
             loaded = {m.name: self.program.load_method(m.name) for m in container.methods}
         self.methods = {name: m for name, m in loaded.items() if m is not None}
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from executorch.runtime import Runtime
+
+from stepwell.backends.executorch.engine import runtime
 
 
 def main(folder: Path, first: int) -> None:
     """Run trials in order; each leaves its answer before the next begins."""
     torch.set_num_threads(1)
-    program = Runtime.get().load_program(folder / "program.pte")
+    program = runtime().load_program(folder / "program.pte")
     inputs: list[list[torch.Tensor]] = torch.load(folder / "inputs.pt", weights_only=True)
     for number in range(first, len(inputs)):
         answer: dict[str, Any]
