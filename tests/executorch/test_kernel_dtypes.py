@@ -26,37 +26,28 @@ def test_most_kernels_are_probed_and_every_refusal_is_of_a_kernel() -> None:
 
 
 def test_a_sample_of_the_table_is_what_the_runtime_says() -> None:
+    """One process probes calls of every type and calls at the edges of what a kernel takes."""
     every = probes()
     usual = [i for i, probe in enumerate(every) if not probe.situation]
     refused = [i for i in usual if every[i].kernel in REFUSED]
     plain = [i for i in refused if every[i].kernel not in QUANTIZED]
     quantised = [i for i in refused if every[i].kernel in QUANTIZED]
-    told = _told([*usual[::97], *plain[::3], *quantised[::97]])
-    assert len(told) > 20
-    for index, (_, text, verdict) in told.items():
-        assert verdict == _stated(REFUSED.get(every[index].kernel, {}), text), (every[index], text)
-
-
-def test_a_sample_of_the_situations_is_what_the_runtime_says() -> None:
-    every = probes()
     limited = {kernel for stated in SITUATIONS.values() for kernel in stated}
     edges = [i for i, probe in enumerate(every) if probe.situation]
     near = [i for i in edges if every[i].kernel in limited]
-    told = _told([*edges[::211], *near[::29]])
-    assert {situation for situation, _, _ in told.values()} & SITUATIONS.keys()
-    for index, (situation, text, verdict) in told.items():
-        if verdict == "runs" or not is_limit(situation, text):
-            continue  # Another call of the same situation may be the one that goes wrong.
+    of_types = {*usual[::97], *plain[::3], *quantised[::97]}
+    told = list(verdicts(sorted(of_types.union(edges[::211], near[::29]))))
+    assert len({i for i, _, _, _ in told} & of_types) > 20
+    assert {situation for _, situation, _, _ in told} & SITUATIONS.keys()
+    for index, situation, text, verdict in told:
         kernel = every[index].kernel
-        stated = {**REFUSED.get(kernel, {})}, SITUATIONS.get(situation, {}).get(kernel, {})
-        assert any(_stated(table, text) != "runs" for table in stated), (every[index], text)
-
-
-def _told(chosen: list[int]) -> dict[int, tuple[str, str, str]]:
-    return {
-        i: (situation, text, verdict)
-        for i, situation, text, verdict in verdicts(sorted(set(chosen)))
-    }
+        of_type = _stated(REFUSED.get(kernel, {}), text)
+        if not situation:
+            assert verdict == of_type, (every[index], text)
+        elif verdict != "runs" and is_limit(situation, text):
+            # Another call of the same situation may be the one that goes wrong.
+            of_edge = _stated(SITUATIONS.get(situation, {}).get(kernel, {}), text)
+            assert (of_type, of_edge) != ("runs", "runs"), (every[index], text)
 
 
 def _stated(table: dict[str, str], text: str) -> str:
