@@ -10,6 +10,7 @@ from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Step, Together
+from stepwell.translate.lowerings.tosa import borders
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.attention.add_mask_before_softmax import AddMaskBeforeSoftmax
 from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
@@ -77,10 +78,6 @@ from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
 from stepwell.translate.rewrites.tosa.finishing.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.finishing.narrow_indices import NarrowIndices
 from stepwell.translate.rewrites.tosa.finishing.strip_boundary import StripBoundary
-from stepwell.translate.rewrites.tosa.integers.lower_quantised_casts import (
-    LowerDequantise,
-    LowerQuantise,
-)
 from stepwell.translate.rewrites.tosa.operators.lower_control import (
     BringWeightsInside,
     LowerControl,
@@ -92,6 +89,7 @@ from stepwell.translate.rewrites.tosa.placing.order import (
     LAYOUT,
     SPLIT,
     TO_TOSA,
+    each,
     layouts,
 )
 from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
@@ -388,7 +386,7 @@ TOSA_MIXED = (
     Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
     Together(
         "lower-casts",
-        (FoldDequantisedConstant(), LowerQuantise(), LowerDequantise(), *CANCEL_CASTS),
+        (FoldDequantisedConstant(), *each(borders), *CANCEL_CASTS),
     ),
     Together("fewer-integers", FEWER_INTEGERS),
     *TOSA,

@@ -107,22 +107,22 @@ FOUND: dict[str, tuple[str, ...]] = {
         "aten.upsample_bilinear2d.default: scales_h=nan",
     ),
     "tosa.integers.lower_int8_softmax": ("axis 1 of input 0 is 0",),
-    "tosa.operators.lower_mxfp": ("input 0 is led by [1]",),
+    "tosa.block_scaled: lower-mx-matmul-to-tosa": ("input 0 is led by [1]",),
     "tosa.orders: lower-order-to-tosa": (
         "aten.topk.default is aten.argsort.default",
         "size 3 is 5 everywhere",
         "size 3 is 33 everywhere",
     ),
-    "tosa.integers.lower_quantised_casts": ("0-d",),
+    "tosa.borders: lower-quantise-to-tosa": ("0-d",),
     "tosa.discrete: lower-remainder-to-tosa": ("aten.fmod.Scalar is aten.remainder.Scalar",),
-    "tosa.operators.lower_resize": (
+    "tosa.resizing: lower-resize-to-tosa": (
         "aten.upsample_nearest2d.default: scales_h=1e-40",
         "aten.upsample_nearest2d.default: scales_w=inf",
         "aten.upsample_nearest2d.default: scales_h=nan",
     ),
     "tosa.discrete: lower-truth-to-tosa": ("float32 becomes int8 everywhere",),
     "tosa.discrete: lower-whole-division-to-tosa": ("aten.div.Scalar_mode: other=2147483648",),
-    "tosa.placing.move_by_pattern": ("input 0 is int64",),
+    "tosa.patterns: lower-pattern-to-tosa": ("input 0 is int64",),
     "norms.norm_by_groups": (
         "size 4 is 1 everywhere",
         "axis 1 of input 0 is 0",

@@ -90,6 +90,7 @@ CALLS: dict[str, Call] = {
     "div.Tensor": lambda v: aten.div.Tensor(v.x, v.positive),
     "div.Tensor_mode": lambda v: aten.div.Tensor_mode(v.x, v.positive, rounding_mode="trunc"),
     "elu": lambda v: aten.elu(v.x, 1.5),
+    "elu, all scaled": lambda v: aten.elu(v.x, 1.5, 2.0, 0.5),
     "embedding": lambda v: aten.embedding(v.matrix, v.rows),
     "eq.Scalar": lambda v: aten.eq.Scalar(v.integers, 3),
     "eq.Tensor": lambda v: aten.eq.Tensor(v.x, v.y),

@@ -11,7 +11,7 @@ from numpy.polynomial import Chebyshev, Polynomial
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.translate.rewrites.tosa.operators import lower_curve
+from stepwell.translate.lowerings.tosa import curves
 
 BOUNDS = {
     "acos": 3,
@@ -122,7 +122,7 @@ FITTED: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
 @pytest.mark.parametrize("name", FITTED)
 def test_coefficients_interpolate_the_function_at_chebyshev_nodes(name: str) -> None:
     function, low, high = FITTED[name]
-    given = getattr(lower_curve, name)
+    given = getattr(curves, name)
 
     def at(z: np.ndarray) -> np.ndarray:
         return function(torch.from_numpy(z).double()).numpy()

@@ -273,17 +273,17 @@ def test_no_weight_is_cast_at_run_time_and_a_shared_activation_once() -> None:
 def test_a_weight_is_cast_once_however_often_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from stepwell.translate.rewrites.mxfp import lower_mxfp
+    from stepwell.translate.lowerings.tosa import block_scaled
 
     calls = 0
-    cast = lower_mxfp.cast_to_block_scaled
+    cast = block_scaled.cast_to_block_scaled
 
     def counted(*arguments: Any) -> Any:
         nonlocal calls
         calls += 1
         return cast(*arguments)
 
-    monkeypatch.setattr(lower_mxfp, "cast_to_block_scaled", counted)
+    monkeypatch.setattr(block_scaled, "cast_to_block_scaled", counted)
     low = lowered(to_mxfp(Mlp()), torch.randn(3, 100))
     assert calls == 0, "lowering computes no weight"
     low.to_tosa()
@@ -430,7 +430,7 @@ def test_a_depthwise_convolution_stays_float() -> None:
 
 def test_without_the_extension_an_mx_model_is_refused() -> None:
     exported = torch.export.export(to_mxfp(Mlp()).eval(), (torch.randn(3, 100),))
-    with pytest.raises(stepwell.StepwellError, match="mxfp"):
+    with pytest.raises(stepwell.StepwellError, match="mx_fp8e4m3"):
         stepwell.lower(exported, "tosa-1.1+fp")
 
 

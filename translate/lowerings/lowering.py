@@ -25,13 +25,13 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.pad import Pad
+from stepwell.translate.rules.operators import op_named
 
 Function = Callable[..., Any]
 _F = TypeVar("_F", bound=Function)
@@ -80,7 +80,7 @@ class Goal:
 class Drawn:
     """What stands on the pad, and what of it replaces which result."""
 
-    op: SchemaOp
+    op: Operation
     pad: Pad
     values: tuple[SSAValue | None, ...]
 
@@ -115,17 +115,19 @@ class Lowering(Rewrite[Drawn]):
     only: ClassVar[tuple[Attribute, ...] | None]
     fits: ClassVar[str]
     takes_symbols: ClassVar[bool]
-    sample: ClassVar[tuple[Any, ...] | None]
+    moves: ClassVar[Callable[[Any, Value], Bound] | None]
+    sample: ClassVar[tuple[Any, ...] | str | None]
 
-    def match(self, op: SchemaOp, program: Program) -> Drawn | Refusal | None:
+    def match(self, op: Operation, program: Program) -> Drawn | Refusal | None:
         """What the function makes of the op."""
         cls, aim = type(self), _GOALS[self.to]
         if cls.only is not None and element_of(op) not in cls.only:
             return None
-        values = op.operands[:1] if cls.fits == "first" else (*op.operands, *op.results)
-        refusal = aim.unfit(values, program, cls.takes_symbols)
-        if refusal is not None:
-            return refusal
+        if cls.fits != "none":
+            values = op.operands[:1] if cls.fits == "first" else (*op.operands, *op.results)
+            refusal = aim.unfit(values, program, cls.takes_symbols)
+            if refusal is not None:
+                return refusal
         if cls.of is not None and (held := element_of(op)) not in cls.of:
             named = dtype_name(cast(Attribute, held))
             return Refusal(f"{self.to.upper()} has no operator for {op.name} on {named}")
@@ -144,6 +146,10 @@ class Lowering(Rewrite[Drawn]):
         results: Any = made if isinstance(made, tuple) else (made,)
         return Drawn(op, pad, tuple(None if value is None else value.ssa for value in results))
 
+    def bound_at(self, match: Drawn, value: Value) -> Bound:
+        """What the decorator's `moves` says of the values at hand; the bound where there is none."""
+        return self.bound if type(self).moves is None else type(self).moves(match.op, value)
+
     def build(self, match: Drawn, rw: Rewriter) -> None:
         """Put what stands on the pad in the op's place."""
         op = match.op
@@ -157,7 +163,7 @@ class Lowering(Rewrite[Drawn]):
         rw.erase(op)
 
 
-def element_of(op: SchemaOp) -> Attribute | None:
+def element_of(op: Operation) -> Attribute | None:
     """The element type of an op's first tensor; of its result where it takes none."""
     for value in (*op.operands, *op.results):
         if isinstance(value.type, TensorType):
@@ -165,12 +171,15 @@ def element_of(op: SchemaOp) -> Attribute | None:
     return None
 
 
-def _called(cls: type[Lowering], op: SchemaOp, aim: Goal, b: Any) -> Any:
+def _called(cls: type[Lowering], op: Operation, aim: Goal, b: Any) -> Any:
     given: list[Any] = []
     more: dict[str, Any] = {}
-    arguments = op.SCHEMA.by_name
+    if not isinstance(op, SchemaOp):  # Its operands, in their order.
+        given = [aim.value(value, b) for value in op.operands]
+    arguments = op.SCHEMA.by_name if isinstance(op, SchemaOp) else {}
     for name, is_named in _taken(cls, type(op)):
         if name in arguments:
+            assert isinstance(op, SchemaOp)
             value = op.arg(name)
             if arguments[name].type.is_tensor:
                 value = _wrapped(value, aim, b)
@@ -199,19 +208,20 @@ def _wrapped(value: Any, aim: Goal, b: Any) -> Any:
 _TAKEN: dict[tuple[type[Lowering], type[Operation]], list[tuple[str, bool]]] = {}
 
 
-def _taken(cls: type[Lowering], op: type[SchemaOp]) -> list[tuple[str, bool]]:
+def _taken(cls: type[Lowering], op: type[Operation]) -> list[tuple[str, bool]]:
     """What a function is given of an op: names of arguments, and whether by name."""
     found = _TAKEN.get((cls, op))
     if found is None:
         parameters = signature(cls.function).parameters.values()
         by_order = [p for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
         by_name = [p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
-        stated = [a.name for a in op.SCHEMA.arguments if not a.keyword_only]
+        schema = op.SCHEMA if issubclass(op, SchemaOp) else None
+        stated = [a.name for a in schema.arguments if not a.keyword_only] if schema else []
         found = [(name, False) for name, _ in zip(stated, by_order, strict=False)]
         found += [
             (name, True)
             for name in by_name
-            if name in op.SCHEMA.by_name or name in ("form", "out", "op", "b")
+            if name in ("form", "out", "op", "b") or (schema and name in schema.by_name)
         ]
         _TAKEN[cls, op] = found
     return found
@@ -221,12 +231,13 @@ def lowers(
     *ops: str | Mapping[str, Any],
     to: str,
     bound: Bound | None = None,
+    moves: Callable[[Any, Value], Bound] | None = None,
     of: Sequence[Attribute] | None = None,
     only: Sequence[Attribute] | None = None,
-    fits: Literal["all", "first"] = "all",
+    fits: Literal["all", "first", "none"] = "all",
     takes_symbols: bool = True,
     takes_empty: bool = True,
-    sample: tuple[Any, ...] | None = None,
+    sample: tuple[Any, ...] | str | None = None,
     formerly: tuple[str, ...] = (),
 ) -> Callable[[_F], _F]:
     """Let a function be the lowering of ops; gives the function.
@@ -235,19 +246,21 @@ def lowers(
         ops: their names; a mapping gives the function's `form` for each.
         to: the target.
         bound: how far results move; the target's own if None.
+        moves: how far they do with run-time values: of the op, and what gives those.
         of: element types of the first tensor that it computes on; others are refused.
         only: element types of the first tensor that are its business.
-        fits: whether the target must have all operands and results, or the first operand alone.
+        fits: whether the target must have all operands and results, the first operand, or none.
         takes_symbols: whether sizes may be symbolic.
         takes_empty: whether it is asked about tensors without elements.
         sample: arguments of a call of the first op, for its example: a tensor as `2x4xf32`, a
-            dictionary at the end for arguments by name. Small matrices and numbers if None.
+            dictionary at the end for arguments by name; or the lines of a method. Small matrices
+            and numbers if None.
         formerly: names of rewrites that did this before.
     """
     forms: dict[type[Operation], Any] = {}
     for held in ops:
         named = held if isinstance(held, Mapping) else {held: None}
-        forms |= {op_class(name): form for name, form in named.items()}
+        forms |= {_class_named(name): form for name, form in named.items()}
 
     def register(function: _F) -> _F:
         spelled = cast(Any, function).__name__.strip("_").replace("_", "-")
@@ -270,6 +283,7 @@ def lowers(
             "only": None if only is None else tuple(only),
             "fits": fits,
             "takes_symbols": takes_symbols,
+            "moves": None if moves is None else staticmethod(moves),
             "sample": sample,
         }
         title = "".join(word.title() for word in f"lower-{spelled}".split("-"))
@@ -278,6 +292,13 @@ def lowers(
         return function
 
     return register
+
+
+def _class_named(name: str) -> type[Operation]:
+    found = op_named(name)
+    if found is None:
+        raise StepwellError(f"there is no op {name}", help="a lowering names the ops that it takes")
+    return found
 
 
 def lowerings_of(module: str) -> tuple[type[Lowering], ...]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
 from typing import Any, cast
 
+import torch
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.schema import Argument
+from stepwell.ir.core import WeightOp
+from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.inline_values import with_values
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.ir.snippets import module_of_ops
 from stepwell.ir.text import parse_module, to_text
-from stepwell.ir.types import Dim, tensor
+from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.lowerings.lowering import Lowering
 from stepwell.translate.rules.compiling import element_named
@@ -26,12 +31,20 @@ def examples_of(lowering: type[Lowering]) -> list[tuple[str, str]]:
     """(before, after) as texts that parse; the second is what the lowering makes of the first."""
     before = to_text(called(lowering)) + "\n"
     program = Program(parse_module(before), WeightStore())
+    for op in program.module.walk():
+        if isinstance(op, WeightOp):
+            type_ = op.result.type
+            program.weights.add(
+                op.key.data, torch.zeros(dims(type_), dtype=torch_dtype(element(type_)))
+            )
     run_rewrites(program, [lowering()], History())
     return [(before, to_text(with_values(program.module, program.weights)) + "\n")]
 
 
 def called(lowering: type[Lowering]) -> ModuleOp:
-    """A method that calls the first op which the lowering names."""
+    """A method that calls the first op which the lowering names, or has the lines it states."""
+    if isinstance(lowering.sample, str):
+        return module_of_ops(dedent(lowering.sample))
     cls = cast("type[SchemaOp]", lowering.anchors[0])
     block = Block()
     given: list[Any] = list(lowering.sample or ())

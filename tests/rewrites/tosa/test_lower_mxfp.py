@@ -2,10 +2,13 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.tosa.operators.lower_mxfp import (
-    LowerMxConv2d,
-    LowerMxLinear,
-    LowerMxQuantize,
+from stepwell.translate.lowerings.tosa import block_scaled
+
+LINEAR, CONV2D, QUANTISE = (
+    rule()
+    for name in ("linear", "conv2d", "quantize")
+    for rule in block_scaled.RULES
+    if rule.name == f"lower-mx-{name}-to-tosa"
 )
 
 
@@ -38,33 +41,33 @@ def convolution(
 
 
 def test_a_layer_of_doubles_is_refused(refused: Any) -> None:
-    refused(linear("f64"), LowerMxLinear(), "TOSA has no element type float64")
+    refused(linear("f64"), LINEAR, "TOSA has no element type float64")
 
 
 def test_sums_in_bf16_of_other_floats_are_refused(programs: Any) -> None:
     program, _ = programs(linear("f16", form="types-bf16"))
     op = next(op for op in program.method().walk() if op.name.startswith("stepwell_mx"))
-    assert "bfloat16" in LowerMxLinear().match(op, program).reason  # pyright: ignore
+    assert "bfloat16" in LINEAR.match(op, program).reason  # pyright: ignore
 
 
 def test_two_payloads_have_no_operators(programs: Any) -> None:
     program, _ = programs(linear(second="mxint8"))
     op = next(op for op in program.method().walk() if op.name.startswith("stepwell_mx"))
-    assert "needs block-scaled types" in LowerMxLinear().match(op, program).reason  # pyright: ignore
+    assert "needs block-scaled types" in LINEAR.match(op, program).reason  # pyright: ignore
 
 
 def test_rows_that_no_window_reads_are_cut_off(apply: Any) -> None:
-    done = apply(convolution(size=6, stride=2), LowerMxConv2d())
+    done = apply(convolution(size=6, stride=2), CONV2D)
     assert done.ops().count("tosa.slice") == 2
 
 
 def test_a_convolution_with_a_computed_weight_is_refused(refused: Any) -> None:
-    refused(convolution(computed=True), LowerMxConv2d(), "computed at run time")
+    refused(convolution(computed=True), CONV2D, "computed at run time")
 
 
 def test_a_convolution_of_either_form_lowers(apply: Any) -> None:
-    assert "tosa.conv2d" in apply(convolution(), LowerMxConv2d()).ops()
-    done = apply(convolution(form="operators"), LowerMxConv2d())
+    assert "tosa.conv2d" in apply(convolution(), CONV2D).ops()
+    done = apply(convolution(form="operators"), CONV2D)
     assert "tosa.conv2d_block_scaled" in done.ops()
 
 
@@ -75,7 +78,7 @@ def test_rounding_of_doubles_is_refused(refused: Any) -> None:
   func.return %y : {x}
 }}
 """
-    refused(text, LowerMxQuantize(), "TOSA has no element type float64")
+    refused(text, QUANTISE, "TOSA has no element type float64")
 
 
 def matched(programs: Any, text: str, rewrite: Any) -> Any:
@@ -86,9 +89,9 @@ def matched(programs: Any, text: str, rewrite: Any) -> Any:
 
 
 def test_integers_are_refused(programs: Any) -> None:
-    assert "no MX product of int32" in matched(programs, linear("i32"), LowerMxLinear()).reason
+    assert "no MX product of int32" in matched(programs, linear("i32"), LINEAR).reason
     assert "no MX convolution of int32" in matched(
-        programs, convolution(held="i32"), LowerMxConv2d()
+        programs, convolution(held="i32"), CONV2D
     ).reason  # fmt: skip
     x = "tensor<2x32xi32>"
     text = f"""func.func @forward(%x: {x}) -> {x} {{
@@ -96,14 +99,14 @@ def test_integers_are_refused(programs: Any) -> None:
   func.return %y : {x}
 }}
 """
-    assert "no MX cast of int32" in matched(programs, text, LowerMxQuantize()).reason
+    assert "no MX cast of int32" in matched(programs, text, QUANTISE).reason
 
 
 def test_operands_of_two_types_are_refused(programs: Any) -> None:
     text = linear().replace("tensor<3x64xf32>", "tensor<3x64xf16>")
-    assert "no MX product of float32 by float16" in matched(programs, text, LowerMxLinear()).reason
+    assert "no MX product of float32 by float16" in matched(programs, text, LINEAR).reason
 
 
 def test_a_convolution_of_unknown_form_is_refused(programs: Any) -> None:
     text = convolution(form="tensors")
-    assert "no form 'tensors'" in matched(programs, text, LowerMxConv2d()).reason
+    assert "no form 'tensors'" in matched(programs, text, CONV2D).reason

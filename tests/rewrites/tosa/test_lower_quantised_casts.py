@@ -4,10 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.tosa.integers.lower_quantised_casts import (
-    LowerDequantise,
-    LowerQuantise,
-)
+from stepwell.translate.lowerings.tosa import borders
 
 OF_DOUBLES = "tensor<3x!quant.uniform<i8:f64, 0.5>>"
 ALONG = "tensor<2x3x!quant.uniform<i8:f32:0, {0.5:1, 0.25:2}>>"
@@ -15,37 +12,37 @@ EMPTY = "tensor<0x3x!quant.uniform<i8:f32, 0.5>>"
 
 CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "no elements": (
-        LowerQuantise(),
+        borders,
         ("%x: f32[0, 3]", f"%y = quant.qcast %x : f32[0, 3] to {EMPTY}"),
         "no empty tensors",
     ),
     "doubles": (
-        LowerQuantise(),
+        borders,
         ("%x: tensor<3xf64>", f"%y = quant.qcast %x : tensor<3xf64> to {OF_DOUBLES}"),
         "TOSA has no element type float64",
     ),
     "unsigned integers": (
-        LowerQuantise(),
+        borders,
         ("%x: f32[3]", "%y = quant.qcast %x : f32[3] to tensor<3x!quant.uniform<u8:f32, 0.5>>"),
         "TOSA has no uint8",
     ),
     "integers of 32 bits": (
-        LowerQuantise(),
+        borders,
         ("%x: f32[3]", "%y = quant.qcast %x : f32[3] to i32<0.5>[3]"),
         "activations are int32",
     ),
     "a zero point of 16 bits": (
-        LowerQuantise(),
+        borders,
         ("%x: f32[3]", "%y = quant.qcast %x : f32[3] to i16<0.5:3>[3]"),
         "zero points for 8-bit integers only",
     ),
     "zero points along an axis": (
-        LowerQuantise(),
+        borders,
         ("%x: f32[2, 3]", f"%y = quant.qcast %x : f32[2, 3] to {ALONG}"),
         "one zero point",
     ),
     "unsigned integers as reals": (
-        LowerDequantise(),
+        borders,
         (
             "%x: tensor<3x!quant.uniform<u8:f32, 0.5>>",
             "%y = quant.dcast %x : tensor<3x!quant.uniform<u8:f32, 0.5>> to f32[3]",
@@ -81,7 +78,7 @@ def test_reals_of_the_integers_are_the_same_to_the_bit(apply: Any, name: str) ->
         f"  %y = quant.dcast %q : {held} to {reals}\n"
         f"  func.return %y : {reals}\n}}\n"
     )
-    done = apply(text, LowerQuantise(), LowerDequantise())
+    done = apply(text, *(rule() for rule in borders.RULES))
     assert done.count == 2 and not any(name.startswith("quant.q") for name in done.ops())
 
 
@@ -91,4 +88,4 @@ def test_zero_points_along_an_axis_are_subtracted(apply: Any) -> None:
         f"  %y = quant.dcast %x : {ALONG} to tensor<2x3xf32>\n"
         "  func.return %y : tensor<2x3xf32>\n}\n"
     )
-    assert "tosa.sub" in apply(text, LowerDequantise()).ops()
+    assert "tosa.sub" in apply(text, *(rule() for rule in borders.RULES)).ops()

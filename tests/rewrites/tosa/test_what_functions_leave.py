@@ -4,9 +4,14 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.lowerings.tosa import discrete, elementwise, powers, reductions
-from stepwell.translate.rewrites.tosa.operators.lower_curve import LowerCurve
-from stepwell.translate.rewrites.tosa.operators.lower_function import LowerFunction
+from stepwell.translate.lowerings.tosa import (
+    curves,
+    discrete,
+    elementwise,
+    functions,
+    powers,
+    reductions,
+)
 
 SIZE = '%n = aten.sym_size.int(%x, 0) : (f32[s0, 3]) -> !stepwell.int<"s0">'
 ROWS = '(f32[s0, 3], !stepwell.int<"s0">)'
@@ -75,7 +80,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "reduces float16 to float32",
     ),
     "an angle of two types": (
-        LowerCurve(),
+        curves,
         (
             "%x: f32[3], %z: f16[3]",
             "%y = aten.atan2.default(%x, %z) : (f32[3], f16[3]) -> f32[3]",
@@ -134,7 +139,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "TOSA has no operator",
     ),
     "a slope that is a size": (
-        LowerFunction(),
+        functions,
         ("%x: f32[s0, 3]", SIZE, f"%y = aten.leaky_relu.default(%x, %n) : {ROWS} -> f32[s0, 3]"),
         "negative_slope is known only at run time",
     ),

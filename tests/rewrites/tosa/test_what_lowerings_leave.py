@@ -4,7 +4,15 @@ from typing import Any, cast
 
 import pytest
 
-from stepwell.translate.lowerings.tosa import casts, elementwise, indices, movement, pooling
+from stepwell.translate.lowerings.tosa import (
+    block_scaled,
+    casts,
+    elementwise,
+    indices,
+    movement,
+    pooling,
+    products,
+)
 from stepwell.translate.rewrites.tosa.integers.lower_int8_elementwise import (
     LowerInt8Add,
     LowerInt8Clamp,
@@ -16,8 +24,6 @@ from stepwell.translate.rewrites.tosa.integers.lower_int8_layers import (
     LowerInt8Linear,
 )
 from stepwell.translate.rewrites.tosa.integers.lower_int8_pool import LowerInt8Pool
-from stepwell.translate.rewrites.tosa.operators.lower_mxfp import LowerMxQuantize
-from stepwell.translate.rewrites.tosa.operators.lower_products import LowerBmm, LowerConvolution
 
 NUMBER = '%n = sym.constant 2.0 : f64 : !stepwell.float<"2.0">'
 SIZE = '%n = aten.sym_size.int(%x, 0) : (f32[s0, 3]) -> !stepwell.int<"s0">'
@@ -41,7 +47,7 @@ CASES: dict[str, Case] = {
         "no element type float64",
     ),
     "symbols where none are taken": (
-        LowerMxQuantize(),
+        block_scaled,
         (
             "%x: f32[s0, 32]",
             '%y = stepwell_mx.quantize_dequantize.default(%x, "fp4e2m1") : (f32[s0, 32]) -> f32[s0, 32]',
@@ -226,12 +232,12 @@ CASES: dict[str, Case] = {
     ),
     # --- products ----------------------------------------------------------------------------
     "a product of vectors": (
-        LowerBmm(),
+        products,
         ("%x: f32[4]", "%y = aten.matmul.default(%x, %x) : (f32[4], f32[4]) -> f32[]"),
         "two of equal batches",
     ),
     "a product with a vector": (
-        LowerBmm(),
+        products,
         (
             "%x: f32[2, 4], %z: f32[4]",
             "%y = aten.matmul.default(%x, %z) : (f32[2, 4], f32[4]) -> f32[2]",
@@ -239,7 +245,7 @@ CASES: dict[str, Case] = {
         "two of equal batches",
     ),
     "batches that broadcast": (
-        LowerBmm(),
+        products,
         (
             "%x: f32[1, 2, 4], %z: f32[3, 4, 2]",
             "%y = aten.matmul.default(%x, %z) : (f32[1, 2, 4], f32[3, 4, 2]) -> f32[3, 2, 2]",
@@ -247,7 +253,7 @@ CASES: dict[str, Case] = {
         "two of equal batches",
     ),
     "a transposed volume": (
-        LowerConvolution(),
+        products,
         (
             "%x: f32[1, 2, 3, 3, 3], %w: f32[2, 2, 1, 1, 1]",
             "%y = aten.convolution.default(%x, %w, none, [1, 1, 1], [0, 0, 0], [1, 1, 1], true, [0, 0, 0], 1) : "
@@ -256,7 +262,7 @@ CASES: dict[str, Case] = {
         "no transposed convolution of three axes",
     ),
     "transposed and dilated": (
-        LowerConvolution(),
+        products,
         (
             "%x: f32[1, 2, 3, 3], %w: f32[2, 2, 2, 2]",
             "%y = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [2, 2], true, [0, 0], 1) : "

@@ -4,10 +4,16 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.lowerings.tosa import discrete, indices, orders, reductions, scatters
+from stepwell.translate.lowerings.tosa import (
+    discrete,
+    indices,
+    orders,
+    reductions,
+    resizing,
+    scatters,
+)
 from stepwell.translate.rewrites.tosa.finishing.promote_operands import PromoteOperands
 from stepwell.translate.rewrites.tosa.integers.lower_int8_resize import LowerInt8Resize
-from stepwell.translate.rewrites.tosa.operators.lower_resize import LowerResize
 from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'
@@ -31,7 +37,7 @@ def one(arguments: str, call: str, types: str, result: str) -> tuple[str, ...]:
 CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     # --- resizing ----------------------------------------------------------------------------
     "an image of integers": (
-        LowerResize(),
+        resizing,
         one(
             "%x: ui8[1, 1, 2, 2]",
             "upsample_nearest2d.default(%x, [4, 4])",
@@ -41,7 +47,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "uint8",
     ),
     "an image of run time": (
-        LowerResize(),
+        resizing,
         one(
             "%x: f32[1, 1, s0, 2]",
             "upsample_nearest2d.default(%x, [4, 4])",

@@ -4,15 +4,13 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.lowerings.tosa import factories, patterns
 from stepwell.translate.rewrites.layers.adaptive_pool_by_parts import AdaptivePoolByParts
 from stepwell.translate.rewrites.norms.batch_norm_to_products import BatchNormToProducts
 from stepwell.translate.rewrites.norms.distance_to_norms import DistanceToNorms
 from stepwell.translate.rewrites.norms.norm_by_groups import NormByGroups
 from stepwell.translate.rewrites.norms.peel_norm_affine import PeelNormAffine
 from stepwell.translate.rewrites.slices.gather_strides import GatherStrides
-from stepwell.translate.rewrites.tosa.operators.lower_triangle import LowerTriangle
-from stepwell.translate.rewrites.tosa.placing.move_by_pattern import MoveByPattern
-from stepwell.translate.rewrites.tosa.splitting.add_columns import AddColumns
 from stepwell.translate.rewrites.tosa.splitting.fill_to_full import FillToFull
 from stepwell.translate.rewrites.tosa.splitting.maxima_with_places import MaximaWithPlaces
 from stepwell.translate.rewrites.tosa.splitting.pool_by_images import PoolByImages
@@ -34,7 +32,7 @@ def pooled(call: str, x: str, y: str) -> tuple[str, ...]:
 CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     # --- shapes ------------------------------------------------------------------------------
     "a diagonal of run time": (
-        LowerTriangle(),
+        factories,
         (
             "%x: f32[3, 3], %s: f32[s0]",
             SIZE,
@@ -43,7 +41,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         RUN,
     ),
     "a long pattern": (
-        MoveByPattern(),
+        patterns,
         one(
             "%x: f32[4100]",
             "unfold.default(%x, 0, 2000, 1)",
@@ -72,7 +70,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "not known to be row-major",
     ),
     "columns without a batch": (
-        AddColumns(),
+        patterns,
         one(
             "%x: f32[8, 9]",
             "col2im.default(%x, [4, 4], [2, 2], [1, 1], [0, 0], [1, 1])",
@@ -82,7 +80,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "no batch axis",
     ),
     "a large kernel": (
-        AddColumns(),
+        patterns,
         one(
             "%x: f32[1, 272, 1]",
             "col2im.default(%x, [16, 17], [16, 17], [1, 1], [0, 0], [1, 1])",
@@ -92,7 +90,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "kernel has 272 places",
     ),
     "doubles in columns": (
-        AddColumns(),
+        patterns,
         one(
             "%x: f64[1, 4, 1]",
             "col2im.default(%x, [2, 2], [2, 2], [1, 1], [0, 0], [1, 1])",

@@ -87,10 +87,19 @@ class Value:
         return self.dtype in FLOATS
 
     @property
+    def key(self) -> str | None:
+        """The name of the weight that it is."""
+        return weight_key(self.ssa)
+
+    @property
     def constant(self) -> torch.Tensor | None:
         """The elements, where the program knows them."""
-        key = weight_key(self.ssa)
-        return None if key is None else self.b.rw.weights.get(key)
+        return None if self.key is None else self.b.rw.weights.get(self.key)
+
+    def derived(self, recipe: str, **options: Any) -> Value:
+        """What a recipe makes of this weight."""
+        assert self.key is not None, "a weight"
+        return self._of(self.b.weight(self.b.rw.weights.derive(recipe, [self.key], **options)))
 
     def _of(self, ssa: SSAValue) -> Value:
         return Value(ssa, self.b)

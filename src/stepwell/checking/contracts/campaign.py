@@ -56,9 +56,7 @@ UNVARIED = {
     "xnnpack.nodes.resize_by_matrices": (
         "PyTorch infers no result of an upsampling to a symbolic size"
     ),
-    "tosa.operators.lower_transform": (
-        "PyTorch's own transform ends the process on an axis far out of range"
-    ),
+    "tosa.transforms": ("PyTorch's own transform ends the process on an axis far out of range"),
 }
 """Rewrites whose example cannot be varied, since a variant's types are inferred, and why."""
 SECONDS = 20

@@ -28,10 +28,17 @@ from typing import ClassVar
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
+from stepwell.translate.lowerings.tosa.resizing import (
+    MODES,
+    as_image,
+    axes_of,
+    not_resized,
+    resized,
+)
+from stepwell.translate.lowerings.tosa.values import Value
 from stepwell.translate.quantised.recognise import Use
 from stepwell.translate.rewrites.tosa.integers.integers import (
     LowerInt8,
@@ -42,13 +49,6 @@ from stepwell.translate.rewrites.tosa.integers.integers import (
 )
 from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.operators.convolving import TO_NCHW
-from stepwell.translate.rewrites.tosa.operators.lower_resize import (
-    MODES,
-    as_image,
-    axes_of,
-    not_resized,
-    resize,
-)
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,14 @@ class LowerInt8Resize(LowerInt8):
     def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
         """Channels last, RESIZE, RESCALE, and back."""
         x, axes = match.inputs[0], axes_of(match.op)
-        image, plane = as_image(stored(x.value, b), axes, b)
+        image, plane = as_image(Value(stored(x.value, b), b), axes)
         zero, factor = x.held.zero_point, x.held.scale / use.held.scale
         if MODES[type(match.op)] == "linear":
-            y, weights = resize(image, plane, i32, b)
-            if zero:
-                y = b.scalar(t.SubOp, y, zero * weights)
-            y = rescale(y, [factor / weights], match.held, 0, use.held.zero_point, b)
+            sums, weights = resized(image, plane, i32)
+            sums = sums - zero * weights if zero else sums
+            y = rescale(sums.ssa, [factor / weights], match.held, 0, use.held.zero_point, b)
         else:
-            y, _ = resize(image, plane, match.held, b)
+            y = resized(image, plane, match.held)[0].ssa
             if (x.held.scale, zero) != (use.held.scale, use.held.zero_point):
                 y = rescale(y, [factor], match.held, zero, use.held.zero_point, b)
         return b.reshape(b.transpose(y, TO_NCHW), shape_of(match.op.results[0]))

@@ -1,11 +1,6 @@
-"""The base of the rewrites from aten ops to TOSA operators."""
+"""What TOSA asks of the tensors that an op takes and gives."""
 
 from __future__ import annotations
-
-from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
@@ -13,62 +8,11 @@ from xdsl.ir import Attribute, SSAValue
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.codes import code_of_element
 from stepwell.dialects.tosa.limits import EIGHT_K, Level
-from stepwell.dialects.tosa.targets import level_of
-from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import dtype_name
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import IntType, dims, element, is_static
-from stepwell.translate.rewrites.tosa.operators.building import FLOATS, Builder, shape_of
-from stepwell.translate.rewrites.tosa.operators.sizes import inexpressible, is_known
-
-
-@dataclass(frozen=True)
-class Lowerable:
-    """An op that passed every guard."""
-
-    op: SchemaOp
-
-
-@dataclass(frozen=True)
-class LowerToTosa(Rewrite[Lowerable]):
-    """One aten op to TOSA operators with the same result; subclasses write guard and operators."""
-
-    bound: ClassVar[Bound] = roundings("TOSA's operators round in another order")
-    takes_symbols: ClassVar[bool] = True
-    """Whether sizes may be symbolic; `refuses` says which ones, where not all."""
-
-    def match(self, op: SchemaOp, program: Program) -> Lowerable | Refusal | None:
-        """Guards: tensors of element types TOSA has, of sizes it can name, then the op's own."""
-        level = level_of(program.context.target)
-        for value in (*op.operands, *op.results):
-            if self.takes_symbols and is_scalar(value):
-                continue
-            refusal = unfit(value, self.takes_symbols, level)
-            if refusal is not None:
-                return refusal
-        return self.refuses(op) or Lowerable(op)
-
-    def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Why this op cannot be lowered, or None."""
-        return None
-
-    @abstractmethod
-    def lower(self, op: SchemaOp, b: Builder) -> SSAValue | tuple[SSAValue | None, ...]:
-        """Write the operators; what replaces the op's result, or each of its results that is used."""
-
-    def build(self, match: Lowerable, rw: Rewriter) -> None:
-        """Put the operators in the op's place."""
-        made = self.lower(match.op, Builder(rw))
-        values = made if isinstance(made, tuple) else (made,)
-        for result, value in zip(match.op.results, values, strict=True):
-            if value is None:
-                continue
-            if value.name_hint is None:
-                value.name_hint = result.name_hint
-            assert value.type == result.type, f"{match.op.name}: {value.type} for {result.type}"
-            rw.replace_value(result, value)
-        rw.erase(match.op)
+from stepwell.translate.rewrites.tosa.operators.building import shape_of
+from stepwell.translate.rewrites.tosa.operators.sizes import inexpressible
 
 
 def is_scalar(value: SSAValue) -> bool:
@@ -95,24 +39,6 @@ def unfit(value: SSAValue, symbols: bool = False, level: Level = EIGHT_K) -> Ref
     if 0 in dims(type_):
         return Refusal("TOSA has no empty tensors")
     return None
-
-
-def needs_floats(op: SchemaOp) -> Refusal | None:
-    """The operators used for this op compute on floats only."""
-    held = element(op.operands[0].type)
-    return (
-        None
-        if held in FLOATS
-        else Refusal(f"TOSA has no operator for {op.name} on {dtype_name(held)}")
-    )
-
-
-def needs_known(value: SSAValue, axes: Sequence[int], what: str) -> Refusal | None:
-    """The operators used for this op need numbers for some of a tensor's sizes."""
-    shape = shape_of(value)
-    if is_known([shape[axis] for axis in axes]):
-        return None
-    return Refusal(f"{what} {[str(shape[axis]) for axis in axes]} is symbolic")
 
 
 def reduced_axes(op: SchemaOp) -> list[int]:

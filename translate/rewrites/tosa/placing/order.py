@@ -7,16 +7,24 @@ from typing import Any
 
 from stepwell.ir.rewriting import Named, Rewrite, Step, Together
 from stepwell.translate.lowerings.tosa import (
+    block_scaled,
     casts,
+    curves,
     discrete,
     elementwise,
+    factories,
+    functions,
     indices,
     movement,
     orders,
+    patterns,
     pooling,
     powers,
+    products,
     reductions,
+    resizing,
     scatters,
+    transforms,
 )
 from stepwell.translate.rewrites.layers.adaptive_pool_by_parts import AdaptivePoolByParts
 from stepwell.translate.rewrites.mxfp.remove_mx_recast import RemoveMxRecast
@@ -60,30 +68,12 @@ from stepwell.translate.rewrites.tosa.integers.lower_int8_resize import LowerInt
 from stepwell.translate.rewrites.tosa.integers.lower_int8_softmax import LowerInt8Softmax
 from stepwell.translate.rewrites.tosa.integers.lower_int16_function import LowerInt16Function
 from stepwell.translate.rewrites.tosa.integers.lower_int16_scale import LowerInt16Scale
-from stepwell.translate.rewrites.tosa.operators.lower_curve import LowerCurve
-from stepwell.translate.rewrites.tosa.operators.lower_factory import LowerFactory
-from stepwell.translate.rewrites.tosa.operators.lower_function import LowerFunction
-from stepwell.translate.rewrites.tosa.operators.lower_mxfp import (
-    LowerMxConv2d,
-    LowerMxLinear,
-    LowerMxQuantize,
-)
-from stepwell.translate.rewrites.tosa.operators.lower_products import (
-    LowerBmm,
-    LowerConvolution,
-    LowerLinear,
-)
-from stepwell.translate.rewrites.tosa.operators.lower_resize import LowerResize
-from stepwell.translate.rewrites.tosa.operators.lower_transform import LowerTransform
-from stepwell.translate.rewrites.tosa.operators.lower_triangle import LowerTriangle
 from stepwell.translate.rewrites.tosa.placing import merge_layout
 from stepwell.translate.rewrites.tosa.placing.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.tosa.placing.hoist_reshape_over_slice import HoistReshapeOverSlice
-from stepwell.translate.rewrites.tosa.placing.move_by_pattern import MoveByPattern
 from stepwell.translate.rewrites.tosa.placing.simplify_transpose import SimplifyTranspose
 from stepwell.translate.rewrites.tosa.placing.sink_reshape import SinkReshape
 from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
-from stepwell.translate.rewrites.tosa.splitting.add_columns import AddColumns
 from stepwell.translate.rewrites.tosa.splitting.fill_to_full import FillToFull
 from stepwell.translate.rewrites.tosa.splitting.maxima_with_places import MaximaWithPlaces
 from stepwell.translate.rewrites.tosa.splitting.pool_by_images import PoolByImages
@@ -122,26 +112,25 @@ SPLIT: tuple[Rewrite[Any], ...] = (
 """Operators that TOSA has not, by others; norms and activations as arithmetic whose constants can
 join a layer's weights."""
 
-TO_TOSA: tuple[Rewrite[Any], ...] = (
-    LowerMxLinear(),
-    LowerMxConv2d(),
-    LowerMxQuantize(),
-    LowerLinear(),
-    LowerBmm(),
-    LowerConvolution(),
-    *each(pooling, discrete, elementwise, powers),
-    LowerFunction(),
-    LowerCurve(),
-    *each(reductions),
-    LowerResize(),
-    LowerTriangle(),
-    LowerFactory(),
-    LowerTransform(),
-    MoveByPattern(),
-    AddColumns(),
-    *each(movement),
-    *each(indices, scatters, orders),
-    *each(casts),
+TO_TOSA: tuple[Rewrite[Any], ...] = each(
+    block_scaled,
+    products,
+    pooling,
+    discrete,
+    elementwise,
+    powers,
+    functions,
+    curves,
+    reductions,
+    resizing,
+    factories,
+    transforms,
+    patterns,
+    movement,
+    indices,
+    scatters,
+    orders,
+    casts,
 )
 """Every lowering; where anchors overlap, each takes other element types."""
 

@@ -1,0 +1,105 @@
+"""Borders between integers and floats in one graph: quantising and dequantising as operators.
+
+What `LowerInt8` leaves in floats stands between casts; they are torch's to the bit.  A float is
+multiplied by the reciprocal of the scale, CAST rounds it to the nearest integer, ties to even, and
+saturates.  A zero point is added to the integer, not to the float before it is rounded, where an odd
+one would turn ties around: CAST gives 16 bits, which hold the sum, and RESCALE by one saturates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.quant import Quantization, StorageCast, quantization
+from stepwell.dialects.quant.ops import block_values
+from stepwell.ir.dtypes import dtype_name, f32, i8, i16
+from stepwell.ir.rewriting import EXACT, Bound
+from stepwell.ir.rewriting import Value as RunTime
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.values import Value, clamp
+from stepwell.translate.rewrites.tosa.integers.integers import WIDTHS, rescale, stored
+from stepwell.translate.rewrites.tosa.operators.building import Builder
+from stepwell.translate.rewrites.tosa.operators.lowering import unfit
+
+
+def _but_nans(op: Any, value: RunTime) -> Bound:
+    """Exact for numbers: which integer a NaN becomes, PyTorch leaves to the processor."""
+    held = quantization(op.result.type)
+    assert held is not None
+    is_defined = not bool(value(op.input).isnan().any())
+    return EXACT if is_defined else Bound(units=1 << held.bits, reason="NaN")
+
+
+@lowers(
+    "quant.qcast",
+    to="tosa",
+    fits="none",
+    bound=EXACT,
+    moves=_but_nans,
+    sample="%y = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>",
+)
+def quantise(x: Value, *, op: Any, b: Builder) -> Value:
+    """MUL and CAST, and a RESCALE that adds the zero point."""
+    held = _border(op.input, op.result)
+    if not held.is_symmetric and held.bits != 8:
+        refuse("RESCALE takes zero points for 8-bit integers only")
+    if len(set(held.zero_points)) > 1:
+        refuse("RESCALE takes one zero point, not one for each index of an axis")
+    zero, width = held.zero_points[0], WIDTHS[held.bits]
+    y = multiplied(x.single(), held, [1 / scale for scale in held.scales])
+    y = y.cast(i16 if zero else width)
+    if zero:
+        y = Value(rescale(y.ssa, [1.0], i8, 0, zero, b), b)
+    if (held.low, held.high) != held.default_range:
+        y = clamp(y, held.low, held.high)
+    return Value(b.rw.insert(StorageCast(y.ssa, op.result.type)).results[0], b)
+
+
+@lowers(
+    "quant.dcast",
+    to="tosa",
+    fits="none",
+    bound=EXACT,
+    sample="%y = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>",
+)
+def dequantise(x: Value, *, op: Any, b: Builder) -> Value:
+    """CAST, SUB of the zero points and MUL: sums of 17 bits are exact in f32."""
+    held = _border(op.result, op.input)
+    y = Value(stored(x.ssa, b), b).cast(f32)
+    if not held.is_symmetric:
+        y = y - spread(held, held.zero_points, y)
+    return multiplied(y, held, held.scales).cast(held.expressed)
+
+
+def _border(real: SSAValue, integers: SSAValue) -> Quantization:
+    """What the integers mean; refused: reals or integers that TOSA has not."""
+    held = quantization(integers.type)
+    assert held is not None
+    refusal = unfit(real, symbols=True)
+    if refusal is not None:
+        refuse(refusal.reason)
+    if not held.signed:
+        refuse(f"TOSA has no {dtype_name(held.storage)}; quantise to signed integers")
+    if held.bits not in WIDTHS:
+        refuse(f"its activations are {dtype_name(held.storage)}; TOSA's layers take int8 or int16")
+    return held
+
+
+def spread(held: Quantization, numbers: Sequence[float | int], like: Value) -> Value:
+    """A number for the tensor or for each block, in f32, of a shape that broadcasts to `like`."""
+    if held.is_per_tensor:
+        return like.like(numbers[0])
+    values = block_values(held, torch.tensor(numbers, dtype=torch.float32), [1] * like.rank)
+    return Value(like.b.constant(values), like.b)
+
+
+def multiplied(value: Value, held: Quantization, factors: Sequence[float]) -> Value:
+    """The product with a factor for the tensor or for each block; with one alone, nothing."""
+    return value if set(factors) == {1.0} else value * spread(held, factors, value)
+
+
+RULES = lowerings_of(__name__)

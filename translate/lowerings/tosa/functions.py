@@ -1,0 +1,151 @@
+"""Functions of one tensor that TOSA has no operator for, in operators, inf and NaN included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log as logarithm
+from typing import Any
+
+import torch
+
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.translate.lowerings.lowering import known, lowerings_of, lowers
+from stepwell.translate.lowerings.tosa.values import (
+    Value,
+    ceil,
+    cos,
+    exp,
+    floor,
+    log,
+    maximum,
+    minimum,
+    reciprocal,
+    sin,
+    where,
+)
+from stepwell.translate.rewrites.tosa.operators.building import FLOATS
+
+INF = float("inf")
+FAR_BELOW = -20.0
+"""From here down e ** x - 1 is -1 in f32, and in halves."""
+
+
+def sign(x: Value) -> Value:
+    """-1, 0 or 1."""
+    negative = where(x < 0.0, x.like(-1.0), 0.0)
+    return where(x > 0.0, 1.0, negative)
+
+
+def trunc(x: Value) -> Value:
+    """Without its fraction."""
+    return where(x < 0.0, ceil(x), floor(x))
+
+
+def round_(x: Value) -> Value:
+    """To even: adding 2 ** (digits - 1) leaves no bit below one; larger numbers are whole."""
+    whole = 1 / torch.finfo(torch_dtype(x.dtype)).eps
+    size = abs(x)
+    rounded = size + whole - whole
+    size = where(size < whole, rounded, size)
+    return where(x < 0.0, -size, size)
+
+
+def log1p(x: Value) -> Value:
+    """log(u) · x / (u - 1) for u = 1 + x, as rounded: exact where x is lost in u."""
+    u = x + 1.0
+    y = log(u)
+    share = x * reciprocal(u - 1.0)
+    near = where(u.equals(1.0), x, y * share)
+    return where(x > 1.0, y, near)
+
+
+def kahan(x: Value) -> Value:
+    """E ** x - 1 as (u - 1) · x / log(u) for u = e ** x, as rounded; -20 <= x <= 1."""
+    u = exp(x)
+    y = u - 1.0
+    share = x * reciprocal(log(u))
+    return where(u.equals(1.0), x, y * share)
+
+
+def expm1(x: Value) -> Value:
+    """Kahan's form near zero, e ** x - 1 elsewhere."""
+    y = exp(x) - 1.0
+    return where(abs(x) < 1.0, kahan(x), y)
+
+
+def tan(x: Value) -> Value:
+    """A sine over a cosine."""
+    cosine = reciprocal(cos(x))
+    return sin(x) * cosine
+
+
+FORMS: dict[str, Callable[[Value], Value]] = {
+    "aten.sign.default": sign,
+    "aten.trunc.default": trunc,
+    "aten.frac.default": lambda x: x - trunc(x),
+    "aten.round.default": round_,
+    "aten.log2.default": lambda x: log(x) * (1 / logarithm(2)),
+    "aten.log10.default": lambda x: log(x) * (1 / logarithm(10)),
+    "aten.log1p.default": log1p,
+    "aten.expm1.default": expm1,
+    "aten.exp2.default": lambda x: exp(x.single() * logarithm(2)).cast(x.dtype),
+    "aten.tan.default": tan,
+    "aten.isnan.default": lambda x: ~x.equals(x),
+    "aten.isinf.default": lambda x: abs(x).equals(INF),
+    "aten.isfinite.default": lambda x: abs(x) < INF,
+}
+
+
+@lowers(FORMS, to="tosa", of=FLOATS)
+def function(x: Value, *, form: Any) -> Value:
+    """The functions of `FORMS`."""
+    return form(x)
+
+
+@lowers("aten.leaky_relu.default", to="tosa", of=FLOATS, sample=("2x4xf32", 0.5))
+def leaky_relu(x: Value, slope: Any) -> Value:
+    """The larger of x and a share of it; the smaller one where the share is above one."""
+    slope = float(known(slope, "negative_slope"))
+    scaled = x * slope
+    if slope == 0:  # the maximum of inf and inf · 0 would be NaN
+        return where(x > 0.0, x, scaled)
+    return (maximum if slope <= 1 else minimum)(x, scaled)
+
+
+@lowers("aten.elu.default", to="tosa", of=FLOATS, sample=("2x4xf32",))
+def elu(x: Value, alpha: Any, scale: Any, input_scale: Any) -> Value:
+    """`scale · alpha · (e ** (x · input_scale) - 1)` below zero."""
+    alpha = float(known(alpha, "alpha")) * float(known(scale, "scale"))
+    inner = float(known(input_scale, "input_scale"))
+    curve = kahan(maximum(x if inner == 1 else x * inner, FAR_BELOW))
+    curve = curve if alpha == 1 else curve * alpha
+    return where(x > 0.0, x if scale == 1 else x * float(scale), curve)
+
+
+@lowers("aten.threshold.default", to="tosa", of=FLOATS, sample=("2x4xf32", 0.5, 0.0))
+def threshold(x: Value, least: Any, value: Any) -> Value:
+    """Another value up to a threshold; a NaN stays."""
+    least, value = known(least, "threshold"), known(value, "value")
+    return where(x <= float(least), float(value), x)
+
+
+@lowers("aten.hardshrink.default", to="tosa", of=FLOATS, sample=("2x4xf32",))
+def hardshrink(x: Value, least: Any) -> Value:
+    """Zero where it is small."""
+    return where(abs(x) <= float(known(least, "lambd")), 0.0, x)
+
+
+@lowers("aten.nan_to_num.default", to="tosa", of=FLOATS, sample=("2x4xf32",))
+def nan_to_num(x: Value, nan: Any, most: Any, least: Any) -> Value:
+    """Numbers for NaN and infinities: the type's own ends unless others are stated."""
+    info = torch.finfo(torch_dtype(x.dtype))
+    y = where(x.equals(x), x, float(known(nan, "nan") or 0))
+    for given, infinity, end in (
+        (known(most, "posinf"), INF, info.max),
+        (known(least, "neginf"), -INF, info.min),
+    ):
+        y = where(x.equals(infinity), end if given is None else float(given), y)
+    return y
+
+
+RULES = lowerings_of(__name__)

@@ -1,0 +1,98 @@
+"""Linear layers, batched products and convolutions: MATMUL and the CONV operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.values import Value, needs_floats, needs_known
+from stepwell.translate.rewrites.tosa.operators.building import Builder, elements
+from stepwell.translate.rewrites.tosa.operators.convolving import Placed, convolved, part, slices_of
+from stepwell.translate.rewrites.tosa.operators.volumes import convolved_volume
+
+
+@lowers("aten.linear.default", to="tosa", sample=("2x4xf32", "3x4xf32"))
+def linear(x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out) -> Value:
+    """MATMUL and ADD, or one CONV2D where that takes fewer operators.
+
+    A CONV2D has the bias but needs rank 4, a MATMUL needs rank 3 and an ADD: rank 3 makes the
+    MATMUL, rank 4 the CONV2D shorter; other ranks are reshaped for whichever is shorter.
+    """
+    needs_floats(op, x)
+    (width, depth), b = weight.shape, x.b
+    is_constant = weight.key is not None
+    if is_constant and (x.rank == 4 or (x.rank != 3 and bias is not None)):
+        rows = x.shape if x.rank == 4 else (elements(x.shape) // depth, 1, 1, depth)
+        return _pointwise(x.reshape(*rows), weight, bias).reshape(*out.shape)
+    rows = x.shape if x.rank == 3 else (1, elements(x.shape) // depth, depth)
+    matrix = weight.permute((1, 0)).reshape(1, depth, width)
+    x = x.reshape(*rows)
+    if rows[0] != 1:
+        assert is_constant, "the batch was flattened"
+        x = x.reshape(1, rows[0] * rows[1], depth)
+    added = None if bias is None else bias.reshape(1, 1, width).ssa
+    return Value(b.matmul(x.ssa, matrix.ssa, added), b).reshape(*out.shape)
+
+
+def _pointwise(x: Value, weight: Value, bias: Value | None) -> Value:
+    """A CONV2D with a kernel of 1 by 1: `[N, H, W, K]` by `[O, K]`."""
+    out, depth = weight.shape
+    kernel = weight.reshape(out, 1, 1, depth)
+    bias = bias if bias is not None else _no_bias(x)
+    lists = {"pad": (0, 0, 0, 0), "stride": (1, 1), "dilation": (1, 1)}
+    operands = (x.ssa, kernel.ssa, bias.ssa)
+    return Value(x.b.conv2d(t.Conv2dOp, operands, (*x.shape[:3], out), **lists), x.b)
+
+
+def _no_bias(x: Value) -> Value:
+    return Value(x.b.constant(torch.zeros(1, dtype=torch_dtype(x.dtype))), x.b)
+
+
+@lowers("aten.bmm.default", "aten.matmul.default", to="tosa", sample=("2x3x4xf32", "2x4x5xf32"))
+def bmm(x: Value, other: Value, *, op: Any, out: Out, b: Builder) -> Value:
+    """One MATMUL; a `matmul` of equal batches, which symbolic shapes leave, between reshapes."""
+    left, right = x.shape, other.shape
+    if len(left) < 2 or left[:-2] != right[:-2] or len(left) != len(right):
+        refuse(f"it multiplies {list(left)} by {list(right)}; MATMUL takes two of equal batches")
+    needs_floats(op, x)
+    batch = elements(left[:-2])
+    sides = [side.reshape(batch, *side.shape[-2:]).ssa for side in (x, other)]
+    return Value(b.matmul(*sides), b).reshape(*out.shape)
+
+
+IMAGE = ("1x2x4x4xf32", "3x2x3x3xf32", None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+
+
+@lowers("aten.convolution.default", to="tosa", sample=IMAGE)
+def convolution(
+    x: Value, weight: Value, bias: Value | None, *, op: Any, transposed: bool, b: Builder
+) -> Value:
+    """CONV2D, DEPTHWISE_CONV2D, CONV3D or TRANSPOSE_CONV2D, channels last.
+
+    A one-dimensional one is an image of height 1; groups that are not depthwise are several
+    convolutions of slices, concatenated.
+    """
+    is_volume = x.rank == 5
+    if is_volume and transposed:
+        refuse("TOSA has no transposed convolution of three axes")
+    needs_known(x, (1,), "a number of channels of")
+    if transposed and any(d != 1 for d in op.arg("dilation")):
+        refuse("dilation is not 1; TRANSPOSE_CONV2D has none")
+    needs_floats(op, x)
+    added = bias if bias is not None else _no_bias(x)
+    groups = op.arg("groups") if is_volume else slices_of(op)
+
+    def convolve(placed: Placed) -> Any:
+        count = 1 if bias is None else groups
+        operands = (placed.image, placed.kernel, part(added.ssa, 0, placed.group, count, b))
+        return b.conv2d(placed.operator, operands, placed.shape, **placed.lists)
+
+    write = convolved_volume if is_volume else convolved
+    return Value(write(op, x.ssa, weight.ssa, convolve, b), b)
+
+
+RULES = lowerings_of(__name__)

@@ -1,0 +1,138 @@
+"""Resizing of images and lines, nearest and linear: RESIZE, or GATHER where it has no numbers for it.
+
+RESIZE samples at the places `(i · denominator + offset) / numerator`; its numbers are those that give
+torch's places, which are asked of torch itself, a stated scale included. Where none do (a numerator
+above 2048, less than a sixteenth of the size), rows and columns are gathered and weighted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.attributes import ResizeModeAttr
+from stepwell.ir.bounds import roundings
+from stepwell.ir.rewriting import Refusal
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.values import Value, needs_floats
+from stepwell.translate.rewrites.tosa.operators.building import shape_of
+from stepwell.translate.rewrites.tosa.operators.convolving import TO_NCHW, TO_NHWC
+from stepwell.translate.rewrites.tosa.operators.places import Axis, neighbours
+from stepwell.translate.rewrites.tosa.operators.rows import gathered
+from stepwell.translate.rewrites.tosa.operators.sizes import is_known
+
+UPSAMPLINGS = {
+    f"aten.{name}{space}d.{overload}": mode
+    for mode, names in (
+        ("nearest", dict.fromkeys((2, 1, 3), "upsample_nearest")),
+        ("nearest-exact", dict.fromkeys((1, 2, 3), "_upsample_nearest_exact")),
+        ("linear", {1: "upsample_linear", 2: "upsample_bilinear", 3: "upsample_trilinear"}),
+    )
+    for space, name in names.items()
+    for overload in ("default", "vec")
+}
+"""How an op samples."""
+MODES = {op_class(name): mode for name, mode in UPSAMPLINGS.items()}
+
+
+def axes_of(op: SchemaOp) -> tuple[Axis, ...]:
+    """What becomes of each axis behind the channels."""
+    held, made = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
+    mode = MODES[type(op)]
+    corners = mode == "linear" and bool(op.arg("align_corners"))
+    return tuple(
+        Axis(size, wanted, mode, scale, corners)
+        for size, wanted, scale in zip(held, made, stated_scales(op, len(held)), strict=True)
+    )
+
+
+def stated_scales(op: SchemaOp, count: int) -> Sequence[float | None]:
+    """The scales that an op was given, which torch prefers to the ratio of the sizes."""
+    if "scale_factors" in op.SCHEMA.by_name:
+        scales = op.arg("scale_factors")
+        return [None] * count if scales is None else [float(scale) for scale in scales]
+    names = ("scales",) if count == 1 else ("scales_d", "scales_h", "scales_w")[-count:]
+    return [None if op.arg(name) is None else float(op.arg(name)) for name in names]
+
+
+def not_resized(op: SchemaOp) -> Refusal | None:
+    """Sizes that are numbers."""
+    if not is_known((*shape_of(op.operands[0])[1:], *shape_of(op.results[0])[2:])):
+        return Refusal("the plane of the image is symbolic")
+    for axis in axes_of(op):
+        if axis.scale is not None and not axis.scale_is_its_own():
+            return Refusal(f"{axis.size} elements by a scale of {axis.scale} are not {axis.wanted}")
+    return None
+
+
+@lowers(
+    UPSAMPLINGS,
+    to="tosa",
+    bound=roundings("torch rounds the places between elements"),
+    sample=("1x2x3x3xf32", [6, 6]),
+)
+def resize(x: Value, *, op: Any, form: str) -> Value:
+    """One RESIZE of an image; halves are interpolated in f32, as torch does."""
+    needs_floats(op, x)
+    refusal = not_resized(op)
+    if refusal is not None:
+        refuse(refusal.reason)
+    axes = axes_of(op)
+    value = x.single() if form == "linear" else x
+    if len(axes) <= 2 and all(axis.parameters() is not None for axis in axes):
+        image, plane = as_image(value, axes)
+        y, _ = resized(image, plane)
+        value = y.permute(TO_NCHW).reshape(*x.shape[:2], *(axis.wanted for axis in axes))
+    else:
+        for number, axis in enumerate(axes, start=2):
+            value = _sampled(value, number, axis)
+    return value.cast(x.dtype)
+
+
+def resized(image: Value, axes: Sequence[Axis], held: Any = None) -> tuple[Value, int]:
+    """RESIZE of an NHWC image, and the factor of its sums if they are integers."""
+    found = [axis.parameters() for axis in axes]
+    (up_y, down_y, from_y, to_y), (up_x, down_x, from_x, to_x) = (n for n in found if n is not None)
+    n, _, _, channels = image.shape
+    b = image.b
+    operands = [
+        image.ssa,
+        b.sizes((up_y, down_y, up_x, down_x)),
+        b.sizes((from_y, from_x)),
+        b.sizes((to_y, to_x)),
+    ]
+    mode = ResizeModeAttr("BILINEAR" if axes[0].mode == "linear" else "NEAREST_NEIGHBOR")
+    shape = (n, axes[0].wanted, axes[1].wanted, channels)
+    return Value(b.op(t.ResizeOp, operands, shape, held or image.dtype, mode=mode), b), up_y * up_x
+
+
+def as_image(x: Value, axes: Sequence[Axis]) -> tuple[Value, Sequence[Axis]]:
+    """The image in NHWC; a line is one of height 1."""
+    if len(axes) == 2:
+        return x.permute(TO_NHWC), axes
+    n, channels, width = x.shape
+    image = x.reshape(n, channels, 1, width).permute(TO_NHWC)
+    return image, (Axis(1, 1, axes[0].mode, None, axes[0].corners), *axes)
+
+
+def _sampled(x: Value, number: int, axis: Axis) -> Value:
+    """One axis by GATHER; between two elements each with its share."""
+    lower, upper, share = neighbours(axis.places(), axis.size)
+    first = Value(gathered(x.ssa, number, lower, x.b), x.b)
+    if not bool(share.any()):
+        return first
+    shape = [axis.wanted if i == number else 1 for i in range(x.rank)]
+    near, far = (
+        Value(x.b.constant(part.to(torch.float32).reshape(shape)), x.b)
+        for part in (1 - share, share)
+    )
+    second = Value(gathered(x.ssa, number, upper, x.b), x.b)
+    return first * near + second * far
+
+
+RULES = lowerings_of(__name__)
