@@ -467,7 +467,8 @@ def _record(
 
 
 def _affected(root: Operation, rw: Rewriter) -> Iterable[Operation]:
-    yield from rw.inserted
+    for op in rw.inserted:
+        yield from walk(op)
     yield from rw.touched
     for op in rw.inserted:
         for result in op.results:

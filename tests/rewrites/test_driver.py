@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation
 
 import stepwell
-from stepwell.dialects import aten
+from stepwell.dialects import aten, control
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.pipeline import Pipeline
@@ -289,7 +290,11 @@ def test_the_steps_of_a_pipeline_have_names_of_their_own() -> None:
         Pipeline("a class", (ReluToTanh,))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", stepwell.PIPELINES)
+DIFFERENT = {stepwell.PIPELINES[name].paths: name for name in stepwell.PIPELINES}
+"""A target of each order: those of a family mostly differ in a number."""
+
+
+@pytest.mark.parametrize("name", DIFFERENT.values())
 def test_everything_in_the_pipeline_of_a_target_can_be_addressed(name: str) -> None:
     """Every path is unique, and no step is called as a rewrite that another step holds."""
     pipeline = stepwell.PIPELINES[name]
@@ -303,3 +308,39 @@ def test_a_pass_under_another_name_does_what_it_does() -> None:
     program, history = stepwell.parse(TEXT), History()
     assert Named("sweep", RemoveDeadCode()).apply(program, history) == 1
     assert names(program) == ["aten.relu.default"]
+
+
+IN_A_BRANCH = """
+func.func @forward(%c: tensor<i1>, %x: tensor<2xf32>) -> tensor<2xf32> {
+  %y = control.cond %c(%x) : (tensor<i1>, tensor<2xf32>) -> tensor<2xf32> {
+  ^bb0(%a: tensor<2xf32>):
+    %r = aten.relu.default(%a) : (tensor<2xf32>) -> tensor<2xf32>
+    control.yield %r : tensor<2xf32>
+  } else {
+  ^bb0(%b: tensor<2xf32>):
+    control.yield %b : tensor<2xf32>
+  }
+  func.return %y : tensor<2xf32>
+}
+"""
+
+
+class CopyBranch(Rewrite[Operation]):
+    """A branch written anew, once."""
+
+    name: ClassVar[str] = "copy-branch"
+    anchors = (control.CondOp,)
+
+    def match(self, op: Any, program: Program) -> Operation | None:
+        return None if "copied" in op.attributes else op
+
+    def build(self, matched: Operation, rw: Rewriter) -> None:
+        copy = matched.clone()
+        copy.attributes["copied"] = UnitAttr()
+        rw.replace(matched, rw.insert(copy).results)
+
+
+def test_what_stands_in_the_regions_of_an_inserted_op_is_visited() -> None:
+    program = stepwell.parse(IN_A_BRANCH)
+    run_rewrites(program, (CopyBranch(), ReluToTanh()))
+    assert "aten.tanh" in str(program) and "aten.relu" not in str(program)

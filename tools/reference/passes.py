@@ -10,8 +10,10 @@ from importlib import import_module
 from typing import Any
 
 from reference.text import anchor, fenced, first_paragraph, folded, prose, table, where
+from stepwell.ir.forms import Place
 from stepwell.ir.rewriting import Bound, Named, Rewrite, Step, Together, step_name
 from stepwell.pipelines import Pipeline
+from stepwell.places import places_of
 from stepwell.steps import step_classes
 from stepwell.targets import PIPELINES
 from stepwell.translate import rewrites
@@ -181,7 +183,9 @@ def _pipelines() -> str:
     parts = [
         "# Pipelines\n\nThe order in which each target runs its steps. A step that holds several "
         "rewrites runs them together until none applies. The path of each is what "
-        "`pipeline.after(path, …)` takes (`absorb/fold-bias-into-layer`).\n"
+        "`pipeline.after(path, …)` takes (`absorb/fold-bias-into-layer`). Why each stands where it "
+        "does is declared (`src/stepwell/places.py`); a form is what some "
+        "rewrites leave: tests look at it between steps.\n"
     ]
     for name in SHOWN:
         rows = [
@@ -189,11 +193,21 @@ def _pipelines() -> str:
                 str(at),
                 f"`{step_name(step)}`",
                 ", ".join(_link(part, paths) for part in _parts(step)),
+                _why(places_of(name)[step_name(step)]),
             )
             for at, step in enumerate(PIPELINES[name].steps, 1)
         ]
-        parts += [f"## {name}\n", table(("", "step", "runs"), rows)]
+        parts += [f"## {name}\n", table(("", "step", "runs", "why here"), rows)]
     return "\n".join(parts)
+
+
+def _why(place: Place) -> str:
+    said = [place.because]
+    if place.needs:
+        said.append(f"Needs a program that is {' and '.join(f.name for f in place.needs)}.")
+    if place.leaves:
+        said.append(" ".join(f"Behind it {form.says} ({form.name})." for form in place.leaves))
+    return " ".join(said)
 
 
 def _link(step: Any, paths: dict[type[Step], str]) -> str:

@@ -1,0 +1,82 @@
+"""Every step of every pipeline stands where it does for a reason that programs bear out."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+from torch.export import export
+
+import stepwell
+from stepwell.ir.forms import Form, misplaced
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Step, step_name
+from stepwell.pipelines import tosa_pipeline
+from stepwell.places import PLAIN, places_of
+from stepwell.targets import PIPELINES
+
+MOST_STEPS = {"xnnpack": 40}
+PROGRAMS = (
+    "control_flow:cond_model",
+    "dynamic:dynamic_length",
+    "llama:llama_block",
+    "recurrent:gru",
+    "transformer:transformer_encoder_2layers",
+)
+TARGETS = ("xnnpack", "tosa-1.1+fp+int+shape+controlflow", "cortex-m55")
+
+
+def program(name: str) -> Program:
+    file, function = name.split(":")
+    module, inputs, *shapes = getattr(importlib.import_module(file), function)()
+    return stepwell.from_exported_program(
+        export(module, inputs, dynamic_shapes=shapes[0] if shapes else None)
+    )
+
+
+@pytest.mark.parametrize("target", list(PIPELINES))
+def test_every_step_has_a_reason_and_finds_the_form_it_needs(target: str) -> None:
+    steps = PIPELINES[target].steps
+    assert list(misplaced(steps, places_of(target))) == []
+    assert len(steps) <= MOST_STEPS.get(target, 45)
+
+
+def test_a_step_ahead_of_what_it_needs_is_named() -> None:
+    pipeline = PIPELINES["xnnpack"].without("/normalise")
+    (first, *_) = misplaced(pipeline.steps, places_of("xnnpack"))
+    assert first == (
+        "fold-weights needs a program that is plain (each operation has one spelling); "
+        "no step ahead leaves it so"
+    )
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_form_holds_from_the_step_that_leaves_it_to_the_one_that_ends_it(
+    name: str, target: str
+) -> None:
+    places, held = places_of(target), dict[Form, str]()
+
+    def look(step: Step, at: Program, applied: int) -> None:
+        place = places[step_name(step)]
+        for form in place.ends:
+            held.pop(form, None)
+        held.update(dict.fromkeys(place.leaves, step_name(step)))
+        if applied or place.leaves:
+            broken = [f"{step_name(step)}: {said}" for form in held if (said := form.breach(at))]
+            assert not broken
+
+    pipeline = tosa_pipeline(target) if target.startswith("tosa") else PIPELINES[target]
+    pipeline.run(program(name), look)
+
+
+def test_a_program_that_is_not_of_a_form_says_what_it_has() -> None:
+    text = """
+    func.func @forward(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %y = aten.relu.default(%x) : (tensor<2xf32>) -> tensor<2xf32>
+      func.return %y : tensor<2xf32>
+    }
+    """
+    said = PLAIN.breach(stepwell.parse(text))
+    assert said and said.startswith("the program is not plain (each operation has one spelling)")
+    assert "relu-to-clamp" in said
