@@ -10,6 +10,8 @@ from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Step, Together
+from stepwell.translate.lowerings.aten import arithmetic, pools
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.attention.add_mask_before_softmax import AddMaskBeforeSoftmax
@@ -94,9 +96,7 @@ from stepwell.translate.rewrites.tosa.placing.order import (
 )
 from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
 from stepwell.translate.rewrites.tosa.splitting import gather_truths
-from stepwell.translate.rewrites.tosa.splitting.fill_to_full import FillToFull
 from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
-from stepwell.translate.rewrites.tosa.splitting.pool_by_images import PoolByImages
 from stepwell.translate.rewrites.views import expands, permutes
 from stepwell.translate.rewrites.views.squeeze_permute import SqueezePermute
 from stepwell.translate.rewrites.xnnpack import KEEP_IMAGES, MERGES
@@ -380,7 +380,7 @@ TOSA = (
 """What every TOSA target runs; the target's name says what the result may hold."""
 
 
-SPELL_MOVES = (FillToFull(), PoolByImages(), GatherStrides())
+SPELL_MOVES = (step(arithmetic.fill_to_full), step(pools.pool_by_images), GatherStrides())
 """Fills, copies, strides and pools as ops that quantised types pass through."""
 
 

@@ -271,10 +271,11 @@ def name_of(cls: type[Step]) -> str | None:
 def _step_of_one_file(name: str) -> type[Step] | None:
     """The step of a name where one file alone has the name in it."""
     word = re.escape(name)
-    function = re.sub(r"^lower_|_to_[a-z]+$", "", name.replace("-", "_"))
+    whole = name.replace("-", "_")
+    function = re.sub(r"^lower_|_to_[a-z]+$", "", whole)
     for root, named in (
         (stepwell.translate.rewrites, rf'( = "{word}"$)|(^rule {word}$)'),
-        (stepwell.translate.lowerings, rf"^def {re.escape(function)}_?\("),
+        (stepwell.translate.lowerings, rf"^def ({re.escape(function)}|{re.escape(whole)})_?\("),
     ):
         pattern, folder = re.compile(named, re.M), Path(root.__path__[0])
         files = [f for f in folder.rglob("*.py") if pattern.search(f.read_text(encoding="utf-8"))]

@@ -67,7 +67,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "codes is int16",
         "codes is float16",
     ),
-    "norms.batch_norm_to_products": (
+    "aten.normalisations: batch-norm-to-products": (
         "axis 1 of input 0 is 0",
         "input 0 is bfloat16",
         "input 0 is float16",
@@ -123,13 +123,13 @@ FOUND: dict[str, tuple[str, ...]] = {
     "tosa.discrete: lower-truth-to-tosa": ("float32 becomes int8 everywhere",),
     "tosa.discrete: lower-whole-division-to-tosa": ("aten.div.Scalar_mode: other=2147483648",),
     "tosa.patterns: lower-pattern-to-tosa": ("input 0 is int64",),
-    "norms.norm_by_groups": (
+    "aten.normalisations: norm-by-groups": (
         "size 4 is 1 everywhere",
         "axis 1 of input 0 is 0",
         "aten.instance_norm.default: eps=-0.0",
         "input 0 has its last 2 axes",
     ),
-    "norms.split_layer_norm": ("size 4 is 0 everywhere",),
+    "aten.normalisations: split-layer-norm": ("size 4 is 0 everywhere",),
     "xnnpack.convolutions.convolve_by_winograd": ("w holds extremes",),
     "norms.decompose_group_norm": ("aten.group_norm.default: eps=3.5e+38",),
     "norms.decompose_layer_norm": ("aten.layer_norm.default: eps=3.5e+38",),

@@ -1,5 +1,8 @@
 """A lowering is a function: `@lowers("aten.permute.default", to="tosa")`.
 
+It is named `lower-permute-to-tosa`, and as the function is where ops become ops of the same dialect:
+`split-layer-norm`. `step` gives it as a step of a pipeline.
+
 It takes an op's arguments, by their order and keyword-only ones by name: tensors as values of the
 target, which compute like numbers, the rest as Python has it. It gives what replaces the op, or
 each of its results that is used; `refuse("…")` says why not, and None that another one may.
@@ -27,6 +30,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import dtype_name
+from stepwell.ir.numerics import Deviation, forbidden
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import element
@@ -95,7 +99,10 @@ class Out:
 
 _GOALS: dict[str, Goal] = {}
 _OF_MODULE: dict[str, list[type[Lowering]]] = {}
+_OF_FUNCTION: dict[Function, type[Lowering]] = {}
 _NAMES: set[str] = set()
+SAME = "aten"
+"""The target whose ops are those that are lowered."""
 
 
 def goal(name: str, found: Goal) -> None:
@@ -115,6 +122,7 @@ class Lowering(Rewrite[Drawn]):
     only: ClassVar[tuple[Attribute, ...] | None]
     fits: ClassVar[str]
     takes_symbols: ClassVar[bool]
+    loses: ClassVar[Callable[[Any, Program], Deviation | None] | None]
     moves: ClassVar[Callable[[Any, Value], Bound] | None]
     sample: ClassVar[tuple[Any, ...] | str | None]
 
@@ -145,6 +153,13 @@ class Lowering(Rewrite[Drawn]):
             return None
         results: Any = made if isinstance(made, tuple) else (made,)
         return Drawn(op, pad, tuple(None if value is None else value.ssa for value in results))
+
+    def deviates(self, match: Drawn, program: Program) -> Deviation | None:
+        """What the decorator's `loses` says of the op at hand; what is forbidden leaves no trace."""
+        lost = None if type(self).loses is None else type(self).loses(match.op, program)
+        if lost is not None and forbidden(lost, program.context):
+            match.pad.drop()
+        return lost
 
     def bound_at(self, match: Drawn, value: Value) -> Bound:
         """What the decorator's `moves` says of the values at hand; the bound where there is none."""
@@ -232,6 +247,7 @@ def lowers(
     to: str,
     bound: Bound | None = None,
     moves: Callable[[Any, Value], Bound] | None = None,
+    loses: Callable[[Any, Program], Deviation | None] | None = None,
     of: Sequence[Attribute] | None = None,
     only: Sequence[Attribute] | None = None,
     fits: Literal["all", "first", "none"] = "all",
@@ -247,6 +263,7 @@ def lowers(
         to: the target.
         bound: how far results move; the target's own if None.
         moves: how far they do with run-time values: of the op, and what gives those.
+        loses: the class of numbers that the op at hand may lose.
         of: element types of the first tensor that it computes on; others are refused.
         only: element types of the first tensor that are its business.
         fits: whether the target must have all operands and results, the first operand, or none.
@@ -264,7 +281,8 @@ def lowers(
 
     def register(function: _F) -> _F:
         spelled = cast(Any, function).__name__.strip("_").replace("_", "-")
-        name = f"lower-{spelled}-to-{to}"
+        verb = spelled if to == SAME else f"lower-{spelled}"
+        name = verb if to == SAME else f"{verb}-to-{to}"
         if name in _NAMES:
             raise StepwellError(f"two lowerings are named {name}")
         _NAMES.add(name)
@@ -283,12 +301,14 @@ def lowers(
             "only": None if only is None else tuple(only),
             "fits": fits,
             "takes_symbols": takes_symbols,
+            "loses": None if loses is None else staticmethod(loses),
             "moves": None if moves is None else staticmethod(moves),
             "sample": sample,
         }
-        title = "".join(word.title() for word in f"lower-{spelled}".split("-"))
+        title = "".join(word.title() for word in verb.split("-"))
         made = cast("type[Lowering]", type(title, (Lowering,), body))
         _OF_MODULE.setdefault(function.__module__, []).append(made)
+        _OF_FUNCTION[function] = made
         return function
 
     return register
@@ -299,6 +319,11 @@ def _class_named(name: str) -> type[Operation]:
     if found is None:
         raise StepwellError(f"there is no op {name}", help="a lowering names the ops that it takes")
     return found
+
+
+def step(function: Function) -> Lowering:
+    """The rewrite that a function is, for a pipeline."""
+    return _OF_FUNCTION[function]()
 
 
 def lowerings_of(module: str) -> tuple[type[Lowering], ...]:

@@ -31,14 +31,18 @@ def examples_of(lowering: type[Lowering]) -> list[tuple[str, str]]:
     """(before, after) as texts that parse; the second is what the lowering makes of the first."""
     before = to_text(called(lowering)) + "\n"
     program = Program(parse_module(before), WeightStore())
-    for op in program.module.walk():
-        if isinstance(op, WeightOp):
-            type_ = op.result.type
-            program.weights.add(
-                op.key.data, torch.zeros(dims(type_), dtype=torch_dtype(element(type_)))
-            )
+    stated = [op for op in program.module.walk() if isinstance(op, WeightOp)]
+    for op in stated:
+        type_ = op.result.type
+        program.weights.add(
+            op.key.data, torch.zeros(dims(type_), dtype=torch_dtype(element(type_)))
+        )
     run_rewrites(program, [lowering()], History())
-    return [(before, to_text(with_values(program.module, program.weights)) + "\n")]
+    shown = with_values(program.module, program.weights)
+    for op in shown.walk():
+        if isinstance(op, WeightOp) and op.key.data in {weight.key.data for weight in stated}:
+            op.properties.pop("value", None)
+    return [(before, to_text(shown) + "\n")]
 
 
 def called(lowering: type[Lowering]) -> ModuleOp:

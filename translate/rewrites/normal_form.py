@@ -14,6 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.ir.rewriting import Rewrite
+from stepwell.translate.lowerings.aten import arithmetic, normalisations, pools
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention import softmaxes
 from stepwell.translate.rewrites.attention.remove_safe_softmax_guard import RemoveSafeSoftmaxGuard
 from stepwell.translate.rewrites.constants.choose_from_one import ChooseFromOne
@@ -26,10 +28,7 @@ from stepwell.translate.rewrites.layers.einsum_to_bmm import EinsumToBmm
 from stepwell.translate.rewrites.layers.fold_batch_norm import FoldBatchNorm
 from stepwell.translate.rewrites.layers.matmul_to_bmm import MatmulToBmm
 from stepwell.translate.rewrites.layers.matmul_to_linear import MatmulToLinear
-from stepwell.translate.rewrites.layers.unit_pooling_to_slice import UnitPoolingToSlice
 from stepwell.translate.rewrites.norms import norms
-from stepwell.translate.rewrites.norms.variance_to_means import VarianceToMeans
-from stepwell.translate.rewrites.norms.widen_mixed_norm import WidenMixedNorm
 from stepwell.translate.rewrites.sizes.remove_proven_assert import RemoveProvenAssert
 from stepwell.translate.rewrites.slices.crop_to_slice import CropToSlice
 from stepwell.translate.rewrites.slices.index_to_slices import IndexToSlices
@@ -53,7 +52,6 @@ from stepwell.translate.rewrites.spelling import (
 )
 from stepwell.translate.rewrites.spelling.normalise_pooling import NormalisePooling
 from stepwell.translate.rewrites.spelling.normalise_reduction import NormaliseReduction
-from stepwell.translate.rewrites.spelling.reciprocal_to_division import ReciprocalToDivision
 from stepwell.translate.rewrites.views import expands, permutes, transposes
 from stepwell.translate.rewrites.views.as_strided_to_view import AsStridedToView
 from stepwell.translate.rewrites.views.merge_permuted_axes import MergePermutedAxes
@@ -101,7 +99,7 @@ ARITHMETIC: tuple[Rewrite[Any], ...] = (
     *(rule() for rule in sums.RULES),
     *(rule() for rule in powers.RULES),
     *(rule() for rule in clamps.RULES),
-    ReciprocalToDivision(),
+    step(arithmetic.reciprocal_to_division),
     *(rule() for rule in activations.RULES),
 )
 """Ops that compute each element."""
@@ -112,12 +110,12 @@ LAYERS: tuple[Rewrite[Any], ...] = (
     EinsumToBmm(),
     ConvToConvolution(),
     NormaliseReduction(),
-    VarianceToMeans(),
+    step(normalisations.variance_to_means),
     *(rule() for rule in softmaxes.RULES),
     *(rule() for rule in norms.RULES),
-    WidenMixedNorm(),
+    step(normalisations.widen_mixed_norm),
     NormalisePooling(),
-    UnitPoolingToSlice(),
+    step(pools.unit_pooling_to_slice),
     AdaptivePoolToPool(),
     *(rule() for rule in normalise_embedding.RULES),
 )

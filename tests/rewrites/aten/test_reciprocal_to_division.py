@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 
-from stepwell.translate.rewrites.spelling.reciprocal_to_division import ReciprocalToDivision
+from stepwell.translate.lowerings.aten import arithmetic
+from stepwell.translate.lowerings.lowering import step
 
 SPECIAL = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 0.25, -0.25, 1e-40])
 
@@ -21,15 +22,19 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def test_the_reciprocal_of_special_values_is_what_it_was(apply: Any, method: Any):
-    done = apply(unary("reciprocal.default(%x)", method), ReciprocalToDivision())
+    done = apply(unary("reciprocal.default(%x)", method), step(arithmetic.reciprocal_to_division))
     assert same(done.program.run(SPECIAL)[0], SPECIAL.reciprocal())
 
 
 def test_the_reciprocal_of_an_integer_is_refused(refused: Any, method: Any):
-    refused(unary("reciprocal.default(%x)", method, "i64"), ReciprocalToDivision(), "is f32")
+    refused(
+        unary("reciprocal.default(%x)", method, "i64"),
+        step(arithmetic.reciprocal_to_division),
+        "is f32",
+    )
 
 
 def test_the_reciprocal_of_a_complex_number_is_refused(refused: Any, method: Any):
     held = "complex<f32>"
     text = unary("reciprocal.default(%x)", method, held, held)
-    refused(text, ReciprocalToDivision(), "is complex")
+    refused(text, step(arithmetic.reciprocal_to_division), "is complex")

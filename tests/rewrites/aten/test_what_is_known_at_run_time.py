@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting import Rewrite
+from stepwell.translate.lowerings.aten import normalisations
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.norms import norms
-from stepwell.translate.rewrites.norms.variance_to_means import VarianceToMeans
 from stepwell.translate.rewrites.slices.normalise_slice import NormaliseSlice
 from stepwell.translate.rewrites.slices.pad_to_constant_pad import PadToConstantPad
 from stepwell.translate.rewrites.slices.pad_to_slices import PadToSlices
@@ -89,7 +90,13 @@ def test_a_number_that_is_not_written_down_is_none_to_rewrite_with(
             "symbolic",
         ),
         (RollToCat(), "roll.default(%x, [1], [0])", ("s0", 3), ("s0", 3), "symbolic"),
-        (VarianceToMeans(), "var.correction(%x, [1], correction=1)", (2, "s0"), (2,), "symbolic"),
+        (
+            step(normalisations.variance_to_means),
+            "var.correction(%x, [1], correction=1)",
+            (2, "s0"),
+            (2,),
+            "symbolic",
+        ),
         (NormaliseExpand(), "expand_copy.default(%x, [-1, 3])", ("s0", 3), ("s0", 3), ""),
     ],
     ids=lambda value: value.split(".")[0] if isinstance(value, str) else type(value).__name__,
@@ -117,7 +124,12 @@ def test_an_axis_of_unknown_length_stays(
         (ReshapeToView(), "unsqueeze.default(%x, 0)", (2, 0, "s0"), (1, 2, 0, "s0")),
         (SplitToSlices(), "unbind.int(%x)", (1, 0, "s0"), (0, "s0")),
         (StackToCat(), "stack.default([%x, %x])", (0, "s0"), (2, 0, "s0")),
-        (VarianceToMeans(), "var.correction(%x, [0], correction=0)", (2, 0, "s0"), (0, "s0")),
+        (
+            step(normalisations.variance_to_means),
+            "var.correction(%x, [0], correction=0)",
+            (2, 0, "s0"),
+            (0, "s0"),
+        ),
     ],
     ids=lambda value: value.split(".")[0] if isinstance(value, str) else type(value).__name__,
 )

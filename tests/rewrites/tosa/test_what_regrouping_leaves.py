@@ -4,17 +4,11 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.lowerings.aten import arithmetic, normalisations, pools
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import factories, patterns
 from stepwell.translate.rewrites.layers.adaptive_pool_by_parts import AdaptivePoolByParts
-from stepwell.translate.rewrites.norms.batch_norm_to_products import BatchNormToProducts
-from stepwell.translate.rewrites.norms.distance_to_norms import DistanceToNorms
-from stepwell.translate.rewrites.norms.norm_by_groups import NormByGroups
-from stepwell.translate.rewrites.norms.peel_norm_affine import PeelNormAffine
 from stepwell.translate.rewrites.slices.gather_strides import GatherStrides
-from stepwell.translate.rewrites.tosa.splitting.fill_to_full import FillToFull
-from stepwell.translate.rewrites.tosa.splitting.maxima_with_places import MaximaWithPlaces
-from stepwell.translate.rewrites.tosa.splitting.pool_by_images import PoolByImages
-from stepwell.translate.rewrites.tosa.splitting.scaled_sum_to_products import ScaledSumToProducts
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'
 INT = '!stepwell.int<"s0">'
@@ -100,12 +94,12 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "float64",
     ),
     "a fill of run time": (
-        FillToFull(),
+        step(arithmetic.fill_to_full),
         one("%x: f32[s0]", "fill.Scalar(%x, 2.0)", "f32[s0]", "f32[s0]"),
         SYMBOLIC,
     ),
     "a fill with a size": (
-        FillToFull(),
+        step(arithmetic.fill_to_full),
         (
             "%x: f32[3], %s: f32[s0]",
             SIZE,
@@ -115,17 +109,17 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     ),
     # --- pools -------------------------------------------------------------------------------
     "an image with a batch": (
-        PoolByImages(),
+        step(pools.pool_by_images),
         pooled("max_pool2d.default(%x, [2, 2])", "1, 1, 2, 2", "1, 1, 1, 1"),
         "",
     ),
     "a volume of run time": (
-        PoolByImages(),
+        step(pools.pool_by_images),
         pooled("max_pool3d.default(%x, [1, 1, 1])", "1, 1, 2, 2, s0", "1, 1, 2, 2, s0"),
         SYMBOLIC,
     ),
     "places in a volume": (
-        PoolByImages(),
+        step(pools.pool_by_images),
         (
             "%x: f32[1, 1, 2, 2, 2]",
             "%v, %y = aten.max_pool3d_with_indices.default(%x, [2, 2, 2]) : "
@@ -134,7 +128,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "the indices of the maxima",
     ),
     "another divisor of a volume": (
-        PoolByImages(),
+        step(pools.pool_by_images),
         pooled(
             "avg_pool3d.default(%x, [2, 2, 2], [2, 2, 2], [0, 0, 0], false, true, 3)",
             "1, 1, 2, 2, 2",
@@ -157,7 +151,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "the indices of the maxima",
     ),
     "maxima alone": (
-        MaximaWithPlaces(),
+        step(pools.maxima_with_places),
         (
             "%x: f32[1, 1, 4, 4]",
             "%y, %i = aten.max_pool2d_with_indices.default(%x, [2, 2]) : "
@@ -166,7 +160,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "",
     ),
     "places of run time": (
-        MaximaWithPlaces(),
+        step(pools.maxima_with_places),
         (
             "%x: f32[s0, 1, 4, 4]",
             "%v, %y = aten.max_pool2d_with_indices.default(%x, [2, 2]) : "
@@ -175,7 +169,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         SYMBOLIC,
     ),
     "places in large windows": (
-        MaximaWithPlaces(),
+        step(pools.maxima_with_places),
         (
             "%x: f32[1, 1, 2048, 2048]",
             "%v, %y = aten.max_pool2d_with_indices.default(%x, [2, 2]) : "
@@ -190,7 +184,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     ),
     # --- norms and products ------------------------------------------------------------------
     "running statistics": (
-        NormByGroups(),
+        step(normalisations.norm_by_groups),
         one(
             "%x: f32[1, 2, 4], %m: f32[2], %v: f32[2]",
             "instance_norm.default(%x, none, none, %m, %v, false, 0.1, 1.0, false)",
@@ -200,7 +194,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "",
     ),
     "statistics of run time": (
-        NormByGroups(),
+        step(normalisations.norm_by_groups),
         one(
             "%x: f32[1, 2, s0]",
             "instance_norm.default(%x, none, none, none, none, true, 0.1, 1.0, false)",
@@ -210,7 +204,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         SYMBOLIC,
     ),
     "a saved mean": (
-        NormByGroups(),
+        step(normalisations.norm_by_groups),
         (
             "%x: f32[1, 2, 4]",
             "%v, %y, %r = aten._native_batch_norm_legit.no_stats(%x, none, none, true, 0.1, 1.0) : "
@@ -219,19 +213,19 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "saves for training",
     ),
     "a norm of one axis": (
-        PeelNormAffine(),
+        step(normalisations.peel_norm_affine),
         one("%x: f32[2, 4]", "layer_norm.default(%x, [4])", "f32[2, 4]", "f32[2, 4]"),
         "",
     ),
     "a norm of run time": (
-        PeelNormAffine(),
+        step(normalisations.peel_norm_affine),
         one(
             "%x: f32[s0, 2, 4]", "layer_norm.default(%x, [2, 4])", "f32[s0, 2, 4]", "f32[s0, 2, 4]"
         ),
         SYMBOLIC,
     ),
     "a batch of run time": (
-        BatchNormToProducts(),
+        step(normalisations.batch_norm_to_products),
         one(
             "%x: f32[s0, 2], %m: f32[2], %v: f32[2]",
             "batch_norm.default(%x, none, none, %m, %v, false, 0.1, 9.0, false)",
@@ -241,7 +235,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         SYMBOLIC,
     ),
     "a batch norm in training": (
-        BatchNormToProducts(),
+        step(normalisations.batch_norm_to_products),
         one(
             "%x: f32[3, 2], %m: f32[2], %v: f32[2]",
             "batch_norm.default(%x, none, none, %m, %v, true, 0.1, 9.0, false)",
@@ -251,7 +245,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "",
     ),
     "a batch norm of weights": (
-        BatchNormToProducts(),
+        step(normalisations.batch_norm_to_products),
         (
             "%x: f32[3, 2]",
             '%m = stepwell.weight <"m"> "parameter" : f32[2]',
@@ -262,12 +256,12 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "",
     ),
     "a sum without a scale": (
-        ScaledSumToProducts(),
+        step(arithmetic.scaled_number_to_sum),
         one("%x: f32[3]", "add.Scalar(%x, 2)", "f32[3]", "f32[3]"),
         "",
     ),
     "a scaled size": (
-        ScaledSumToProducts(),
+        step(arithmetic.scaled_number_to_sum),
         (
             "%x: f32[3], %s: f32[s0]",
             SIZE,
@@ -276,7 +270,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         RUN,
     ),
     "a size that scales": (
-        ScaledSumToProducts(),
+        step(arithmetic.scaled_number_to_sum),
         (
             "%x: f32[3], %s: f32[s0]",
             SIZE,
@@ -285,7 +279,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         RUN,
     ),
     "a size that scales a product": (
-        ScaledSumToProducts(),
+        step(arithmetic.scaled_sum_to_products),
         (
             "%x: f32[3, 3], %s: f32[s0]",
             SIZE,
@@ -295,7 +289,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         RUN,
     ),
     "a size that scales a sum": (
-        ScaledSumToProducts(),
+        step(arithmetic.scaled_sum_to_products),
         (
             "%x: f32[3, 3], %s: f32[s0]",
             SIZE,
@@ -305,7 +299,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         RUN,
     ),
     "a product of integers": (
-        ScaledSumToProducts(),
+        step(arithmetic.scaled_sum_to_products),
         one(
             "%x: i32[3, 3]",
             "addmm.default(%x, %x, %x)",
@@ -315,7 +309,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "it multiplies integers",
     ),
     "points of run time": (
-        DistanceToNorms(),
+        step(normalisations.distance_to_norms),
         one(
             "%x: f32[s0, 4], %z: f32[2, 4]",
             "_cdist_forward.default(%x, %z, 2.0, none)",
@@ -325,7 +319,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         SYMBOLIC,
     ),
     "other points of run time": (
-        DistanceToNorms(),
+        step(normalisations.distance_to_norms),
         one(
             "%x: f32[2, 4], %z: f32[s0, 4]",
             "_cdist_forward.default(%x, %z, 2.0, none)",
@@ -335,7 +329,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         SYMBOLIC,
     ),
     "points of several batches": (
-        DistanceToNorms(),
+        step(normalisations.distance_to_norms),
         one(
             "%x: f32[1, 3, 4], %z: f32[2, 2, 4]",
             "_cdist_forward.default(%x, %z, 2.0, none)",
@@ -345,7 +339,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "different batches",
     ),
     "many points": (
-        DistanceToNorms(),
+        step(normalisations.distance_to_norms),
         one(
             "%x: f32[2100, 4], %z: f32[2100, 4]",
             "_cdist_forward.default(%x, %z, 2.0, none)",

@@ -6,11 +6,11 @@ import pytest
 
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting import History
+from stepwell.translate.lowerings.aten import arithmetic, normalisations
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
-from stepwell.translate.rewrites.norms.split_layer_norm import SplitLayerNorm
 from stepwell.translate.rewrites.tosa.finishing.narrow_indices import Intervals, NarrowIndices
 from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
-from stepwell.translate.rewrites.tosa.splitting.split_gelu import SplitGelu
 
 WEIGHT = '%w = stepwell.weight <"w"> "parameter" : f32[4, 4]'
 LINEAR = "%p = aten.linear.default(%x, %w) : (f32[3, 4], f32[4, 4]) -> f32[3, 4]"
@@ -101,7 +101,7 @@ CASES: dict[str, Case] = {
     ),
     # --- split-gelu ------------------------------------------------------------------------------
     "the tanh form": (
-        SplitGelu(),
+        step(arithmetic.split_gelu),
         (
             "%x: f32[3, 4]",
             '%y = aten.gelu.default(%x, approximate="tanh") : (f32[3, 4]) -> f32[3, 4]',
@@ -109,23 +109,23 @@ CASES: dict[str, Case] = {
         "the tanh form",
     ),
     "a gelu of halves": (
-        SplitGelu(),
+        step(arithmetic.split_gelu),
         ("%x: f16[3, 4]", "%y = aten.gelu.default(%x) : (f16[3, 4]) -> f16[3, 4]"),
         "float16 and bfloat16",
     ),
     "a gelu that is returned": (
-        SplitGelu(),
+        step(arithmetic.split_gelu),
         ("%x: f32[3, 4]", "%y = aten.gelu.default(%x) : (f32[3, 4]) -> f32[3, 4]"),
         "another op than a linear layer",
     ),
     # --- split-layer-norm ------------------------------------------------------------------------
     "a norm of unknown rows": (
-        SplitLayerNorm(),
+        step(normalisations.split_layer_norm),
         ("%x: f32[?, 4]", "%y = aten.layer_norm.default(%x, [4]) : (f32[?, 4]) -> f32[?, 4]"),
         "the shape is symbolic",
     ),
     "a norm over a size of run time": (
-        SplitLayerNorm(),
+        step(normalisations.split_layer_norm),
         (
             "%x: f32[3, s0]",
             '%n = aten.sym_size.int(%x, 1) : (f32[3, s0]) -> !stepwell.int<"s0">',
@@ -134,12 +134,12 @@ CASES: dict[str, Case] = {
         "the shape is symbolic",
     ),
     "a norm of halves": (
-        SplitLayerNorm(),
+        step(normalisations.split_layer_norm),
         ("%x: f16[3, 4]", "%y = aten.layer_norm.default(%x, [4]) : (f16[3, 4]) -> f16[3, 4]"),
         "overflow float16",
     ),
     "a norm over two axes": (
-        SplitLayerNorm(),
+        step(normalisations.split_layer_norm),
         (
             "%x: f32[2, 3, 4]",
             "%y = aten.layer_norm.default(%x, [3, 4]) : (f32[2, 3, 4]) -> f32[2, 3, 4]",
@@ -147,7 +147,7 @@ CASES: dict[str, Case] = {
         "over several axes",
     ),
     "a computed scale": (
-        SplitLayerNorm(),
+        step(normalisations.split_layer_norm),
         (
             "%x: f32[3, 4], %g: f32[4]",
             "%y = aten.layer_norm.default(%x, [4], %g) : (f32[3, 4], f32[4]) -> f32[3, 4]",

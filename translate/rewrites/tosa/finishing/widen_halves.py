@@ -30,8 +30,9 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
+from stepwell.translate.lowerings.aten import normalisations
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.building import cast
-from stepwell.translate.rewrites.norms.variance_to_means import VarianceToMeans
 from stepwell.translate.rewrites.tosa.operators.windows import is_image_mean
 
 HALVES: tuple[Attribute, ...] = (f16, bf16)
@@ -72,7 +73,7 @@ class WidenHalves(Rewrite[Halves]):
         aten.EluDefault,
         aten.SeluDefault,
         aten.CeluDefault,
-        *VarianceToMeans.anchors,
+        *step(normalisations.variance_to_means).anchors,
     )
     bound: ClassVar[Bound] = roundings("a result next to the middle of two halves")
 

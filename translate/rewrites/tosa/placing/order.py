@@ -6,6 +6,8 @@ from types import ModuleType
 from typing import Any
 
 from stepwell.ir.rewriting import Named, Rewrite, Step, Together
+from stepwell.translate.lowerings.aten import arithmetic, normalisations, pools
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import (
     block_scaled,
     casts,
@@ -28,12 +30,7 @@ from stepwell.translate.lowerings.tosa import (
 )
 from stepwell.translate.rewrites.layers.adaptive_pool_by_parts import AdaptivePoolByParts
 from stepwell.translate.rewrites.mxfp.remove_mx_recast import RemoveMxRecast
-from stepwell.translate.rewrites.norms.batch_norm_to_products import BatchNormToProducts
 from stepwell.translate.rewrites.norms.decompose_group_norm import DecomposeGroupNorm
-from stepwell.translate.rewrites.norms.distance_to_norms import DistanceToNorms
-from stepwell.translate.rewrites.norms.norm_by_groups import NormByGroups
-from stepwell.translate.rewrites.norms.peel_norm_affine import PeelNormAffine
-from stepwell.translate.rewrites.norms.split_layer_norm import SplitLayerNorm
 from stepwell.translate.rewrites.tosa.finishing.promote_operands import PromoteOperands
 from stepwell.translate.rewrites.tosa.finishing.type_integers import SelectTruths, TypeIntegers
 from stepwell.translate.rewrites.tosa.finishing.widen_halves import WidenHalves
@@ -74,11 +71,6 @@ from stepwell.translate.rewrites.tosa.placing.hoist_reshape_over_slice import Ho
 from stepwell.translate.rewrites.tosa.placing.simplify_transpose import SimplifyTranspose
 from stepwell.translate.rewrites.tosa.placing.sink_reshape import SinkReshape
 from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
-from stepwell.translate.rewrites.tosa.splitting.fill_to_full import FillToFull
-from stepwell.translate.rewrites.tosa.splitting.maxima_with_places import MaximaWithPlaces
-from stepwell.translate.rewrites.tosa.splitting.pool_by_images import PoolByImages
-from stepwell.translate.rewrites.tosa.splitting.scaled_sum_to_products import ScaledSumToProducts
-from stepwell.translate.rewrites.tosa.splitting.split_gelu import SplitGelu
 from stepwell.translate.rewrites.transforms.complex_to_pairs import ComplexToPairs
 from stepwell.translate.rewrites.transforms.istft_to_frames import IstftToFrames
 from stepwell.translate.rewrites.transforms.stft_to_frames import StftToFrames
@@ -94,20 +86,21 @@ SPLIT: tuple[Rewrite[Any], ...] = (
     StftToFrames(),
     IstftToFrames(),
     ComplexToPairs(),
-    FillToFull(),
-    ScaledSumToProducts(),
+    step(arithmetic.fill_to_full),
+    step(arithmetic.scaled_sum_to_products),
+    step(arithmetic.scaled_number_to_sum),
     WriteSliceByCat(),
-    MaximaWithPlaces(),
+    step(pools.maxima_with_places),
     AdaptivePoolByParts(),
-    PoolByImages(),
-    DistanceToNorms(),
+    step(pools.pool_by_images),
+    step(normalisations.distance_to_norms),
     WidenHalves(),
-    NormByGroups(),
-    BatchNormToProducts(),
-    PeelNormAffine(),
-    SplitLayerNorm(),
+    step(normalisations.norm_by_groups),
+    step(normalisations.batch_norm_to_products),
+    step(normalisations.peel_norm_affine),
+    step(normalisations.split_layer_norm),
     DecomposeGroupNorm(),
-    SplitGelu(),
+    step(arithmetic.split_gelu),
 )
 """Operators that TOSA has not, by others; norms and activations as arithmetic whose constants can
 join a layer's weights."""

@@ -33,10 +33,11 @@ from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
 from stepwell.ir.weights import recipe
+from stepwell.translate.lowerings.aten import normalisations
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.building import cast
 from stepwell.translate.rewrites.constants.lift_constant_scalar import rounds
 from stepwell.translate.rewrites.norms.decompose_layer_norm import scale_and_shift
-from stepwell.translate.rewrites.norms.variance_to_means import VarianceToMeans
 from stepwell.translate.rewrites.spelling.activations import is_gate_of_hardswish
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_held
 
@@ -89,7 +90,7 @@ class WidenHalves(Rewrite[SchemaOp]):
         aten.HardsigmoidDefault,
         aten.ConvolutionDefault,
         aten.PowTensorScalar,
-        *VarianceToMeans.anchors,
+        *step(normalisations.variance_to_means).anchors,
     )
     bound: ClassVar[Bound] = THREE_TIMES
 

@@ -1,0 +1,188 @@
+"""Pools by pools of images, by slices, or by a table of the elements of each window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+import torch
+
+from stepwell.dialects import aten
+from stepwell.ir.bounds import roundings
+from stepwell.ir.dtypes import i64
+from stepwell.ir.rewriting import EXACT, Bound, Rewriter
+from stepwell.ir.types import tensor
+from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.rewrites.spelling.maxima import reads_their_indices
+
+SPACES = {
+    "aten.max_pool3d.default": 3,
+    "aten.max_pool3d_with_indices.default": 3,
+    "aten.max_pool2d.default": 2,
+    "aten.max_pool1d.default": 1,
+    "aten.avg_pool3d.default": 3,
+    "aten.avg_pool2d.default": 2,
+    "aten.avg_pool1d.default": 1,
+}
+"""How many axes a pool runs over."""
+
+
+@lowers(
+    SPACES,
+    to="aten",
+    bound=roundings("an average of averages rounds twice"),
+    sample=("1x2x4x6x6xf32", [2, 2, 2]),
+    formerly=("pool-by-images-to-tosa",),
+)
+def pool_by_images(x: Value, *, form: int, op: Any, out: Out) -> Any:
+    """Pools of lines, of volumes, and of images without a batch, as pools of images.
+
+    A maximum over a box is one over planes, then one over depths, and so is an average: what it
+    divides by is the product of the axes' counts, whether padding counts or not.
+    """
+    needs_static(x)
+    no_refusal(reads_their_indices(op))
+    if x.rank == 4 and form == 2:
+        return None
+    if "divisor_override" in op.SCHEMA.by_name and op.arg("divisor_override") is not None:
+        refuse("divisor_override is set; AVG_POOL2D divides by the number of elements")
+    batch = (1,) if x.rank == form + 1 else ()
+    (n, channels, *held), (_, _, *made) = (*batch, *x.shape), (*batch, *out.shape)
+    if form == 1:
+        y = _pooled(op, x.view(n, channels, 1, *held), form, (None, 0), (1, *made))
+    elif form == 2:
+        y = _pooled(op, x.view(n, channels, *held), form, range(2), made)
+    else:
+        depth, plane = held[0], made[1:]
+        y = _pooled(op, x.view(n, channels * depth, *held[1:]), form, (1, 2), plane)
+        y = y.view(n, channels, depth, prod(plane))
+        y = _pooled(op, y, form, (0, None), (made[0], prod(plane)))
+    return (y.view(*out.shape), *[None] * (len(op.results) - 1))
+
+
+def _pooled(
+    op: Any, x: Value, space: int, axes: Sequence[int | None], made: Sequence[int]
+) -> Value:
+    """The pool over two axes of an image; None is an axis that is left alone."""
+
+    def numbers(name: str, alone: int) -> list[int]:
+        given = list(op.arg(name) or op.arg("kernel_size"))
+        given = given * space if len(given) == 1 else given
+        return [alone if axis is None else given[axis] for axis in axes]
+
+    lists = [numbers("kernel_size", 1), numbers("stride", 1), numbers("padding", 0)]
+    shape, rounded_up = (*x.shape[:2], *made), bool(op.arg("ceil_mode"))
+    if op.SCHEMA.operator.startswith("avg"):
+        counted = bool(op.arg("count_include_pad"))
+        return x.call(aten.AvgPool2dDefault, *lists, rounded_up, counted, shape=shape)
+    lists.append(numbers("dilation", 1))
+    return x.call(aten.MaxPool2dDefault, *lists, rounded_up, shape=shape)
+
+
+MOST = 1 << 20
+"""The most elements of a table: a 64-bit number each, and as many elements gathered of each plane."""
+WITH_PLACES = {
+    **{f"aten.adaptive_max_pool{space}d.default": space for space in (1, 2, 3)},
+    **{f"aten.max_pool{space}d_with_indices.default": space for space in (1, 2, 3)},
+}
+
+
+@lowers(
+    WITH_PLACES,
+    to="aten",
+    takes_empty=False,
+    bound=EXACT,
+    sample="""
+    %m, %y = aten.adaptive_max_pool1d.default(%x, [2]) : (tensor<1x1x4xf32>) -> (tensor<1x1x2xf32>, tensor<1x1x2xi64>)
+    func.return %y : tensor<1x1x2xi64>
+    """,
+    formerly=("maxima-with-places-to-tosa",),
+)
+def maxima_with_places(x: Value, *, form: int, op: Any, out: Out, b: Rewriter) -> Any:
+    """Maxima of windows whose places are read, by a table of the elements of each window.
+
+    The table is known: it is what is gathered, and where the greatest of a window stands. A window
+    that is cut off, or shorter than others, names its last element again, behind itself.
+    """
+    if not op.results[1].uses:
+        return None
+    needs_static(x)
+    held, made = x.shape[-form:], out.shape[-form:]
+    spans = [list(_spans(op, at, *pair)) for at, pair in enumerate(zip(held, made, strict=True))]
+    count = prod(max(map(len, axis)) for axis in spans) * prod(made)
+    if count > MOST:
+        refuse(f"its windows hold {count} elements, more than {MOST}")
+    table = _table(held, spans)
+    planes, (windows, longest) = prod(x.shape) // prod(held), table.shape
+    places = Value(b.constant(table.reshape(-1), "places"), b)
+    flat = x.view(planes, prod(held))
+    each = flat.call(aten.IndexSelectDefault, 1, places, shape=(planes, windows * longest))
+    each = each.view(planes, windows, longest)
+    types = [tensor((planes, windows), kind) for kind in (x.dtype, i64)]
+    greatest = b.insert(aten.MaxDim.make(each.ssa, 2, False, result_types=types)).results
+    rows = Value(b.constant(torch.arange(windows) * longest, "rows"), b)
+    at = (Value(greatest[1], b) + rows).view(planes * windows)
+    found = places.call(aten.IndexSelectDefault, 0, at, shape=at.shape)
+    return Value(greatest[0], b).view(*out.shape), found.view(*out.shape)
+
+
+def _spans(op: Any, at: int, size: int, count: int) -> Iterator[range]:
+    """The elements of an axis that each window has, without what is padded."""
+    if op.SCHEMA.operator.startswith("adaptive"):
+        yield from (range(i * size // count, -(-(i + 1) * size // count)) for i in range(count))
+        return
+
+    def number(name: str) -> int:
+        given = list(op.arg(name) or op.arg("kernel_size"))
+        return given[at if len(given) > 1 else 0]
+
+    kernel, stride, pad, dilation = map(number, ("kernel_size", "stride", "padding", "dilation"))
+    for i in range(count):
+        start = i * stride - pad
+        inside = [p for p in range(start, start + kernel * dilation, dilation) if 0 <= p < size]
+        yield range(inside[0], inside[-1] + 1, dilation)
+
+
+def _table(sizes: Sequence[int], spans: Sequence[Sequence[range]]) -> torch.Tensor:
+    """A row a window: its places in the order torch looks at them, the last again to fill it up."""
+    steps = [prod(sizes[at + 1 :]) for at in range(len(sizes))]
+    rows = [
+        [sum(i * step for i, step in zip(where, steps, strict=True)) for where in product(*window)]
+        for window in product(*spans)
+    ]
+    longest = max(map(len, rows))
+    return torch.tensor([row + [row[-1]] * (longest - len(row)) for row in rows])
+
+
+@lowers(
+    "aten.max_pool2d.default",
+    "aten.avg_pool2d.default",
+    to="aten",
+    bound=Bound(absolute=5e-324, reason="avg_pool2d adds to zero: −0 becomes +0"),
+    sample=("1x2x4x4xf32", [1, 1], [2, 2]),
+)
+def unit_pooling_to_slice(x: Value, *, op: Any) -> Value | None:
+    """`max_pool2d(x, 1, stride=s)` and `avg_pool2d(x, 1, stride=s)` to `x[..., ::s, ::s]`.
+
+    Padding is at most half a window: none. A dilation has nothing to stand between.
+    """
+    if set(op.arg("kernel_size")) != {1}:
+        return None
+    needs_static(x, what="the image has a symbolic size")
+    stride = list(op.arg("stride"))
+    if set(stride) <= {1}:
+        return None
+    if isinstance(op, aten.AvgPool2dDefault) and op.arg("divisor_override") not in (None, 1):
+        refuse("the element is divided by another number")
+    for axis, step in enumerate(stride * 2 if len(stride) == 1 else stride, x.rank - 2):
+        if step != 1:
+            sizes = list(x.shape)
+            size, sizes[axis] = sizes[axis], -(-sizes[axis] // step)
+            x = x.call(aten.SliceTensor, axis, 0, size, step, shape=sizes)
+    return x
+
+
+RULES = lowerings_of(__name__)
