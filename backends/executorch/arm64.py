@@ -1,16 +1,20 @@
 """Programs on an emulated Arm64 core: ExecuTorch's own runtime for aarch64 under qemu.
 
-`make arm64` puts the runtime, an emulator and the runner (`tools/arm64`) into a folder; here a
-process of that runner is started for a program, and spoken to as `tools/arm64/runner.cpp` says.
+`make arm64` puts the runtime, an emulator and the runner (`tools/arm64`) into a folder; here that
+runner is started once a core, forks a process for each program, and is spoken to as
+`tools/arm64/runner.cpp` says.
 Results are an Arm's; how long it takes is not, but instructions can be counted.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import signal
 import struct
 import subprocess
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +33,8 @@ VARIABLE = "STEPWELL_CPU"
 FOLDER = "STEPWELL_ARM64"
 """The one that names another folder than the user's cache."""
 COUNTED = "counts"
+FIRST = "first.pte"
+"""A program that has a little of what most have: what runs it is translated once for all."""
 Counts = Mapping[int, int]
 """How often each instruction word ran."""
 _LIBRARIES = MappingProxyType(
@@ -134,20 +140,14 @@ class EmulatedProgram:
         self.cpu = cpu
         self._folder = Path(tempfile.mkdtemp(prefix="stepwell-"))
         self._counts = self._folder / COUNTED if counting else None
-        self._errors = (self._folder / "errors").open("w+b")
-        arguments: list[str] = []
-        for module in modules:
-            library = _LIBRARIES.get(module)
-            if library is not None:
-                arguments += ["--library", str(folder() / "lib" / library)]
-        if external is not None:
-            arguments += ["--data", str(self._file("external.ptd", external))]
-        arguments.append(str(self._file("program.pte", pte)))
-        self._process = subprocess.Popen(
-            [*command(cpu, self._counts), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
+        libraries = tuple(_LIBRARIES[module] for module in modules if module in _LIBRARIES)
+        data = () if external is None else ("--data", self._file("external.ptd", external))
+        errors = self._folder / "errors"
+        errors.touch()
+        self._process = _started(
+            *(cpu, libraries, self._counts),
+            [*map(str, data), str(self._file("program.pte", pte))],
+            errors,
         )
         self._close = weakref.finalize(self, _end, self._process, self._folder)
         self._answer("the program cannot be loaded")
@@ -174,6 +174,11 @@ class EmulatedProgram:
         outputs, times = self._call(method, inputs, repeats)
         return Measured(outputs, times, self.counts()[before:])
 
+    @property
+    def process(self) -> int:
+        """The number of its process on this machine."""
+        return self._process.number
+
     def counts(self) -> list[Counts]:
         """Executions of each instruction word, of every measured call so far."""
         if self._counts is None or not self._counts.exists():
@@ -192,7 +197,9 @@ class EmulatedProgram:
             declared = method.values[index]
             order = declared.dim_order if isinstance(declared, TensorValue) else ()
             request.append(_packed(given, order))
-        stdin, stdout = self._pipes()
+        written = method.written_inputs
+        request.append(struct.pack(f"<{len(written) + 1}I", len(written), *written))
+        stdin, stdout = self._process.calls, self._process.answers
         try:
             stdin.write(b"".join(request))
             stdin.flush()
@@ -200,28 +207,25 @@ class EmulatedProgram:
             pass  # What it died of is said where its answer is read.
         self._answer(f"method {method.name}")
         outputs = [_read_value(stdout) for _ in range(_read(stdout, "<I"))]
-        return outputs, [_read(stdout, "<Q") for _ in range(_read(stdout, "<I"))]
+        times = [_read(stdout, "<Q") for _ in range(_read(stdout, "<I"))]
+        for place in written:
+            inputs[place].copy_(_read_value(stdout))
+        return outputs, times
 
     def _answer(self, doing: str) -> None:
         """Raise what the runner's answer says is wrong."""
-        stdout = self._pipes()[1]
+        stdout = self._process.answers
         code = stdout.read(4)
         if len(code) < 4:
-            died = self._process.wait()
-            how = f"was killed by signal {-died}" if died < 0 else f"ended with {died}"
+            died = self._process.ended()
+            how = f"killed by {signal.Signals(-died).name}" if died < 0 else f"ended with {died}"
             raise ArtefactError(f"{doing}: the emulated process {how}: {self._said()}")
         if int.from_bytes(code, "little"):
             raise RuntimeError(f"{stdout.read(_read(stdout, '<I')).decode()}: {self._said()}")
 
     def _said(self) -> str:
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return "; ".join(line for line in lines[-3:]) or "it said nothing"
-
-    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        return self._process.stdin, self._process.stdout
+        said = (self._folder / "errors").read_text(errors="replace")
+        return "; ".join(said.strip().splitlines()[-3:]) or "it said nothing"
 
 
 @dataclass(frozen=True)
@@ -245,6 +249,95 @@ class Measured:
         return sum(self.counts[-1].values())
 
 
+@dataclass(frozen=True)
+class _Process:
+    """A process that runs one program, and what it is spoken to by."""
+
+    server: _Server
+    number: int
+    calls: IO[bytes]
+    answers: IO[bytes]
+
+    def ended(self) -> int:
+        """How it ended, as `Popen.returncode` says."""
+        return os.waitstatus_to_exitcode(self.server.ask(struct.pack("<BI", 2, self.number), "<i"))
+
+
+class _Server:
+    """A runner that stays, on a core: each program runs in a fork of it.
+
+    So the emulator starts, the runtime's libraries load and their code is translated once.
+    """
+
+    def __init__(self, cpu: str, libraries: Sequence[str], counts: Path | None) -> None:
+        loaded = [
+            word for name in libraries for word in ("--library", str(folder() / "lib" / name))
+        ]
+        self._runner = subprocess.Popen(
+            [*command(cpu, counts), *loaded, "--serve", str(folder() / FIRST)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._turn = threading.Lock()
+        self._close = weakref.finalize(self, _close, self._runner)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still answers."""
+        return self._runner.poll() is None
+
+    def start(self, arguments: Sequence[str], errors: Path) -> _Process:
+        """Run a program in a fork."""
+        theirs, calls = os.pipe()
+        answers, ours = os.pipe()
+        here = f"/proc/{os.getpid()}/fd"
+        pipes = (f"{here}/{theirs}", f"{here}/{ours}", str(errors))
+        request = [b"\x01", *map(_text, pipes), struct.pack("<I", len(arguments))]
+        try:
+            number = self.ask(b"".join([*request, *map(_text, arguments)]), "<I")
+        finally:
+            os.close(theirs)
+            os.close(ours)
+        return _Process(self, number, os.fdopen(calls, "wb"), os.fdopen(answers, "rb"))
+
+    def ask(self, request: bytes, form: str) -> int:
+        """The answer to a request."""
+        assert self._runner.stdin is not None
+        assert self._runner.stdout is not None
+        try:
+            with self._turn:
+                self._runner.stdin.write(request)
+                self._runner.stdin.flush()
+                return _read(self._runner.stdout, form)
+        except (BrokenPipeError, struct.error):
+            raise ArtefactError(
+                f"the emulated runner ended with {self._runner.wait()}", help="make arm64"
+            ) from None
+
+
+def _started(
+    cpu: str,
+    libraries: tuple[str, ...],
+    counts: Path | None,
+    arguments: Sequence[str],
+    errors: Path,
+) -> _Process:
+    """A process for a program, of a server that others may have; of its own where it counts."""
+    if counts is not None:
+        return _Server(cpu, libraries, counts).start(arguments, errors)
+    where = (cpu, libraries, folder(), os.getpid())
+    if not _server(*where).is_alive:
+        _server.cache_clear()
+    return _server(*where).start(arguments, errors)
+
+
+@functools.cache
+def _server(cpu: str, libraries: tuple[str, ...], where: Path, process: int) -> _Server:
+    """The one of a process, as long as it lives: `where` and `process` are what it is one of."""
+    return _Server(cpu, libraries, None)
+
+
 def command(cpu: str, counts: Path | None = None) -> list[str]:
     """What starts the runner on a core; with instructions counted into a file."""
     here = folder()
@@ -266,18 +359,27 @@ def _read_counts(data: bytes) -> Iterator[Counts]:
         at += 4 + 12 * number
 
 
-def _end(process: subprocess.Popen[bytes], where: Path) -> None:
+def _end(process: _Process, where: Path) -> None:
+    """Without calls a process ends, and its server when it is nobody's."""
+    import contextlib
     import shutil
 
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
+    for pipe in (process.calls, process.answers):
+        with contextlib.suppress(BrokenPipeError):
             pipe.close()
-    try:
-        process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
     shutil.rmtree(where, ignore_errors=True)
+
+
+def _close(runner: subprocess.Popen[bytes]) -> None:
+    """End a server, which takes no time: its programs are processes of their own."""
+    for pipe in (runner.stdin, runner.stdout):
+        assert pipe is not None
+        pipe.close()
+    try:
+        runner.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        runner.kill()
+        runner.wait()
 
 
 def _text(text: str) -> bytes:
@@ -304,7 +406,7 @@ def _packed(value: Any, order: Sequence[int]) -> bytes:
 
 
 def _packed_tensor(value: torch.Tensor, order: Sequence[int]) -> bytes:
-    data = value.permute(*order).contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    data = value.permute(tuple(order)).contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
     head = struct.pack("<BBB", 1, scalar_type(value.dtype), value.dim())
     sizes = struct.pack(f"<{value.dim()}I", *value.shape)
     return head + sizes + bytes(order) + struct.pack("<Q", len(data)) + data

@@ -248,6 +248,13 @@ class Method:
     node_names: Mapping[int, str] = field(default_factory=dict[int, str], compare=False)
     """Debug handle to the name of the model's node; not part of the file."""
 
+    @property
+    def written_inputs(self) -> list[int]:
+        """The inputs, by place, that kernels write to."""
+        calls = [step for step in self.instructions if isinstance(step, KernelCall)]
+        written = {index for call in calls for index in call.args[-1:]}
+        return [place for place, index in enumerate(self.inputs) if index in written]
+
 
 @dataclass(frozen=True, slots=True)
 class NamedData:

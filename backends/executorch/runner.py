@@ -142,12 +142,6 @@ class PteSession:
 
         """
         described, given = self._checked(inputs, method)
-        if isinstance(self._engine, EmulatedProgram) and (at := written_inputs(described)):
-            raise StepwellError(
-                f"input {at[0]} is written in place, and an emulated core gives back outputs alone",
-                f"method {method}",
-                "return the new value, or run it here: leave out cpu",
-            )
         try:
             return tuple(self._engine.execute(described, given))
         except (RuntimeError, MemoryError) as error:
@@ -267,13 +261,6 @@ def _put(path: Path, data: bytes | Path) -> None:
 def _tail(stderr: bytes) -> str:
     lines = stderr.decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "it said nothing"
-
-
-def written_inputs(method: Method) -> list[int]:
-    """The inputs, by place, that a method's kernels write to."""
-    calls = [step for step in method.instructions if isinstance(step, KernelCall)]
-    written = {call.args[-1] for call in calls}
-    return [place for place, index in enumerate(method.inputs) if index in written]
 
 
 def with_frozen(method: Method, inputs: Sequence[Any]) -> list[Any]:

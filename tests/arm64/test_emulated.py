@@ -1,5 +1,7 @@
 """A `.pte` on an emulated Arm64 core: what the runner of `tools/arm64` hands over and back."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from torch import nn
 
 import stepwell
 from stepwell.backends.executorch import arm64
+from stepwell.backends.executorch.read import read_container
 from stepwell.backends.executorch.runner import PteSession, run_pte
 from stepwell.ir.diagnostics import ArtefactError
 
@@ -62,6 +65,30 @@ def test_methods_share_state(a76: str) -> None:
     session = PteSession.load(stepwell.lower(methods, "xnnpack").to_pte(), cpu=a76)
     session.run(x, method="add")
     torch.testing.assert_close(session.run(x, method="show")[0], 2 * x)
+
+
+def test_a_written_input_reaches_the_caller(a76: str) -> None:
+    class Adds(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            x.add_(y)
+            return x * 2
+
+    x, y = torch.ones(2, 3), torch.full((2, 3), 2.0)
+    assert torch.equal(lowered(Adds(), x.clone(), y).run(x, y, cpu=a76)[0], torch.full((2, 3), 6.0))
+    assert torch.equal(x, torch.full((2, 3), 3.0))
+
+
+def test_a_program_that_crashes_takes_no_other_with_it(a76: str) -> None:
+    """Every program is a fork of one process, which loaded the runtime."""
+    x = torch.randn(2, 3)
+    data = lowered(Sums(), x).to_pte()
+    (method,) = read_container(data).methods
+    lives, dies = (arm64.EmulatedProgram(data, a76) for _ in range(2))
+    os.kill(dies.process, signal.SIGSEGV)
+    with pytest.raises(ArtefactError, match="killed by SIGSEGV"):
+        dies.execute(method, [x])
+    torch.testing.assert_close(lives.execute(method, [x])[0], x * 2)
+    torch.testing.assert_close(run_pte(data, [x], cpu=a76)[0], x * 2)
 
 
 def test_a_layout_and_every_element_type_come_back(a76: str) -> None:

@@ -1,13 +1,22 @@
 // Runs the methods of a .pte as they are asked for: on a device, or on a core that is emulated.
 //
 //     runner [--data FILE.ptd]... [--library FILE.so]... MODEL.pte < CALLS > ANSWERS
+//     runner [--library FILE.so]... --serve [MODEL.pte] < REQUESTS > PROCESSES
 //     runner                       says which protocol it speaks
+//
+// Serving, it stays, and each program runs in a fork of it: nothing is loaded and translated twice,
+// least of all what running MODEL.pte takes, which it does first.
+//
+//     request  u8 1: text calls, text answers, text errors (paths), u32 count, text argument...
+//              u8 2: u32 process
+//     answer   u32 process;  i32 how it ended, as waitpid says
 //
 // Everything is little-endian. The first answer says whether the program was loaded; one more
 // follows each call. backends/executorch/arm64.py is the other side.
 //
-//     call    u32 repeats (0: run once, unmeasured), text method, u32 count, value...
-//     answer  u32 0, u32 count, value..., u32 count, u64 nanoseconds...
+//     call    u32 repeats (0: run once, unmeasured), text method, u32 count, value...,
+//             u32 count, u32 place of an input that the method writes...
+//     answer  u32 0, u32 count, value..., u32 count, u64 nanoseconds..., value written...
 //             u32 error code of ExecuTorch, text what happened
 //     text    u32 length, bytes
 //     value   u8 kind: 0 none; 1 tensor: u8 scalar type, u8 rank, u32 sizes..., u8 dim order...,
@@ -17,13 +26,17 @@
 // kind, which does nothing: the marks between which count.c counts instructions.
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -118,11 +131,17 @@ struct Inputs {
     std::vector<executorch::aten::DimOrderType> order(rank);
     read_bytes(order.data(), rank);
     const auto length = read<uint64_t>();
-    bytes.emplace_back(new char[length + 64]);  // Kernels may read past the end.
-    read_bytes(bytes.back().get(), length);
+    read_bytes(add_zeros(std::move(sizes), std::move(order), type, length), length);
+  }
+
+  char* add_zeros(std::vector<executorch::aten::SizesType> sizes,
+                  std::vector<executorch::aten::DimOrderType> order, ScalarType type,
+                  size_t length) {
+    bytes.emplace_back(new char[length + 64]());  // Kernels may read past the end.
     tensors.push_back(executorch::extension::make_tensor_ptr(
         std::move(sizes), bytes.back().get(), std::move(order), {}, type));
     values.emplace_back(*tensors.back());
+    return bytes.back().get();
   }
 };
 
@@ -189,10 +208,26 @@ class Program {
     return Error::Ok;
   }
 
+  void run_on_zeros() {
+    const auto meta = module_.method_meta("forward");
+    if (!meta.ok()) return;
+    Inputs inputs;
+    for (size_t i = 0; i < meta->num_inputs(); ++i) {
+      const auto tensor = meta->input_tensor_meta(i);
+      if (!tensor.ok()) return;
+      inputs.add_zeros({tensor->sizes().begin(), tensor->sizes().end()},
+                       {tensor->dim_order().begin(), tensor->dim_order().end()},
+                       tensor->scalar_type(), tensor->nbytes());
+    }
+    (void)module_.execute("forward", inputs.values);
+  }
+
   void answer_call(uint32_t repeats) {
     const std::string method = read_text();
     Inputs inputs;
     for (auto count = read<uint32_t>(); count > 0; --count) inputs.add();
+    std::vector<uint32_t> written(read<uint32_t>());
+    for (auto& place : written) place = read<uint32_t>();
     std::vector<uint64_t> times;
     std::vector<EValue> outputs;
     for (uint32_t run = 0; run < std::max(repeats, 1u); ++run) {
@@ -210,6 +245,7 @@ class Program {
     for (const auto& value : outputs) write_value(value);
     write<uint32_t>(times.size());
     for (const auto time : times) write<uint64_t>(time);
+    for (const auto place : written) write_value(inputs.values.at(place));
   }
 
  private:
@@ -219,29 +255,16 @@ class Program {
   Module module_;
 };
 
-}  // namespace
-
-int main(int count, char** arguments) {
+int run(const std::vector<std::string>& arguments) {
   std::vector<std::string> data;
   std::string path;
-  for (int i = 1; i < count; ++i) {
-    const std::string argument = arguments[i];
-    if (argument == "--data" && i + 1 < count) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--data" && i + 1 < arguments.size()) {
       data.emplace_back(arguments[++i]);
-    } else if (argument == "--library" && i + 1 < count) {
-      if (dlopen(arguments[++i], RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-        refuse(Error::NotFound, dlerror());
-        return 1;
-      }
     } else {
-      path = argument;
+      path = arguments[i];
     }
   }
-  if (path.empty()) {
-    std::printf("stepwell runner, protocol 1\n");
-    return 0;
-  }
-  executorch::extension::threadpool::get_threadpool()->_unsafe_reset_threadpool(1);
   Program program(path, std::move(data));
   std::string what;
   if (const Error error = program.load(what); error != Error::Ok) {
@@ -255,4 +278,65 @@ int main(int count, char** arguments) {
     std::fflush(stdout);
   }
   return 0;
+}
+
+// A process for each program that is asked for, until the requests end.
+int serve(const std::vector<std::string>& first) {
+  for (const auto& path : first) {
+    Program program(path, {});
+    std::string what;
+    if (program.load(what) == Error::Ok) program.run_on_zeros();
+  }
+  std::map<pid_t, int> ended;
+  for (uint8_t kind; std::fread(&kind, 1, 1, stdin) == 1; std::fflush(stdout)) {
+    int status = 0;
+    if (kind == 2) {
+      const auto process = static_cast<pid_t>(read<uint32_t>());
+      if (ended.count(process) == 0) waitpid(process, &ended[process], 0);
+      write<int32_t>(ended[process]);
+      continue;
+    }
+    for (pid_t done; (done = waitpid(-1, &status, WNOHANG)) > 0;) ended[done] = status;
+    const int pipes[] = {open(read_text().c_str(), O_RDONLY), open(read_text().c_str(), O_WRONLY),
+                         open(read_text().c_str(), O_WRONLY | O_APPEND)};
+    std::vector<std::string> arguments(read<uint32_t>());
+    for (auto& argument : arguments) argument = read_text();
+    const pid_t process = fork();
+    if (process == 0) {
+      for (int to = 0; to < 3; ++to) dup2(pipes[to], to);
+      for (const int from : pipes) close(from);
+      const int code = run(arguments);
+      std::fflush(stdout);
+      _exit(code);
+    }
+    for (const int from : pipes) close(from);
+    write<uint32_t>(process);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** given) {
+  std::vector<std::string> arguments;
+  bool serving = false;
+  for (int i = 1; i < count; ++i) {
+    const std::string argument = given[i];
+    if (argument == "--library" && i + 1 < count) {
+      if (dlopen(given[++i], RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+        refuse(Error::NotFound, dlerror());
+        return 1;
+      }
+    } else if (argument == "--serve") {
+      serving = true;
+    } else {
+      arguments.push_back(argument);
+    }
+  }
+  if (arguments.empty() && !serving) {
+    std::printf("stepwell runner, protocol 2\n");
+    return 0;
+  }
+  executorch::extension::threadpool::get_threadpool()->_unsafe_reset_threadpool(1);
+  return serving ? serve(arguments) : run(arguments);
 }

@@ -24,7 +24,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from stepwell.backends.executorch.arm64 import CORES, folder
+from stepwell.backends.executorch.arm64 import CORES, FIRST, folder
 
 HERE = Path(__file__).parent
 PACKAGES = ("qemu-user", "g++-aarch64-linux-gnu")
@@ -33,7 +33,7 @@ LIBRARIES = ("executorch", "executorch_backend_xnnpack", "executorch_kernels_opt
              "executorch_kernels_quantized", "executorch_threadpool")  # fmt: skip
 CUSTOM = "executorch/extension/llm/custom_ops/libcustom_ops_aot_lib.so"
 TORCH = ("libtorch_cpu.so", "libtorch.so", "libc10.so", "_C.cpython-311-aarch64-linux-gnu.so")
-VERSION = "4"
+VERSION = "5"
 """Of what this script makes: a folder that another made is made anew."""
 
 
@@ -170,6 +170,28 @@ def build(into: Path) -> None:
         "-ldl",
     )
     _stand_in_for_torch(into, compiler)
+    write_first(into / FIRST)
+
+
+def write_first(path: Path) -> None:
+    """A layer, a convolution, a softmax and a kernel of the runtime: it runs before any other."""
+    import torch
+    from torch import nn
+
+    import stepwell
+
+    class Parts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.convolution = nn.Linear(16, 16), nn.Conv2d(3, 8, 3)
+
+        def forward(
+            self, rows: torch.Tensor, image: torch.Tensor, integers: torch.Tensor
+        ) -> tuple[torch.Tensor, ...]:
+            return self.layer(rows).softmax(-1), self.convolution(image).relu(), integers + 1
+
+    inputs = torch.zeros(2, 16), torch.zeros(1, 3, 6, 6), torch.zeros(2, 2, dtype=torch.int64)
+    path.write_bytes(stepwell.lower(torch.export.export(Parts(), inputs), "xnnpack").to_pte())
 
 
 def _stand_in_for_torch(into: Path, compiler: Path) -> None:
