@@ -10,7 +10,7 @@ from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Step, Together
-from stepwell.translate.lowerings.aten import arithmetic, pools
+from stepwell.translate.lowerings.aten import arithmetic, pools, slices, views
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders
 from stepwell.translate.memory import MEMORY, SPEED
@@ -73,9 +73,7 @@ from stepwell.translate.rewrites.norms.decompose_layer_norm import DecomposeLaye
 from stepwell.translate.rewrites.norms.keep_root_of_infinity import KeepRootOfInfinity
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION, TYPES
 from stepwell.translate.rewrites.sizes.ask_inputs_for_sizes import AskInputsForSizes
-from stepwell.translate.rewrites.slices.gather_strides import GatherStrides
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import HoistSliceOverLayout
-from stepwell.translate.rewrites.slices.split_to_slices import SplitToSlices
 from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
 from stepwell.translate.rewrites.tosa.finishing.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.finishing.narrow_indices import NarrowIndices
@@ -218,10 +216,12 @@ QUANTISED = (
 )
 """Ops between casts take the integers where a kernel does; then the casts that are left."""
 
+GATHER_STRIDES = step(views.gather_strides)
+
 XNNPACK = Pipeline(
     "xnnpack",
     (
-        Together("normalise", (UnbindByPermute(), *PLAIN_FORM, WriteByCat(), GatherStrides())),
+        Together("normalise", (UnbindByPermute(), *PLAIN_FORM, WriteByCat(), GATHER_STRIDES)),
         Together("widen-floats", (WidenMixedFloats(), WidenBfloat(), CancelNarrowing())),
         *QUANTISED,
         Together("fold-weights", FOLD_WEIGHTS),
@@ -294,7 +294,7 @@ XNNPACK = Pipeline(
         ),
         Together("lower-products", (LowerMatmul(),)),
         Together("lower", TO_XNNPACK),
-        Together("take-apart", (SplitToSlices(), DecomposeForKernels())),
+        Together("take-apart", (step(slices.split_to_slices), DecomposeForKernels())),
         Together(
             "lower-pieces",
             (GuardSoftmaxInFloats(), FoldConstants(), *NORMAL_FORM, LowerMatmul(), *TO_XNNPACK),
@@ -331,7 +331,7 @@ XNNPACK_PUBLISHED = Pipeline(
         Together("take-apart", (DecomposeForKernels(),)),
         Together("remove-noop-expands", tuple(rule() for rule in expands.RULES)),
         Together("lift-scalars", (LiftConstantScalar(protect_attention=False),)),
-        Together("normalise", (*NORMAL_FORM, GatherStrides())),
+        Together("normalise", (*NORMAL_FORM, GATHER_STRIDES)),
         Together("lower-products", (LowerMatmul(),)),
         Together("lower", TO_XNNPACK),
         Together("leave-to-kernels", (DecomposeForKernels(),)),
@@ -348,7 +348,7 @@ outside, as there.
 
 TOSA = (
     LowerCustom(),
-    Together("normalise", (*PLAIN_FORM, GatherStrides())),
+    Together("normalise", (*PLAIN_FORM, GATHER_STRIDES)),
     Together("fold-weights", FOLD_WEIGHTS),
     RecogniseAttention(),
     ExpandAttention(lays_out_triangles=True),
@@ -380,7 +380,11 @@ TOSA = (
 """What every TOSA target runs; the target's name says what the result may hold."""
 
 
-SPELL_MOVES = (step(arithmetic.fill_to_full), step(pools.pool_by_images), GatherStrides())
+SPELL_MOVES = (
+    step(arithmetic.fill_to_full),
+    step(pools.pool_by_images),
+    GATHER_STRIDES,
+)
 """Fills, copies, strides and pools as ops that quantised types pass through."""
 
 
@@ -473,7 +477,7 @@ def cortex_m_pipeline(
     return Pipeline(
         str(target),
         (
-            GatherStrides(),
+            GATHER_STRIDES,
             TYPE_QUANTIZATION,
             *(() if io is None else (IntegerPorts(io),)),
             Named("share-types", ShareCommonSubexpressions()),

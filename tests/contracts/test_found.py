@@ -32,11 +32,11 @@ FOUND: dict[str, tuple[str, ...]] = {
         "input 0 has its last 2 axes",
         "size 4 is 0 everywhere",
     ),
-    "spelling.normalise_reduction": (
+    "aten.products: normalise-reduction": (
         "aten.sum.default: dtype=i1",
         "aten.sum.default: dtype=ui8",
     ),
-    "views.pixel_shuffle_to_permute": ("axis 0 of input 0 is 0",),
+    "aten.views: pixel-shuffle-to-permute": ("axis 0 of input 0 is 0",),
     "spelling.activations: recognise-written-hardswish": ("input 0 is uint8",),
     "norms.norms: rms-norm-to-means": ("input 1 is float64",),
     "attention.share_repeated_heads": (

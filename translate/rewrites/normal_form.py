@@ -14,7 +14,14 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.ir.rewriting import Rewrite
-from stepwell.translate.lowerings.aten import arithmetic, normalisations, pools
+from stepwell.translate.lowerings.aten import (
+    arithmetic,
+    normalisations,
+    pools,
+    products,
+    slices,
+    views,
+)
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention import softmaxes
 from stepwell.translate.rewrites.attention.remove_safe_softmax_guard import RemoveSafeSoftmaxGuard
@@ -23,22 +30,11 @@ from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.constants.give_scalar_an_axis import GiveScalarAnAxis
 from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.layers.adaptive_pool_to_pool import AdaptivePoolToPool
-from stepwell.translate.rewrites.layers.conv_to_convolution import ConvToConvolution
-from stepwell.translate.rewrites.layers.einsum_to_bmm import EinsumToBmm
 from stepwell.translate.rewrites.layers.fold_batch_norm import FoldBatchNorm
-from stepwell.translate.rewrites.layers.matmul_to_bmm import MatmulToBmm
-from stepwell.translate.rewrites.layers.matmul_to_linear import MatmulToLinear
 from stepwell.translate.rewrites.norms import norms
 from stepwell.translate.rewrites.sizes.remove_proven_assert import RemoveProvenAssert
-from stepwell.translate.rewrites.slices.crop_to_slice import CropToSlice
 from stepwell.translate.rewrites.slices.index_to_slices import IndexToSlices
-from stepwell.translate.rewrites.slices.normalise_slice import NormaliseSlice
-from stepwell.translate.rewrites.slices.pad_to_constant_pad import PadToConstantPad
-from stepwell.translate.rewrites.slices.pad_to_slices import PadToSlices
-from stepwell.translate.rewrites.slices.roll_to_cat import RollToCat
 from stepwell.translate.rewrites.slices.select_by_constant_mask import SelectByConstantMask
-from stepwell.translate.rewrites.slices.split_to_slices import SplitToSlices
-from stepwell.translate.rewrites.slices.stack_to_cat import StackToCat
 from stepwell.translate.rewrites.slices.store_row_in_table import StoreRowInTable
 from stepwell.translate.rewrites.spelling import (
     activations,
@@ -51,16 +47,8 @@ from stepwell.translate.rewrites.spelling import (
     sums,
 )
 from stepwell.translate.rewrites.spelling.normalise_pooling import NormalisePooling
-from stepwell.translate.rewrites.spelling.normalise_reduction import NormaliseReduction
 from stepwell.translate.rewrites.views import expands, permutes, transposes
-from stepwell.translate.rewrites.views.as_strided_to_view import AsStridedToView
-from stepwell.translate.rewrites.views.merge_permuted_axes import MergePermutedAxes
 from stepwell.translate.rewrites.views.merge_views import MergeViews
-from stepwell.translate.rewrites.views.normalise_expand import NormaliseExpand
-from stepwell.translate.rewrites.views.pixel_shuffle_to_permute import PixelShuffleToPermute
-from stepwell.translate.rewrites.views.repeat_to_expand import RepeatToExpand
-from stepwell.translate.rewrites.views.reshape_to_view import ReshapeToView
-from stepwell.translate.rewrites.views.strided_slice_to_view import StridedSliceToView
 
 NOOPS: tuple[Rewrite[Any], ...] = (
     ChooseFromOne(),
@@ -73,23 +61,24 @@ NOOPS: tuple[Rewrite[Any], ...] = (
 """Ops that compute their operand."""
 
 SHAPES: tuple[Rewrite[Any], ...] = (
-    AsStridedToView(),
-    ReshapeToView(),
+    step(views.as_strided_to_view),
+    step(views.reshape_to_view),
     *(rule() for rule in transposes.RULES),
-    NormaliseSlice(),
-    SplitToSlices(),
-    StridedSliceToView(),
-    StackToCat(),
-    NormaliseExpand(),
-    RepeatToExpand(),
-    RollToCat(),
+    step(slices.normalise_slice),
+    step(slices.normalise_selection),
+    step(slices.split_to_slices),
+    step(views.strided_slice_to_view),
+    step(slices.stack_to_cat),
+    step(views.normalise_expand),
+    step(views.repeat_to_expand),
+    step(slices.roll_to_cat),
     IndexToSlices(),
-    PadToConstantPad(),
-    CropToSlice(),
-    PadToSlices(),
-    PixelShuffleToPermute(),
+    step(slices.pad_to_constant_pad),
+    step(slices.crop_to_slice),
+    step(slices.pad_to_slices),
+    step(views.pixel_shuffle_to_permute),
     *(rule() for rule in permutes.RULES),
-    MergePermutedAxes(),
+    step(views.merge_permuted_axes),
     MergeViews(),
 )
 """Ops that move elements."""
@@ -105,11 +94,11 @@ ARITHMETIC: tuple[Rewrite[Any], ...] = (
 """Ops that compute each element."""
 
 LAYERS: tuple[Rewrite[Any], ...] = (
-    MatmulToLinear(),
-    MatmulToBmm(),
-    EinsumToBmm(),
-    ConvToConvolution(),
-    NormaliseReduction(),
+    step(products.matmul_to_linear),
+    step(products.matmul_to_bmm),
+    step(products.einsum_to_bmm),
+    step(products.conv_to_convolution),
+    step(products.normalise_reduction),
     step(normalisations.variance_to_means),
     *(rule() for rule in softmaxes.RULES),
     *(rule() for rule in norms.RULES),

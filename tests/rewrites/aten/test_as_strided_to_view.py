@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.views.as_strided_to_view import AsStridedToView
+from stepwell.translate.lowerings.aten import views
+from stepwell.translate.lowerings.lowering import step
 
 
 def test_overlapping_windows_are_refused(refused: Any, method: Any):
@@ -14,7 +15,7 @@ def test_overlapping_windows_are_refused(refused: Any, method: Any):
             "%y = aten.as_strided.default(%x, [5, 2], [1, 1]) : (tensor<6xf32>) -> tensor<5x2xf32>",
             gives="tensor<5x2xf32>",
         ),
-        AsStridedToView(),
+        step(views.as_strided_to_view),
         "overlap",
     )
 
@@ -26,7 +27,7 @@ def test_a_transposition_is_refused(refused: Any, method: Any):
             "%y = aten.as_strided.default(%x, [3, 2], [1, 3]) : (tensor<2x3xf32>) -> tensor<3x2xf32>",
             gives="tensor<3x2xf32>",
         ),
-        AsStridedToView(),
+        step(views.as_strided_to_view),
         "reorder",
     )
 
@@ -38,7 +39,7 @@ def test_a_part_of_the_operand_is_refused(refused: Any, method: Any):
             "%y = aten.as_strided.default(%x, [2, 2], [2, 1]) : (tensor<6xf32>) -> tensor<2x2xf32>",
             gives="tensor<2x2xf32>",
         ),
-        AsStridedToView(),
+        step(views.as_strided_to_view),
         "skip",
     )
 
@@ -50,7 +51,7 @@ def test_an_offset_is_refused(refused: Any, method: Any):
             "%y = aten.as_strided.default(%x, [2, 2], [2, 1], 2) : (tensor<6xf32>) -> tensor<2x2xf32>",
             gives="tensor<2x2xf32>",
         ),
-        AsStridedToView(),
+        step(views.as_strided_to_view),
         "offset",
     )
 
@@ -76,7 +77,7 @@ def test_a_computed_operand_has_no_known_strides(refused: Any, method: Any, line
             f"%y = aten.as_strided.default(%a, [{count}], [1]) : ({held}) -> tensor<{count}xf32>",
             gives=f"tensor<{count}xf32>",
         ),
-        AsStridedToView(),
+        step(views.as_strided_to_view),
         "memory format",
     )
 
@@ -90,7 +91,7 @@ def test_an_elementwise_result_lies_as_its_operands(apply: Any, method: Any):
             "%y = aten.as_strided.default(%a, [6], [1]) : (tensor<2x3xf32>) -> tensor<6xf32>",
             gives="tensor<6xf32>",
         ),
-        AsStridedToView(),
+        step(views.as_strided_to_view),
     )
     assert done.ops() == ["aten.neg.default", "aten.add.Tensor", "aten.view.default"]
 
@@ -103,7 +104,7 @@ def test_a_new_tensor_of_one_long_axis_is_dense_in_any_format(apply: Any, method
             "%y = aten.as_strided.default(%a, [1, 3, 1, 1], [3, 1, 3, 3]) : (tensor<1x3x1x1xf32>) -> tensor<1x3x1x1xf32>",
             gives="tensor<1x3x1x1xf32>",
         ),
-        AsStridedToView(),
+        step(views.as_strided_to_view),
     )
     assert done.ops() == ["aten.mean.dim"]
 
@@ -121,4 +122,4 @@ def test_no_view(name: str, refused: Any, method_of_n: Any):
     given, how, made, reason = NEAR_MISSES[name]
     more = ', !stepwell.int<"n">' if "%n" in how else ""
     call = f"%y = aten.as_strided.default(%x, {how}) : ({given}{more}) -> {made}"
-    refused(method_of_n(f"%x: {given}", call, gives=made), AsStridedToView(), reason)
+    refused(method_of_n(f"%x: {given}", call, gives=made), step(views.as_strided_to_view), reason)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.layers.einsum_to_bmm import EinsumToBmm
+from stepwell.translate.lowerings.aten import products
+from stepwell.translate.lowerings.lowering import step
 
 
 def test_a_diagonal_is_refused(refused: Any, method: Any):
@@ -14,7 +15,7 @@ def test_a_diagonal_is_refused(refused: Any, method: Any):
             '%y = aten.einsum.default("ii,ij->ij", [%x, %z]) : (tensor<3x3xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>',
             gives="tensor<3x2xf32>",
         ),
-        EinsumToBmm(),
+        step(products.einsum_to_bmm),
         "diagonal",
     )
 
@@ -26,7 +27,7 @@ def test_three_tensors_are_refused(refused: Any, method: Any):
             '%y = aten.einsum.default("i,i,i->i", [%x, %x, %x]) : (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>',
             gives="tensor<3xf32>",
         ),
-        EinsumToBmm(),
+        step(products.einsum_to_bmm),
         "3 tensors",
     )
 
@@ -38,7 +39,7 @@ def test_a_sum_within_one_operand_is_refused(refused: Any, method: Any):
             '%y = aten.einsum.default("ij,i->i", [%x, %z]) : (tensor<3x4xf32>, tensor<3xf32>) -> tensor<3xf32>',
             gives="tensor<3xf32>",
         ),
-        EinsumToBmm(),
+        step(products.einsum_to_bmm),
         "within one",
     )
 
@@ -50,7 +51,7 @@ def test_an_ellipsis_is_refused(refused: Any, method: Any):
             '%y = aten.einsum.default("...i,i->...", [%x, %z]) : (tensor<3x4xf32>, tensor<4xf32>) -> tensor<3xf32>',
             gives="tensor<3xf32>",
         ),
-        EinsumToBmm(),
+        step(products.einsum_to_bmm),
         "ellipsis",
     )
 
@@ -62,7 +63,7 @@ def test_an_outer_product_has_nothing_to_sum(apply: Any, method: Any):
             '%y = aten.einsum.default("i,j->ji", [%x, %z]) : (tensor<3xf32>, tensor<4xf32>) -> tensor<4x3xf32>',
             gives="tensor<4x3xf32>",
         ),
-        EinsumToBmm(),
+        step(products.einsum_to_bmm),
     )
     assert done.ops() == [
         "aten.view.default",
@@ -87,4 +88,6 @@ NEAR_MISSES = {
 def test_a_sum_of_products_stays_with(name: str, refused: Any, method: Any):
     equation, one, other, made, reason = NEAR_MISSES[name]
     call = f'%y = aten.einsum.default("{equation}", [%x, %z]) : ({one}, {other}) -> {made}'
-    refused(method(f"%x: {one}, %z: {other}", call, gives=made), EinsumToBmm(), reason)
+    refused(
+        method(f"%x: {one}, %z: {other}", call, gives=made), step(products.einsum_to_bmm), reason
+    )

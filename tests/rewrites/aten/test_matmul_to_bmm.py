@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.layers.matmul_to_bmm import MatmulToBmm
+from stepwell.translate.lowerings.aten import products
+from stepwell.translate.lowerings.lowering import step
 
 
 def test_a_product_with_a_weight_is_left_to_linear(refused: Any, method: Any):
@@ -15,7 +16,7 @@ def test_a_product_with_a_weight_is_left_to_linear(refused: Any, method: Any):
             "%y = aten.mm.default(%x, %w) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>",
             gives="tensor<2x4xf32>",
         ),
-        MatmulToBmm(),
+        step(products.matmul_to_bmm),
     )
 
 
@@ -26,7 +27,7 @@ def test_factors_are_refused(refused: Any, method: Any):
             "%y = aten.baddbmm.default(%b, %x, %w, alpha=2) : (tensor<1x2x4xf32>, tensor<1x2x3xf32>, tensor<1x3x4xf32>) -> tensor<1x2x4xf32>",
             gives="tensor<1x2x4xf32>",
         ),
-        MatmulToBmm(),
+        step(products.matmul_to_bmm),
         "alpha or beta",
     )
 
@@ -38,7 +39,7 @@ def test_a_dot_product_is_one_row_times_one_column(apply: Any, method: Any):
             "%y = aten.dot.default(%x, %w) : (tensor<3xf32>, tensor<3xf32>) -> tensor<f32>",
             gives="tensor<f32>",
         ),
-        MatmulToBmm(),
+        step(products.matmul_to_bmm),
     )
     assert done.ops() == [
         "aten.view.default",
@@ -55,7 +56,7 @@ def test_a_matrix_on_the_right_of_a_batch_is_not_repeated(apply: Any, method: An
             "%y = aten.matmul.default(%x, %w) : (tensor<5x2x3xf32>, tensor<3x4xf32>) -> tensor<5x2x4xf32>",
             gives="tensor<5x2x4xf32>",
         ),
-        MatmulToBmm(),
+        step(products.matmul_to_bmm),
     )
     assert done.ops() == [
         "aten.view.default",
@@ -77,4 +78,8 @@ WIDE = 'tensor<2x?xf32, #stepwell.shape<[2, "n"]>>'
 )
 def test_a_symbolic_side_is_refused(one: str, other: str, made: str, refused: Any, method: Any):
     call = f"%y = aten.matmul.default(%x, %z) : ({one}, {other}) -> {made}"
-    refused(method(f"%x: {one}, %z: {other}", call, gives=made), MatmulToBmm(), "symbolic")
+    refused(
+        method(f"%x: {one}, %z: {other}", call, gives=made),
+        step(products.matmul_to_bmm),
+        "symbolic",
+    )

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.layers.matmul_to_linear import MatmulToLinear
+from stepwell.translate.lowerings.aten import products
+from stepwell.translate.lowerings.lowering import step
 
 
 def test_a_product_with_a_computed_matrix_stays(refused: Any, method: Any):
@@ -12,7 +13,7 @@ def test_a_product_with_a_computed_matrix_stays(refused: Any, method: Any):
             "%y = aten.mm.default(%x, %w) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>",
             gives="tensor<2x4xf32>",
         ),
-        MatmulToLinear(),
+        step(products.matmul_to_linear),
     )
 
 
@@ -24,7 +25,7 @@ def test_factors_are_refused(refused: Any, method: Any):
             "%y = aten.addmm.default(%b, %x, %w, beta=2) : (tensor<4xf32>, tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>",
             gives="tensor<2x4xf32>",
         ),
-        MatmulToLinear(),
+        step(products.matmul_to_linear),
         "alpha or beta",
     )
 
@@ -37,7 +38,7 @@ def test_a_residual_in_addmm_is_added_behind(apply: Any, method: Any):
             "%y = aten.addmm.default(%b, %x, %w) : (tensor<2x4xf32>, tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>",
             gives="tensor<2x4xf32>",
         ),
-        MatmulToLinear(),
+        step(products.matmul_to_linear),
     )
     assert done.ops() == ["aten.linear.default", "aten.add.Tensor"]
 
@@ -50,7 +51,7 @@ def test_a_batch_times_a_weight_is_one_linear(apply: Any, method: Any):
             "%y = aten.matmul.default(%x, %w) : (tensor<5x2x3xf32>, tensor<3x4xf32>) -> tensor<5x2x4xf32>",
             gives="tensor<5x2x4xf32>",
         ),
-        MatmulToLinear(),
+        step(products.matmul_to_linear),
     )
     assert done.ops() == ["aten.linear.default"]
 
@@ -58,4 +59,7 @@ def test_a_batch_times_a_weight_is_one_linear(apply: Any, method: Any):
 def test_a_product_with_a_vector_is_no_layer(refused: Any, method: Any):
     weight = '%w = stepwell.weight <"w"> "parameter" : tensor<3xf32>'
     call = "%y = aten.matmul.default(%x, %w) : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2xf32>"
-    refused(method("%x: tensor<2x3xf32>", weight, call, gives="tensor<2xf32>"), MatmulToLinear())
+    refused(
+        method("%x: tensor<2x3xf32>", weight, call, gives="tensor<2xf32>"),
+        step(products.matmul_to_linear),
+    )

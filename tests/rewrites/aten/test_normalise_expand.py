@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.views.normalise_expand import NormaliseExpand
+from stepwell.translate.lowerings.aten import views
+from stepwell.translate.lowerings.lowering import step
 
 
 def test_an_expand_to_a_symbolic_shape_is_refused(refused: Any, method: Any):
@@ -12,7 +13,7 @@ def test_an_expand_to_a_symbolic_shape_is_refused(refused: Any, method: Any):
             '%y = aten.expand_as.default(%x, %z) : (tensor<1x3xf32>, tensor<?x3xf32, #stepwell.shape<["s0", 3]>>) -> tensor<?x3xf32, #stepwell.shape<["s0", 3]>>',
             gives='tensor<?x3xf32, #stepwell.shape<["s0", 3]>>',
         ),
-        NormaliseExpand(),
+        step(views.normalise_expand),
         "symbolic",
     )
 
@@ -24,5 +25,5 @@ def test_an_expand_in_normal_form_stays(refused: Any, method: Any):
             "%y = aten.expand.default(%x, [2, 3]) : (tensor<1x3xf32>) -> tensor<2x3xf32>",
             gives="tensor<2x3xf32>",
         ),
-        NormaliseExpand(),
+        step(views.normalise_expand),
     )

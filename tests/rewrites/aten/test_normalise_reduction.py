@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.spelling.normalise_reduction import NormaliseReduction
+from stepwell.translate.lowerings.aten import products
+from stepwell.translate.lowerings.lowering import step
 
 
 def test_indices_that_are_used_keep_the_op(refused: Any, method: Any):
@@ -12,7 +13,7 @@ def test_indices_that_are_used_keep_the_op(refused: Any, method: Any):
             "%a, %y = aten.max.dim(%x, 1) : (tensor<2x3xf32>) -> (tensor<2xf32>, tensor<2xi64>)",
             gives="tensor<2xi64>",
         ),
-        NormaliseReduction(),
+        step(products.normalise_reduction),
         "indices",
     )
 
@@ -24,7 +25,7 @@ def test_a_mean_in_normal_form_stays(refused: Any, method: Any):
             "%y = aten.mean.dim(%x, [1], true) : (tensor<2x3xf32>) -> tensor<2x1xf32>",
             gives="tensor<2x1xf32>",
         ),
-        NormaliseReduction(),
+        step(products.normalise_reduction),
     )
 
 
@@ -35,7 +36,7 @@ def test_a_sum_of_integers_casts_them_as_torch_does(apply: Any, method: Any):
             "%y = aten.sum.dim_IntList(%x, [1]) : (tensor<2x3xi32>) -> tensor<2xi64>",
             gives="tensor<2xi64>",
         ),
-        NormaliseReduction(),
+        step(products.normalise_reduction),
     )
     assert done.ops() == ["aten._to_copy.default", "aten.sum.dim_IntList", "aten.view.default"]
 
@@ -47,11 +48,13 @@ def test_a_dtype_casts_the_operand_first(apply: Any, method: Any):
             "%y = aten.mean.dim(%x, [0], true, dtype=f64) : (tensor<2x3xf32>) -> tensor<1x3xf64>",
             gives="tensor<1x3xf64>",
         ),
-        NormaliseReduction(),
+        step(products.normalise_reduction),
     )
     assert done.ops() == ["aten._to_copy.default", "aten.mean.dim"]
 
 
 def test_a_number_has_no_axes_to_reduce(refused: Any, method: Any):
     line = "%y = aten.sum.default(%x) : (tensor<f32>) -> tensor<f32>"
-    refused(method("%x: tensor<f32>", line, gives="tensor<f32>"), NormaliseReduction())
+    refused(
+        method("%x: tensor<f32>", line, gives="tensor<f32>"), step(products.normalise_reduction)
+    )

@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.slices.normalise_slice import NormaliseSlice
+from stepwell.translate.lowerings.aten import slices
+from stepwell.translate.lowerings.lowering import step
+
+NORMALISE = (step(slices.normalise_slice), step(slices.normalise_selection))
 
 
 def test_a_slice_in_normal_form_stays(refused: Any, method: Any):
@@ -12,7 +15,7 @@ def test_a_slice_in_normal_form_stays(refused: Any, method: Any):
             "%y = aten.slice.Tensor(%x, 1, 0, 2, 1) : (tensor<2x3xf32>) -> tensor<2x2xf32>",
             gives="tensor<2x2xf32>",
         ),
-        NormaliseSlice(),
+        slices,
     )
 
 
@@ -23,7 +26,7 @@ def test_an_element_before_the_last_of_a_symbolic_axis_is_refused(refused: Any, 
             '%y = aten.select.int(%x, 0, -2) : (tensor<?x3xf32, #stepwell.shape<["s0", 3]>>) -> tensor<3xf32>',
             gives="tensor<3xf32>",
         ),
-        NormaliseSlice(),
+        slices,
         "the symbolic size s0",
     )
 
@@ -35,7 +38,7 @@ def test_the_last_element_of_a_symbolic_axis_is_a_slice_to_the_end(apply: Any, m
             '%y = aten.select.int(%x, 0, -1) : (tensor<?x3xf32, #stepwell.shape<["s0", 3]>>) -> tensor<3xf32>',
             gives="tensor<3xf32>",
         ),
-        NormaliseSlice(),
+        *NORMALISE,
     )
     assert done.ops() == ["aten.slice.Tensor", "aten.view.default"]
 
@@ -47,7 +50,7 @@ def test_bounds_beyond_the_axis_are_cut_to_it(apply: Any, method: Any):
             "%y = aten.slice.Tensor(%x, -1, -9, 9, 2) : (tensor<2x3xf32>) -> tensor<2x2xf32>",
             gives="tensor<2x2xf32>",
         ),
-        NormaliseSlice(),
+        *NORMALISE,
     )
     assert done.ops() == ["aten.slice.Tensor"]
 
@@ -59,7 +62,7 @@ def test_narrow_is_a_slice(apply: Any, method: Any):
             "%y = aten.narrow.default(%x, 1, -2, 2) : (tensor<2x3xf32>) -> tensor<2x2xf32>",
             gives="tensor<2x2xf32>",
         ),
-        NormaliseSlice(),
+        *NORMALISE,
     )
     assert done.ops() == ["aten.slice.Tensor"]
 
@@ -71,6 +74,6 @@ def test_selecting_from_an_axis_of_one_is_a_view(apply: Any, method: Any):
             "%y = aten.select.int(%x, 0, 0) : (tensor<1x3xf32>) -> tensor<3xf32>",
             gives="tensor<3xf32>",
         ),
-        NormaliseSlice(),
+        *NORMALISE,
     )
     assert done.ops() == ["aten.view.default"]

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.slices.pad_to_constant_pad import PadToConstantPad
+from stepwell.translate.lowerings.aten import slices
+from stepwell.translate.lowerings.lowering import step
 
 
 def test_reflection_is_refused(refused: Any, method: Any):
@@ -12,7 +13,7 @@ def test_reflection_is_refused(refused: Any, method: Any):
             '%y = aten.pad.default(%x, [1, 1], "reflect") : (tensor<1x3xf32>) -> tensor<1x5xf32>',
             gives="tensor<1x5xf32>",
         ),
-        PadToConstantPad(),
+        step(slices.pad_to_constant_pad),
         "mode is reflect",
     )
 
@@ -24,6 +25,6 @@ def test_the_value_is_kept(apply: Any, method: Any):
             '%y = aten.pad.default(%x, [1, 0, 0, 1], "constant", 2.5) : (tensor<2x3xf32>) -> tensor<3x4xf32>',
             gives="tensor<3x4xf32>",
         ),
-        PadToConstantPad(),
+        step(slices.pad_to_constant_pad),
     )
     assert done.ops() == ["aten.constant_pad_nd.default"]

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.rewrites.slices.pad_to_slices import WIDEST_BORDER, PadToSlices
+from stepwell.translate.lowerings.aten import slices
+from stepwell.translate.lowerings.aten.slices import WIDEST_BORDER
+from stepwell.translate.lowerings.lowering import step
 
 
 def padded(mode: str, amounts: str, method: Any, gives: str) -> str:
@@ -22,7 +24,7 @@ def padded(mode: str, amounts: str, method: Any, gives: str) -> str:
     ("amounts", "gives"), [("[2, 1, 0, 3]", "1x2x7x8"), ("[0, 0, 1, 0]", "1x2x5x5")]
 )
 def test_each_mode_pads_as_torch_does(mode: str, amounts: str, gives: str, apply: Any, method: Any):
-    done = apply(padded(mode, amounts, method, gives), PadToSlices())
+    done = apply(padded(mode, amounts, method, gives), step(slices.pad_to_slices))
     assert "aten.pad.default" not in done.ops()
     x = torch.randn(1, 2, 4, 5)
     wanted = torch.nn.functional.pad(x, eval(amounts), mode)
@@ -36,15 +38,17 @@ def test_the_operators_named_after_the_modes_are_spelled_too(name: str, apply: A
         f"%y = aten.{name}.default(%x, [1, 2]) : (tensor<2x5xf32>) -> tensor<2x8xf32>",
         gives="tensor<2x8xf32>",
     )
-    assert f"aten.{name}.default" not in apply(text, PadToSlices()).ops()
+    assert f"aten.{name}.default" not in apply(text, step(slices.pad_to_slices)).ops()
 
 
 def test_a_constant_border_is_left_alone(refused: Any, method: Any):
-    refused(padded("constant", "[1, 1]", method, "1x2x4x7"), PadToSlices())
+    refused(padded("constant", "[1, 1]", method, "1x2x4x7"), step(slices.pad_to_slices))
 
 
 def test_a_negative_border_is_refused(refused: Any, method: Any):
-    refused(padded("replicate", "[-1, 1, 0, 0]", method, "1x2x4x5"), PadToSlices(), "crops")
+    refused(
+        padded("replicate", "[-1, 1, 0, 0]", method, "1x2x4x5"), step(slices.pad_to_slices), "crops"
+    )
 
 
 def test_a_wide_reflection_is_refused(refused: Any, method: Any):
@@ -55,7 +59,7 @@ def test_a_wide_reflection_is_refused(refused: Any, method: Any):
         f" : (tensor<2x20xf32>) -> tensor<2x{20 + wide}xf32>",
         gives=f"tensor<2x{20 + wide}xf32>",
     )
-    refused(text, PadToSlices(), "that many slices")
+    refused(text, step(slices.pad_to_slices), "that many slices")
 
 
 def test_a_symbolic_size_is_refused(refused: Any, method: Any):
@@ -66,4 +70,4 @@ def test_a_symbolic_size_is_refused(refused: Any, method: Any):
         f'%y = aten.pad.default(%x, [1, 1], "replicate") : ({given}) -> {made}',
         gives=made,
     )
-    refused(text, PadToSlices(), "run time")
+    refused(text, step(slices.pad_to_slices), "run time")

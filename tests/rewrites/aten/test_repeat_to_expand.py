@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.views.repeat_to_expand import RepeatToExpand
+from stepwell.translate.lowerings.aten import views
+from stepwell.translate.lowerings.lowering import step
 
 
 def test_interleaving_all_elements_is_refused(refused: Any, method: Any):
@@ -12,7 +13,7 @@ def test_interleaving_all_elements_is_refused(refused: Any, method: Any):
             "%y = aten.repeat_interleave.self_int(%x, 2) : (tensor<2x3xf32>) -> tensor<12xf32>",
             gives="tensor<12xf32>",
         ),
-        RepeatToExpand(),
+        step(views.repeat_to_expand),
         "flattens",
     )
 
@@ -24,7 +25,7 @@ def test_a_longer_axis_is_repeated_as_a_whole(apply: Any, method: Any):
             "%y = aten.tile.default(%x, [2]) : (tensor<2x3xf32>) -> tensor<2x6xf32>",
             gives="tensor<2x6xf32>",
         ),
-        RepeatToExpand(),
+        step(views.repeat_to_expand),
     )
     assert done.ops() == ["aten.view.default", "aten.expand.default", "aten.view.default"]
 
@@ -36,7 +37,7 @@ def test_interleaving_repeats_each_element(apply: Any, method: Any):
             "%y = aten.repeat_interleave.self_int(%x, 2, -1) : (tensor<2x3xf32>) -> tensor<2x6xf32>",
             gives="tensor<2x6xf32>",
         ),
-        RepeatToExpand(),
+        step(views.repeat_to_expand),
     )
     assert done.ops() == ["aten.view.default", "aten.expand.default", "aten.view.default"]
 
@@ -47,11 +48,13 @@ LATE = 'tensor<2x?xf32, #stepwell.shape<[2, "n"]>>'
 def test_sizes_that_are_not_repeated_may_be_symbolic(apply: Any, method: Any):
     wide = 'tensor<6x?xf32, #stepwell.shape<[6, "n"]>>'
     line = f"%y = aten.repeat_interleave.self_int(%x, 3, 0) : ({LATE}) -> {wide}"
-    assert apply(method(f"%x: {LATE}", line, gives=wide), RepeatToExpand()).count == 1
+    assert apply(method(f"%x: {LATE}", line, gives=wide), step(views.repeat_to_expand)).count == 1
 
 
 def test_an_axis_of_symbolic_size_is_not_repeated(refused: Any, method: Any):
     long = 'tensor<2x?xf32, #stepwell.shape<[2, "3*n"]>>'
     for call in ("repeat.default(%x, [1, 3])", "repeat_interleave.self_int(%x, 3, 1)"):
         line = f"%y = aten.{call} : ({LATE}) -> {long}"
-        refused(method(f"%x: {LATE}", line, gives=long), RepeatToExpand(), "symbolic size")
+        refused(
+            method(f"%x: {LATE}", line, gives=long), step(views.repeat_to_expand), "symbolic size"
+        )

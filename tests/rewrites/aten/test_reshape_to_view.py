@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.views.reshape_to_view import ReshapeToView
+from stepwell.translate.lowerings.aten import views
+from stepwell.translate.lowerings.lowering import step
 
 
 def test_a_view_that_is_written_out_stays(refused: Any, method: Any):
@@ -12,7 +13,7 @@ def test_a_view_that_is_written_out_stays(refused: Any, method: Any):
             "%y = aten.view.default(%x, [3, 2]) : (tensor<2x3xf32>) -> tensor<3x2xf32>",
             gives="tensor<3x2xf32>",
         ),
-        ReshapeToView(),
+        step(views.reshape_to_view),
     )
 
 
@@ -23,7 +24,7 @@ def test_a_symbolic_size_is_written_as_minus_one(apply: Any, method: Any):
             '%y = aten.unsqueeze.default(%x, 1) : (tensor<?x3xf32, #stepwell.shape<["s0", 3]>>) -> tensor<?x1x3xf32, #stepwell.shape<["s0", 1, 3]>>',
             gives='tensor<?x1x3xf32, #stepwell.shape<["s0", 1, 3]>>',
         ),
-        ReshapeToView(),
+        step(views.reshape_to_view),
     )
     assert done.ops() == ["aten.view.default"]
 
@@ -35,11 +36,11 @@ def test_a_second_symbolic_size_is_read_from_the_operand(apply: Any, method: Any
             '%y = aten.unsqueeze.default(%x, 0) : (tensor<?x?x3xf32, #stepwell.shape<["s0", "s1", 3]>>) -> tensor<1x?x?x3xf32, #stepwell.shape<[1, "s0", "s1", 3]>>',
             gives='tensor<1x?x?x3xf32, #stepwell.shape<[1, "s0", "s1", 3]>>',
         ),
-        ReshapeToView(),
+        step(views.reshape_to_view),
     )
     assert done.ops() == ["aten.sym_size.int", "aten.view.default"]
 
 
 def test_a_view_as_a_number_stays(refused: Any, method: Any):
     line = "%y = aten.view.default(%x, []) : (tensor<1xf32>) -> tensor<f32>"
-    refused(method("%x: tensor<1xf32>", line, gives="tensor<f32>"), ReshapeToView())
+    refused(method("%x: tensor<1xf32>", line, gives="tensor<f32>"), step(views.reshape_to_view))

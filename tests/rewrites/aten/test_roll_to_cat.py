@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.slices.roll_to_cat import RollToCat
+from stepwell.translate.lowerings.aten import slices
+from stepwell.translate.lowerings.lowering import step
 
 
 def test_a_flip_is_refused_with_the_reason(refused: Any, method: Any):
@@ -12,7 +13,7 @@ def test_a_flip_is_refused_with_the_reason(refused: Any, method: Any):
             "%y = aten.flip.default(%x, [1]) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
             gives="tensor<2x3xf32>",
         ),
-        RollToCat(),
+        step(slices.roll_to_cat),
         "gather",
     )
 
@@ -24,7 +25,7 @@ def test_a_roll_without_axes_rolls_the_flat_tensor(apply: Any, method: Any):
             "%y = aten.roll.default(%x, [2]) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
             gives="tensor<2x3xf32>",
         ),
-        RollToCat(),
+        step(slices.roll_to_cat),
     )
     assert done.ops() == [
         "aten.view.default",
@@ -43,6 +44,6 @@ def test_shifts_of_one_axis_that_cancel_vanish(apply: Any, method: Any):
             "%y = aten.neg.default(%a) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
             gives="tensor<2x3xf32>",
         ),
-        RollToCat(),
+        step(slices.roll_to_cat),
     )
     assert done.ops() == ["aten.neg.default"]

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.slices.split_to_slices import SplitToSlices
+from stepwell.translate.lowerings.aten import slices
+from stepwell.translate.lowerings.lowering import step
 
 
 def test_an_unused_part_is_not_written(apply: Any, method: Any):
@@ -12,7 +13,7 @@ def test_an_unused_part_is_not_written(apply: Any, method: Any):
             "%a, %b, %y = aten.chunk.default(%x, 3) : (tensor<6xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>)",
             gives="tensor<2xf32>",
         ),
-        SplitToSlices(),
+        step(slices.split_to_slices),
     )
     assert done.ops() == ["aten.slice.Tensor"]
 
@@ -24,7 +25,7 @@ def test_uneven_parts_follow_each_other(apply: Any, method: Any):
             "%a, %y = aten.split_with_sizes.default(%x, [3, 4]) : (tensor<7xf32>) -> (tensor<3xf32>, tensor<4xf32>)",
             gives="tensor<4xf32>",
         ),
-        SplitToSlices(),
+        step(slices.split_to_slices),
     )
     assert done.ops() == ["aten.slice.Tensor"]
 
@@ -36,6 +37,6 @@ def test_unbinding_an_axis_of_one_is_a_view(apply: Any, method: Any):
             "%y = aten.unbind.int(%x) : (tensor<1x3xf32>) -> tensor<3xf32>",
             gives="tensor<3xf32>",
         ),
-        SplitToSlices(),
+        step(slices.split_to_slices),
     )
     assert done.ops() == ["aten.view.default"]

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.rewrites.views.strided_slice_to_view import StridedSliceToView
+from stepwell.translate.lowerings.aten import views
+from stepwell.translate.lowerings.lowering import step as step_of
 
 
 def taken(size: int, start: int, stop: int, step: int, method: Any) -> str:
@@ -24,23 +25,25 @@ def taken(size: int, start: int, stop: int, step: int, method: Any) -> str:
 def test_every_window_takes_what_torch_takes(
     size: int, bounds: tuple[int, int], step: int, apply: Any, method: Any
 ):
-    done = apply(taken(size, *bounds, step, method), StridedSliceToView())
+    done = apply(taken(size, *bounds, step, method), step_of(views.strided_slice_to_view))
     assert done.count == 1
     x = torch.randn(2, size)
     assert torch.equal(done.program.run(x)[0], x[:, bounds[0] : bounds[1] : step])
 
 
 def test_whole_periods_need_no_padding(apply: Any, method: Any):
-    done = apply(taken(9, 2, 9, 3, method), StridedSliceToView())
+    done = apply(taken(9, 2, 9, 3, method), step_of(views.strided_slice_to_view))
     assert done.ops() == ["aten.view.default", "aten.slice.Tensor", "aten.view.default"]
 
 
 def test_a_step_of_one_is_left_alone(refused: Any, method: Any):
-    refused(taken(8, 1, 5, 1, method), StridedSliceToView())
+    refused(taken(8, 1, 5, 1, method), step_of(views.strided_slice_to_view))
 
 
 def test_an_empty_slice_is_refused(refused: Any, method: Any):
-    refused(taken(8, 5, 5, 2, method), StridedSliceToView(), "the slice takes nothing")
+    refused(
+        taken(8, 5, 5, 2, method), step_of(views.strided_slice_to_view), "the slice takes nothing"
+    )
 
 
 def test_a_symbolic_axis_is_refused(refused: Any, method: Any):
@@ -51,4 +54,4 @@ def test_a_symbolic_axis_is_refused(refused: Any, method: Any):
         f"%y = aten.slice.Tensor(%x, 1, 0, 8, 2) : ({given}) -> {made}",
         gives=made,
     )
-    refused(text, StridedSliceToView(), "symbolic")
+    refused(text, step_of(views.strided_slice_to_view), "symbolic")

@@ -5,22 +5,10 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting import Rewrite
-from stepwell.translate.lowerings.aten import normalisations
+from stepwell.translate.lowerings.aten import normalisations, products, slices, views
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.norms import norms
-from stepwell.translate.rewrites.slices.normalise_slice import NormaliseSlice
-from stepwell.translate.rewrites.slices.pad_to_constant_pad import PadToConstantPad
-from stepwell.translate.rewrites.slices.pad_to_slices import PadToSlices
-from stepwell.translate.rewrites.slices.roll_to_cat import RollToCat
-from stepwell.translate.rewrites.slices.split_to_slices import SplitToSlices
-from stepwell.translate.rewrites.slices.stack_to_cat import StackToCat
 from stepwell.translate.rewrites.spelling import activations, neutral_arithmetic, powers, sums
-from stepwell.translate.rewrites.spelling.normalise_reduction import NormaliseReduction
-from stepwell.translate.rewrites.views.normalise_expand import NormaliseExpand
-from stepwell.translate.rewrites.views.pixel_shuffle_to_permute import PixelShuffleToPermute
-from stepwell.translate.rewrites.views.repeat_to_expand import RepeatToExpand
-from stepwell.translate.rewrites.views.reshape_to_view import ReshapeToView
-from stepwell.translate.rewrites.views.strided_slice_to_view import StridedSliceToView
 
 TWO = '%n = aten.sym_size.int(%z, 0) : (tensor<2xf32>) -> !stepwell.int<"2">'
 X = "tensor<9x3xf32>"
@@ -41,24 +29,24 @@ def symbolic(*shape: int | str) -> str:
 @pytest.mark.parametrize(
     ("rewrite", "call", "shape", "reason"),
     [
-        (NormaliseSlice(), "select.int(%x, 0, %n)", "3", "index"),
-        (NormaliseSlice(), "narrow.default(%x, 0, %n, 2)", "2x3", "bounds"),
-        (NormaliseSlice(), "narrow.default(%x, 0, 0, %n)", "2x3", "bounds"),
-        (NormaliseSlice(), "slice.Tensor(%x, 0, 0, %n)", "2x3", "bounds"),
-        (PadToConstantPad(), "pad.default(%x, [0, %n])", "9x5", "padding"),
-        (PadToConstantPad(), "pad.default(%x, [0, 1], value=%n)", "9x4", "padding"),
-        (PadToSlices(), "reflection_pad1d.default(%x, [0, %n])", "9x5", "padding"),
+        (step(slices.normalise_selection), "select.int(%x, 0, %n)", "3", "index"),
+        (step(slices.normalise_slice), "narrow.default(%x, 0, %n, 2)", "2x3", "bounds"),
+        (step(slices.normalise_slice), "narrow.default(%x, 0, 0, %n)", "2x3", "bounds"),
+        (step(slices.normalise_slice), "slice.Tensor(%x, 0, 0, %n)", "2x3", "bounds"),
+        (step(slices.pad_to_constant_pad), "pad.default(%x, [0, %n])", "9x5", "padding"),
+        (step(slices.pad_to_constant_pad), "pad.default(%x, [0, 1], value=%n)", "9x4", "padding"),
+        (step(slices.pad_to_slices), "reflection_pad1d.default(%x, [0, %n])", "9x5", "padding"),
         (RULE["power-to-square"], "pow.Tensor_Scalar(%x, %n)", "9x3", ""),
         (RULE["remove-neutral-sum"], "add.Scalar(%x, 0, %n)", "9x3", "alpha"),
-        (RepeatToExpand(), "repeat.default(%x, [1, %n])", "9x6", "counts"),
-        (RepeatToExpand(), "repeat_interleave.self_int(%x, %n, 1)", "9x6", "count"),
-        (RollToCat(), "roll.default(%x, [%n], [1])", "9x3", "shift"),
+        (step(views.repeat_to_expand), "repeat.default(%x, [1, %n])", "9x6", "counts"),
+        (step(views.repeat_to_expand), "repeat_interleave.self_int(%x, %n, 1)", "9x6", "count"),
+        (step(slices.roll_to_cat), "roll.default(%x, [%n], [1])", "9x3", "shift"),
         (RULE["softshrink-to-clamp"], "softshrink.default(%x, %n)", "9x3", "lambd"),
         (RULE["split-alpha-of-add"], "add.Tensor(%x, %x, alpha=%n)", "9x3", "alpha"),
         (RULE["split-elu-scale"], "elu.default(%x, %n)", "9x3", "alpha"),
-        (StridedSliceToView(), "slice.Tensor(%x, 0, 1, 9, %n)", "4x3", "step"),
-        (StridedSliceToView(), "slice.Tensor(%x, 0, %n, 9, 2)", "4x3", "bound"),
-        (StridedSliceToView(), "slice.Tensor(%x, 0, 0, %n, 2)", "1x3", "bound"),
+        (step(views.strided_slice_to_view), "slice.Tensor(%x, 0, 1, 9, %n)", "4x3", "step"),
+        (step(views.strided_slice_to_view), "slice.Tensor(%x, 0, %n, 9, 2)", "4x3", "bound"),
+        (step(views.strided_slice_to_view), "slice.Tensor(%x, 0, 0, %n, 2)", "1x3", "bound"),
     ],
     ids=lambda value: value.split("(")[0] if isinstance(value, str) else type(value).__name__,
 )
@@ -74,7 +62,13 @@ def test_a_number_that_is_not_written_down_is_none_to_rewrite_with(
 @pytest.mark.parametrize(
     ("rewrite", "call", "given", "gives", "reason"),
     [
-        (NormaliseSlice(), "narrow.default(%x, 0, -2, 2)", ("s0", 3), (2, 3), "size s0"),
+        (
+            step(slices.normalise_slice),
+            "narrow.default(%x, 0, -2, 2)",
+            ("s0", 3),
+            (2, 3),
+            "size s0",
+        ),
         (
             RULE["instance-norm-to-group-norm"],
             "instance_norm.default(%x, none, none, none, none, true, 0.1, 1.0e-5, false)",
@@ -83,13 +77,13 @@ def test_a_number_that_is_not_written_down_is_none_to_rewrite_with(
             "channels",
         ),
         (
-            PixelShuffleToPermute(),
+            step(views.pixel_shuffle_to_permute),
             "pixel_shuffle.default(%x, 2)",
             ("s0", 4, 3, 3),
             ("s0", 1, 6, 6),
             "symbolic",
         ),
-        (RollToCat(), "roll.default(%x, [1], [0])", ("s0", 3), ("s0", 3), "symbolic"),
+        (step(slices.roll_to_cat), "roll.default(%x, [1], [0])", ("s0", 3), ("s0", 3), "symbolic"),
         (
             step(normalisations.variance_to_means),
             "var.correction(%x, [1], correction=1)",
@@ -97,7 +91,13 @@ def test_a_number_that_is_not_written_down_is_none_to_rewrite_with(
             (2,),
             "symbolic",
         ),
-        (NormaliseExpand(), "expand_copy.default(%x, [-1, 3])", ("s0", 3), ("s0", 3), ""),
+        (
+            step(views.normalise_expand),
+            "expand_copy.default(%x, [-1, 3])",
+            ("s0", 3),
+            ("s0", 3),
+            "",
+        ),
     ],
     ids=lambda value: value.split(".")[0] if isinstance(value, str) else type(value).__name__,
 )
@@ -118,12 +118,12 @@ def test_an_axis_of_unknown_length_stays(
 @pytest.mark.parametrize(
     ("rewrite", "call", "given", "gives"),
     [
-        (NormaliseExpand(), "broadcast_to.default(%x, [2, 5, 0])", ("s0", 0), (2, 5, 0)),
-        (NormaliseReduction(), "sum.dim_IntList(%x, [0])", (2, 0, "s0"), (0, "s0")),
-        (NormaliseSlice(), "select.int(%x, 0, 1)", (2, 0, "s0"), (0, "s0")),
-        (ReshapeToView(), "unsqueeze.default(%x, 0)", (2, 0, "s0"), (1, 2, 0, "s0")),
-        (SplitToSlices(), "unbind.int(%x)", (1, 0, "s0"), (0, "s0")),
-        (StackToCat(), "stack.default([%x, %x])", (0, "s0"), (2, 0, "s0")),
+        (step(views.normalise_expand), "broadcast_to.default(%x, [2, 5, 0])", ("s0", 0), (2, 5, 0)),
+        (step(products.normalise_reduction), "sum.dim_IntList(%x, [0])", (2, 0, "s0"), (0, "s0")),
+        (step(slices.normalise_selection), "select.int(%x, 0, 1)", (2, 0, "s0"), (0, "s0")),
+        (step(views.reshape_to_view), "unsqueeze.default(%x, 0)", (2, 0, "s0"), (1, 2, 0, "s0")),
+        (step(slices.split_to_slices), "unbind.int(%x)", (1, 0, "s0"), (0, "s0")),
+        (step(slices.stack_to_cat), "stack.default([%x, %x])", (0, "s0"), (2, 0, "s0")),
         (
             step(normalisations.variance_to_means),
             "var.correction(%x, [0], correction=0)",
@@ -154,4 +154,4 @@ def test_parts_of_unknown_length_are_cut_at_run_time(refused: Any, method: Any) 
     )
     size = f'%n = aten.sym_size.int(%z, 0) : ({symbolic("s0")}) -> !stepwell.int<"s0">'
     text = method(f"%x: tensor<7xf32>, %z: {symbolic('s0')}", size, line, gives="tensor<2xf32>")
-    refused(text, SplitToSlices(), "symbolic bounds")
+    refused(text, step(slices.split_to_slices), "symbolic bounds")

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.lowerings.aten import arithmetic, normalisations, pools
+from stepwell.translate.lowerings.aten import arithmetic, normalisations, pools, views
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import factories, patterns
 from stepwell.translate.rewrites.layers.adaptive_pool_by_parts import AdaptivePoolByParts
-from stepwell.translate.rewrites.slices.gather_strides import GatherStrides
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'
 INT = '!stepwell.int<"s0">'
@@ -45,7 +44,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "would be a constant",
     ),
     "long strides": (
-        GatherStrides(),
+        step(views.gather_strides),
         one(
             "%x: f32[3000]",
             "as_strided.default(%x, [2000, 2100], [0, 1])",
@@ -55,7 +54,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "a constant that large",
     ),
     "strides of a product": (
-        GatherStrides(),
+        step(views.gather_strides),
         (
             "%x: f32[2, 3], %w: f32[4, 3]",
             "%p = aten.linear.default(%x, %w) : (f32[2, 3], f32[4, 3]) -> f32[2, 4]",

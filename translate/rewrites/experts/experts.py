@@ -19,6 +19,7 @@ from stepwell.dialects.xnnpack.costs import costs_of
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
+from stepwell.translate.lowerings.aten.products import is_normal
 from stepwell.translate.rewrites.building import static_dims
 from stepwell.translate.rewrites.experts.routing import (
     Choice,
@@ -28,7 +29,6 @@ from stepwell.translate.rewrites.experts.routing import (
     readers,
     reading_of,
 )
-from stepwell.translate.rewrites.spelling.normalise_reduction import is_normal
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,12 @@ from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, node
 from stepwell.ir.levels import COMMON, set_level
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
+from stepwell.translate.lowerings.aten.views import gather_strides
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders
 from stepwell.translate.rewrites.calls.take_composites_apart import TakeCompositesApart
 from stepwell.translate.rewrites.calls.unroll_loop import UnrollLoop
 from stepwell.translate.rewrites.quant import DEQUANTIZE, QUANTIZE
-from stepwell.translate.rewrites.slices.gather_strides import GatherStrides
 from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
 from stepwell.translate.rewrites.tosa.operators.lower_custom import LowerCustom
 from stepwell.translate.rewrites.tosa.placing.order import INTEGERS, SPLIT, TO_TOSA
@@ -35,7 +36,7 @@ TYPED = (*QUANTIZE, *DEQUANTIZE)
 """The ops that give or take quantised values."""
 
 INTEGER_LOWERINGS = frozenset(rewrite.name for rewrite in INTEGERS)
-_OTHERS = (GatherStrides, UnrollLoop, LowerControl, LowerCustom, *borders.RULES)
+_OTHERS = (step(gather_strides), UnrollLoop, LowerControl, LowerCustom, *borders.RULES)
 LOWERINGS = INTEGER_LOWERINGS | {rewrite.name for rewrite in (*SPLIT, *TO_TOSA, *_OTHERS)}
 """The rewrites that know why an op has no form in TOSA."""
 

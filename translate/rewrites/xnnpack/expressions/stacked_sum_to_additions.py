@@ -26,8 +26,8 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
+from stepwell.translate.lowerings.aten.products import is_normal
 from stepwell.translate.rewrites.building import axis, put, same_type, view
-from stepwell.translate.rewrites.spelling.normalise_reduction import is_normal
 
 MOST_PARTS = 32
 """The rounding of n additions adds up to n / 2 ulp of the largest partial sum."""

@@ -1,77 +1,24 @@
-"""Spell `as_strided` as a view where it provably is one.
-
-Strides are no part of the IR: what `as_strided` reads is known only where the memory format of
-its operand is — an input, whose signature states it, a weight, or a new tensor with but one axis
-longer than 1 — and is a view only if the strides it asks for are the dense row-major ones of as
-many elements, from the first on.
-
-Before:
-    %y = aten.as_strided.default(%x, [3, 4], [4, 1]) : (tensor<2x6xf32>) -> tensor<3x4xf32>
-After:
-    %y = aten.view.default(%x, [3, 4]) : (tensor<2x6xf32>) -> tensor<3x4xf32>
-"""
+"""How values lie in memory: whether that is densely, in row-major order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
-from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.families import is_of
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import dims
-from stepwell.translate.rewrites.building import element_count, static_dims, view
 
 QUANTISERS = frozenset(
     f"quantized_decomposed.{name}_per_tensor.default" for name in ("quantize", "dequantize")
 )
 """Elementwise ops of PT2E's library, which has no tags."""
-
-
-@dataclass(frozen=True)
-class Strided:
-    """An `as_strided` that is a view."""
-
-    op: SchemaOp
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class AsStridedToView(Rewrite[Strided]):
-    """`aten.as_strided` of row-major memory to `aten.view`."""
-
-    name: ClassVar[str] = "as-strided-to-view"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (
-        aten.AsStridedDefault,
-        aten.AsStridedCopyDefault,
-    )
-
-    def match(self, op: SchemaOp, program: Program) -> Strided | Refusal | None:
-        """Guards: static, all of the operand in order, the operand's memory is row-major."""
-        value = op.operands[0]
-        held, shape = static_dims(value), static_dims(op.results[0])
-        if held is None or shape is None:
-            return Refusal("the shape is symbolic")
-        if any(isinstance(s, SSAValue) for s in op.arg("stride")) or op.arg("storage_offset"):
-            return Refusal("the strides or the offset are not those of a view")
-        if not is_dense(shape, op.arg("stride")) or element_count(shape) != element_count(held):
-            return Refusal(f"strides {op.arg('stride')} of {list(shape)} overlap, skip or reorder")
-        if not is_row_major(value, program):
-            return Refusal("the memory format of the operand is not known to be row-major")
-        return Strided(op, shape)
-
-    def build(self, match: Strided, rw: Rewriter) -> None:
-        """Write the view."""
-        rw.replace(match.op, [view(rw, match.op.operands[0], match.shape)])
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:

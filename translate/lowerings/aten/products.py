@@ -1,0 +1,288 @@
+"""Products, convolutions and reductions, each by the one op that every target reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
+from stepwell.ir.dtypes import dtype_name, i64, is_float
+from stepwell.translate.lowerings.aten.values import Value, broadcast, needs_static, no_refusal
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.rewrites.building import axes, cannot_be_viewed_as, kept
+
+REORDERED = roundings("the product may be summed in another order")
+
+
+@lowers(
+    "aten.addmm.default",
+    "aten.mm.default",
+    "aten.matmul.default",
+    to="aten",
+    bound=REORDERED,
+    sample="""
+    %b = stepwell.weight <"b"> "parameter" : tensor<4xf32>
+    %v = stepwell.weight <"v"> "parameter" : tensor<3x4xf32>
+    %p = aten.addmm.default(%b, %x, %v) : (tensor<4xf32>, tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+    """,
+)
+def matmul_to_linear(*, op: Any, out: Out, b: Any) -> Value | None:
+    """A product with a transposed matrix or a weight as `aten.linear.default`.
+
+    `addmm(b, x, wᵀ)`, `mm(x, wᵀ)` and `matmul(x, w)` with a matrix on the right are what a linear
+    layer decomposes to. Where the right side is a weight that is not transposed, its transpose is a
+    derived weight: a recipe, no copy. A bias of one row is the linear's, any other is added behind.
+    """
+    *first, x, right = (Value(value, b) for value in op.operands[:3])
+    if right.rank != 2:
+        return None
+    (added,) = first or (None,)
+    if added is not None and (op.arg("alpha") != 1 or op.arg("beta") != 1):
+        refuse("alpha or beta is not 1")
+    held = transposed(right.ssa)
+    if held is None and right.key is None:
+        return None
+    weight = right.derived("transpose", order=[1, 0]) if held is None else held
+    is_bias = added is not None and added.shape == right.shape[1:]
+    y = x.call(aten.LinearDefault, weight, added if is_bias else None, shape=out.shape)
+    return y if added is None or is_bias else y.call(aten.AddTensor, added)
+
+
+def transposed(value: SSAValue) -> SSAValue | None:
+    """The matrix that a value is the transpose of."""
+    owner = value.owner
+    if isinstance(owner, aten.PermuteDefault) and owner.arg("dims") == [1, 0]:
+        return owner.operands[0]
+    return None
+
+
+@lowers(
+    "aten.matmul.default",
+    "aten.mm.default",
+    "aten.mv.default",
+    "aten.dot.default",
+    "aten.baddbmm.default",
+    to="aten",
+    bound=REORDERED,
+    sample=("2x5x3x4xf32", "5x4x6xf32"),
+)
+def matmul_to_bmm(*, op: Any, out: Out, b: Any) -> Value | None:
+    """Every other product as `aten.bmm.default` on batches of matrices.
+
+    Vectors get an axis of 1, batch axes are broadcast to each other and flattened to one. A matrix
+    on the right of a batch is not repeated: the rows of all batches are one matrix. `baddbmm` is
+    the product and a sum.
+    """
+    *first, left, right = (Value(value, b) for value in op.operands)
+    (added,) = first or (None,)
+    if right.rank == 2 and (right.key is not None or transposed(right.ssa) is not None):
+        return None
+    needs_static(left, right, what="the shapes are symbolic")
+    if added is not None and (op.arg("alpha") != 1 or op.arg("beta") != 1):
+        refuse("alpha or beta is not 1")
+    k, n = left.shape[-1], right.shape[-1] if right.rank > 1 else 1
+    if right.rank <= 2 and left.rank > 1:
+        batch, m = (), prod(left.shape[:-1])
+    else:
+        batch, m = broadcast(left.shape[:-2], right.shape[:-2]), left.shape[-2:-1]
+        m = m[0] if m else 1
+    one, other = _batches(left, batch, (m, k)), _batches(right, batch, (k, n))
+    y = one.call(aten.BmmDefault, other, shape=(prod(batch), m, n)).view(*out.shape)
+    return y if added is None else y.call(aten.AddTensor, added)
+
+
+def _batches(value: Value, batch: Sequence[int], matrix: tuple[int, int]) -> Value:
+    if batch:
+        own = value.shape[:-2] if value.rank >= 2 else ()
+        own = (*[1] * (len(batch) - len(own)), *own)
+        value = value.view(*own, *matrix).expand(*batch, *matrix)
+    return value.view(prod(batch), *matrix)
+
+
+@lowers(
+    "aten.einsum.default",
+    to="aten",
+    bound=REORDERED,
+    sample=("bik,jbk->bji", ["2x3x4xf32", "5x2x4xf32"]),
+)
+def einsum_to_bmm(equation: str, operands: list[Value], *, out: Out) -> Value:
+    """`einsum` of two tensors as permutes, views and one `aten.bmm.default`.
+
+    Every letter belongs to one of four kinds: in both operands and the result (batch), in both but
+    not in the result (summed), in one operand and the result (free). Each operand is permuted to
+    [batch, free, summed] and flattened to three axes. A letter that only one operand has and the
+    result lacks is refused.
+    """
+    equation = equation.replace(" ", "")
+    terms, arrow, result = equation.partition("->")
+    letters = terms.split(",")
+    if len(letters) != 2:
+        refuse(f"the equation multiplies {len(letters)} tensors, bmm two")
+    if "." in equation or not arrow:
+        refuse("the equation has an ellipsis, or leaves its result implied")
+    if any(len(set(part)) != len(part) for part in (*letters, result)):
+        refuse("a letter repeats in one term, which takes a diagonal")
+    needs_static(*operands, what="the shapes are symbolic")
+    if any(value.dtype != out.dtype for value in operands):
+        refuse("the operands have several dtypes")
+    sizes: dict[str, int] = {}
+    for part, value in zip(letters, operands, strict=True):
+        for letter, size in zip(part, value.shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                refuse("an axis of 1 is broadcast")
+    one, other = (set(part) for part in letters)
+    if (one ^ other) - set(result):
+        refuse("a letter is summed within one operand")
+    batch = "".join(letter for letter in letters[0] if letter in other and letter in result)
+    summed = "".join(letter for letter in letters[0] if letter in other and letter not in result)
+    left = "".join(letter for letter in letters[0] if letter not in other)
+    right = "".join(letter for letter in letters[1] if letter not in one)
+
+    def size(group: str) -> int:
+        return prod(sizes[letter] for letter in group)
+
+    def ordered(value: Value, held: str, *groups: str) -> Value:
+        order = [held.index(letter) for letter in "".join(groups)]
+        return value.permute(order).view(*map(size, groups))
+
+    first = ordered(operands[0], letters[0], batch, left, summed)
+    second = ordered(operands[1], letters[1], batch, summed, right)
+    y = first.call(aten.BmmDefault, second, shape=(size(batch), size(left), size(right)))
+    made = batch + left + right
+    y = y.view(*(sizes[letter] for letter in made))
+    return y.permute([made.index(letter) for letter in result])
+
+
+CONVOLUTIONS = (
+    "aten.conv2d.padding",
+    "aten.conv1d.default",
+    "aten.conv2d.default",
+    "aten.conv3d.default",
+    "aten.conv1d.padding",
+    "aten.conv3d.padding",
+    "aten.conv_transpose1d.default",
+    "aten.conv_transpose2d.input",
+    "aten.conv_transpose3d.input",
+    "aten._convolution.default",
+    "aten.convolution.default",
+)
+
+
+@lowers(
+    *CONVOLUTIONS,
+    to="aten",
+    sample=("1x3x8x8xf32", "4x3x2x2xf32", None, [1, 1], "same"),
+)
+def conv_to_convolution(
+    x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out, groups: int
+) -> Value | None:
+    """Every convolution as `aten.convolution.default`.
+
+    One op has every rank, transposed or not, with lists as long as there are spatial axes. Padding
+    `same` becomes numbers, with a pad in front where it is uneven; an unbatched input gets a batch
+    axis of 1.
+    """
+    needs_static(weight, what="the shape of the kernel is symbolic")
+    space, names = weight.rank - 2, op.SCHEMA.by_name
+    transposed = "output_padding" in names and (
+        op.arg("transposed") if "transposed" in names else True
+    )
+    lists = {
+        n: op.arg(n) for n in ("stride", "padding", "dilation", "output_padding") if n in names
+    }
+    if any(isinstance(v, SSAValue) for item in lists.values() for v in item):
+        refuse("strides or paddings are known only at run time")
+    padding, extra = lists["padding"], [0] * space
+    stride, dilation = spread(lists["stride"], space), spread(lists["dilation"], space)
+    if padding == "valid":
+        padding = [0]
+    elif padding == "same":
+        totals = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+        padding, extra = [t // 2 for t in totals], [t % 2 for t in totals]
+    padding = spread(padding, space)
+    is_batched = x.rank == weight.rank
+    if isinstance(op, aten.ConvolutionDefault) and is_batched:
+        stated = tuple(list(lists[n]) for n in ("stride", "padding", "dilation"))
+        if stated == (stride, padding, dilation):
+            return None
+    if not is_batched:
+        no_refusal(cannot_be_viewed_as(x.ssa, (1, *x.shape)))
+    if any(extra):  # Zeros behind the last elements of the spatial axes.
+        more = [0] * (x.rank - space) + extra
+        longer = [d + m if isinstance(d, int) else d for d, m in zip(x.shape, more, strict=True)]
+        amounts = [number for end in reversed(extra) for number in (0, end)]
+        x = x.call(aten.ConstantPadNdDefault, amounts, 0, shape=longer)
+    x = x if is_batched else x.view(1, *x.shape)
+    shape = out.shape if is_batched else (1, *out.shape)
+    outer = spread(lists.get("output_padding", [0]), space)
+    numbers = (stride, padding, dilation, bool(transposed), outer, groups)
+    y = x.call(aten.ConvolutionDefault, weight, bias, *numbers, shape=shape, dtype=out.dtype)
+    return y if is_batched else y.view(*out.shape)
+
+
+def spread(numbers: Sequence[int], space: int) -> list[int]:
+    """One number a spatial axis."""
+    return list(numbers) * space if len(numbers) == 1 else list(numbers)
+
+
+REDUCTIONS: dict[str, type[SchemaOp]] = {
+    "aten.mean.default": aten.MeanDim,
+    "aten.mean.dim": aten.MeanDim,
+    "aten.sum.default": aten.SumDimIntList,
+    "aten.sum.dim_IntList": aten.SumDimIntList,
+    "aten.amax.default": aten.AmaxDefault,
+    "aten.amin.default": aten.AminDefault,
+    "aten.max.default": aten.AmaxDefault,
+    "aten.min.default": aten.AminDefault,
+    "aten.max.dim": aten.AmaxDefault,
+    "aten.min.dim": aten.AminDefault,
+}
+
+
+@lowers(
+    REDUCTIONS,
+    to="aten",
+    bound=roundings("the sum may run in another order"),
+    sample=("2x3x4xf32",),
+)
+def normalise_reduction(x: Value, *, form: Any, op: Any, out: Out) -> Any:
+    """Any mean, sum, maximum or minimum as the one over listed axes, kept; a view drops them.
+
+    The values of `max` and `min` along an axis too. A `dtype` argument casts the operand first, as
+    torch does.
+    """
+    if any(indices.uses for indices in op.results[1:]):
+        refuse("the indices are used")
+    names = op.SCHEMA.by_name
+    listed: Any = op.arg("dim") if "dim" in names else None
+    listed = [listed] if isinstance(listed, int) else listed
+    over = axes(listed, x.rank) if listed else tuple(range(x.rank))
+    dtype = op.arg("dtype") if "dtype" in names else None
+    if form is aten.SumDimIntList:
+        dtype = out.dtype if dtype is None else dtype
+        if not (is_float(dtype) or dtype == i64):
+            refuse(f"a sum in {dtype_name(dtype)} has no form that does not state its dtype")
+    dtype = None if dtype == x.dtype else dtype
+    if x.rank == 0 or (isinstance(op, form) and dtype is None and is_normal(op, over)):
+        return None
+    shape = kept(x.shape, over)
+    no_refusal(cannot_be_viewed_as(x.ssa, shape))
+    y = x if dtype is None else x.cast(dtype)
+    y = y.call(form, list(over), True, shape=shape, dtype=out.dtype).view(*out.shape)
+    return (y, *[None] * (len(op.results) - 1))
+
+
+def is_normal(op: SchemaOp, over: tuple[int, ...]) -> bool:
+    """Whether a reduction lists its axes in order, keeps them and states no dtype."""
+    stated = op.present()
+    return (
+        stated.get("dim") == list(over) and stated.get("keepdim") is True and "dtype" not in stated
+    )
+
+
+RULES = lowerings_of(__name__)

@@ -1,0 +1,295 @@
+"""Ops that take parts of tensors, or put them together: slices and one `cat`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from stepwell.dialects import aten
+from stepwell.ir.size import Dim, Size
+from stepwell.translate.lowerings.aten.values import Value, cat, needs_static, no_refusal
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.rewrites.building import (
+    TO_THE_END,
+    cannot_be_viewed_as,
+    element_count,
+    emit,
+    same_type,
+    view_op,
+)
+
+SLICES = ("aten.slice.Tensor", "aten.slice_copy.Tensor")
+NARROWS = ("aten.narrow.default", "aten.narrow_copy.default")
+SELECTIONS = ("aten.select.int", "aten.select_copy.int")
+
+
+@lowers(*SLICES, *NARROWS, to="aten", sample=("4x6xf32", -2, -2))
+def normalise_slice(x: Value, dim: int, *, op: Any, out: Out) -> Value | None:
+    """Slices and narrows one way: `aten.slice.Tensor` with every bound a number.
+
+    Bounds count from the front and lie inside the axis.
+    """
+    at = x.axis(dim)
+    bounds = (_narrowed if "length" in op.SCHEMA.by_name else _ranged)(op, x.shape[at])
+    if isinstance(op, aten.SliceTensor):
+        stated = [op.present().get(name) for name in ("dim", "start", "end", "step")]
+        if stated == [at, *bounds]:
+            return None
+    return x.call(aten.SliceTensor, at, *bounds, shape=out.shape)
+
+
+def _narrowed(op: Any, size: Dim) -> tuple[int, int, int]:
+    start, length = op.arg("start"), op.arg("length")
+    if isinstance(start, SSAValue) or isinstance(length, SSAValue):
+        refuse("the bounds are known only at run time")
+    if start < 0 and not isinstance(size, int):
+        refuse(f"the start {start} counts from the end of an axis of the symbolic size {size}")
+    start = start + size if start < 0 and isinstance(size, int) else start
+    return start, start + length, 1
+
+
+def _ranged(op: Any, size: Dim) -> tuple[int, int, int]:
+    start, stop, step = op.arg("start"), op.arg("end"), op.arg("step")
+    if any(isinstance(bound, SSAValue) for bound in (start, stop, step)):
+        refuse("the bounds are known only at run time")
+    start = 0 if start is None else start
+    stop = TO_THE_END if stop is None else stop
+    if isinstance(size, int):
+        start = range(size)[start:stop:step].start
+        stop = max(start, slice(None, stop).indices(size)[1])
+    return start, stop, step
+
+
+@lowers(*SELECTIONS, to="aten", sample=("4x6xf32", 1, -1))
+def normalise_selection(x: Value, dim: int, index: Any, *, out: Out, b: Any) -> Value:
+    """A selection is a slice of length 1 and a view that drops the axis.
+
+    On a symbolic axis an index from the front, and the last element, are provable.
+    """
+    at = x.axis(dim)
+    size = x.shape[at]
+    if isinstance(index, SSAValue):
+        refuse("the index is known only at run time")
+    if index < 0 and isinstance(size, Size):
+        if index != -1:
+            refuse(f"index {index} counts from the end of an axis of the symbolic size {size}")
+        start, stop = -1, TO_THE_END
+    else:
+        start = index + size if index < 0 and isinstance(size, int) else index
+        stop = start + 1
+    no_refusal(cannot_be_viewed_as(x.ssa, [n for i, n in enumerate(x.shape) if i != at]))
+    if size != 1:
+        one = [1 if i == at else n for i, n in enumerate(x.shape)]
+        x = x.call(aten.SliceTensor, at, start, stop, 1, shape=one)
+    return Value(emit(b, view_op(b, x.ssa, out.shape)), b)
+
+
+SPLITS = (
+    "aten.split.Tensor",
+    "aten.split.sizes",
+    "aten.split_copy.Tensor",
+    "aten.split_with_sizes.default",
+    "aten.split_with_sizes_copy.default",
+    "aten.chunk.default",
+    "aten.tensor_split.sections",
+    "aten.tensor_split.indices",
+    "aten.unsafe_split.Tensor",
+    "aten.unsafe_chunk.default",
+    "aten.unbind.int",
+    "aten.unbind_copy.int",
+)
+
+
+@lowers(*SPLITS, to="aten", sample=("2x6xf32", 4, 1))
+def split_to_slices(x: Value, *, op: Any, dim: int) -> tuple[Value | None, ...]:
+    """`split`, `chunk`, `tensor_split` and `unbind` as one slice a part.
+
+    The length of each part is read from the result types, which are verified.
+    """
+    at = x.axis(dim)
+    shapes = [Value(result, x.b).shape for result in op.results]
+    drops = op.SCHEMA.operator.startswith("unbind")
+    if drops:
+        no_refusal(cannot_be_viewed_as(x.ssa, [n for i, n in enumerate(x.shape) if i != at]))
+    lengths = [1 if drops else shape[at] for shape in shapes]
+    if not all(isinstance(length, int) for length in lengths):
+        refuse("the parts of a symbolic axis have symbolic bounds")
+    parts: list[Value | None] = []
+    for start, length, shape, result in zip(
+        [0, *accumulate(lengths)], lengths, shapes, op.results, strict=False
+    ):
+        part = x.slice(at, start, start + length) if result.uses else None
+        parts.append(part.view(*shape) if part is not None and drops else part)
+    return tuple(parts)
+
+
+JOINS = ("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
+STACKS = {"aten.stack.default": "stack", "aten.hstack.default": "h", "aten.vstack.default": "v"}
+
+
+@lowers({**STACKS, **dict.fromkeys(JOINS)}, to="aten", sample=(["2x3xf32", "2x3xf32"], {"dim": -1}))
+def stack_to_cat(parts: list[Value], *, form: str | None, op: Any, out: Out) -> Value | None:
+    """`stack`, `hstack`, `concat`, … as `aten.cat.default` of views, on a non-negative axis.
+
+    Empty parts are left out, among them those of shape [0] that `cat` skips by an old rule of
+    torch's, so that no target has to know them.
+    """
+    if any(part.dtype != out.dtype for part in parts):
+        refuse("the operands have several dtypes; cast them first")
+    rank = len(out.shape)
+    if form in ("h", "v"):
+        at = 0 if form == "v" or rank == 1 else 1
+        least = 2 if form == "v" else 1
+        shapes = [(*[1] * (least - part.rank), *part.shape) for part in parts]
+    elif form == "stack":
+        at = op.arg("dim") % rank
+        shapes = [(*part.shape[:at], 1, *part.shape[at:]) for part in parts]
+    else:
+        at, count = op.arg("dim") % max(rank, 1), len(parts)
+        parts = [part for part in parts if part.shape != (0,) or rank == 1]
+        parts = [part for part in parts if part.shape[at] != 0] or parts[:1]
+        shapes = [part.shape for part in parts]
+        if isinstance(op, aten.CatDefault):
+            if len(parts) == 1 and same_type(parts[0].ssa, op.results[0]):
+                return parts[0]
+            if len(parts) == count and op.present().get("dim") == at:
+                return None
+    values = [part.view(*shape) for part, shape in zip(parts, shapes, strict=True)]
+    if len(values) == 1:
+        return values[0]
+    made = aten.CatDefault.make([v.ssa for v in values], at, result_types=[op.results[0].type])
+    return Value(emit(parts[0].b, made), parts[0].b)
+
+
+@lowers("aten.roll.default", "aten.flip.default", to="aten", sample=("4x6xf32", [-1, 2], [0, 1]))
+def roll_to_cat(x: Value, shifts: Sequence[Any], *, op: Any, out: Out) -> Value:
+    """`roll` as two slices and a concatenation an axis.
+
+    Swin's shifted windows roll the feature map by half a window, both ways. No target has a roll.
+    `flip` stays: only a target without a gather picks element by element (`pick-by-slices`).
+    """
+    if isinstance(op, aten.FlipDefault):
+        refuse("a flip written in slices would cost more than a gather")
+    needs_static(x, what="the rolled shape is symbolic")
+    if any(isinstance(shift, SSAValue) for shift in shifts):
+        refuse("the shift is known only at run time")
+    if element_count(x.shape) == 0:
+        return x
+    at = list(op.arg("dims"))
+    x = x if at else x.view(element_count(x.shape))
+    starts: dict[int, int] = {}
+    for shift, dim in zip(shifts, at or [0], strict=True):
+        where = x.axis(dim)
+        starts[where] = (starts.get(where, 0) - shift) % x.shape[where]
+    for where, start in starts.items():
+        if start:
+            back = x.slice(where, start, x.shape[where])
+            x = cat([back, x.slice(where, 0, start)], where)
+    return x.view(*out.shape)
+
+
+@lowers("aten.pad.default", "aten.constant_pad_nd.default", to="aten", sample=("2x3xf32", [1, 2]))
+def pad_to_constant_pad(x: Value, amounts: Sequence[Any], *, op: Any, out: Out) -> Value | None:
+    """Padding with a constant as `aten.constant_pad_nd.default` with its value."""
+    value = 0
+    if isinstance(op, aten.PadDefault):
+        if op.arg("mode") != "constant":
+            refuse(f"its padding mode is {op.arg('mode')}, not constant")
+        if op.arg("value") is not None:
+            value = op.arg("value")
+    elif "value" in op.properties:
+        return None
+    if any(isinstance(amount, SSAValue) for amount in (*amounts, value)):
+        refuse("the padding is known only at run time")
+    return x.call(aten.ConstantPadNdDefault, list(amounts), value, shape=out.shape)
+
+
+@lowers("aten.constant_pad_nd.default", to="aten", sample=("2x5xf32", [-1, 2], 0.5))
+def crop_to_slice(x: Value, amounts: Sequence[Any], *, op: Any, out: Out, b: Any) -> Value | None:
+    """Slices that cut what a negative padding takes away, and a pad of what is not negative.
+
+    `F.pad` with a negative amount crops. No target's pad does, and ExecuTorch's own kernel refuses
+    it at run time.
+    """
+    if any(isinstance(amount, SSAValue) for amount in amounts):
+        refuse("the padding is known only at run time")
+    if min(amounts, default=0) >= 0:
+        return None
+    needs_static(x, what="the cropped shape is symbolic")
+    kept = [(0, size) for size in x.shape]
+    for index, (before, after) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
+        at = x.rank - 1 - index
+        kept[at] = (max(0, -before), x.shape[at] + min(0, after))
+    value, type_ = op.arg("value"), op.results[0].type
+    if any(start >= stop for start, stop in kept):  # Nothing stays but what is put around it.
+        full = aten.FullDefault.make(list(out.shape), value, dtype=out.dtype, result_types=[type_])
+        return Value(emit(b, full), b)
+    for at, (start, stop) in enumerate(kept):
+        x = x.slice(at, start, stop)
+    left = [max(0, amount) for amount in amounts]
+    return x.call(aten.ConstantPadNdDefault, left, value, shape=out.shape) if any(left) else x
+
+
+WIDEST_BORDER = 8
+"""Rows of a reflected border; a wider one makes more slices than a gather is worth."""
+BORDERS = {
+    "aten.pad.default": None,
+    **{f"aten.reflection_pad{space}d.default": "reflect" for space in (1, 2, 3)},
+    **{f"aten.replication_pad{space}d.default": "replicate" for space in (1, 2, 3)},
+}
+
+
+@lowers(BORDERS, to="aten", sample=("2x5xf32", [2, 1], "reflect"))
+def pad_to_slices(x: Value, amounts: Sequence[Any], *, form: str | None, op: Any) -> Value | None:
+    """Reflecting, replicating and circular padding as slices side by side.
+
+    A reflected border is one slice for each of its rows, a replicated one the outermost row
+    expanded, a circular one a single slice of the other end. ExecuTorch has kernels for some of
+    these pads and delegates for none; borders are a few rows wide.
+    """
+    mode = form or op.arg("mode")
+    if mode == "constant":
+        return None
+    if not x.is_static or any(isinstance(amount, SSAValue) for amount in amounts):
+        refuse("the sizes or the padding are known only at run time")
+    if min(amounts) < 0:
+        refuse(f"{mode} padding with a negative amount crops")
+    if mode == "reflect" and max(amounts) > WIDEST_BORDER:
+        refuse(f"a border of {max(amounts)} rows is that many slices")
+    for index, (before, after) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
+        at = x.rank - 1 - index
+        first, last = _ROWS[mode](x, at, x.shape[at], before, after)
+        x = cat([*first, x, *last], at)
+    return x
+
+
+_Rows = tuple[list[Value], list[Value]]
+
+
+def _reflected(x: Value, at: int, size: int, before: int, after: int) -> _Rows:
+    first = [x.slice(at, i, i + 1) for i in range(before, 0, -1)]
+    return first, [x.slice(at, size - 2 - i, size - 1 - i) for i in range(after)]
+
+
+def _replicated(x: Value, at: int, size: int, before: int, after: int) -> _Rows:
+    def repeated(row: int, count: int) -> list[Value]:
+        if count == 0:
+            return []
+        shape = [count if i == at else n for i, n in enumerate(x.shape)]
+        return [x.slice(at, row, row + 1).expand(*shape)]
+
+    return repeated(0, before), repeated(size - 1, after)
+
+
+def _circular(x: Value, at: int, size: int, before: int, after: int) -> _Rows:
+    first = [x.slice(at, size - before, size)] if before else []
+    return first, [x.slice(at, 0, after)] if after else []
+
+
+_ROWS = {"reflect": _reflected, "replicate": _replicated, "circular": _circular}
+
+
+RULES = lowerings_of(__name__)

@@ -1,0 +1,348 @@
+"""Ops that only move elements, as views, permutes and expands with their sizes written out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.tosa.limits import EIGHT_K
+from stepwell.dialects.xnnpack.datatypes import MAX_RANK
+from stepwell.ir.rewriting import EXACT, Rewriter
+from stepwell.ir.size import UNKNOWN, Dim, Size
+from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.rewrites.building import (
+    axis,
+    cannot_be_viewed_as,
+    element_count,
+    emit,
+    same_type,
+    static_dims,
+    view_op,
+)
+from stepwell.translate.rewrites.slices.moved_places import MOST_PLACES, longest_run, places
+from stepwell.translate.rewrites.views.memory import is_dense, is_row_major
+
+STRIDED = ("aten.as_strided.default", "aten.as_strided_copy.default")
+
+
+@lowers(*STRIDED, to="aten", sample=("2x6xf32", [3, 4], [4, 1]))
+def as_strided_to_view(x: Value, size: Any, stride: Any, offset: Any, *, out: Out, b: Any) -> Value:
+    """`as_strided` where it provably is a view.
+
+    Strides are no part of the IR: what `as_strided` reads is known only where the memory format of
+    its operand is — an input, whose signature states it, a weight, or a new tensor with but one
+    axis longer than 1 — and is a view only if the strides it asks for are the dense row-major ones
+    of as many elements, from the first on.
+    """
+    shape = static_dims_of(out.shape)
+    if not x.is_static or shape is None:
+        refuse("the shape is symbolic")
+    if any(isinstance(s, SSAValue) for s in stride) or offset:
+        refuse("the strides or the offset are not those of a view")
+    if not is_dense(shape, stride) or element_count(shape) != element_count(x.shape):
+        refuse(f"strides {stride} of {list(shape)} overlap, skip or reorder")
+    if not is_row_major(x.ssa, b.program):
+        refuse("the memory format of the operand is not known to be row-major")
+    return x.view(*shape)
+
+
+@lowers(
+    *STRIDED,
+    to="aten",
+    takes_empty=False,
+    sample=("2x4xf32", [3, 2], [2, 1], 2),
+    formerly=("gather-strides-to-tosa",),
+)
+def gather_strides(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
+    """`as_strided` by rows of its operand's memory, where that is known to be row-major.
+
+    What `as_strided` reads hangs on strides, which are no part of the IR: those of a transposed
+    value are not its shape's. It becomes an `index_select` only of a value that provably lies row
+    by row, and is refused else.
+    """
+    shape = static_dims_of(out.shape)
+    if not x.is_static or shape is None:
+        refuse("the shape is symbolic")
+    if len(op.operands) > 1:
+        refuse("a size, a stride or the offset is known only at run time")
+    if not is_row_major(x.ssa, b.program):
+        refuse("the memory format of the operand is not known to be row-major")
+    if element_count(shape) > MOST_PLACES:
+        refuse(f"its {element_count(shape)} places would be a constant that large")
+    pattern, count = places(op), element_count(x.shape)
+    run = longest_run(pattern, count)
+    rows = x.view(count // run, run)
+    index = b.constant((pattern[::run] // run).contiguous(), "rows")
+    chosen = emit(b, aten.IndexSelectDefault.make(rows.ssa, 0, index))
+    return Value(chosen, b).view(*shape)
+
+
+def static_dims_of(shape: Sequence[Dim]) -> tuple[int, ...] | None:
+    """A shape if all its sizes are numbers."""
+    known = tuple(size for size in shape if isinstance(size, int))
+    return known if len(known) == len(shape) else None
+
+
+RESHAPES = (
+    "aten.reshape.default",
+    "aten.view.default",
+    "aten.view_copy.default",
+    "aten._unsafe_view.default",
+    "aten._reshape_copy.default",
+    "aten.view_as.default",
+    "aten.reshape_as.default",
+    "aten.flatten.using_ints",
+    "aten.ravel.default",
+    "aten.unflatten.int",
+    "aten.squeeze.default",
+    "aten.squeeze.dim",
+    "aten.squeeze.dims",
+    "aten.squeeze_copy.default",
+    "aten.squeeze_copy.dim",
+    "aten.squeeze_copy.dims",
+    "aten.unsqueeze.default",
+    "aten.unsqueeze_copy.default",
+)
+
+
+@lowers(*RESHAPES, to="aten", sample=("2x12xf32", [-1, 3]))
+def reshape_to_view(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | None:
+    """Every reshape as `aten.view.default` with its sizes written out.
+
+    `reshape`, `flatten`, `unflatten`, `squeeze`, `unsqueeze`, `view_copy` and the rest all keep the
+    elements in row-major order and state another shape, so one op says it all. A symbolic size is
+    written −1, a second one is read from the operand; sizes that a view computes itself stay as
+    they are.
+    """
+    is_view = isinstance(op, aten.ViewDefault)
+    sizes = stated_sizes(op)
+    if any(isinstance(size, SSAValue) for size in sizes):
+        return None if is_view else x.call(aten.ViewDefault, list(sizes), shape=out.shape)
+    if is_view and (not sizes or is_written_out(sizes, out.shape)):
+        return None
+    no_refusal(cannot_be_viewed_as(x.ssa, out.shape))
+    return Value(emit(b, view_op(b, x.ssa, out.shape)), b)
+
+
+def stated_sizes(op: Any) -> Sequence[int | SSAValue]:
+    """The sizes of the result as an op states them, none where it does not state them all."""
+    for name in ("size", "shape"):
+        if name in op.SCHEMA.by_name:
+            return op.arg(name)
+    if not isinstance(op, aten.UnflattenInt):
+        return ()
+    held = Value(op.operands[0], None).shape  # pyright: ignore[reportArgumentType]
+    at = axis(op.arg("dim"), len(held))
+    kept = [size for i, size in enumerate(held) if i != at]
+    known: list[int | SSAValue] = [size for size in kept if isinstance(size, int)]
+    return [*known[:at], *op.arg("sizes"), *known[at:]] if len(known) == len(kept) else ()
+
+
+def is_written_out(sizes: Sequence[int | SSAValue], shape: Sequence[Dim]) -> bool:
+    """Whether a view states every static size as a number (and one symbolic size as -1)."""
+    return all(
+        size == dim if isinstance(dim, int) else size == -1
+        for size, dim in zip(sizes, shape, strict=True)
+    )
+
+
+BROADCASTS = (
+    "aten.expand_copy.default",
+    "aten.expand.default",
+    "aten.expand_as.default",
+    "aten.broadcast_to.default",
+)
+
+
+@lowers(*BROADCASTS, to="aten", sample=("1x3xf32", [4, -1]))
+def normalise_expand(x: Value, *, op: Any, out: Out) -> Value | None:
+    """Every broadcast as one `aten.expand.default` with its sizes written out.
+
+    An expand of an expand is one expand. Axes that it adds in front are added by a view first, so
+    that an expand only ever repeats axes of size 1.
+    """
+    result = op.results[0]
+    if same_type(x.ssa, result):
+        return None
+    sizes = static_dims(result)
+    if sizes is None:
+        refuse("the expanded shape is symbolic")
+    merges = isinstance(x.owner, aten.ExpandDefault)
+    source = Value(x.owner.operands[0], x.b) if merges else x
+    shape = (*[1] * (len(sizes) - source.rank), *source.shape)
+    is_normal = isinstance(op, aten.ExpandDefault) and op.arg("size") == list(sizes)
+    if is_normal and not merges and shape == source.shape and "implicit" not in op.properties:
+        return None
+    value = source.view(*shape)
+    if same_type(value.ssa, result):
+        return value
+    return value.call(aten.ExpandDefault, list(sizes), shape=out.shape)
+
+
+REPEATS = {
+    "aten.repeat.default": "repeats",
+    "aten.tile.default": "dims",
+    "aten.repeat_interleave.self_int": None,
+}
+
+
+@lowers(REPEATS, to="aten", sample=("2x1xf32", [3, 4]))
+def repeat_to_expand(x: Value, *, form: str | None, op: Any, out: Out) -> Value:
+    """`repeat`, `tile` and `repeat_interleave` as a view, one expand and a view.
+
+    An axis of n elements repeated r times is the axes (r, n) of an expand, flattened; elements
+    repeated each r times are the axes (n, r). Axes of size 1 need no view.
+    """
+    if UNKNOWN in x.shape:
+        refuse("the repeated shape is not known")
+    if form is None:
+        units, sizes = _interleaved(x, op.arg("repeats"), op.arg("dim"))
+    else:
+        units, sizes = _repeated(x.shape, op.arg(form))
+    return x.view(*units).expand(*sizes).view(*out.shape)
+
+
+def _repeated(shape: Sequence[Dim], counts: Sequence[Any]) -> tuple[list[Dim], list[Dim]]:
+    """The shapes of the view and of the expand."""
+    if any(isinstance(count, SSAValue) for count in counts):
+        refuse("the counts are known only at run time")
+    rank = max(len(shape), len(counts))
+    units: list[Dim] = []
+    sizes: list[Dim] = []
+    for size, count in zip(
+        (*[1] * (rank - len(shape)), *shape), (*[1] * (rank - len(counts)), *counts), strict=True
+    ):
+        if isinstance(size, Size) and count != 1:
+            refuse("an axis of symbolic size is repeated")
+        if count != 1 and size != 1:
+            units, sizes = [*units, 1, size], [*sizes, count, size]
+        else:
+            units, sizes = [*units, size], [*sizes, size if count == 1 else count]
+    return units, sizes
+
+
+def _interleaved(x: Value, count: Any, dim: int | None) -> tuple[list[Dim], list[Dim]]:
+    if isinstance(count, SSAValue):
+        refuse("the count is known only at run time")
+    if dim is None:
+        refuse("repeat_interleave without a dim flattens its operand first")
+    at = x.axis(dim)
+    if isinstance(x.shape[at], Size):
+        refuse("an axis of symbolic size is repeated")
+    front, behind = x.shape[: at + 1], x.shape[at + 1 :]
+    return [*front, 1, *behind], [*front, count, *behind]
+
+
+SHUFFLES = (
+    "aten.pixel_shuffle.default",
+    "aten.pixel_unshuffle.default",
+    "aten.channel_shuffle.default",
+)
+
+
+@lowers(*SHUFFLES, to="aten", takes_empty=False, sample=("1x8x3x3xf32", 2))
+def pixel_shuffle_to_permute(x: Value, factor: int, *, op: Any, out: Out) -> Value:
+    """`pixel_shuffle`, `pixel_unshuffle` and `channel_shuffle` as view, permute, view."""
+    needs_static(x, what="the shuffled shape is symbolic")
+    if isinstance(op, aten.ChannelShuffleDefault):
+        batch, channels, *space = x.shape
+        shape = (batch, factor, channels // factor, *space)
+        order = (0, 2, 1, *range(3, len(shape)))
+        return x.view(*shape).permute(order).view(*out.shape)
+    *lead, channels, height, width = x.shape
+    n, r = len(lead), factor
+    if isinstance(op, aten.PixelShuffleDefault):
+        shape = (*lead, channels // (r * r), r, r, height, width)
+        moved = (n, n + 3, n + 1, n + 4, n + 2)
+    else:
+        shape = (*lead, channels, height // r, r, width // r, r)
+        moved = (n, n + 2, n + 4, n + 1, n + 3)
+    return x.view(*shape).permute((*range(n), *moved)).view(*out.shape)
+
+
+MOST_AXES = min(MAX_RANK, EIGHT_K.rank)
+"""Axes of a tensor that every target moves."""
+
+
+@lowers(
+    "aten.permute.default",
+    to="aten",
+    bound=EXACT,
+    sample=("1x2x3x1x2x2x5xf32", [0, 6, 1, 2, 3, 4, 5]),
+)
+def merge_permuted_axes(x: Value, order: Sequence[int], *, out: Out) -> Value | None:
+    """Permute fewer axes: those of size one drop out, those that stay neighbours are one.
+
+    Engines move tensors of up to six axes. A video's patches have eight, `[B, T, H, W, t, h, w,
+    C]`, of which some are of size one. Where more than six are left, blocks of axes change places
+    one after the other, which takes four axes at a time.
+    """
+    if x.rank <= MOST_AXES:
+        return None
+    needs_static(x, what="its sizes are known only at run time")
+    order = [d for d in map(x.axis, order) if x.shape[d] != 1]
+    apart = [i for i, d in enumerate(order) if i == 0 or not _follows(order[i - 1], d, x.shape)]
+    blocks = [order[i:j] for i, j in zip(apart, [*apart[1:], len(order)], strict=True)]
+    rising = sorted(blocks)
+    sizes = [prod(x.shape[d] for d in block) for block in rising]
+    places = [rising.index(block) for block in blocks]
+    if len(places) <= MOST_AXES:
+        return x.view(*sizes).permute(places).view(*out.shape)
+    held = list(range(len(places)))
+    for place, block in enumerate(places):
+        at = held.index(block)
+        if at == place:
+            continue
+        parts = (held[:place], held[place:at], [block], held[at + 1 :])
+        x = x.view(*(prod(sizes[i] for i in part) for part in parts)).permute((0, 2, 1, 3))
+        held = [i for part in (parts[0], parts[2], parts[1], parts[3]) for i in part]
+    return x.view(*out.shape)
+
+
+def _follows(one: int, other: int, shape: Sequence[int]) -> bool:
+    """Whether nothing but axes of size one stands between two axes."""
+    return one < other and all(size == 1 for size in shape[one + 1 : other])
+
+
+@lowers("aten.slice.Tensor", to="aten", sample=("8x3xf32", 0, 1, 8, 2))
+def strided_slice_to_view(x: Value, dim: int, start: Any, end: Any, step: Any) -> Value | None:
+    """A slice with a step as a view and a plain slice.
+
+    `x[0::2]` of a length-8 axis is column 0 of the axis seen as `[4, 2]`. Swin's patch merging
+    takes four such slices per stage, LeViT's sub-sampling attention one of an odd axis; XNNPACK and
+    CMSIS-NN slice with step one only. An axis that is not whole periods long is cut or padded to
+    be: the elements of the padding are not taken.
+    """
+    if step == 1:
+        return None
+    if not x.is_static or not isinstance(step, int):
+        refuse("the sliced axis or the step is symbolic")
+    at, shape = x.axis(dim), x.shape
+    size, start = shape[at], start or 0
+    if not isinstance(start, int) or not isinstance(end, int | None):
+        refuse("a bound is known only at run time")
+    start = max(start + size, 0) if start < 0 else start
+    stop = size if end is None else min(end + size if end < 0 else end, size)
+    if start >= stop:
+        refuse("the slice takes nothing")
+    count = -(-(stop - start) // step)
+    if count == 1:
+        return x.slice(at, start, start + 1)
+    if size != count * step or start >= step:
+        stop = min(start + count * step, size)
+        x = x.slice(at, start, stop)
+        missing, start = start + count * step - stop, 0
+        if missing:  # Elements that no one reads at the end of the axis.
+            amounts = [0] * (2 * (len(shape) - at - 1)) + [0, missing]
+            longer = [n + missing if i == at else n for i, n in enumerate(x.shape)]
+            x = x.call(aten.ConstantPadNdDefault, amounts, 0, shape=longer)
+    x = x.view(*shape[:at], count, step, *shape[at + 1 :]).slice(at + 1, start, start + 1)
+    return x.view(*shape[:at], count, *shape[at + 1 :])
+
+
+RULES = lowerings_of(__name__)
