@@ -248,7 +248,7 @@ REDUCTIONS: dict[str, type[SchemaOp]] = {
     REDUCTIONS,
     to="aten",
     bound=roundings("the sum may run in another order"),
-    sample=("2x3x4xf32",),
+    sample="%y = aten.sum.default(%x) : (tensor<2x3x4xf32>) -> tensor<f32>",
 )
 def normalise_reduction(x: Value, *, form: Any, op: Any, out: Out) -> Any:
     """Any mean, sum, maximum or minimum as the one over listed axes, kept; a view drops them.
