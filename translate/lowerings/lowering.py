@@ -70,14 +70,15 @@ class Goal:
         writer: makes what writes its operators onto a pad.
         value: wraps an SSA value, so that it computes.
         shape: the sizes of an SSA value, as the target's values have them.
-        unfit: why the target has no such values: (values, program, sizes may be symbolic).
+        unfit: why the target has no such values: (values, program, sizes may be symbolic); None
+            where it has all.
     """
 
     bound: Bound
     writer: Callable[[Rewriter], Any]
     value: Callable[[SSAValue, Any], Any]
     shape: Callable[[SSAValue], tuple[Any, ...]]
-    unfit: Callable[[Sequence[SSAValue], Program, bool], Refusal | None]
+    unfit: Callable[[Sequence[SSAValue], Program, bool], Refusal | None] | None
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ class Lowering(Rewrite[Drawn]):
     only: ClassVar[tuple[Attribute, ...] | None]
     fits: ClassVar[str]
     takes_symbols: ClassVar[bool]
+    unless: ClassVar[Callable[[Any], bool] | None]
     loses: ClassVar[Callable[[Any, Program], Deviation | None] | None]
     moves: ClassVar[Callable[[Any, Value], Bound] | None]
     sample: ClassVar[tuple[Any, ...] | str | None]
@@ -131,7 +133,9 @@ class Lowering(Rewrite[Drawn]):
         cls, aim = type(self), _GOALS[self.to]
         if cls.only is not None and element_of(op) not in cls.only:
             return None
-        if cls.fits != "none":
+        if cls.unless is not None and cls.unless(op):
+            return None
+        if cls.fits != "none" and aim.unfit is not None:
             values = op.operands[:1] if cls.fits == "first" else (*op.operands, *op.results)
             refusal = aim.unfit(values, program, cls.takes_symbols)
             if refusal is not None:
@@ -252,6 +256,7 @@ def lowers(
     only: Sequence[Attribute] | None = None,
     fits: Literal["all", "first", "none"] = "all",
     takes_symbols: bool = True,
+    unless: Callable[[Any], bool] | None = None,
     takes_empty: bool = True,
     sample: tuple[Any, ...] | str | None = None,
     formerly: tuple[str, ...] = (),
@@ -268,6 +273,7 @@ def lowers(
         only: element types of the first tensor that are its business.
         fits: whether the target must have all operands and results, the first operand, or none.
         takes_symbols: whether sizes may be symbolic.
+        unless: whether an op is what the function leaves alone; asked first, for it is cheap.
         takes_empty: whether it is asked about tensors without elements.
         sample: arguments of a call of the first op, for its example: a tensor as `2x4xf32`, a
             dictionary at the end for arguments by name; or the lines of a method. Small matrices
@@ -301,6 +307,7 @@ def lowers(
             "only": None if only is None else tuple(only),
             "fits": fits,
             "takes_symbols": takes_symbols,
+            "unless": None if unless is None else staticmethod(unless),
             "loses": None if loses is None else staticmethod(loses),
             "moves": None if moves is None else staticmethod(moves),
             "sample": sample,

@@ -13,6 +13,7 @@ from stepwell.dialects.tosa.limits import EIGHT_K
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.rewriting import EXACT, Rewriter
 from stepwell.ir.size import UNKNOWN, Dim, Size
+from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import (
@@ -110,8 +111,16 @@ RESHAPES = (
 )
 
 
-@lowers(*RESHAPES, to="aten", sample=("2x12xf32", [-1, 3]))
-def reshape_to_view(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | None:
+def is_view_in_form(op: Any) -> bool:
+    """Whether an op is a view that states its sizes, or computes them."""
+    if not isinstance(op, aten.ViewDefault):
+        return False
+    sizes = op.arg("size")
+    return not sizes or len(op.operands) > 1 or is_written_out(sizes, dims(op.results[0].type))
+
+
+@lowers(*RESHAPES, to="aten", unless=is_view_in_form, sample=("2x12xf32", [-1, 3]))
+def reshape_to_view(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     """Every reshape as `aten.view.default` with its sizes written out.
 
     `reshape`, `flatten`, `unflatten`, `squeeze`, `unsqueeze`, `view_copy` and the rest all keep the
@@ -119,12 +128,9 @@ def reshape_to_view(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | None
     written −1, a second one is read from the operand; sizes that a view computes itself stay as
     they are.
     """
-    is_view = isinstance(op, aten.ViewDefault)
     sizes = stated_sizes(op)
     if any(isinstance(size, SSAValue) for size in sizes):
-        return None if is_view else x.call(aten.ViewDefault, list(sizes), shape=out.shape)
-    if is_view and (not sizes or is_written_out(sizes, out.shape)):
-        return None
+        return x.call(aten.ViewDefault, list(sizes), shape=out.shape)
     no_refusal(cannot_be_viewed_as(x.ssa, out.shape))
     return Value(emit(b, view_op(b, x.ssa, out.shape)), b)
 
@@ -136,7 +142,7 @@ def stated_sizes(op: Any) -> Sequence[int | SSAValue]:
             return op.arg(name)
     if not isinstance(op, aten.UnflattenInt):
         return ()
-    held = Value(op.operands[0], None).shape  # pyright: ignore[reportArgumentType]
+    held = dims(op.operands[0].type)
     at = axis(op.arg("dim"), len(held))
     kept = [size for i, size in enumerate(held) if i != at]
     known: list[int | SSAValue] = [size for size in kept if isinstance(size, int)]
@@ -272,18 +278,17 @@ MOST_AXES = min(MAX_RANK, EIGHT_K.rank)
 @lowers(
     "aten.permute.default",
     to="aten",
+    unless=lambda op: len(dims(op.results[0].type)) <= MOST_AXES,
     bound=EXACT,
     sample=("1x2x3x1x2x2x5xf32", [0, 6, 1, 2, 3, 4, 5]),
 )
-def merge_permuted_axes(x: Value, order: Sequence[int], *, out: Out) -> Value | None:
+def merge_permuted_axes(x: Value, order: Sequence[int], *, out: Out) -> Value:
     """Permute fewer axes: those of size one drop out, those that stay neighbours are one.
 
     Engines move tensors of up to six axes. A video's patches have eight, `[B, T, H, W, t, h, w,
     C]`, of which some are of size one. Where more than six are left, blocks of axes change places
     one after the other, which takes four axes at a time.
     """
-    if x.rank <= MOST_AXES:
-        return None
     needs_static(x, what="its sizes are known only at run time")
     order = [d for d in map(x.axis, order) if x.shape[d] != 1]
     apart = [i for i, d in enumerate(order) if i == 0 or not _follows(order[i - 1], d, x.shape)]
@@ -309,8 +314,13 @@ def _follows(one: int, other: int, shape: Sequence[int]) -> bool:
     return one < other and all(size == 1 for size in shape[one + 1 : other])
 
 
-@lowers("aten.slice.Tensor", to="aten", sample=("8x3xf32", 0, 1, 8, 2))
-def strided_slice_to_view(x: Value, dim: int, start: Any, end: Any, step: Any) -> Value | None:
+@lowers(
+    "aten.slice.Tensor",
+    to="aten",
+    unless=lambda op: op.arg("step") == 1,
+    sample=("8x3xf32", 0, 1, 8, 2),
+)
+def strided_slice_to_view(x: Value, dim: int, start: Any, end: Any, step: Any) -> Value:
     """A slice with a step as a view and a plain slice.
 
     `x[0::2]` of a length-8 axis is column 0 of the axis seen as `[4, 2]`. Swin's patch merging
@@ -318,8 +328,6 @@ def strided_slice_to_view(x: Value, dim: int, start: Any, end: Any, step: Any) -
     CMSIS-NN slice with step one only. An axis that is not whole periods long is cut or padded to
     be: the elements of the padding are not taken.
     """
-    if step == 1:
-        return None
     if not x.is_static or not isinstance(step, int):
         refuse("the sliced axis or the step is symbolic")
     at, shape = x.axis(dim), x.shape
