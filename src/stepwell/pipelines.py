@@ -10,7 +10,7 @@ from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Step, Together
-from stepwell.translate.lowerings.aten import arithmetic, pools, slices, views
+from stepwell.translate.lowerings.aten import arithmetic, for_xnnpack, pools, slices, views
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders
 from stepwell.translate.memory import MEMORY, SPEED
@@ -99,27 +99,19 @@ from stepwell.translate.rewrites.views import expands, permutes
 from stepwell.translate.rewrites.views.squeeze_permute import SqueezePermute
 from stepwell.translate.rewrites.xnnpack import KEEP_IMAGES, MERGES
 from stepwell.translate.rewrites.xnnpack.convolutions.affine_to_depthwise import AffineToDepthwise
-from stepwell.translate.rewrites.xnnpack.convolutions.average_by_convolution import (
-    AverageByConvolution,
-)
 from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_winograd import ConvolveByWinograd
 from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
 from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import PatchesToLinear
-from stepwell.translate.rewrites.xnnpack.convolutions.prelu_channels_last import PreluChannelsLast
 from stepwell.translate.rewrites.xnnpack.convolutions.split_depthwise import SplitDepthwise
 from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise import SplitWideDepthwise
 from stepwell.translate.rewrites.xnnpack.convolutions.unmerge_batch import UnmergeBatch
-from stepwell.translate.rewrites.xnnpack.convolutions.volumes_to_images import VolumesToImages
 from stepwell.translate.rewrites.xnnpack.expressions import expansions
-from stepwell.translate.rewrites.xnnpack.expressions.cumsum_to_additions import CumsumToAdditions
-from stepwell.translate.rewrites.xnnpack.expressions.expand_power import ExpandPower
 from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices
 from stepwell.translate.rewrites.xnnpack.expressions.recognise_gelu import RecogniseGelu
 from stepwell.translate.rewrites.xnnpack.expressions.rectify_before_scale import RectifyBeforeScale
 from stepwell.translate.rewrites.xnnpack.expressions.stacked_sum_to_additions import (
     StackedSumToAdditions,
 )
-from stepwell.translate.rewrites.xnnpack.expressions.unbind_by_permute import UnbindByPermute
 from stepwell.translate.rewrites.xnnpack.floats import widen_gelu
 from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
 from stepwell.translate.rewrites.xnnpack.floats.carry_nans import CarryNans
@@ -176,7 +168,7 @@ TO_XNNPACK = (
     LowerLinear(),
     LowerConvolution(),
     LowerPooling(),
-    AverageByConvolution(),
+    step(for_xnnpack.average_by_convolution),
     LowerNearestResize(),
     LowerReduction(),
     LowerGreatest(),
@@ -217,11 +209,21 @@ QUANTISED = (
 """Ops between casts take the integers where a kernel does; then the casts that are left."""
 
 GATHER_STRIDES = step(views.gather_strides)
+TURNED = (step(for_xnnpack.unbind_by_permute), step(for_xnnpack.stack_by_permute))
 
 XNNPACK = Pipeline(
     "xnnpack",
     (
-        Together("normalise", (UnbindByPermute(), *PLAIN_FORM, WriteByCat(), GATHER_STRIDES)),
+        Together(
+            "normalise",
+            (
+                step(for_xnnpack.unbind_by_permute),
+                step(for_xnnpack.stack_by_permute),
+                *PLAIN_FORM,
+                WriteByCat(),
+                GATHER_STRIDES,
+            ),
+        ),
         Together("widen-floats", (WidenMixedFloats(), WidenBfloat(), CancelNarrowing())),
         *QUANTISED,
         Together("fold-weights", FOLD_WEIGHTS),
@@ -254,14 +256,14 @@ XNNPACK = Pipeline(
                 DecomposeGroupNorm(),
                 RecogniseGelu(),
                 *(rule() for rule in expansions.RULES),
-                ExpandPower(),
+                step(for_xnnpack.expand_power),
                 LimitByMask(),
                 KeepBand(),
                 CarryNans(),
-                PreluChannelsLast(),
+                step(for_xnnpack.prelu_channels_last),
                 StackedSumToAdditions(),
-                CumsumToAdditions(),
-                VolumesToImages(),
+                step(for_xnnpack.cumsum_to_additions),
+                step(for_xnnpack.volumes_to_images),
                 AdaptivePoolByParts(only_uneven=True),
             ),
         ),

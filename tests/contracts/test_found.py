@@ -152,7 +152,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "quantisation 2: 2 scales along axis 0",
         "quantisation 0: 2 scales along axis 0",
     ),
-    "xnnpack.convolutions.prelu_channels_last": (
+    "aten.for_xnnpack: prelu-channels-last": (
         "w holds special",
         "size 3 is 5 everywhere",
         "input 0 has one axis more",
@@ -168,7 +168,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "size 128 is 0 everywhere",
         "input 2 has its last 3 axes",
     ),
-    "xnnpack.convolutions.volumes_to_images": ("size 2 is 0 everywhere",),
+    "aten.for_xnnpack: volumes-to-images": ("size 2 is 0 everywhere",),
 }
 """What was done to the example of each module, or of one of its rules."""
 

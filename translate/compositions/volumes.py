@@ -1,6 +1,6 @@
 """Convolutions of volumes as sums over the planes of the kernel, each a convolution of images.
 
-`VolumesToImages` does it for constant kernels without transposition, where each plane is a filter
+`volumes-to-images` does it for constant kernels without transposition, where each plane is a filter
 of its own. Here the kernel may be computed, and a transposed convolution puts what each plane of
 the kernel gives at the depths that it reaches.
 """

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.convolutions.average_by_convolution import (
-    AverageByConvolution,
-)
+from stepwell.translate.lowerings.aten import for_xnnpack
+from stepwell.translate.lowerings.lowering import step
 
 
 def pool(method: Any, arguments: str, made: str, dtype: str = "f32") -> str:
@@ -18,7 +17,9 @@ def pool(method: Any, arguments: str, made: str, dtype: str = "f32") -> str:
 
 
 def test_a_counted_padding_becomes_one_of_the_convolution(apply: Any, method: Any) -> None:
-    applied = apply(pool(method, "[3, 3], [1, 1], [1, 1]", "8x8"), AverageByConvolution())
+    applied = apply(
+        pool(method, "[3, 3], [1, 1], [1, 1]", "8x8"), step(for_xnnpack.average_by_convolution)
+    )
     assert applied.ops() == ["aten.convolution.default"]
 
 
@@ -33,9 +34,9 @@ def test_a_counted_padding_becomes_one_of_the_convolution(apply: Any, method: An
 def test_windows_of_other_cells_stay(
     arguments: str, made: str, reason: str, refused: Any, method: Any
 ) -> None:
-    refused(pool(method, arguments, made), AverageByConvolution(), reason)
+    refused(pool(method, arguments, made), step(for_xnnpack.average_by_convolution), reason)
 
 
 def test_averages_of_doubles_stay(refused: Any, method: Any) -> None:
     text = pool(method, "[3, 3], [1, 1], [1, 1]", "8x8", "f64")
-    refused(text, AverageByConvolution(), "float32 or float16")
+    refused(text, step(for_xnnpack.average_by_convolution), "float32 or float16")

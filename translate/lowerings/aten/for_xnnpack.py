@@ -1,0 +1,306 @@
+"""What XNNPACK has no node for, or a slow one, by others that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import torch
+
+from stepwell.dialects import aten, xnnpack
+from stepwell.dialects.xnnpack.datatypes import MAX_RANK
+from stepwell.ir.bounds import roundings
+from stepwell.ir.core import WeightOp
+from stepwell.ir.dtypes import f16, f32, torch_dtype
+from stepwell.ir.numerics import REORDERED, Deviation
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Rewriter
+from stepwell.ir.types import dims, tensor
+from stepwell.ir.weights import recipe
+from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.rewrites.building import axis
+from stepwell.translate.rewrites.xnnpack.floats.carry_nans import carries_nans
+from stepwell.translate.rewrites.xnnpack.nodes.guards import (
+    not_constant,
+    not_floats,
+    not_for_xnnpack,
+)
+from stepwell.translate.rewrites.xnnpack.nodes.lower_pooling import edges
+
+MOST_STEPS = 12
+"""Additions of all elements, in place of one pass of a kernel that adds one by one."""
+
+
+def _adds_in_another_order(op: Any, program: Program) -> Deviation | None:
+    shape = dims(op.operands[0].type)
+    size = shape[axis(op.arg("dim"), len(shape))]
+    return REORDERED if isinstance(size, int) and size > 2 else None
+
+
+@lowers(
+    "aten.cumsum.default",
+    to="aten",
+    takes_empty=False,
+    bound=roundings("the sums are taken in another order"),
+    loses=_adds_in_another_order,
+    sample=("2x3xf32", -1),
+)
+def cumsum_to_additions(x: Value, dim: int, *, op: Any, out: Out) -> Value:
+    """A running sum is the sum with itself moved by one, two, four … places.
+
+    XNNPACK has no scan, and the kernel beside it is one more cut between delegates. A place never
+    meets what stands behind it, so that a NaN or an infinity goes the way it goes in torch; a
+    product with a triangle of ones would multiply it by zero, and spread it backwards.
+    """
+    no_refusal(not_for_xnnpack(op))
+    if x.dtype != f32 or out.dtype != f32:
+        refuse("torch sums up in float32 and rounds once")
+    if not x.rank or not x.is_static:
+        refuse("the sizes are symbolic, or there is no axis")
+    at = x.axis(dim)
+    size = x.shape[at]
+    if (steps := (size - 1).bit_length()) > MOST_STEPS:
+        refuse(f"it takes {steps} additions, above {MOST_STEPS}")
+    in_front, moved = [0] * (2 * (x.rank - 1 - at)), 1
+    while moved < size:
+        kept = x.slice(at, 0, size - moved)
+        x = x + kept.call(aten.ConstantPadNdDefault, [*in_front, moved, 0], 0, shape=x.shape)
+        moved *= 2
+    return x
+
+
+LARGEST_EXPONENT = 64
+"""The rounding of n products adds up to n / 2 ulp of the result."""
+
+
+@lowers(
+    "aten.pow.Tensor_Scalar",
+    to="aten",
+    bound=roundings(
+        "up to 64 products round in turn; what a negative power makes of a product that overflows "
+        "or is subnormal is below the smallest normal number, or lost beyond the largest"
+    ),
+    sample=("2x3xf32", -5),
+)
+def expand_power(x: Value, exponent: Any) -> Value:
+    """Whole powers beyond torch's own products, by squaring: XNNPACK has no power.
+
+    `spelling/powers.py` spells x², x³ and x^−2 as torch's kernel computes them; the others torch
+    gives to the C library. Squares never grow beyond what the result is made of, so infinities are
+    where they were. A fractional power stays a kernel: its square root would lose the sign that
+    `pow` drops at −0 and the infinity that it gives for −inf.
+    """
+    if not isinstance(exponent, int | float):
+        refuse("the exponent is known only at run time")
+    if x.dtype != f32:
+        refuse("XNNPACK computes products in float32")
+    if not float(exponent).is_integer():
+        refuse(f"x ** {exponent} is no product: roots lose the sign of powers of -0")
+    if not 1 < abs(exponent) <= LARGEST_EXPONENT:
+        refuse(f"the size of the exponent {exponent} is not from 2 to {LARGEST_EXPONENT}")
+    square, value, left = x, None, abs(int(exponent))
+    while True:
+        if left & 1:
+            value = square if value is None else value * square
+        left >>= 1
+        if not left:
+            break
+        square = square * square
+    assert value is not None
+    return value.call(aten.ReciprocalDefault) if exponent < 0 else value
+
+
+SHORT = 4
+"""Parts of an axis up to which moving all of it is sure to cost less than element by element."""
+
+
+def _is_short_and_last(shape: Sequence[Any], dim: int) -> bool:
+    """Whether an axis is the last one, short, of a rank that XNNPACK holds one more of."""
+    if not 2 <= len(shape) < MAX_RANK or axis(dim, len(shape)) != len(shape) - 1:
+        return False
+    return isinstance(shape[-1], int) and 2 <= shape[-1] <= SHORT
+
+
+@lowers("aten.unbind.int", to="aten", sample=("3x4x2xf32", -1))
+def unbind_by_permute(x: Value, dim: int, *, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
+    """Take a short last axis apart, and put it together, at the front, where each part is one piece.
+
+    Rotary embeddings of neighbouring pairs unbind an axis of two behind all others and stack one
+    there again. XNNPACK slices and concatenates there element by element; a transposition to the
+    front and slices of the first axis move whole blocks. (128 tokens of 8 heads of 64: a fifth of a
+    layer.)
+    """
+    if not _is_short_and_last(x.shape, dim) or any(not result.uses for result in op.results):
+        return None
+    no_refusal(not_floats((x.ssa,)))
+    turned = x.permute([x.rank - 1, *range(x.rank - 1)])
+    types = [result.type for result in op.results]
+    made = b.insert(aten.UnbindInt.make(turned.ssa, result_types=types))
+    return tuple(Value(part, b) for part in made.results)
+
+
+@lowers("aten.stack.default", to="aten", sample=(["3x4xf32", "3x4xf32"], -1))
+def stack_by_permute(parts: list[Value], dim: int, *, op: Any, out: Out) -> Value | None:
+    """A stack behind a short last axis, at the front, and a permute."""
+    if not _is_short_and_last(out.shape, dim):
+        return None
+    no_refusal(not_floats(op.results))
+    *before, last = out.shape
+    type_ = tensor((last, *before), out.dtype)
+    made = aten.StackDefault.make([part.ssa for part in parts], result_types=[type_])
+    b = parts[0].b
+    return Value(b.insert(made).results[0], b).permute([*range(1, len(before) + 1), 0])
+
+
+TAPS = (3, 4, 9, 25)
+"""Cells of a window for which XNNPACK has depthwise kernels of float32."""
+AVERAGES = (
+    "aten.avg_pool2d.default",
+    "aten.adaptive_avg_pool2d.default",
+    "aten._adaptive_avg_pool2d.default",
+)
+
+
+@lowers(
+    *AVERAGES,
+    to="aten",
+    bound=roundings("sums in another order"),
+    sample=("1x2x4x4xf32", [3, 3], [1, 1], [1, 1]),
+)
+def average_by_convolution(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | None:
+    """Averages of windows as a depthwise convolution, where XNNPACK's pooling would lose a NaN.
+
+    XNNPACK's average pooling limits its results to ±∞, and on some CPUs a NaN becomes −∞ by that.
+    The stock flow pools plain windows so; where padding is counted, or windows are fitted to a
+    size, it has no pooling, and a sum of products, which keeps every class, costs about as much.
+    """
+    no_refusal(not_for_xnnpack(op))
+    if out.dtype == f16 and carries_nans(op.operands, b.program):
+        refuse("on some CPUs a convolution of halves makes −∞ of a NaN")
+    if x.rank != 4 or not x.is_static:
+        refuse("the input is not a batch of images of known sizes")
+    if isinstance(op, aten.AvgPool2dDefault):
+        kernel, padding = (_pair(op.arg(name)) for name in ("kernel_size", "padding"))
+        if any(padding) and not op.arg("count_include_pad"):
+            refuse("windows at the edge count fewer cells")
+        if any(edges(op, (0, 0))):
+            refuse("windows hang over the edge, where fewer cells are counted")
+        stride = _pair(op.arg("stride")) if op.arg("stride") else kernel
+        divisor = op.arg("divisor_override") or prod(kernel)
+    else:
+        (rows, columns), made = x.shape[2:], out.shape[2:]
+        if made == (1, 1):
+            return None  # Whole planes, which XNNPACK has a node for.
+        if rows % made[0] or columns % made[1]:
+            refuse(f"{rows}×{columns} become {made[0]}×{made[1]}, in windows of several sizes")
+        kernel = stride = [rows // made[0], columns // made[1]]
+        padding, divisor = [0, 0], prod(kernel)
+    if prod(kernel) not in TAPS:  # With weights of zero, and ∞ beside the window makes it NaN.
+        refuse(f"XNNPACK fills a window of {prod(kernel)} cells up, with others beside it")
+    channels = x.shape[1]
+    equal = torch.full((channels, 1, *kernel), 1.0 / divisor, dtype=torch_dtype(x.dtype))
+    numbers = (None, stride, padding, [1, 1], False, [0, 0], channels)
+    weight = x.constant(equal, "average")
+    return x.call(aten.ConvolutionDefault, weight, *numbers, shape=out.shape)
+
+
+def _pair(numbers: Sequence[int]) -> list[int]:
+    """Down and across; one number says both."""
+    return [numbers[0], numbers[-1]]
+
+
+@lowers(
+    "aten.prelu.default",
+    to="aten",
+    bound=Bound(0.0, 5e-324, "a zero keeps its sign or takes that of the slope"),
+    sample="""
+    %w = stepwell.weight <"w"> "parameter" : tensor<4xf32>
+    %y = aten.prelu.default(%x, %w) : (tensor<2x4x3xf32>, tensor<4xf32>) -> tensor<2x4x3xf32>
+    """,
+)
+def prelu_channels_last(x: Value, slopes: Value, *, op: Any, b: Rewriter) -> Value | None:
+    """Slopes per channel stand on the last axis, where XNNPACK's prelu has them.
+
+    The transposes around it meet those around a convolution and vanish (`assign-layouts`).
+    """
+    if x.rank < 3 or slopes.rank != 1 or slopes.shape == (1,):
+        return None
+    no_refusal(not_for_xnnpack(op))
+    no_refusal(not_constant(slopes.ssa, "slopes"))
+    last = x.permute([0, *range(2, x.rank), 1])
+    made = b.insert(xnnpack.PReLU.make(last.ssa, slopes.ssa, result=last.ssa.type)).results[0]
+    return Value(made, b).permute([0, x.rank - 1, *range(1, x.rank - 1)])
+
+
+SWAP_DEPTH = (0, 2, 1, 3, 4)
+"""`[N, C, D, H, W]` to `[N, D, C, H, W]` and back."""
+
+
+@recipe("depth")
+def depth(kernel: torch.Tensor, *, at: int) -> torch.Tensor:
+    """One slice `[C', C, KH, KW]` of a kernel `[C', C, KD, KH, KW]`: a view, no copy."""
+    return kernel[:, :, at]
+
+
+@lowers(
+    "aten.convolution.default",
+    to="aten",
+    takes_empty=False,
+    unless=lambda op: len(op.arg("stride")) != 3,
+    bound=roundings("products are summed slice by slice"),
+    sample="""
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x2x2x1x1xf32>
+    %y = aten.convolution.default(%x, %w, none, [1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1) : (tensor<1x2x4x5x5xf32>, tensor<3x2x2x1x1xf32>) -> tensor<1x3x3x5x5xf32>
+    """,
+)
+def volumes_to_images(
+    x: Value, kernel: Value, bias: Value | None, *, op: Any, out: Out, b: Rewriter, groups: int
+) -> Value:
+    """A convolution of volumes as a sum of convolutions of images.
+
+    Neither XNNPACK nor ExecuTorch's kernels convolve in three dimensions. The kernel's slices in
+    depth are filters of images: each is applied to the planes it meets, and their results added.
+    """
+    needs_static(x, what="the size of the volume is symbolic")
+    if not isinstance(kernel.owner, WeightOp):
+        refuse("the kernel is computed at run time")
+    if op.arg("transposed"):
+        refuse("a transposed convolution of volumes has no form in images")
+    stride, padding, dilation = (list(op.arg(n)) for n in ("stride", "padding", "dilation"))
+    batch, filters, planes, *space = out.shape
+    value = x.permute(SWAP_DEPTH)
+    if padding[0]:  # Planes of zeros before and behind.
+        longer = [n + 2 * padding[0] if i == 1 else n for i, n in enumerate(value.shape)]
+        amounts = [0, 0, 0, 0, 0, 0, padding[0], padding[0]]
+        value = value.call(aten.ConstantPadNdDefault, amounts, 0, shape=longer)
+    total: Value | None = None
+    for at in range(kernel.shape[2]):
+        met = _every(value, at * dilation[0], stride[0], planes)
+        images = met.view(batch * planes, x.shape[1], *x.shape[3:])
+        key = b.weights.derive("depth", [kernel.owner.key.data], at=at)
+        slice_ = Value(b.weight(key, kernel.owner.kind.data), b)
+        lists = (stride[1:], padding[1:], dilation[1:], False, [0, 0], groups)
+        made = images.call(
+            aten.ConvolutionDefault,
+            slice_,
+            bias if at == 0 else None,
+            *lists,
+            shape=(batch * planes, filters, *space),
+        )
+        total = made if total is None else total + made
+    assert total is not None
+    return total.view(batch, planes, filters, *space).permute(SWAP_DEPTH)
+
+
+def _every(value: Value, start: int, step: int, count: int) -> Value:
+    """`count` planes of axis 1, each `step` behind the one before."""
+    stop = start + (count - 1) * step + 1
+    if (start, stop, step) == (0, value.shape[1], 1):
+        return value
+    shape = [count if i == 1 else n for i, n in enumerate(value.shape)]
+    return value.call(aten.SliceTensor, 1, start, stop, step, shape=shape)
+
+
+RULES = lowerings_of(__name__)
