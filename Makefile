@@ -12,6 +12,8 @@ HAS_TORCH := 'import sys, torch; sys.exit(not torch.__version__.startswith("2.13
 
 # Each test worker, benchmark and demo measures and computes with one thread of its own.
 export OMP_NUM_THREADS ?= 1
+# Tests start many processes: each would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check bench replay soak guards other-cpus arm64 docs release clean
 .DEFAULT_GOAL := demo
