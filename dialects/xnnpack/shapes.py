@@ -285,7 +285,7 @@ def _pad(op: Operation) -> Sequence[Attribute]:
     result: list[Dim | None] = []
     for dim, first, last in zip(given, before, after, strict=True):
         added = first + last
-        result.append(dim if not added else None if isinstance(dim, Size) else dim + added)
+        result.append(dim + added if added else dim)
     return _made(op, result)
 
 
@@ -293,12 +293,11 @@ def _pad(op: Operation) -> Sequence[Attribute]:
 def _concatenate(op: Operation) -> Sequence[Attribute]:
     axis = cast(XnnpackOp, op).integer("axis", 0)
     first = _shape(op, 0)
-    total: Dim | None = 0
+    total: Dim = 0
     for index in range(len(op.operands)):
         shape = _shape(op, index)
         others = (first[:axis] + first[axis + 1 :], shape[:axis] + shape[axis + 1 :])
         if len(shape) <= axis or others[0] != others[1]:
             raise StepwellError(f"{list(first)} and {list(shape)} do not fit along axis {axis}")
-        size = shape[axis]
-        total = None if total is None or isinstance(size, Size) else cast(int, total) + size
+        total = total + shape[axis]
     return _made(op, (*first[:axis], total, *first[axis + 1 :]))

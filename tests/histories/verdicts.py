@@ -30,7 +30,7 @@ from stepwell.ir.diagnostics import ArtefactError, InputMismatch, StepwellError,
 from stepwell.ir.failures import StepFailure
 from stepwell.ir.types import element
 
-from ..strange.oracle import TOSA_COARSE, Expected, denormals_as_zero, ran, shaken, tensors
+from ..strange.oracle import RUNS, TOSA_COARSE, Expected, denormals_as_zero, ran, shaken, tensors
 from ..strange.stepping import Stepping, runs
 from ..strange.verdicts import UNDEFINED, Verdict, WrongError, trace
 from .drawing import Profile, draw
@@ -184,7 +184,7 @@ def _expected(
         twice = lane.quantiser == "cortex-m"
 
         def further() -> list[list[Tensor]]:  # What is in doubt twice takes many to see.
-            return [ran(graphs, given, Stepping(seed, twice=twice)) for seed in range(100, 140)]
+            return [ran(graphs, given, Stepping(seed, twice=twice)) for seed in range(100, 500)]
 
         return Expected(tensors(runs(graphs, given, twice)), further)
     narrow = lane.target.startswith("tosa")
@@ -192,6 +192,7 @@ def _expected(
         with torch.no_grad():
             plain = copy.deepcopy(graphs)(*given)
         moved = shaken(lambda _: copy.deepcopy(graphs), given, lane.coarse)
+        moved += [ran(graphs, given, Stepping(seed)) for seed in range(RUNS)]
         return Expected(tensors([plain, *moved], narrow))
     with torch.no_grad():
         found = [eager(program)(*given)]

@@ -30,6 +30,9 @@ SLACK = 1 / 128
 
 Two operands of up to 256 steps, by factors in fixed point that are right to 2⁻¹⁶.
 """
+OTHER_GRID = 1 / 2
+"""The same where the scale is found at run time: targets find one for each row, whose steps are not
+larger, so that theirs lie anywhere between two of a whole tensor's."""
 
 
 class Stepping(Shaken):
@@ -65,7 +68,7 @@ class Stepping(Shaken):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         name = func._schema.name.split("::")[1]
-        if name != "quantize_per_tensor" or not isinstance(args[1], float):
+        if name != "quantize_per_tensor":
             unit = _unit(name, args)
             if unit is not None and self.biases:
                 args = _with_rounded_bias(name, args, unit)
@@ -79,7 +82,11 @@ class Stepping(Shaken):
         steps = value.double() / scale
         at = len(self.brought)
         self.brought.append(steps)
-        self.slack.append(SLACK + self.twice * min(getattr(value, "unit", 0.0) / scale, 0.25))
+        if isinstance(scale, Tensor):
+            self.slack.append(OTHER_GRID)
+        else:
+            of_unit = min(getattr(value, "unit", 0.0) / scale, 0.25)
+            self.slack.append(SLACK + self.twice * of_unit)
         if self.forced is not None:
             steps = self.forced[at]
         by: Any = self.side
