@@ -38,8 +38,6 @@ EXPECTED_FAILURES = {
     "test_examples.py::test_a_tutorial_runs[language_model]": (
         "check asks a derived bound of a layer whose inputs are rounded to int8 at run time"
     ),
-    "test_open_models.py::test_what_reduces_static_axes_or_whole_planes_is_one_delegate"
-    "[instance norm]": "the shift that makes constant rows zero slices an open plane outside",
 }
 """Tests that fail, by the end of their names, and what is thought to be why; to be mended first."""
 

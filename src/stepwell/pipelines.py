@@ -227,10 +227,8 @@ XNNPACK = Pipeline(
         Together("widen-floats", (WidenMixedFloats(), WidenBfloat(), CancelNarrowing())),
         *QUANTISED,
         Together("fold-weights", FOLD_WEIGHTS),
-        Together(
-            "choose-experts",
-            (MultiplyAllExperts(), AddUpBeforeExperts(), FoldConstants(), ChooseByRank()),
-        ),
+        Together("multiply-experts", (MultiplyAllExperts(), AddUpBeforeExperts(), FoldConstants())),
+        ChooseByRank(),
         Together(
             "find-attention",
             (

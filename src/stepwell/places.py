@@ -120,8 +120,11 @@ XNNPACK = {
         "The casts that are left become nodes; where a tensor has no node its type is given up.",
         (TYPED,),
     ),
-    "choose-experts": Place(
+    "multiply-experts": Place(
         "Experts are a sum over constant tables only once weights are folded.", (FOLDED,)
+    ),
+    "choose-by-rank": Place(
+        "Which experts are taken is found by comparing ranks where all of them are multiplied by."
     ),
     "keep-images": Place(
         "Height and width that are open stay two axes, while attention over them is one op."

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
@@ -199,3 +200,17 @@ def test_an_average_whose_counts_a_symbolic_size_decides_is_refused() -> None:
     exported = torch.export.export(model, (torch.randn(1, 3, 16, 16),), dynamic_shapes=shapes)
     with pytest.raises(stepwell.StepwellError, match="decides which elements of a window count"):
         stepwell.lower(exported, TARGET)
+
+
+class MeanInLoop(nn.Module):
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return while_loop(
+            lambda i, h: i > 0, lambda i, h: (i - 1, h - h.mean(1, keepdim=True)), (n, x * 1)
+        )[1]
+
+
+def test_a_size_in_a_loop_is_asked_of_what_the_loop_is_given() -> None:
+    inputs = torch.randn(2, 5, 6), torch.tensor(3, dtype=torch.int32)
+    exported = torch.export.export(MeanInLoop(), inputs, dynamic_shapes=({1: Dim("t")}, None))
+    with pytest.raises(stepwell.StepwellError, match="with symbolic sizes cannot be bound"):
+        stepwell.lower(exported, "tosa-1.1+fp+int+controlflow+shape")

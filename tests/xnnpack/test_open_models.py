@@ -45,6 +45,7 @@ WHOLE = {
     "planes": (Of(lambda x: x.mean((2, 3))), PICTURE, ALL),
     "inner axes": (Of(lambda x: x.mean((1, 2), keepdim=True)), PICTURE, {0: BATCH, 3: WIDTH}),
     "sum over channels": (Of(lambda x: x.sum(1, keepdim=True)), PICTURE, ALL),
+    "rows of an open axis": (Of(lambda x: x[:, :, 1:4] * x[:, :, :1]), PICTURE, ALL),
     "tokens of any number": (Of(lambda x: x.mean(1)), ROWS, {1: LENGTH}),
     "tokens of any batch": (Of(lambda x: x.sum(1)), ROWS, {0: BATCH}),
 }

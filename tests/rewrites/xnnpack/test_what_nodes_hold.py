@@ -12,24 +12,24 @@ ALL = {rule.name: rule() for rule in (*CLAMPS, *ELEMENTWISE)}
 X, ROWS = "tensor<2x4xf32>", 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
 
 OF_FLOATS = (
-    "decompose_group_norm",
-    "decompose_layer_norm",
-    "lower_clamp",
-    "lower_convolution",
-    "lower_elementwise",
-    "lower_linear",
-    "lower_matmul",
-    "lower_nearest_resize",
-    "lower_pooling",
-    "lower_reduction",
-    "lower_shape",
-    "lower_softmax",
+    "norms.decompose_group_norm",
+    "norms.decompose_layer_norm",
+    "xnnpack.nodes.lower_clamp",
+    "xnnpack.nodes.lower_convolution",
+    "xnnpack.nodes.lower_elementwise",
+    "xnnpack.nodes.lower_linear",
+    "xnnpack.nodes.lower_matmul",
+    "xnnpack.nodes.lower_nearest_resize",
+    "xnnpack.nodes.lower_pooling",
+    "xnnpack.nodes.lower_reduction",
+    "xnnpack.nodes.lower_shape",
+    "xnnpack.nodes.lower_softmax",
 )
 
 
 @pytest.mark.parametrize("name", OF_FLOATS)
 def test_doubles_stay_where_they_are(name: str, refused: Any):
-    module = module_of(f"xnnpack.{name}")
+    module = module_of(name)
     before, _ = examples_of(module)[0]
     refused(before.replace("xf32>", "xf64>"), rewrites_of(module)[0](), "float64")
 

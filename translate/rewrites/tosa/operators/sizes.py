@@ -6,11 +6,12 @@ dimension it is, and ADD_SHAPE, MUL_SHAPE, … compute the rest: the extension `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeGuard
 
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.traits import IsolatedFromAbove
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import ShapeType
@@ -19,7 +20,6 @@ from stepwell.dialects.tosa.constants import const_shape
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import i32
 from stepwell.ir.rewriting import Rewriter
-from stepwell.ir.signature import method_of
 from stepwell.ir.size import UNKNOWN, Computed, Dim, Size, settled
 from stepwell.ir.size_values import computed
 from stepwell.ir.types import dims, is_static
@@ -60,18 +60,27 @@ def inexpressible(value: SSAValue) -> str | None:
 
 
 def _source(symbol: str, near: SSAValue | Operation) -> tuple[SSAValue, int] | None:
-    """The argument and the axis whose size a symbol is."""
-    method = method_of(near)
-    if method is None:
-        return None
+    """The argument and the axis whose size a symbol is: of the nearest body that sees no other."""
     size = Size.symbol(symbol)
-    for argument in method.body.block.args:
+    for argument in _arguments_around(near):
         if is_static_or_scalar(argument):
             continue
         for axis, dim in enumerate(dims(argument.type)):
             if dim == size:
                 return argument, axis
     return None
+
+
+def _arguments_around(near: SSAValue | Operation) -> Iterator[SSAValue]:
+    """What the blocks around an op or a value are given, up to where no value comes in from."""
+    at = near.owner if isinstance(near, SSAValue) else near
+    block = at if isinstance(at, Block) else at.parent_block()
+    while block is not None:
+        yield from block.args
+        owner = block.parent_op()
+        if owner is None or owner.has_trait(IsolatedFromAbove):
+            return
+        block = owner.parent_block()
 
 
 def is_static_or_scalar(value: SSAValue) -> bool:

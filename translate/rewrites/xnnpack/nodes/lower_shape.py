@@ -123,13 +123,29 @@ def from_front_all(value: SSAValue, order: Sequence[int]) -> list[int]:
 
 
 def has_known_bounds(value: SSAValue) -> bool:
-    """A slice of step 1 whose bounds are numbers."""
-    return static_bounds(cast(SchemaOp, value.owner)) is not None
+    """A slice of step 1 whose bounds are numbers; the axis may be open where every size has it."""
+    return slice_bounds(cast(SchemaOp, value.owner)) is not None
+
+
+def slice_bounds(op: SchemaOp) -> tuple[int, int] | None:
+    """The axis and the begin of what a node can slice.
+
+    The type of a slice of an open axis says a number only where the least size has all of it.
+    """
+    bounds = static_bounds(op)
+    if bounds is not None:
+        return bounds[:2]
+    start, stop = 0 if op.arg("start") is None else op.arg("start"), op.arg("end")
+    at = axis(op.arg("dim"), len(dims(op.results[0].type)))
+    if not (isinstance(start, int) and isinstance(stop, int) and op.arg("step") == 1):
+        return None
+    is_whole = 0 <= start < stop and dims(op.results[0].type)[at] == stop - start
+    return (at, start) if is_whole else None
 
 
 def offsets_of(value: SSAValue) -> list[int]:
     """Where a slice begins on each axis."""
-    bounds = static_bounds(cast(SchemaOp, value.owner))
+    bounds = slice_bounds(cast(SchemaOp, value.owner))
     assert bounds is not None
     return [bounds[1] if at == bounds[0] else 0 for at in range(len(dims(value.type)))]
 

@@ -25,9 +25,9 @@ from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.quantised.recognise import deliver
 from stepwell.translate.rewrites.building import axis
-from stepwell.translate.rewrites.slices.hoist_slice_over_layout import static_bounds
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import (
     reshape,
+    slice_bounds,
     slice_sizes,
     transpose,
     unknown_sizes,
@@ -68,7 +68,7 @@ class LowerQuantisedMovement(Rewrite[MovedIntegers]):
         refusal = unknown_sizes(op)
         if refusal is not None:
             return refusal
-        if isinstance(op, aten.SliceTensor) and static_bounds(op) is None:
+        if isinstance(op, aten.SliceTensor) and slice_bounds(op) is None:
             return Refusal("XNNPACK slices with step 1 and constant bounds")
         if isinstance(op, aten.CatDefault) and count not in xnnpack.CONCATENATES:
             return Refusal("XNNPACK concatenates two to five tensors")
@@ -89,9 +89,9 @@ def _moved(match: MovedIntegers, rw: Rewriter) -> SSAValue:
     if isinstance(op, aten.CatDefault):
         node = xnnpack.CONCATENATES[len(sources)].make(*sources, axis=axis(op.arg("dim"), rank))
         return rw.insert(node).results[0]
-    bounds = static_bounds(op)
+    bounds = slice_bounds(op)
     assert bounds is not None
-    at, start, _ = bounds
+    at, start = bounds
     offsets = [start if index == at else 0 for index in range(rank)]
     node = xnnpack.StaticSlice.make(
         sources[0], result=made, offsets=offsets, sizes=slice_sizes(dims(made))
