@@ -28,6 +28,12 @@ def prepare() -> None:
     warnings.filterwarnings("ignore")
 
 
+def cpu_name() -> str:
+    """The name of this machine's processor."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((x.split(": ")[1] for x in lines if x.startswith("model name")), "unknown CPU")
+
+
 def cpu_seconds(work: Callable[[], T], repeat: int = 1) -> tuple[float, T]:
     """The least CPU seconds of this process over `repeat` runs, and what the last run gave.
 

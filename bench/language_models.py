@@ -36,7 +36,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "models"))
 
 import torch
-from _report import between_markers
+from _report import between_markers, cpu_name
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -319,12 +319,6 @@ def cell(times: Sequence[Sequence[float]]) -> str:
     )
 
 
-def cpu() -> str:
-    """The name of this machine's processor."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((x.split(": ")[1] for x in lines if x.startswith("model name")), "unknown CPU")
-
-
 def main() -> None:
     """Print the table that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -345,7 +339,7 @@ def main() -> None:
         return
     out = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # The runtime logs a line for each attention.
-    print(cpu(), file=out)
+    print(cpu_name(), file=out)
     lines = heads(given.prompts) if given.measure else SAYS
     print(*lines, sep="\n", file=out, flush=True)
     for line in rows(given):
@@ -353,7 +347,7 @@ def main() -> None:
         print(line, file=out, flush=True)
     if given.table:
         name = "language-models-measured" if given.measure else "language-models"
-        between_markers(given.table, name, [cpu() + ", one thread.", "", *lines])
+        between_markers(given.table, name, [cpu_name() + ", one thread.", "", *lines])
 
 
 SAYS = ["| variant | delegates / outside | CPU to lower, file | same tokens |", "|---|---|---|---|"]

@@ -106,7 +106,11 @@ def _attend(
     scaling: float | None = None,
     **more: Any,
 ) -> tuple[Tensor, None]:
-    """Queries `[1, heads, n, size]` over caches `[1, context, heads, size]`, causally.
+    """Queries `[1, heads, n, size]` over caches `[heads, context, 1, size]`, causally.
+
+    The caches' heads stand where the operator has its batch, each with the queries that share it:
+    so a head's keys lie behind one another, which is read faster than every other row of a cache of
+    tokens (`bench/attention.py`).
 
     Raises:
         StepwellError: it is given what the operators cannot take.
@@ -119,10 +123,11 @@ def _attend(
         )
     start = module.stepwell_positions.start
     rows = None if attention_mask is None else attention_mask[0, 0]
-    made = torch.ops.llama.custom_sdpa(
-        query.transpose(1, 2), key, value, start, rows, 0.0, rows is None, scaling
-    )
-    return made, None
+    _, heads, count, size = query.shape
+    shared = key.shape[0]
+    grouped = query.reshape(shared, heads // shared, count, size).transpose(1, 2)
+    made = torch.ops.llama.custom_sdpa(grouped, key, value, start, rows, 0.0, rows is None, scaling)
+    return made.transpose(0, 1).reshape(1, count, heads, size), None
 
 
 def custom_layer(keys: Tensor, values: Tensor, positions: Positions) -> Any:
@@ -137,15 +142,15 @@ def custom_layer(keys: Tensor, values: Tensor, positions: Positions) -> Any:
     context = keys.shape[2]
 
     class Layer(CacheLayerMixin):  # pyright: ignore[reportUntypedBaseClass]
-        """Keys and values `[1, context, heads, size]`, written by `llama::update_cache`."""
+        """Keys and values `[heads, context, 1, size]`, written by `llama::update_cache`."""
 
         is_compileable = True
         is_sliding = False
 
         def __init__(self) -> None:
             super().__init__()
-            self.keys = keys.transpose(1, 2).contiguous()
-            self.values = values.transpose(1, 2).contiguous()
+            self.keys = keys[0].unsqueeze(2).clone()
+            self.values = values[0].unsqueeze(2).clone()
             self.is_initialized = True
 
         def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
@@ -154,8 +159,8 @@ def custom_layer(keys: Tensor, values: Tensor, positions: Positions) -> Any:
         def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
             """The caches themselves, with the new rows in them."""
             write = torch.ops.llama.update_cache
-            write(key_states.transpose(1, 2), self.keys, positions.start)
-            write(value_states.transpose(1, 2), self.values, positions.start)
+            write(key_states[0].unsqueeze(2), self.keys, positions.start)
+            write(value_states[0].unsqueeze(2), self.values, positions.start)
             return self.keys, self.values
 
         def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
