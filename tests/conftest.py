@@ -32,19 +32,3 @@ def logging_comes_back() -> Iterator[None]:
 def seed() -> None:
     """Make a test's random tensors the same in every run and order."""
     torch.manual_seed(0)
-
-
-EXPECTED_FAILURES = {
-    "test_examples.py::test_a_tutorial_runs[language_model]": (
-        "check asks a derived bound of a layer whose inputs are rounded to int8 at run time"
-    ),
-}
-"""Tests that fail, by the end of their names, and what is thought to be why; to be mended first."""
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        for name, reason in EXPECTED_FAILURES.items():
-            if item.nodeid.endswith(name):
-                item.add_marker(pytest.mark.xfail(reason=reason, strict=False))

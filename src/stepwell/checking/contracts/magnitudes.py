@@ -16,7 +16,7 @@ from torch import Tensor
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 
-from stepwell.checking.check import Checked
+from stepwell.checking.checked import Checked
 from stepwell.checking.contracts.campaign import documented, subject_of
 from stepwell.checking.contracts.draft import Dropped, draft_of
 from stepwell.checking.contracts.fills import value_of

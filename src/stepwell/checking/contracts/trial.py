@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 
-from stepwell.checking.check import Checked
+from stepwell.checking.checked import Checked
 from stepwell.checking.compare import differs
 from stepwell.checking.contracts.draft import Draft, Dropped
 from stepwell.checking.contracts.fills import UNRULY, Fill, value_of
