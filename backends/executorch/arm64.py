@@ -9,6 +9,7 @@ Results are an Arm's; how long it takes is not, but instructions can be counted.
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import os
 import signal
 import struct
@@ -33,8 +34,11 @@ VARIABLE = "STEPWELL_CPU"
 FOLDER = "STEPWELL_ARM64"
 """The one that names another folder than the user's cache."""
 COUNTED = "counts"
+MADE = "version.txt"
 FIRST = "first.pte"
 """A program that has a little of what most have: what runs it is translated once for all."""
+VERSION = "5"
+"""Of the folder, and of how its runner is spoken to (`tools/arm64`): another is made anew."""
 Counts = Mapping[int, int]
 """How often each instruction word ran."""
 _LIBRARIES = MappingProxyType(
@@ -82,6 +86,11 @@ def folder() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "stepwell" / "arm64"
 
 
+def version() -> str:
+    """What the folder has to be: made by this stepwell, of the executorch that is installed."""
+    return f"{VERSION} {importlib.metadata.version('executorch')}"
+
+
 def missing(cpu: str = "cortex-a76", *, counting: bool = False) -> str | None:
     """Why a program cannot run on a core here; None if it can."""
     if cpu not in CORES:
@@ -90,6 +99,9 @@ def missing(cpu: str = "cortex-a76", *, counting: bool = False) -> str | None:
     if not (here / "runner").exists():
         why = here / "missing.txt"
         return why.read_text().strip() if why.exists() else "make arm64 has not been run"
+    made = here / MADE
+    if not made.exists() or made.read_text() != version():
+        return "what is in its folder is of another version of stepwell or executorch"
     if counting and not (here / "count.so").exists():
         return "no plug-in counts instructions here: it takes a C compiler and qemu 7"
     if not counting and cpu not in (here / "cores.txt").read_text().split():
@@ -218,7 +230,7 @@ class EmulatedProgram:
         code = stdout.read(4)
         if len(code) < 4:
             died = self._process.ended()
-            how = f"killed by {signal.Signals(-died).name}" if died < 0 else f"ended with {died}"
+            how = f"killed by {_signal(-died)}" if died < 0 else f"ended with {died}"
             raise ArtefactError(f"{doing}: the emulated process {how}: {self._said()}")
         if int.from_bytes(code, "little"):
             raise RuntimeError(f"{stdout.read(_read(stdout, '<I')).decode()}: {self._said()}")
@@ -357,6 +369,14 @@ def _read_counts(data: bytes) -> Iterator[Counts]:
         entries = struct.iter_unpack("<IQ", data[at + 4 : at + 4 + 12 * number])
         yield dict(entries)
         at += 4 + 12 * number
+
+
+def _signal(number: int) -> str:
+    """Its name; those of real time have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _end(process: _Process, where: Path) -> None:

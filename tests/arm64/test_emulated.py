@@ -161,6 +161,10 @@ def test_a_core_that_is_not_there_is_refused_with_the_reason(
         made.run(x)
     (tmp_path / "missing.txt").write_text("there is no dpkg here")
     assert arm64.missing() == "there is no dpkg here"
+    (tmp_path / "runner").touch()
+    (tmp_path / arm64.MADE).write_text("4 1.5.0")
+    with pytest.raises(stepwell.StepwellError, match="is of another version of stepwell"):
+        made.run(x, cpu="cortex-a76")
 
 
 def test_a_target_with_an_engine_of_its_own_takes_no_core() -> None:

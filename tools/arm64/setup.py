@@ -24,7 +24,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from stepwell.backends.executorch.arm64 import CORES, FIRST, folder
+from stepwell.backends.executorch.arm64 import CORES, FIRST, MADE, folder, version
 
 HERE = Path(__file__).parent
 PACKAGES = ("qemu-user", "g++-aarch64-linux-gnu")
@@ -33,8 +33,6 @@ LIBRARIES = ("executorch", "executorch_backend_xnnpack", "executorch_kernels_opt
              "executorch_kernels_quantized", "executorch_threadpool")  # fmt: skip
 CUSTOM = "executorch/extension/llm/custom_ops/libcustom_ops_aot_lib.so"
 TORCH = ("libtorch_cpu.so", "libtorch.so", "libc10.so", "_C.cpython-311-aarch64-linux-gnu.so")
-VERSION = "5"
-"""Of what this script makes: a folder that another made is made anew."""
 
 
 class MissingError(Exception):
@@ -304,9 +302,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--anew", action="store_true", help="make everything anew")
     options = parser.parse_args(arguments)
     here = folder()
-    made = here / "version.txt"
-    wanted = f"{VERSION} {importlib.metadata.version('executorch')}"
-    if not options.anew and made.exists() and made.read_text() == wanted:
+    made = here / MADE
+    if not options.anew and made.exists() and made.read_text() == version():
         print(f"Arm64 is in {here}: {(here / 'cores.txt').read_text()}")
         return 0
     started = time.perf_counter()
@@ -318,7 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (here / "missing.txt").write_text(str(missing))
         print(f"Arm64 cannot be set up: {missing}")
         return 0
-    made.write_text(wanted)
+    made.write_text(version())
     cores = (here / "cores.txt").read_text()
     print(f"Arm64 is in {here} after {time.perf_counter() - started:.0f} s: {cores}{lacking}")
     return 0
