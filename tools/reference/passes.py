@@ -16,14 +16,15 @@ from stepwell.pipelines import Pipeline
 from stepwell.places import places_of
 from stepwell.steps import step_classes
 from stepwell.targets import PIPELINES
-from stepwell.translate import rewrites
+from stepwell.translate import lowerings, rewrites
 from stepwell.translate.lowerings.lowering import Lowering
 from stepwell.translate.rewrites import documentation
 from stepwell.translate.rules.rewrite import RuleRewrite
 
 FOLDERS = {
-    folder.name: first_paragraph(import_module(f"{rewrites.__name__}.{folder.name}").__doc__)
-    for folder in pkgutil.iter_modules(rewrites.__path__)
+    folder.name: first_paragraph(import_module(f"{above.__name__}.{folder.name}").__doc__)
+    for above in (lowerings, rewrites)
+    for folder in pkgutil.iter_modules(above.__path__)
     if folder.ispkg
 } | {"shared": "Of every level."}
 """What the passes of a folder are about, as its package says."""
@@ -57,7 +58,7 @@ def pages() -> dict[str, str]:
 
 
 def folder_of(cls: type[Step]) -> str:
-    """The folder below `translate/rewrites` that a step stands in."""
+    """The folder below `translate/rewrites` or `translate/lowerings` that a step stands in."""
     parts = cls.__module__.split(".")
     return parts[3] if parts[2:3] in (["rewrites"], ["lowerings"]) else "shared"
 

@@ -14,9 +14,10 @@ from stepwell.translate.rewrites.documentation import (
 )
 
 FINITE_ONLY = {
+    "attention.add_mask_before_softmax": "a score of NaN or ∞ that the mask hides is seen: declared",
     "attention.remove_safe_softmax_guard": "scores that overflow to −∞ in a whole row are not caught",
 }
-"""Rewrites whose docstring excludes values that are not finite."""
+"""Rewrites whose docstring, or `deviates`, excludes values that are not finite."""
 
 SPECIAL = (0.0, -0.0, 1.0, -1.0, torch.nan, torch.inf, -torch.inf, 1e-40, -3e38, 3e38, 6.0, -3.0)
 
