@@ -19,6 +19,8 @@ from stepwell.ir.purity import is_one_of
 
 COMMON = (ModuleOp, FuncOp, ReturnOp, WeightOp, StateOp, UpdateOp, MutateInputOp)
 LEVEL = "stepwell.level"
+AFTER = "stepwell.after"
+"""Says of a module that it stopped on its way to a target: `"xnnpack/share-nodes"`."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,22 @@ def known_levels() -> list[str]:
 
 
 def level_of(module: ModuleOp) -> str:
-    """The level a module says it is at; `aten` when it does not say."""
+    """The level a module says it is at; when it does not say, that of the ops that stand in it."""
     attr = module.attributes.get(LEVEL)
-    return attr.data if isinstance(attr, StringAttr) else "aten"
+    if isinstance(attr, StringAttr):
+        return attr.data
+    dialects = {op.name.partition(".")[0] for op in module.walk()}
+    return next((level for level in _DOWNWARDS if level in dialects), "aten")
+
+
+_DOWNWARDS = ("ethosu", "cmsis", "tosa", "xnnpack")
+"""Levels whose ops are of the dialect of that name, the one that may hold others' ops first."""
+
+
+def stopped_after(module: ModuleOp) -> str | None:
+    """`TARGET/STEP`, if the module stopped behind a step on its way to a target."""
+    attr = module.attributes.get(AFTER)
+    return attr.data if isinstance(attr, StringAttr) else None
 
 
 def set_level(module: ModuleOp, name: str) -> None:

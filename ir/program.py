@@ -115,12 +115,16 @@ class Program(Shown):
         return to_text(self.module)
 
     @takes_what_it_says
-    def text(self, constants: int = LIMIT) -> str:
+    def text(self, constants: int = LIMIT, *, locations: bool = False) -> str:
         """The module as MLIR text; constants of at most so many elements stand in it.
 
         `parse` reads it back; what has more elements is a key, and asks for these weights.
+
+        Args:
+            constants: how many elements.
+            locations: also say where in the model each op comes from; artefacts name it.
         """
-        return to_text(with_values(self.module, self.weights, constants))
+        return to_text(with_values(self.module, self.weights, constants), locations=locations)
 
     @takes_what_it_says
     def save(self, path: str | os.PathLike[str]) -> None:

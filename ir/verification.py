@@ -25,7 +25,7 @@ from stepwell.ir.diagnostics import (
     quoted,
 )
 from stepwell.ir.inference import infer
-from stepwell.ir.levels import find_level, known_levels, level_of
+from stepwell.ir.levels import find_level, known_levels, level_of, stopped_after
 from stepwell.ir.on_demand import pytree
 from stepwell.ir.signature import get_signature
 from stepwell.ir.size import UNKNOWN, Size
@@ -52,8 +52,10 @@ def find_problems(
         module: what to look at.
         weights: the store that its keys name; without it they are not looked up.
         membership: whether each op must belong to the module's level. Between the steps of a
-            lowering, ops of two levels stand side by side.
+            lowering, ops of two levels stand side by side; so they do in a module that says it
+            stopped there.
     """
+    membership = membership and stopped_after(module) is None
     level = find_level(level_of(module))
     if level is None:
         known = ", ".join(known_levels())

@@ -64,7 +64,7 @@ class TosaOp(HasAxes, IRDLOperation):
             printer.print_list(shown.items(), lambda item: self._print_entry(printer, *item))
             printer.print_string("}")
         printer.print_string(" : ")
-        printer.print_operation_type(self)
+        printer.print_function_type(self.operand_types, self.result_types)
 
     def _print_entry(self, printer: Printer, name: str, value: Attribute) -> None:
         printer.print_string(f"{name} = ")

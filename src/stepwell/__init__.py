@@ -36,6 +36,7 @@ _HOME = {
     "Together": "ir.rewriting",
     "VerificationError": "program",
     "check": "checking",
+    "emit": "lowering",
     "explain": "explaining",
     "from_exported_program": "program",
     "Level": "ir.levels",
@@ -121,6 +122,7 @@ if TYPE_CHECKING:
     from stepwell.lowering import PIPELINES as PIPELINES
     from stepwell.lowering import Lowered as Lowered
     from stepwell.lowering import Pipeline as Pipeline
+    from stepwell.lowering import emit as emit
     from stepwell.lowering import lower as lower
     from stepwell.plugins import load_plugin as load_plugin
     from stepwell.plugins import unload_plugin as unload_plugin

@@ -1,4 +1,4 @@
-"""The command line: `stepwell lower | show | explain | check | opt | run | demo`.
+"""The command line: `stepwell lower | emit | show | explain | check | opt | run | demo`.
 
 A `StepwellError` is shown, not traced.
 """
@@ -14,15 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.commands import (
-    add_language,
     add_load,
-    add_model,
-    add_target,
     check,
     explain,
-    language_of,
+    lower,
     opt,
-    options_of,
     plugins,
     reduce,
     replay,
@@ -30,13 +26,10 @@ from stepwell.commands import (
     show,
     sweep,
 )
-from stepwell.commands.progress import stepping, waiting
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.failures import StepFailure
-from stepwell.ir.files import write_atomically
 
 if TYPE_CHECKING:
-    from stepwell.lowering import Lowered
     from stepwell.reproducing import Reproducer
 
 
@@ -136,29 +129,8 @@ def _parser() -> argparse.ArgumentParser:
         add_load(command)
         return command
 
-    lower = add("lower", _lower, "lower a model to a target and write the artefact")
-    add_model(lower)
-    add_language(lower)
-    add_target(lower)
-    lower.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="artefact to write; .h or .c: a C array"
-    )
-    lower.add_argument(
-        "--emit-ir", type=Path, metavar="FILE", help="also write the target-level IR as text"
-    )
-    lower.add_argument("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
-    lower.add_argument(
-        "--check",
-        action="store_true",
-        help="compare around every step, refuse what differs",
-    )
-    lower.add_argument(
-        "--etrecord",
-        type=Path,
-        metavar="FILE",
-        help="also write what ExecuTorch's Inspector needs (xnnpack)",
-    )
-
+    lower.add_arguments(add("lower", lower.run, "lower a model to a target, write the artefact"))
+    lower.add_emit_arguments(add("emit", lower.emit, "write a program at any level as an artefact"))
     show.add_arguments(add("show", show.run, "a model or an artefact as text, tables, page, graph"))
     explain.add_arguments(add("explain", explain.run, "where each op of a model went, and why"))
     check.add_arguments(add("check", check.run, "compare before and after every step"))
@@ -183,48 +155,6 @@ def _parser() -> argparse.ArgumentParser:
         "--quick", action="store_true", help="neither check the steps nor measure the stock flow"
     )
     return parser
-
-
-def _lower(arguments: argparse.Namespace) -> int:
-    from stepwell.lowering import lower
-    from stepwell.models import open_model
-
-    options = options_of(arguments)
-    with waiting(f"lowering {arguments.model}"):
-        model = open_model(
-            arguments.model,
-            trust=arguments.trust,
-            quantise=arguments.quantise,
-            language=language_of(arguments),
-        )
-        lowered = lower(
-            model.program, arguments.target, sizes=arguments.sizes, check=arguments.check, **options
-        )
-    for note in model.notes:
-        print(note, file=sys.stderr)
-    print(lowered.report.text(arguments.verbose))
-    if arguments.emit_ir:
-        write_atomically(arguments.emit_ir, str(lowered.program).encode())
-    if arguments.output:
-        _save(lowered, arguments.output)
-        print(f"\n{arguments.output}: {arguments.output.stat().st_size:,} bytes")
-    if arguments.etrecord:
-        from stepwell.backends.executorch.inspection import write_etrecord
-
-        write_etrecord(lowered.to_etrecord(next(iter(model.program.methods))), arguments.etrecord)
-    return 0
-
-
-def _save(lowered: Lowered, output: Path) -> None:
-    """Write the target's bytes, or C text around them where the file's name asks for it."""
-    if output.suffix not in (".h", ".c"):
-        with stepping(f"writing {output}") as tell:
-            lowered.save(output, progress=tell)
-        return
-    from stepwell.backends.cortex_m.c_array import identifier_of
-
-    name = identifier_of(output.stem)
-    write_atomically(output, lowered.to_c(name, header=output.suffix == ".h").encode())
 
 
 def _demo(arguments: argparse.Namespace) -> int:

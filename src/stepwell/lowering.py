@@ -4,342 +4,34 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, overload
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from stepwell.advice import left_to_kernels
-from stepwell.ir.above import Shown
-from stepwell.ir.arguments import takes, takes_what_it_says
-from stepwell.ir.calling import bind, with_frozen
+from stepwell.ir.arguments import takes
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError
 from stepwell.ir.failures import StepFailure, leave_alone
-from stepwell.ir.files import as_path, write_atomically, written_beside
 from stepwell.ir.numerics import numerics_of
 from stepwell.ir.options import OptionValue
 from stepwell.ir.pipeline import Observer, Pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.switches import without_collection
+from stepwell.ir.verification import find_problems
+from stepwell.lowered import Lowered
 from stepwell.pipeline_text import prepared
-from stepwell.program import Plain, from_exported_program
+from stepwell.program import from_exported_program
 from stepwell.report import Report
+from stepwell.stages import stretch
 from stepwell.target import PipelineLike, Target
 from stepwell.targets import PIPELINES, find_target
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes, Sizes
 
 if TYPE_CHECKING:
-    from executorch.devtools.etrecord import ETRecord
-    from torch.export import ExportedProgram
-
-    from stepwell.backends.cortex_m.standalone import Sources
-    from stepwell.backends.ethos_u.vela import Estimate
     from stepwell.checking.result import CheckResult
-    from stepwell.profiling import Profile
+    from stepwell.lowered import Source
 
-    Source = Program | ExportedProgram | Mapping[str, ExportedProgram | Plain]
-
-__all__ = ["PIPELINES", "Lowered", "Pipeline", "lower"]
-
-FORMATS = frozenset(".pte .ptd .bpte .tosa .vgf .mlir .pt2 .safetensors .c .h".split())
-"""The suffixes of files that hold one thing."""
-
-
-@dataclass(frozen=True)
-class Lowered(Shown):
-    """A program at its target's level, ready to be emitted."""
-
-    program: Program
-    report: Report
-    target: Target
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Those that `lower` was given."""
-    source: Source | None = field(default=None, repr=False)
-    """What was lowered, as it was given to `lower`."""
-
-    def __repr__(self) -> str:
-        outside = self.report.outside.total()
-        return (
-            f"<lowered to {self.target.name}: delegates {self.report.delegates}, "
-            f"ops outside {outside}, {self.program!r}>"
-        )
-
-    def __reduce__(self) -> Any:
-        """In another process the target is found by its name; of sources a program goes along."""
-        source = self.source if isinstance(self.source, Program) else None
-        given = (self.program, self.report, self.target.name, dict(self.options), source)
-        return _restored, given
-
-    @takes_what_it_says
-    def to_pte(self, **options: OptionValue) -> bytes:
-        """The `.pte` bytes (xnnpack and cortex-m targets).
-
-        Args:
-            options: see the target's emitter; `embed_unpacked_constants=True` puts constants that
-                XNNPACK does not copy into the delegate, for runtimes known to keep them alive.
-        """
-        return self._emit("pte", options)
-
-    @takes_what_it_says
-    def emit(self, kind: str | None = None, **options: OptionValue) -> Any:
-        """An artefact of any kind that the target has an emitter of, such as a plug-in's.
-
-        Args:
-            kind: of artefact; None: the target's own format, as bytes.
-            options: see the emitter.
-
-        Raises:
-            StepwellError: the target has no such artefact.
-        """
-        return self._emit(kind or self.target.artefact, options)
-
-    @takes_what_it_says
-    def save(
-        self, path: str | PathLike[str], *, progress: Callable[[str, int, int], None] | None = None
-    ) -> None:
-        """Write the bytes of the target's own format to a file, whole or not at all.
-
-        A `.pte` for XNNPACK is made in the file itself, without a copy of it in memory.
-
-        Args:
-            path: of the file; an older one stays until the new one is whole.
-            progress: told, before each weight of such a `.pte`, its name, how many bytes of weights
-                stand in the file, and how many there will be at most.
-
-        Raises:
-            StepwellError: the file cannot be written, or its name is one of another format.
-        """
-        place = as_path(path)
-        made = self.target.artefact
-        if place.suffix != f".{made}" and place.suffix in FORMATS:
-            other = {".c": "to_c()", ".h": "to_c()", ".mlir": "program.save(path)"}
-            raise StepwellError(
-                f"the target {self.target.name} makes a .{made}, not a {place.suffix}",
-                help=f"name it {place.with_suffix('.' + made)}"
-                + (f", or use {other[place.suffix]}" if place.suffix in other else ""),
-            )
-        write = self.target.write
-        if write is None:
-            write_atomically(place, self.artefact)
-            return
-        told = self.target.for_artefact(self.target.artefact, self.options, {})
-        if progress is not None:
-            told["progress"] = progress
-        with written_beside(place) as beside:
-            write(self.program, path=beside, **told)
-
-    @takes_what_it_says
-    def to_pte_and_ptd(self, **options: OptionValue) -> tuple[bytes, bytes]:
-        """The `.pte` without weights, and the `.ptd` that holds them (xnnpack target)."""
-        return self._emit("pte_and_ptd", options)
-
-    @takes_what_it_says
-    def to_pte_and_ptds(
-        self, files: Mapping[str, str | Sequence[str]]
-    ) -> tuple[bytes, dict[str, bytes]]:
-        """The `.pte`, and weights in `.ptd` files of their own, found by name (xnnpack target).
-
-        Programs that differ in the weights of one file alone have the same `.pte` and the same
-        other files: a base model is lowered once with each adapter, and shipped once.
-
-        Args:
-            files: name of a file → patterns of the names of its weights (`"*lora_*"`), the first
-                file that fits. A weight made of several (a gain folded into a layer) goes where any
-                of them would. What fits nowhere stays in the `.pte`.
-
-        Raises:
-            StepwellError: no weight fits a pattern.
-        """
-        for name, patterns in files.items():
-            held = [patterns] if isinstance(patterns, str) else patterns
-            if not all(isinstance(text, str) for text in [name, *_items(held)]):
-                raise StepwellError(
-                    f"files[{name!r}] is {patterns!r}: a name, and patterns of names, are texts"
-                )
-        emit = self.target.emitter("pte_and_ptds")
-        told = self.target.for_artefact("pte_and_ptds", self.options, {})
-        return emit(self.program, files=files, **told)
-
-    @overload
-    def to_c(
-        self, name: str = ..., *, header: bool = ..., runtime: Literal["executorch"] = ...
-    ) -> str: ...
-
-    @overload
-    def to_c(
-        self,
-        name: str = ...,
-        *,
-        runtime: None,
-        kernels: Literal["portable", "cmsis-nn"] = ...,
-        method: str = ...,
-    ) -> Sources: ...
-
-    @takes_what_it_says
-    def to_c(
-        self,
-        name: str | None = None,
-        *,
-        header: bool = True,
-        runtime: str | None = "executorch",
-        kernels: str = "portable",
-        method: str = "forward",
-    ) -> str | Sources:
-        """C for firmware (cortex-m targets).
-
-        Args:
-            name: a C identifier: of the array (`model_pte`), or of the function `<name>_run` and
-                its files (`model`).
-            header: of an array, a header with static constants, else a source file with external
-                ones; its length is `<name>_length`.
-            runtime: `"executorch"`: the `.pte` as an aligned array, for ExecuTorch's runtime.
-                None: the program itself as C99: constants, one static arena, a function; and a
-                CMake project around them.
-            kernels: without a runtime, whose kernels: `"portable"`: our own, which need nothing
-                but the C library; `"cmsis-nn"`: calls of CMSIS-NN's public API, which the program
-                is then linked with, as the `.pte` makes them.
-            method: which method, without a runtime.
-
-        Returns:
-            Text, or the files by name (`Sources.save(folder)`).
-
-        Raises:
-            StepwellError: the name cannot be one, or there is no such runtime, method or kernels.
-            UnsupportedError: without a runtime, naming every call that has no kernel in C.
-        """
-        if runtime is None:
-            told = {"name": name or "model", "method": method, "kernels": kernels}
-            return self._emit("sources", {}, **told)
-        if runtime != "executorch":
-            raise StepwellError(
-                f"there is no runtime {runtime!r}", help="it is 'executorch' or None"
-            )
-        return self._emit("c", {}, name=name or "model_pte", header=header)
-
-    @takes_what_it_says
-    def to_tosa(self, **options: OptionValue) -> bytes:
-        """The TOSA flatbuffer (tosa targets)."""
-        return self._emit("tosa", options)
-
-    @takes_what_it_says
-    def to_vgf(self, **options: OptionValue) -> bytes:
-        """The file for Vulkan's ML extensions, by Arm's model converter (target vgf)."""
-        return self._emit("vgf", options)
-
-    @takes_what_it_says
-    def to_mlir(self, **options: OptionValue) -> str:
-        """The program as text for upstream MLIR's tools, constants and all (tosa targets)."""
-        return self._emit("mlir", options)
-
-    def estimate(self) -> list[Estimate]:
-        """Vela's own cycles, SRAM and flash of each delegate, in order (ethos-u targets)."""
-        return self._emit("estimates", {})
-
-    @takes_what_it_says
-    def to_etrecord(self, method: str = "forward", **options: OptionValue) -> ETRecord:
-        """What ExecuTorch's Inspector needs to lead a profile of the `.pte` back to the model.
-
-        Args:
-            method: the Inspector knows one method, and calls it `forward`.
-            options: those that `to_pte` was given.
-
-        Raises:
-            StepwellError: the target's runtime has no profiler, or the source cannot be a torch
-                program.
-        """
-        exported = self._exported(method)
-        return self._emit("etrecord", options, exported=exported, method=method)
-
-    @takes_what_it_says
-    def profile(
-        self,
-        *inputs: Any,
-        method: str = "forward",
-        repeat: int = 20,
-        record: ETRecord | None = None,
-    ) -> Profile:
-        """Run the `.pte` with its profiler on: time for each op of the model, by source line.
-
-        Args:
-            inputs: flat inputs.
-            method: the method to call.
-            repeat: calls; each event's median counts.
-            record: what `to_etrecord` gave, if it is there already.
-        """
-        from stepwell.profiling import profile
-
-        record = record or self.to_etrecord(method)
-        return profile(self.artefact, inputs, method, record=record, repeat=repeat)
-
-    def _exported(self, method: str) -> ExportedProgram:
-        source = self.source
-        if isinstance(source, Program):
-            return source.to_exported_program(method)
-        found = source.get(method) if isinstance(source, Mapping) else source
-        if source is None:
-            raise StepwellError(
-                "what was lowered did not go along to this process",
-                help="lower a stepwell program: from_exported_program(exported)",
-            )
-        if found is None or isinstance(found, bool | int | float | str | Sequence):
-            raise StepwellError(
-                f"there is no method {method!r}",
-                help="methods are " + ", ".join(self.program.methods),
-            )
-        return found
-
-    def _emit(self, kind: str, options: Mapping[str, Any], **arguments: Any) -> Any:
-        """Call an emitter with the options it reads, and arguments that are no options."""
-        emitter = self.target.emitter(kind)
-        told = self.target.for_artefact(kind, self.options, options)
-        return emitter(self.program, **told, **arguments)
-
-    @cached_property
-    def artefact(self) -> bytes:
-        """The bytes of the target's own format, emitted once."""
-        return self._emit(self.target.artefact, {})
-
-    @takes_what_it_says
-    def run(
-        self, *args: Any, method: str = "forward", cpu: str | None = None, **kwargs: Any
-    ) -> tuple[Any, ...]:
-        """Run the artefact on the target's real engine where this machine has one.
-
-        Args:
-            args, kwargs: inputs nested as the model takes them, or flat.
-            method: the method to call.
-            cpu: an Arm64 core to emulate (`docs/arm64.md`), for a target that runs on one.
-
-        Returns:
-            The flat tuple of outputs. An input that the model writes in place is written, as by
-            eager.
-
-        Raises:
-            InputMismatch: naming every argument that is not what the signature says.
-        """
-        func = self.program.method(method)
-        given = bind(func, args, kwargs)
-        values = given.copies()  # The engine writes to what it is given.
-        by_name = self.target.per_method and method != "forward"
-        artefact = (
-            self._emit(self.target.artefact, {"method": method}) if by_name else self.artefact
-        )
-        outputs = self.target.run(artefact, values, method, cpu)
-        given.give_back({at: values[at] for at in given.written})
-        return with_frozen(func, outputs) if self.target.per_method else outputs
-
-
-def _items(value: Any) -> list[Any]:
-    """The items of a list; of anything else, itself, which is none of what is asked for."""
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _restored(
-    program: Program, report: Report, target: str, options: dict[str, Any], source: Program | None
-) -> Lowered:
-    return Lowered(program, report, find_target(target), options, source)
+__all__ = ["PIPELINES", "Lowered", "Pipeline", "emit", "lower"]
 
 
 def lower(
@@ -350,13 +42,16 @@ def lower(
     observer: Observer | None = None,
     sizes: Sizes | None = None,
     check: bool = False,
+    start: str | None = None,
+    stop: str | None = None,
     **options: OptionValue,
 ) -> Lowered:
     """Lower a program to a target; the argument is never changed.
 
     Args:
         program: an exported program, several as methods (and plain values, as methods that give
-            them), or a stepwell program.
+            them), or a stepwell program at any level of the target: it takes the rest of the way
+            (`docs/levels.md`).
         target: `xnnpack`, `cortex-m55`, `tosa-1.0+fp`, …
         pipeline: instead of the target's own: one (`stepwell.PIPELINES[...]`), its name or its text
             (`"normalise,my-rewrite,…"`), or a function that changes the target's own
@@ -367,6 +62,10 @@ def lower(
         check: compare before and after every step on the way, and the artefact with the program,
             and refuse what differs; the result is `report.check`. Takes as long as `stepwell
             check`: some hundred runs of the model.
+        start: the stage or the step that the program is behind, where it is not what the program
+            says itself: `start="aten"` takes every step.
+        stop: the stage or the step to stop behind. The program then says where it is, and `lower`
+            or `emit` of it, or of its text, takes the rest.
         options: what may be chosen for the target (`docs/options.md`).
 
     Raises:
@@ -379,32 +78,35 @@ def lower(
         raise StepwellError(
             f"a {type(observer).__name__} is no observer", help="a function of (step, program, int)"
         )
-    chosen = prepared(found, pipeline, given)
-    if sizes is not None:
-        chosen = Pipeline(chosen.name, (PinSymbolicSizes.of(sizes), *chosen.steps))
+    whole = prepared(found, pipeline, given)
     started = time.perf_counter()
     source = program if isinstance(program, Program) else from_exported_program(program)
     work = source.clone() if source is program else source
-    if work.level != "aten":
+    way = stretch(work, whole, found.name, start, stop)
+    chosen = way.pipeline
+    if sizes is not None:
+        chosen = Pipeline(chosen.name, (PinSymbolicSizes.of(sizes), *chosen.steps))
+    if check and (way.begins or way.ends):
         raise StepwellError(
-            f"the program is at level {work.level!r}, not 'aten'",
-            help="lower the program that was imported",
+            "check follows a model all the way to its artefact",
+            help="leave out check, or lower what was imported, to the end",
         )
     work.weights.require_data()
     work.context = Context(found.name, found.settings(given))
     checked = _checked(source, found, chosen, given) if check else None
     with without_collection():
-        work.verify()
+        _verify(work, is_between=start is not None or way.begins is not None)
         while True:
             try:
                 run = chosen.run(work, observer)
-                work.verify()
+                way.leaves(work, found.name)
+                _verify(work, is_between=False)
                 break
             except (StepFailure, VerificationError) as error:
                 work = _again(program, found, chosen, work.context, error)
     seconds = time.perf_counter() - started
     delegates, outside = found.inventory(work)
-    left, whole = left_to_kernels(work, outside, run.history.refusals.values())
+    left, total = left_to_kernels(work, outside, run.history.refusals.values())
     report = Report(
         target=target,
         delegates=delegates,
@@ -417,9 +119,36 @@ def lower(
         deviations=tuple(run.history.deviations),
         check=checked,
         left=left,
-        work=whole,
+        work=total,
     )
     return Lowered(work, report, found, given, program)
+
+
+def emit(
+    program: Source,
+    target: str,
+    kind: str | None = None,
+    **options: Any,
+) -> Any:
+    """The artefact of a program at any level of a target: the rest of the way, and its bytes.
+
+    Args:
+        program: as for `lower`.
+        target: its name.
+        kind: of artefact; None: the target's own format.
+        options: as for `lower`, its arguments too.
+
+    Raises:
+        StepwellError: as `lower` and `Lowered.emit`.
+    """
+    return lower(program, target, **options).emit(kind)
+
+
+def _verify(program: Program, *, is_between: bool) -> None:
+    """Raise what is wrong; of a program between levels, not that ops of two levels stand in it."""
+    problems = find_problems(program.module, program.weights, membership=not is_between)
+    if found := list(problems):
+        raise VerificationError(found)
 
 
 def _again(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,12 @@ class Artefact:
 
 
 def open_source(
-    spec: str, *, trust: bool = False, largest: bool = False, quantise: str | None = None
+    spec: str,
+    *,
+    trust: bool = False,
+    largest: bool = False,
+    quantise: str | None = None,
+    language: Mapping[str, Any] | None = None,
 ) -> Model:
     """A model (`open_model`), or the program in an artefact (`open_artefact`).
 
@@ -40,7 +45,7 @@ def open_source(
     """
     held = open_artefact(spec, largest=largest)
     if held is None:
-        return open_model(spec, trust=trust, quantise=quantise)
+        return open_model(spec, trust=trust, quantise=quantise, language=language)
     return Model(held.name, held.program)
 
 

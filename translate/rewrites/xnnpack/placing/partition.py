@@ -87,9 +87,16 @@ class PartitionXnnpack(Pass):
 
 
 def partition(block: Block, spares: int | None = None) -> int:
-    """Partition a block and the regions in it; returns the number of delegates."""
+    """Partition a block and the regions in it; returns the number of delegates.
+
+    Delegates that stand there already stay as they are.
+    """
     inner = sum(
-        partition(b, spares) for op in block.ops for region in op.regions for b in region.blocks
+        partition(b, spares)
+        for op in block.ops
+        if not isinstance(op, DelegateOp)
+        for region in op.regions
+        for b in region.blocks
     )
     wanted = _take_casts_away(block)
     stages = _stages(block, wanted)
@@ -262,7 +269,8 @@ def _take_casts_away(block: Block) -> Wanted:
             continue
         if isinstance(op, XnnpackOp):
             wanted[op] = [operand.type for operand in op.operands]
-        for reader in op.walk() if op.regions else (op,):
+        is_open = op.regions and not isinstance(op, DelegateOp)
+        for reader in op.walk() if is_open else (op,):
             for index, operand in enumerate(reader.operands):
                 if isinstance(operand.owner, StorageCast):
                     reader.operands[index] = _storage_root(operand)

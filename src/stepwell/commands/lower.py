@@ -1,0 +1,139 @@
+"""`stepwell lower` and `stepwell emit`: a program at any level, to another level or an artefact."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepwell.commands import add_language, add_model, add_target, language_of, options_of
+from stepwell.commands.progress import stepping, waiting
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.files import write_atomically
+
+if TYPE_CHECKING:
+    from stepwell.lowering import Lowered
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `lower`."""
+    add_model(parser)
+    add_language(parser)
+    add_target(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="artefact to write; .h or .c: a C array; .mlir where the program stops on the way",
+    )
+    parser.add_argument(
+        "--emit-ir", type=Path, metavar="FILE", help="also write the target-level IR as text"
+    )
+    parser.add_argument("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="compare around every step, refuse what differs",
+    )
+    parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="LEVEL",
+        help="the stage that the program is at, if not the one it says itself (docs/levels.md)",
+    )
+    ends = parser.add_mutually_exclusive_group()
+    ends.add_argument("--to", metavar="LEVEL", help="stop at a stage: plain, nodes, operators, …")
+    ends.add_argument("--stop-after", metavar="STEP", help="stop behind a step")
+    parser.add_argument(
+        "--etrecord",
+        type=Path,
+        metavar="FILE",
+        help="also write what ExecuTorch's Inspector needs (xnnpack)",
+    )
+
+
+def add_emit_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `emit`."""
+    add_model(parser)
+    add_target(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", required=True, help="artefact to write"
+    )
+    parser.add_argument(
+        "--from", dest="start", metavar="LEVEL", help="the stage that the program is at"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Lower, and write what is asked for."""
+    from stepwell.commands.sources import open_source
+    from stepwell.lowering import lower
+
+    options = options_of(arguments)
+    with waiting(f"lowering {arguments.model}"):
+        model = open_source(
+            arguments.model,
+            trust=arguments.trust,
+            quantise=arguments.quantise,
+            language=language_of(arguments),
+        )
+        lowered = lower(
+            model.program,
+            arguments.target,
+            sizes=arguments.sizes,
+            check=arguments.check,
+            start=arguments.start,
+            stop=arguments.to or arguments.stop_after,
+            **options,
+        )
+    for note in model.notes:
+        print(note, file=sys.stderr)
+    after = lowered.stopped_after
+    if after is not None and arguments.output is None and arguments.emit_ir is None:
+        print(lowered.program.text(locations=True))
+        return 0
+    print(lowered.report.text(arguments.verbose))
+    if arguments.emit_ir:
+        write_atomically(arguments.emit_ir, str(lowered.program).encode())
+    if arguments.output:
+        if after is None:
+            _save(lowered, arguments.output)
+        elif arguments.output.suffix == ".mlir":
+            lowered.program.save(arguments.output)
+        else:
+            fact = f"the program stops behind {after!r}, and {arguments.output} is no text"
+            raise StepwellError(fact, help=f"name it {arguments.output.with_suffix('.mlir')}")
+        print(f"\n{arguments.output}: {arguments.output.stat().st_size:,} bytes")
+    if arguments.etrecord:
+        from stepwell.backends.executorch.inspection import write_etrecord
+
+        write_etrecord(lowered.to_etrecord(next(iter(model.program.methods))), arguments.etrecord)
+    return 0
+
+
+def emit(arguments: argparse.Namespace) -> int:
+    """Take the rest of the way, and write the artefact."""
+    from stepwell.commands.sources import open_source
+    from stepwell.lowering import lower
+
+    options = options_of(arguments)
+    with waiting(f"emitting {arguments.model}"):
+        model = open_source(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
+        lowered = lower(model.program, arguments.target, start=arguments.start, **options)
+        _save(lowered, arguments.output)
+    print(f"{arguments.output}: {arguments.output.stat().st_size:,} bytes")
+    return 0
+
+
+def _save(lowered: Lowered, output: Path) -> None:
+    """Write the target's bytes, or C text around them where the file's name asks for it."""
+    if output.suffix not in (".h", ".c"):
+        with stepping(f"writing {output}") as tell:
+            lowered.save(output, progress=tell)
+        return
+    from stepwell.backends.cortex_m.c_array import identifier_of
+
+    name = identifier_of(output.stem)
+    write_atomically(output, lowered.to_c(name, header=output.suffix == ".h").encode())

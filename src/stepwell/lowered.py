@@ -1,0 +1,345 @@
+"""What a lowering gives: a program at its target's level, and every artefact of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from stepwell.ir.above import Shown
+from stepwell.ir.arguments import takes_what_it_says
+from stepwell.ir.calling import bind, with_frozen
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.files import as_path, write_atomically, written_beside
+from stepwell.ir.levels import stopped_after
+from stepwell.ir.options import OptionValue
+from stepwell.ir.program import Program
+from stepwell.program import Plain
+from stepwell.report import Report
+from stepwell.target import Target
+from stepwell.targets import find_target
+
+if TYPE_CHECKING:
+    from executorch.devtools.etrecord import ETRecord
+    from torch.export import ExportedProgram
+
+    from stepwell.backends.cortex_m.standalone import Sources
+    from stepwell.backends.ethos_u.vela import Estimate
+    from stepwell.profiling import Profile
+
+    Source = Program | ExportedProgram | Mapping[str, ExportedProgram | Plain]
+
+FORMATS = frozenset(".pte .ptd .bpte .tosa .vgf .mlir .pt2 .safetensors .c .h".split())
+"""The suffixes of files that hold one thing."""
+
+
+@dataclass(frozen=True)
+class Lowered(Shown):
+    """A program at its target's level, ready to be emitted."""
+
+    program: Program
+    report: Report
+    target: Target
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Those that `lower` was given."""
+    source: Source | None = field(default=None, repr=False)
+    """What was lowered, as it was given to `lower`."""
+
+    def __repr__(self) -> str:
+        outside = self.report.outside.total()
+        return (
+            f"<lowered to {self.target.name}: delegates {self.report.delegates}, "
+            f"ops outside {outside}, {self.program!r}>"
+        )
+
+    def __reduce__(self) -> Any:
+        """In another process the target is found by its name; of sources a program goes along."""
+        source = self.source if isinstance(self.source, Program) else None
+        given = (self.program, self.report, self.target.name, dict(self.options), source)
+        return _restored, given
+
+    @takes_what_it_says
+    def to_pte(self, **options: OptionValue) -> bytes:
+        """The `.pte` bytes (xnnpack and cortex-m targets).
+
+        Args:
+            options: see the target's emitter; `embed_unpacked_constants=True` puts constants that
+                XNNPACK does not copy into the delegate, for runtimes known to keep them alive.
+        """
+        return self._emit("pte", options)
+
+    @takes_what_it_says
+    def emit(self, kind: str | None = None, **options: OptionValue) -> Any:
+        """An artefact of any kind that the target has an emitter of, such as a plug-in's.
+
+        Args:
+            kind: of artefact; None: the target's own format, as bytes.
+            options: see the emitter.
+
+        Raises:
+            StepwellError: the target has no such artefact.
+        """
+        return self._emit(kind or self.target.artefact, options)
+
+    @takes_what_it_says
+    def save(
+        self, path: str | PathLike[str], *, progress: Callable[[str, int, int], None] | None = None
+    ) -> None:
+        """Write the bytes of the target's own format to a file, whole or not at all.
+
+        A `.pte` for XNNPACK is made in the file itself, without a copy of it in memory.
+
+        Args:
+            path: of the file; an older one stays until the new one is whole.
+            progress: told, before each weight of such a `.pte`, its name, how many bytes of weights
+                stand in the file, and how many there will be at most.
+
+        Raises:
+            StepwellError: the file cannot be written, or its name is one of another format.
+        """
+        self._require_end()
+        place = as_path(path)
+        made = self.target.artefact
+        if place.suffix != f".{made}" and place.suffix in FORMATS:
+            other = {".c": "to_c()", ".h": "to_c()", ".mlir": "program.save(path)"}
+            raise StepwellError(
+                f"the target {self.target.name} makes a .{made}, not a {place.suffix}",
+                help=f"name it {place.with_suffix('.' + made)}"
+                + (f", or use {other[place.suffix]}" if place.suffix in other else ""),
+            )
+        write = self.target.write
+        if write is None:
+            write_atomically(place, self.artefact)
+            return
+        told = self.target.for_artefact(self.target.artefact, self.options, {})
+        if progress is not None:
+            told["progress"] = progress
+        with written_beside(place) as beside:
+            write(self.program, path=beside, **told)
+
+    @takes_what_it_says
+    def to_pte_and_ptd(self, **options: OptionValue) -> tuple[bytes, bytes]:
+        """The `.pte` without weights, and the `.ptd` that holds them (xnnpack target)."""
+        return self._emit("pte_and_ptd", options)
+
+    @takes_what_it_says
+    def to_pte_and_ptds(
+        self, files: Mapping[str, str | Sequence[str]]
+    ) -> tuple[bytes, dict[str, bytes]]:
+        """The `.pte`, and weights in `.ptd` files of their own, found by name (xnnpack target).
+
+        Programs that differ in the weights of one file alone have the same `.pte` and the same
+        other files: a base model is lowered once with each adapter, and shipped once.
+
+        Args:
+            files: name of a file → patterns of the names of its weights (`"*lora_*"`), the first
+                file that fits. A weight made of several (a gain folded into a layer) goes where any
+                of them would. What fits nowhere stays in the `.pte`.
+
+        Raises:
+            StepwellError: no weight fits a pattern.
+        """
+        for name, patterns in files.items():
+            held = [patterns] if isinstance(patterns, str) else patterns
+            if not all(isinstance(text, str) for text in [name, *_items(held)]):
+                raise StepwellError(
+                    f"files[{name!r}] is {patterns!r}: a name, and patterns of names, are texts"
+                )
+        emit = self.target.emitter("pte_and_ptds")
+        told = self.target.for_artefact("pte_and_ptds", self.options, {})
+        return emit(self.program, files=files, **told)
+
+    @overload
+    def to_c(
+        self, name: str = ..., *, header: bool = ..., runtime: Literal["executorch"] = ...
+    ) -> str: ...
+
+    @overload
+    def to_c(
+        self,
+        name: str = ...,
+        *,
+        runtime: None,
+        kernels: Literal["portable", "cmsis-nn"] = ...,
+        method: str = ...,
+    ) -> Sources: ...
+
+    @takes_what_it_says
+    def to_c(
+        self,
+        name: str | None = None,
+        *,
+        header: bool = True,
+        runtime: str | None = "executorch",
+        kernels: str = "portable",
+        method: str = "forward",
+    ) -> str | Sources:
+        """C for firmware (cortex-m targets).
+
+        Args:
+            name: a C identifier: of the array (`model_pte`), or of the function `<name>_run` and
+                its files (`model`).
+            header: of an array, a header with static constants, else a source file with external
+                ones; its length is `<name>_length`.
+            runtime: `"executorch"`: the `.pte` as an aligned array, for ExecuTorch's runtime.
+                None: the program itself as C99: constants, one static arena, a function; and a
+                CMake project around them.
+            kernels: without a runtime, whose kernels: `"portable"`: our own, which need nothing
+                but the C library; `"cmsis-nn"`: calls of CMSIS-NN's public API, which the program
+                is then linked with, as the `.pte` makes them.
+            method: which method, without a runtime.
+
+        Returns:
+            Text, or the files by name (`Sources.save(folder)`).
+
+        Raises:
+            StepwellError: the name cannot be one, or there is no such runtime, method or kernels.
+            UnsupportedError: without a runtime, naming every call that has no kernel in C.
+        """
+        if runtime is None:
+            told = {"name": name or "model", "method": method, "kernels": kernels}
+            return self._emit("sources", {}, **told)
+        if runtime != "executorch":
+            raise StepwellError(
+                f"there is no runtime {runtime!r}", help="it is 'executorch' or None"
+            )
+        return self._emit("c", {}, name=name or "model_pte", header=header)
+
+    @takes_what_it_says
+    def to_tosa(self, **options: OptionValue) -> bytes:
+        """The TOSA flatbuffer (tosa targets)."""
+        return self._emit("tosa", options)
+
+    @takes_what_it_says
+    def to_vgf(self, **options: OptionValue) -> bytes:
+        """The file for Vulkan's ML extensions, by Arm's model converter (target vgf)."""
+        return self._emit("vgf", options)
+
+    @takes_what_it_says
+    def to_mlir(self, **options: OptionValue) -> str:
+        """The program as text for upstream MLIR's tools, constants and all (tosa targets)."""
+        return self._emit("mlir", options)
+
+    def estimate(self) -> list[Estimate]:
+        """Vela's own cycles, SRAM and flash of each delegate, in order (ethos-u targets)."""
+        return self._emit("estimates", {})
+
+    @takes_what_it_says
+    def to_etrecord(self, method: str = "forward", **options: OptionValue) -> ETRecord:
+        """What ExecuTorch's Inspector needs to lead a profile of the `.pte` back to the model.
+
+        Args:
+            method: the Inspector knows one method, and calls it `forward`.
+            options: those that `to_pte` was given.
+
+        Raises:
+            StepwellError: the target's runtime has no profiler, or the source cannot be a torch
+                program.
+        """
+        exported = self._exported(method)
+        return self._emit("etrecord", options, exported=exported, method=method)
+
+    @takes_what_it_says
+    def profile(
+        self,
+        *inputs: Any,
+        method: str = "forward",
+        repeat: int = 20,
+        record: ETRecord | None = None,
+    ) -> Profile:
+        """Run the `.pte` with its profiler on: time for each op of the model, by source line.
+
+        Args:
+            inputs: flat inputs.
+            method: the method to call.
+            repeat: calls; each event's median counts.
+            record: what `to_etrecord` gave, if it is there already.
+        """
+        from stepwell.profiling import profile
+
+        record = record or self.to_etrecord(method)
+        return profile(self.artefact, inputs, method, record=record, repeat=repeat)
+
+    def _exported(self, method: str) -> ExportedProgram:
+        source = self.source
+        if isinstance(source, Program):
+            return source.to_exported_program(method)
+        found = source.get(method) if isinstance(source, Mapping) else source
+        if source is None:
+            raise StepwellError(
+                "what was lowered did not go along to this process",
+                help="lower a stepwell program: from_exported_program(exported)",
+            )
+        if found is None or isinstance(found, bool | int | float | str | Sequence):
+            raise StepwellError(
+                f"there is no method {method!r}",
+                help="methods are " + ", ".join(self.program.methods),
+            )
+        return found
+
+    def _emit(self, kind: str, options: Mapping[str, Any], **arguments: Any) -> Any:
+        """Call an emitter with the options it reads, and arguments that are no options."""
+        self._require_end()
+        emitter = self.target.emitter(kind)
+        told = self.target.for_artefact(kind, self.options, options)
+        return emitter(self.program, **told, **arguments)
+
+    @property
+    def stopped_after(self) -> str | None:
+        """The step behind which the program stopped on its way; None at its end."""
+        after = stopped_after(self.program.module)
+        return None if after is None else after.partition("/")[2]
+
+    def _require_end(self) -> None:
+        if self.stopped_after is not None:
+            raise StepwellError(
+                f"the program stopped behind {self.stopped_after!r}: it is no artefact yet",
+                help=f"stepwell.emit(program, {self.target.name!r}) takes the rest",
+            )
+
+    @cached_property
+    def artefact(self) -> bytes:
+        """The bytes of the target's own format, emitted once."""
+        return self._emit(self.target.artefact, {})
+
+    @takes_what_it_says
+    def run(
+        self, *args: Any, method: str = "forward", cpu: str | None = None, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """Run the artefact on the target's real engine where this machine has one.
+
+        Args:
+            args, kwargs: inputs nested as the model takes them, or flat.
+            method: the method to call.
+            cpu: an Arm64 core to emulate (`docs/arm64.md`), for a target that runs on one.
+
+        Returns:
+            The flat tuple of outputs. An input that the model writes in place is written, as by
+            eager.
+
+        Raises:
+            InputMismatch: naming every argument that is not what the signature says.
+        """
+        func = self.program.method(method)
+        given = bind(func, args, kwargs)
+        values = given.copies()  # The engine writes to what it is given.
+        by_name = self.target.per_method and method != "forward"
+        artefact = (
+            self._emit(self.target.artefact, {"method": method}) if by_name else self.artefact
+        )
+        outputs = self.target.run(artefact, values, method, cpu)
+        given.give_back({at: values[at] for at in given.written})
+        return with_frozen(func, outputs) if self.target.per_method else outputs
+
+
+def _items(value: Any) -> list[Any]:
+    """The items of a list; of anything else, itself, which is none of what is asked for."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _restored(
+    program: Program, report: Report, target: str, options: dict[str, Any], source: Program | None
+) -> Lowered:
+    return Lowered(program, report, find_target(target), options, source)
