@@ -421,7 +421,7 @@ def main() -> int:
     else:
         import torch
 
-        import stepwell.pipelines  # noqa: F401  (what every child needs, before the first fork)
+        import stepwell.npu_pipelines  # noqa: F401  (what every child needs, before the first fork)
 
         torch.set_num_threads(1)
         guards = Guards(asked.words)

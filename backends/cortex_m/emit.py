@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from stepwell.backends.cortex_m.limits import limit_problems
-from stepwell.backends.cortex_m.schemas import declarations, field_of
+from stepwell.backends.cortex_m.schemas import declaration, field_of
 from stepwell.backends.executorch.builder import ContainerBuilder
 from stepwell.backends.executorch.container import (
     Container,
@@ -216,7 +216,7 @@ class CortexMEmitter(MethodEmitter):
     # -- calls ---------------------------------------------------------------------------------
 
     def _library_call(self, op: CmsisOp) -> None:
-        schema = declarations()[op.OPERATOR]
+        schema = declaration(op)
         operands = self._operands(op)
         order = self._order(next(iter(operands.values())))
         is_elementwise = dims(op.output.type) in {dims(v.type) for v in op.operands}

@@ -61,8 +61,10 @@ class _Here:
         self, pte: bytes | Path, container: Container, external: Path | None, *, profile: bool
     ) -> None:
         engine = runtime()
+        told: dict[str, Any] = {} if external is None else {"data_path": external}
+        told |= {"enable_etdump": True} if profile else {}
         with _without_cpuinfo():
-            self.program = engine.load_program(pte, data_path=external, enable_etdump=profile)
+            self.program = engine.load_program(pte, **told)
             loaded = {m.name: self.program.load_method(m.name) for m in container.methods}
         self.methods = {name: m for name, m in loaded.items() if m is not None}
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from stepwell.backends.tosa.installed import command_path
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, NoEngine
 
 RUNNER, DUMP, PACKAGE = "scenario_runner", "vgf_dump", "emulation_layer"
@@ -137,12 +136,6 @@ def _environment(folder: Path) -> dict[str, str]:
 
 def _driver() -> Path | None:
     return next(iter(sorted(_DRIVERS.glob("lvp_icd*.json"))), None)
-
-
-def command_path(name: str) -> str | None:
-    """Where a command is: beside this Python, or else on the PATH."""
-    own = Path(sys.executable).with_name(name)
-    return str(own) if own.exists() else shutil.which(name)
 
 
 def _call(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:

@@ -61,7 +61,8 @@ def _shape(record: Record) -> Shape:
 
 def _tensor(record: Record) -> Tensor:
     name = record["name"] or ""
-    if record["offset"] > 1 or record["scale_offset"] > 1:
+    # The schema of tosa-tools 2026.5 has no scales beside a tensor.
+    if record["offset"] > 1 or record.get("scale_offset", 0) > 1:
         raise ParseFailure(
             f"tensor {name!r} keeps its data outside the flatbuffer",
             help="files above 2 GiB are not supported",
@@ -74,9 +75,9 @@ def _tensor(record: Record) -> Tensor:
         bool(record["is_unranked"]),
         bool(record["variable"]),
         record["variable_name"] or "",
-        record["scale_type"],
-        bytes(record["scale_data"]),
-        record["block_shape"],
+        record.get("scale_type", 0),
+        bytes(record.get("scale_data", b"")),
+        record.get("block_shape", 0),
     )
 
 

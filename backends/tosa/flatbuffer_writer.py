@@ -33,9 +33,33 @@ def write_graph(graph: Graph) -> bytes:
             f"the constants take {size} bytes: a TOSA flatbuffer holds at most 2 GiB",
             help="quantise the weights, or split the model",
         )
+    _needs_no_newer(graph)
     version = dict(zip(("_major", "_minor", "_patch", "_draft"), graph.version, strict=True))
     regions = [_region(region) for region in graph.regions]
     return write_root(tosa_schema(), {"version": version, "regions": regions})
+
+
+def _needs_no_newer(graph: Graph) -> None:
+    """Raise StepwellError if the installed schema has no place for what a graph holds."""
+    schema = tosa_schema()
+    fields = {field.name for field in schema.tables["TosaTensor"]}
+    newer = [
+        "block-scaled tensors"
+        for region in graph.regions
+        for tensor in region.tensors
+        if tensor.scale_dtype and "scale_type" not in fields
+    ]
+    newer += [
+        f"operator number {operator.code}"
+        for region in graph.regions
+        for operator in region.operators
+        if operator.code not in schema.unions["Attribute"]
+    ]
+    if newer:
+        raise StepwellError(
+            f"the installed tosa-tools has no {', no '.join(dict.fromkeys(newer))}",
+            help="pip install 'tosa-tools>=2026.8'",
+        )
 
 
 def _region(region: Region) -> Record:

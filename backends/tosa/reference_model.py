@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import torch
 
@@ -23,6 +21,7 @@ from stepwell.backends.tosa.bind_sizes import bind_sizes, has_symbolic_sizes
 from stepwell.backends.tosa.flatbuffer_reader import read_graph
 from stepwell.backends.tosa.flatbuffer_writer import write_graph
 from stepwell.backends.tosa.graph import Graph, Tensor
+from stepwell.backends.tosa.installed import command_path
 from stepwell.backends.tosa.storage import from_bytes, held_dtype, to_bytes
 from stepwell.dialects.tosa.codes import element_of_code, i4, i48
 from stepwell.dialects.tosa.limits import EIGHT_K, Level
@@ -138,7 +137,6 @@ def _fits(graph: Graph) -> None:
 
 def _call(folder: Path, graph: Graph, level: Level) -> None:
     main = graph.regions[0]
-    program = Path(sys.executable).with_name("tosa_reference_model")
     description = {
         "tosa_file": "graph.tosa",
         "ifm_name": main.inputs,
@@ -149,17 +147,18 @@ def _call(folder: Path, graph: Graph, level: Level) -> None:
     }
     (folder / "desc.json").write_text(json.dumps(description))
     named = "EIGHTK" if level == EIGHT_K else "NONE"
-    arguments = [str(program), "--test_desc", "desc.json", "--tosa_level", named]
+    program = command_path("tosa_reference_model")
+    if program is None:
+        raise ArtefactError(
+            "the TOSA reference model is not installed", help="pip install 'stepwell[tosa]'"
+        )
+    arguments = [program, "--test_desc", "desc.json", "--tosa_level", named]
     try:
         # Without a debugger on its path the model cannot attach one when it gives up.
         environment = {**os.environ, "PATH": ""}
         done = subprocess.run(
             arguments, cwd=folder, capture_output=True, text=True, timeout=SECONDS, env=environment
         )
-    except FileNotFoundError as error:
-        raise ArtefactError(
-            "the TOSA reference model is not installed", help="pip install tosa-tools"
-        ) from error
     except subprocess.TimeoutExpired as error:
         raise ArtefactError(f"the TOSA reference model ran longer than {SECONDS} s") from error
     if done.returncode != 0:
@@ -196,7 +195,9 @@ def _save(path: Path, given: torch.Tensor, tensor: Tensor) -> None:
     raw = np.frombuffer(to_bytes(held, element), np.uint8)
     narrow = _ML_DTYPES.get(held.dtype)
     if narrow is not None:
-        np.save(path, raw.view(narrow).reshape(tensor.shape))
+        import ml_dtypes
+
+        np.save(path, raw.view(getattr(ml_dtypes, narrow)).reshape(tensor.shape))
     else:
         np.save(path, raw.reshape([*tensor.shape[:-1], -1]))
 
@@ -237,8 +238,9 @@ _NUMPY = frozenset(
 """Types that numpy has too."""
 
 _ML_DTYPES = {
-    torch.bfloat16: ml_dtypes.bfloat16,
-    torch.float8_e4m3fn: ml_dtypes.float8_e4m3fn,
-    torch.float8_e8m0fnu: ml_dtypes.float8_e8m0fnu,
+    torch.bfloat16: "bfloat16",
+    torch.float8_e4m3fn: "float8_e4m3fn",
+    torch.float8_e8m0fnu: "float8_e8m0fnu",
 }
-"""Types whose arrays the model knows by the header that ml_dtypes writes; others are bytes."""
+"""Types whose arrays the model knows by the header that ml_dtypes, which tosa-tools brings, writes;
+others are bytes."""

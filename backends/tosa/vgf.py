@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.backends.tosa.emit import to_tosa
-from stepwell.backends.tosa.emulation import command_path
+from stepwell.backends.tosa.installed import command_path
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.program import Program
 

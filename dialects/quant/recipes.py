@@ -1,4 +1,7 @@
-"""Derived weights that are the stored integers of a real weight."""
+"""Derived weights of quantised programs: stored integers, integers in another layout, biases.
+
+Names that begin with `cmsis.` are older than the sharing of what they do.
+"""
 
 from __future__ import annotations
 
@@ -66,3 +69,43 @@ def store_parameters(held: Quantization) -> dict[str, object]:
         "grid": list(held.grid),
         "sub_channel": held.sub_channel,
     }
+
+
+@recipe("cmsis.permute")
+def permute(weight: torch.Tensor, permutation: Sequence[int]) -> torch.Tensor:
+    """The weight under permuted dimensions, dense."""
+    return weight.permute(tuple(permutation)).contiguous()
+
+
+@recipe("cmsis.reshape")
+def reshape(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """The weight under another shape."""
+    return weight.reshape(tuple(shape))
+
+
+@recipe("cmsis.expand")
+def expand(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """The weight broadcast to a shape, written out."""
+    return weight.expand(tuple(shape)).contiguous()
+
+
+@recipe("cmsis.compose")
+def compose(outer: torch.Tensor, inner: torch.Tensor) -> torch.Tensor:
+    """int8 [256]: the outer table at the inner table's entries."""
+    if outer.is_meta:
+        return torch.empty_like(outer)
+    return outer[inner.to(torch.int64) + 128]
+
+
+@recipe("cmsis.bias")
+def bias(
+    values: torch.Tensor, scales: Sequence[float], unit: Sequence[float] | None = None
+) -> torch.Tensor:
+    """int32 biases at the accumulators' `scales`, from reals, or from integers of scale `unit`."""
+    if values.is_meta:
+        return torch.empty_like(values, dtype=torch.int32)
+    real = values.to(torch.float64)
+    if unit is not None:
+        real = real * real.new_tensor(list(unit))
+    stored = torch.round(real / real.new_tensor(list(scales)))
+    return stored.clamp(-(1 << 31), (1 << 31) - 1).to(torch.int32)

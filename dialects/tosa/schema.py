@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from importlib.metadata import files
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from stepwell.ir.diagnostics import StepwellError
@@ -27,11 +27,22 @@ class Schema:
 
 
 def schema_path() -> Path:
-    """Where the installed tosa-tools keeps `tosa.fbs`."""
-    for path in files("tosa-tools") or ():
+    """Where the installed tosa-tools keeps `tosa.fbs`.
+
+    Raises:
+        StepwellError: it is not installed, or holds none.
+    """
+    help = "pip install 'stepwell[tosa]'"
+    try:
+        held = files("tosa-tools") or ()
+    except PackageNotFoundError:
+        raise StepwellError(
+            "tosa-tools, which has the schema, is not installed", help=help
+        ) from None
+    for path in held:
         if path.name == "tosa.fbs":
             return Path(str(path.locate()))
-    raise StepwellError("tosa-tools holds no tosa.fbs", help="install tosa-tools >= 2026.8")
+    raise StepwellError("tosa-tools holds no tosa.fbs", help=help)
 
 
 def read_schema(text: str) -> Schema:

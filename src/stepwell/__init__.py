@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.above import form_stands_in
 from stepwell.ir.arguments import takes_what_it_says
+from stepwell.ir.switches import without_collection
 
 _HOME = {
     "Bound": "ir.rewriting",
@@ -87,7 +88,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("importlib.metadata").version("stepwell")
     if name not in _HOME:
         raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"stepwell.{_HOME[name]}"), name)
+    with without_collection():
+        value = getattr(importlib.import_module(f"stepwell.{_HOME[name]}"), name)
     if isinstance(value, FunctionType):
         value = takes_what_it_says(value)
     globals()[name] = value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.arm_pipelines import BY_PROFILES, PLACE_LAYOUTS, SPELL_MOVES
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.cmsis.target import target as find_cpu
@@ -11,7 +12,6 @@ from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Named, Step, Together
-from stepwell.pipelines import BY_PROFILES, PLACE_LAYOUTS, SPELL_MOVES
 from stepwell.translate.rewrites.cmsis import (
     TO_CMSIS,
     BiasForm,

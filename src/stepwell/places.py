@@ -5,11 +5,12 @@ Tests check the order of every pipeline against this page, and the forms on prog
 
 from __future__ import annotations
 
+from stepwell.arm_pipelines import MEETING
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.forms import Form, Place
 from stepwell.ir.rewriting import Together
-from stepwell.pipelines import MEETING, TO_XNNPACK
+from stepwell.pipelines import TO_XNNPACK
 from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NORMAL_FORM
 from stepwell.translate.rewrites.quant import TYPES

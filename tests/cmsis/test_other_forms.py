@@ -14,6 +14,7 @@ from torchao.quantization.pt2e import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
 import stepwell
+from stepwell.backends.cortex_m import schemas
 from stepwell.backends.cortex_m.emit import to_pte
 from stepwell.backends.cortex_m.read import read_pte
 from stepwell.ir.diagnostics import UnsupportedError
@@ -226,3 +227,19 @@ def test_a_kernel_that_is_computed_with_scales_along_an_axis_is_refused_in_words
     exported = pt2e(ByItself(), (torch.randn(2, 3, 7, 2),))
     with pytest.raises(UnsupportedError, match="scales along an axis are for weights; this value"):
         stepwell.lower(exported, "cortex-m55")
+
+
+def test_an_operator_that_an_older_library_lacks_is_named(
+    lower: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ExecuTorch 1.4 has no `quantized_div`."""
+    known = {name: held for name, held in schemas.declarations().items() if name != "quantized_div"}
+    quantizer = StockQuantizer(per_tensor_config=INT16_PER_TENSOR_CONFIG)
+    inputs = torch.randn(3, 5), torch.rand(3, 5) + 0.5
+    result = lower.module(Net(lambda s, x, y: x / y), *inputs, quantizer=quantizer)
+    schemas.op_classes.cache_clear()
+    monkeypatch.setattr(schemas, "declarations", lambda: known)
+    assert "cortex_m::quantized_div.out" not in schemas.op_classes()
+    schemas.op_classes.cache_clear()
+    with pytest.raises(stepwell.StepwellError, match=r"no quantized_div\n(.|\n)*executorch>="):
+        to_pte(result.program)

@@ -8,10 +8,10 @@ import pytest
 from torch.export import export
 
 import stepwell
+from stepwell.arm_pipelines import tosa_pipeline
 from stepwell.ir.forms import Form, misplaced
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Step, step_name
-from stepwell.pipelines import tosa_pipeline
 from stepwell.places import PLAIN, places_of
 from stepwell.targets import PIPELINES
 

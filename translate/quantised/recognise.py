@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from xdsl.ir import Attribute, Operation, SSAValue
 
-import stepwell.dialects.cmsis.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
+import stepwell.dialects.quant.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import Quantization, quantization

@@ -9,7 +9,6 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
-from stepwell.dialects.tosa.limits import EIGHT_K
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.rewriting import EXACT, Rewriter
 from stepwell.ir.size import UNKNOWN, Dim, Size
@@ -271,8 +270,8 @@ def pixel_shuffle_to_permute(x: Value, factor: int, *, op: Any, out: Out) -> Val
     return x.view(*shape).permute((*range(n), *moved)).view(*out.shape)
 
 
-MOST_AXES = min(MAX_RANK, EIGHT_K.rank)
-"""Axes of a tensor that every target moves."""
+MOST_AXES = MAX_RANK
+"""Axes of a tensor that every target moves: TOSA's level 8K has as many as XNNPACK."""
 
 
 @lowers(

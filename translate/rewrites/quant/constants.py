@@ -60,7 +60,7 @@ from typing import Any, cast
 
 from xdsl.ir import Attribute, SSAValue
 
-import stepwell.dialects.cmsis.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
+import stepwell.dialects.quant.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.reshapes import only_reshapes
 from stepwell.dialects.quant import UniformQuantizedType

@@ -76,7 +76,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute, SSAValue
 
-import stepwell.dialects.cmsis.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
+import stepwell.dialects.quant.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.aten.reshapes import only_reshapes
 from stepwell.dialects.quant import UniformQuantizedType
 from stepwell.ir import axes

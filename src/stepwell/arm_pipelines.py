@@ -1,0 +1,231 @@
+"""The order of rewrites for devices of Arm's: TOSA, and CMSIS-NN on a Cortex-M.
+
+XNNPACK's stands in `pipelines.py`, that of targets with a CPU beside an accelerator in
+`npu_pipelines.py`: who lowers to one imports nothing of the others.
+"""
+
+from __future__ import annotations
+
+from stepwell.backends.cortex_m.plan_memory import PlanMemory
+from stepwell.backends.executorch.decompose import DecomposeForKernels
+from stepwell.dialects.cmsis.target import Target
+from stepwell.dialects.cmsis.target import target as find_cpu
+from stepwell.dialects.tosa.targets import parse_target
+from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
+from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.rewriting import Named, Step, Together
+from stepwell.pipelines import GATHER_STRIDES, PLAIN_FORM
+from stepwell.translate.lowerings.aten import arithmetic, pools
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.tosa import borders
+from stepwell.translate.memory import MEMORY, SPEED
+from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
+from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
+from stepwell.translate.rewrites.attention.guard_softmax_in_floats import GuardSoftmaxInFloats
+from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
+from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
+from stepwell.translate.rewrites.calls.take_composites_apart import TakeCompositesApart
+from stepwell.translate.rewrites.calls.unroll_loop import UnrollLoop
+from stepwell.translate.rewrites.cmsis import (
+    MERGE_TRANSPOSES,
+    MERGE_VIEWS,
+    TO_CMSIS,
+    AbsorbFlatten,
+    BiasForm,
+    ExplainFloats,
+    FoldKernelSum,
+    IntegerPorts,
+    Io,
+    LowerBoundary,
+    LowerPermute,
+    OrderOperators,
+    RelabelInput,
+    RelabelOutput,
+    SliceAsPart,
+    StateTarget,
+)
+from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
+from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
+from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
+from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
+from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
+    FoldBiasIntoLayer,
+    FoldScaleIntoLayer,
+)
+from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScaleOverLayout
+from stepwell.translate.rewrites.mxfp.adopt_executorch_mx import AdoptExecutorchMx
+from stepwell.translate.rewrites.mxfp.choose_mx_form import ChooseMxForm
+from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
+from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
+from stepwell.translate.rewrites.tosa.finishing.finish import FinishTosa
+from stepwell.translate.rewrites.tosa.finishing.narrow_indices import NarrowIndices
+from stepwell.translate.rewrites.tosa.finishing.strip_boundary import StripBoundary
+from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
+from stepwell.translate.rewrites.tosa.operators.lower_custom import LowerCustom
+from stepwell.translate.rewrites.tosa.placing.order import (
+    FEWER_INTEGERS,
+    INTEGERS,
+    LAYOUT,
+    SPLIT,
+    TO_TOSA,
+    each,
+    layouts,
+)
+from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
+from stepwell.translate.rewrites.tosa.splitting import gather_truths
+from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
+from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_casts import (
+    FoldDequantisedConstant,
+)
+
+TOSA = (
+    LowerCustom(),
+    Together("normalise", (*PLAIN_FORM, GATHER_STRIDES)),
+    Together("fold-weights", FOLD_WEIGHTS),
+    RecogniseAttention(),
+    ExpandAttention(lays_out_triangles=True),
+    Together("split", SPLIT),
+    Together("normalise-parts", NORMAL_FORM),
+    Named("share-parts", ShareCommonSubexpressions()),
+    Together(
+        "absorb",
+        (
+            FoldScaleIntoProjection(),
+            HoistScaleOverLayout(),
+            FoldAffineIntoLayer(),
+            FoldScaleIntoLayer(),
+            FoldBiasIntoLayer(),
+        ),
+    ),
+    Together("arrange", (*NOOPS, *SHAPES)),
+    Together("lower", TO_TOSA),
+    Together("take-apart", (TakeCompositesApart(),)),
+    Together("guard-softmax", (GuardSoftmaxInFloats(),)),
+    Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
+    Together("take-the-rest-apart", (TakeCompositesApart(function_of=piece_function),)),
+    Together("lower-the-rest", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
+    Named("share-operators", ShareCommonSubexpressions()),
+    LowerControl(),
+    *layouts(*LAYOUT),
+    Named("share-layouts", ShareCommonSubexpressions()),
+)
+"""What every TOSA target runs; the target's name says what the result may hold."""
+
+
+SPELL_MOVES = (
+    step(arithmetic.fill_to_full),
+    step(pools.pool_by_images),
+    GATHER_STRIDES,
+)
+"""Fills, copies, strides and pools as ops that quantised types pass through."""
+
+
+TOSA_INTEGERS = (
+    LowerCustom(),
+    Together("normalise", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
+    TYPE_QUANTIZATION,
+    Named("share-types", ShareCommonSubexpressions()),
+    StripBoundary(),
+    Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
+    Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
+    Together("lower", TO_TOSA),
+    Named("share-operators", ShareCommonSubexpressions()),
+    *layouts(*LAYOUT, *FEWER_INTEGERS),
+    Named("share-layouts", ShareCommonSubexpressions()),
+)
+"""What a target of the integer profile alone runs: the program must be quantised."""
+
+
+TOSA_MIXED = (
+    Together(
+        "normalise-quantised",
+        (*NORMAL_FORM, FoldConstants(), BringWeightsInside(), *SPELL_MOVES),
+    ),
+    TYPE_QUANTIZATION,
+    Named("share-types", ShareCommonSubexpressions()),
+    Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
+    Together(
+        "lower-casts",
+        (FoldDequantisedConstant(), *each(borders), *CANCEL_CASTS),
+    ),
+    Together("fewer-integers", FEWER_INTEGERS),
+    *TOSA,
+)
+"""What a target of both profiles runs: quantised layers in integers, all others in floats."""
+
+
+BY_PROFILES: dict[frozenset[str], tuple[Step, ...]] = {
+    frozenset(("fp",)): TOSA,
+    frozenset(("int",)): TOSA_INTEGERS,
+    frozenset(("fp", "int")): TOSA_MIXED,
+}
+
+
+def tosa_pipeline(target: str) -> Pipeline:
+    """The steps for a target such as `tosa-1.1+fp`; an unknown one is an error."""
+    found = parse_target(target)
+    steps = BY_PROFILES[found.profiles]
+    block_scaled = (AdoptExecutorchMx(), ChooseMxForm(found.extensions))
+    is_older = found.version == "1.0" and "int" in found.profiles
+    older = tuple(rule() for rule in gather_truths.RULES) if is_older else ()
+    finish = (
+        *older,
+        Named("sweep", RemoveDeadCode()),
+        NarrowIndices(target),
+        FinishTosa(target),
+        Named("sweep-again", RemoveDeadCode()),
+    )
+    return Pipeline(target, (*block_scaled, UnrollLoop(), *steps, *finish))
+
+
+MEETING = (*CANCEL_CASTS, *MERGE_TRANSPOSES, RelabelInput(), RelabelOutput(), *MERGE_VIEWS)
+PLACE_LAYOUTS = (
+    Together("lower-layouts", (*MEETING, LowerPermute())),
+    CmsisLayouts(),
+    Together("merge-layouts", MEETING),
+    AbsorbFlatten(),
+)
+"""Layout changes are placed by a cut and meet; what is left is copied, the rest is views."""
+
+
+def cortex_m_pipeline(
+    cpu: Target | str,
+    bias_form: str | None = None,
+    io: Io | None = None,
+    optimise: str = SPEED,
+    arena: int | None = None,
+) -> Pipeline:
+    """Every step for a CPU.
+
+    Args:
+        cpu: `cortex-m55`, `cortex-m4`, …, or `cortex-m55+dsp`.
+        bias_form: `bias`, `kernel-sum`, `both` or `run-time`; the CPU's own if None.
+        io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
+        optimise: `memory` runs image ops row by row where that saves more than it costs.
+        arena: the bytes that activations may take; implies what is needed for it.
+    """
+    target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
+    form = BiasForm.of(target) if bias_form is None else BiasForm(bias_form)
+    return Pipeline(
+        str(target),
+        (
+            GATHER_STRIDES,
+            TYPE_QUANTIZATION,
+            *(() if io is None else (IntegerPorts(io),)),
+            Named("share-types", ShareCommonSubexpressions()),
+            Together("lower-to-cmsis", TO_CMSIS),
+            ExplainFloats(),
+            LowerBoundary(),
+            LiftNumberOperand(),
+            DecomposeForKernels(),
+            FoldConstants(),
+            *PLACE_LAYOUTS,
+            Named("share-kernels", ShareCommonSubexpressions()),
+            FoldKernelSum(form),
+            StateTarget(target),
+            RemoveDeadCode(),
+            OrderOperators(),
+            *((PlanMemory(arena),) if optimise == MEMORY or arena is not None else ()),
+            SliceAsPart(),
+        ),
+    )
