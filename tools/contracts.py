@@ -32,9 +32,9 @@ def row(name: str, outcomes: Counter[Outcome]) -> str:
 
 def bounds(pattern: str, rounds: int) -> int:
     """Print the table of bounds; gives 1 if one is false."""
-    columns = "elements exceeded closest less wider class underived".split()
+    columns = "elements exceeded closest less wider class declared underived".split()
     print(f"| rewrite | {' | '.join(columns)} |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|")
     bad: list[Sized] = []
     for name in subjects():
         if not re.search(pattern, name):
@@ -42,7 +42,7 @@ def bounds(pattern: str, rounds: int) -> int:
         found = sized(name, rounds)
         stated = [found.short, f"{found.width:.1f}"] if found.is_stated else ["–", "–"]
         cells = [found.elements, found.exceeded.total(), f"{found.closest:.2f}", *stated]
-        cells += [found.classes.total(), "; ".join(found.underived)]
+        cells += [found.classes.total(), "; ".join(found.declared), "; ".join(found.underived)]
         print(f"| {name} | " + " | ".join(map(str, cells)) + " |", flush=True)
         if not found.is_true:
             bad.append(found)

@@ -92,6 +92,25 @@ def test_what_pytorch_guards_is_proved_from_the_range_of_the_size(name: str) -> 
         torch.testing.assert_close(lowered.run(x)[0], model(x))
 
 
+ALONG = {
+    "greatest so far": lambda x: torch.cummax(x, 1),
+    "least so far": lambda x: torch.cummin((x * 4).to(torch.int32), 1),
+    "running sums of exponentials": lambda x: (x.logcumsumexp(-2),),
+    "circular padding": lambda x: (F.pad(x.transpose(1, 2), (2, 1), mode="circular"),),
+}
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_what_goes_along_an_open_axis_is_right_at_every_size(name: str) -> None:
+    model, dynamic = Of(ALONG[name]), {1: Dim.DYNAMIC(min=2, max=24)}
+    lowered = stepwell.lower(exported(model, ROWS, dynamic), "xnnpack")
+    for size in (2, 3, 8, 9, 16, 17, 24):
+        x = torch.randn(3, size, 16)
+        x[0, -2:, 3], x[1, 1, 4], x[2, 0, 5] = -torch.inf, torch.inf, torch.nan
+        for found, wanted in zip(lowered.run(x), model(x), strict=True):
+            torch.testing.assert_close(found, wanted, equal_nan=True)
+
+
 def test_a_guard_that_a_size_of_the_range_breaks_is_refused() -> None:
     model = Of(lambda x: x.chunk(3, 1)[0])  # Four rows are two pieces, not three.
     lowered = stepwell.lower(exported(model, ROWS, {1: Dim.DYNAMIC(min=3, max=24)}), "xnnpack")

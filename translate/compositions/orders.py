@@ -7,11 +7,12 @@ beyond, `sort` without `stable=True` promises none, and has the top-k's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from stepwell.translate.compositions.arithmetic import within
 
@@ -210,6 +211,8 @@ def _running(x: Tensor, dim: int, is_at_least: Callable[[Tensor, Tensor], Tensor
     if x.dim() == 0:
         return _itself(x)
     dim %= x.dim()
+    if not isinstance(x.shape[dim], int):
+        return _running_over_any(x, dim, is_at_least)
     count = x.shape[dim]
     if x.numel() == 0:
         return NotImplemented
@@ -218,10 +221,7 @@ def _running(x: Tensor, dim: int, is_at_least: Callable[[Tensor, Tensor], Tensor
     while step < count:
         rest = count - step
         earlier, mine = values.narrow(dim, 0, rest), values.narrow(dim, step, rest)
-        stays = is_at_least(mine, earlier)
-        if x.dtype.is_floating_point:
-            was_nan, is_nan = torch.isnan(earlier), torch.isnan(mine)
-            stays = torch.logical_or(is_nan, torch.logical_and(stays, torch.logical_not(was_nan)))
+        stays = _stays(mine, earlier, is_at_least)
         chosen = torch.where(stays, mine, earlier)
         first, later = places.narrow(dim, 0, rest), places.narrow(dim, step, rest)
         kept = places.narrow(dim, 0, step)
@@ -229,6 +229,51 @@ def _running(x: Tensor, dim: int, is_at_least: Callable[[Tensor, Tensor], Tensor
         values = torch.cat([values.narrow(dim, 0, step), chosen], dim)
         step *= 2
     return values.clone() if values is x else values, places.clone()
+
+
+def _stays(
+    mine: Tensor, earlier: Tensor, is_at_least: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Whether it is the extremum beside an earlier one: a NaN is, from the first one on."""
+    stays = is_at_least(mine, earlier)
+    if not mine.dtype.is_floating_point:
+        return stays
+    was_nan, is_nan = torch.isnan(earlier), torch.isnan(mine)
+    return torch.logical_or(is_nan, torch.logical_and(stays, torch.logical_not(was_nan)))
+
+
+def _running_over_any(
+    x: Tensor, dim: int, is_at_least: Callable[[Tensor, Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The same where the size is open: what stands before the first is no extremum."""
+    held = torch.finfo(x.dtype) if x.dtype.is_floating_point else torch.iinfo(x.dtype)
+    worst = held.min if is_at_least is torch.ge else held.max
+    worst = math.copysign(math.inf, worst) if x.dtype.is_floating_point else worst
+    places = torch.arange(x.shape[dim]).view([-1] + [1] * (x.dim() - 1 - dim)).expand(x.shape)
+    values = x
+    for step in _steps(x.shape[dim]):
+        earlier = _before(values, dim, step, worst)
+        stays = _stays(values, earlier, is_at_least)
+        places = torch.where(stays, places, _before(places, dim, step, 0))
+        values = torch.where(stays, values, earlier)
+    return values, places
+
+
+def _steps(count: int | torch.SymInt) -> Iterator[int]:
+    """1, 2, 4, … below the most that a size may be."""
+    step = 1
+    while not statically_known_true(count <= step):
+        if step > MOST:
+            raise NotImplementedError("a size has no bound")
+        yield step
+        step *= 2
+
+
+def _before(x: Tensor, dim: int, step: int, fill: float) -> Tensor:
+    """What stands so many places before each, `fill` where nothing does."""
+    shape = [step if axis == dim else size for axis, size in enumerate(x.shape)]
+    head = torch.full(shape, fill, dtype=x.dtype)
+    return torch.cat([head, x], dim).narrow(dim, 0, x.shape[dim])
 
 
 def cummax(x: Tensor, dim: int) -> Any:
@@ -245,19 +290,29 @@ def logcumsumexp(x: Tensor, dim: int) -> Any:
     """Running sums of exponentials, by steps of 1, 2, 4, …"""
     if x.dim() == 0:
         return x.clone()
+    dim %= x.dim()
     count = x.shape[dim]
+    if not isinstance(count, int):
+        sums = x
+        for step in _steps(count):
+            sums = _added(_before(sums, dim, step, -math.inf), sums)
+        return sums
     if x.numel() == 0:
         return NotImplemented
     step, sums = 1, x
     while step < count:
         rest = count - step
-        one, other = sums.narrow(dim, 0, rest), sums.narrow(dim, step, rest)
-        added = torch.logaddexp(one, other)  # Whose maximum may lose a NaN in a delegate.
-        is_nan = torch.logical_or(torch.isnan(one), torch.isnan(other))
-        added = torch.where(is_nan, torch.full_like(added, math.nan), added)
+        added = _added(sums.narrow(dim, 0, rest), sums.narrow(dim, step, rest))
         sums = torch.cat([sums.narrow(dim, 0, step), added], dim)
         step *= 2
     return sums.clone() if sums is x else sums
+
+
+def _added(one: Tensor, other: Tensor) -> Tensor:
+    """The sum of exponentials, whose maximum may lose a NaN in a delegate."""
+    added = torch.logaddexp(one, other)
+    is_nan = torch.logical_or(torch.isnan(one), torch.isnan(other))
+    return torch.where(is_nan, torch.full_like(added, math.nan), added)
 
 
 ORDERS: dict[Any, Callable[..., Any]] = {

@@ -18,7 +18,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import dtype_name, is_float, torch_dtype
 from stepwell.ir.rewriting import Refusal, Rewriter
-from stepwell.ir.size import UNKNOWN, Size
+from stepwell.ir.size import UNKNOWN, Size, settled
 from stepwell.ir.types import Dim, IntType, dims, element, tensor, with_element
 
 TO_THE_END = 2**63 - 1
@@ -188,14 +188,14 @@ def slice_axis(rw: Rewriter, value: SSAValue, at: int, start: int, stop: int) ->
 
 
 def cat(rw: Rewriter, values: Sequence[SSAValue], at: int) -> SSAValue:
-    """`aten.cat.default` on axis `at`, where all sizes are numbers."""
+    """`aten.cat.default` on axis `at`."""
     return values[0] if len(values) == 1 else emit(rw, cat_op(values, at))
 
 
 def cat_op(values: Sequence[SSAValue], at: int) -> SchemaOp:
     """The concatenation as an op that is not inserted yet."""
     shape = list(dims(values[0].type))
-    shape[at] = sum(d for v in values if isinstance(d := dims(v.type)[at], int))
+    shape[at] = settled(sum((dims(value.type)[at] for value in values), Size.of(0)))
     result = tensor(shape, element(values[0].type))
     return aten.CatDefault.make(list(values), at, result_types=[result])
 

@@ -111,10 +111,10 @@ def _batch_norm(
         mean = x.mean(axes)
         centred = x - mean.reshape(lying)
         variance = (centred * centred).mean(axes)
-    result = (x - mean.reshape(lying)) * (variance + eps).rsqrt().reshape(lying)
-    result = result if weight is None else result * weight.reshape(lying)
-    result = result if bias is None else result + bias.reshape(lying)
-    return (result,)
+    factor = (variance + eps).rsqrt()
+    factor = factor if weight is None else factor * weight
+    shift = -mean * factor if bias is None else bias - mean * factor  # As the CPU's kernel does.
+    return (x * factor.reshape(lying) + shift.reshape(lying),)
 
 
 def _legit(x: Tensor, *args: Any) -> tuple[Tensor, ...]:

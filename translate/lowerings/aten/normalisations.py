@@ -19,7 +19,7 @@ from stepwell.translate.affine.own_weights import are_from_weights
 from stepwell.translate.lowerings.aten.values import Value, needs_static
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import axes, cast, emit, is_known
-from stepwell.translate.rewrites.norms.row_statistics import less_first
+from stepwell.translate.rewrites.norms.row_statistics import less_first, squares_overflow
 
 NORM = ("2x3x4xf32", None, None, "3xf32", "3xf32", False, 0.1, 1.0, False)
 
@@ -69,6 +69,7 @@ def batch_norm_to_products(
     to="aten",
     takes_empty=False,
     bound=roundings("sums in another order"),
+    loses=squares_overflow,
     sample=("2x3x4x4xf32", None, None, None, None, True, 0.1, 1.0e-5, False),
     formerly=("norm-by-groups-to-tosa",),
 )
@@ -136,6 +137,7 @@ def scaled_by(weight: torch.Tensor, *, factor: float) -> torch.Tensor:
     to="aten",
     takes_empty=False,
     bound=roundings("sums in another order, the scale regrouped"),
+    loses=squares_overflow,
     sample=("2x4xf32", [4], {"eps": 1.0e-6}),
 )
 def split_layer_norm(
@@ -260,6 +262,7 @@ LARGEST = 1 << 24
     "aten.cdist.default",
     to="aten",
     bound=roundings("torch multiplies matrices for long lists"),
+    loses=squares_overflow,
     sample=("3x4xf32", "2x4xf32", 2.0, None),
     formerly=("distance-to-norms-to-tosa",),
 )

@@ -253,15 +253,23 @@ def pad_to_slices(x: Value, amounts: Sequence[Any], *, form: str | None, op: Any
     mode = form or op.arg("mode")
     if mode == "constant":
         return None
-    if not x.is_static or any(isinstance(amount, SSAValue) for amount in amounts):
-        refuse("the sizes or the padding are known only at run time")
+    if any(isinstance(amount, SSAValue) for amount in amounts):
+        refuse("the padding is known only at run time")
     if min(amounts) < 0:
         refuse(f"{mode} padding with a negative amount crops")
     if mode == "reflect" and max(amounts) > WIDEST_BORDER:
         refuse(f"a border of {max(amounts)} rows is that many slices")
     for index, (before, after) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
         at = x.rank - 1 - index
-        first, last = _ROWS[mode](x, at, x.shape[at], before, after)
+        size = x.shape[at]
+        if before == after == 0:
+            continue
+        if isinstance(size, int):
+            first, last = _ROWS[mode](x, at, size, before, after)
+        elif mode == "circular":
+            first, last = _circular_of_any(x, at, before, after)
+        else:
+            refuse("the size is open, and the runtime has a kernel")
         x = cat([*first, x, *last], at)
     return x
 
@@ -286,6 +294,11 @@ def _replicated(x: Value, at: int, size: int, before: int, after: int) -> _Rows:
 
 def _circular(x: Value, at: int, size: int, before: int, after: int) -> _Rows:
     first = [x.slice(at, size - before, size)] if before else []
+    return first, [x.slice(at, 0, after)] if after else []
+
+
+def _circular_of_any(x: Value, at: int, before: int, after: int) -> _Rows:
+    first = [x.last(at, before)] if before else []
     return first, [x.slice(at, 0, after)] if after else []
 
 

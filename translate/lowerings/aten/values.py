@@ -143,13 +143,21 @@ class Value:
         """A part of one axis, whose bounds are numbers."""
         return self._of(building.slice_axis(self.b, self.ssa, at, start, stop))
 
+    def last(self, at: int, count: int) -> Value:
+        """The last rows of an axis that may be open; every size has so many."""
+        return self._of(
+            building.emit(
+                self.b, building.slice_op(self.ssa, at, -count, building.TO_THE_END, count)
+            )
+        )
+
     def expand(self, *shape: Dim) -> Value:
         """Repeated along axes of size 1."""
         return self._of(building.expand(self.b, self.ssa, shape))
 
 
 def cat(parts: Sequence[Value], at: int) -> Value:
-    """Parts one after the other, where all sizes are numbers."""
+    """Parts one after the other, along an axis that may be open."""
     return Value(building.cat(parts[0].b, [part.ssa for part in parts], at), parts[0].b)
 
 

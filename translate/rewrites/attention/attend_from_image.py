@@ -33,10 +33,12 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.bounds import roundings
+from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.size import Size
 from stepwell.ir.types import dims, element, tensor
+from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite
 from stepwell.translate.rewrites.attention.expand_attention import drops_out, scale_of
 from stepwell.translate.rewrites.building import cat, emit, permute, slice_axis, view
 
@@ -75,6 +77,11 @@ class AttendFromImage(Rewrite[ImageQueries]):
         if isinstance(scale, Refusal):
             return scale
         return ImageQueries(op, image, scale)
+
+    def deviates(self, match: ImageQueries, program: Program) -> Deviation | None:
+        """Kernels multiply the scale in before or behind the product."""
+        q, k = match.op.operands[:2]
+        return None if scores_are_finite(q, k, match.scale, program) else REORDERED
 
     def build(self, match: ImageQueries, rw: Rewriter) -> None:
         """Each head: its slice of the features, its keys and values; then all beside another."""

@@ -9,13 +9,20 @@ functions below, so that what one sees as an attention scale the other does not 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 
+import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.families import is_of, lays_out
+from stepwell.ir.program import Program
+from stepwell.ir.types import dims, element
+from stepwell.translate.values import most
 
 SCALES = frozenset(f"aten.{name}" for name in "mul.Scalar div.Scalar mul.Tensor div.Tensor".split())
 SUMS = frozenset(f"aten.{name}" for name in "neg.default add.Tensor sub.Tensor".split())
@@ -142,3 +149,14 @@ def layout_users(value: SSAValue) -> Iterator[Operation]:
                 yield from layout_users(result)
         else:
             yield use.operation
+
+
+def scores_are_finite(q: SSAValue, k: SSAValue, scale: float, program: Program) -> bool:
+    """Whether no product of a query with a key is infinite: both are bounded (or NaN)."""
+    depth = dims(q.type)[-1]
+    sizes = most((q, k), program)
+    if not isinstance(depth, int) or math.inf in sizes:
+        return False
+    largest = torch.finfo(torch_dtype(element(q.type))).max
+    bound = 2 * depth * prod(sizes)  # Twice: a sum of many products rounds.
+    return max(bound, bound * abs(scale), sizes[0] * abs(scale)) < largest

@@ -29,7 +29,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import dtype_name, i1, torch_dtype
+from stepwell.ir.dtypes import dtype_name, i1
 from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriter import remade
@@ -37,9 +37,9 @@ from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.size import UNKNOWN, number_of
 from stepwell.ir.types import Dim, dims, element, is_static, tensor, with_element
 from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite
 from stepwell.translate.rewrites.building import emit, matmul, permute, put, size_of, view
 from stepwell.translate.rewrites.sizes.open_rows import picked_rows, unopened_rows
-from stepwell.translate.values import most
 
 REPEATED = 2**18
 """Elements of a mask (1 MiB in float32) up to which its rows are repeated for the heads that share
@@ -61,6 +61,9 @@ def repeated_rows(mask: torch.Tensor, *, times: int) -> torch.Tensor:
 
 MOST_SCORES = 1 << 28
 """Elements of the largest mask that is made a constant."""
+
+
+OVERFLOWN = Deviation("NaN, not zeros, where all scores of a row overflow to −∞", accepted=True)
 
 
 @dataclass(frozen=True)
@@ -113,9 +116,7 @@ class ExpandAttention(Rewrite[WholeAttention]):
     def deviates(self, match: WholeAttention, program: Program) -> Deviation | None:
         """Products of finite numbers may overflow, to −∞ in a whole row; behind norms none does."""
         q, k = match.op.operands[:2]
-        if scores_are_finite(q, k, match.scale, program):
-            return None
-        return Deviation("NaN, not zeros, where all scores of a row overflow to −∞", accepted=True)
+        return None if scores_are_finite(q, k, match.scale, program) else OVERFLOWN
 
     def build(self, match: WholeAttention, rw: Rewriter) -> None:
         """q·s, QKᵀ, mask, softmax, PV; views around them where query heads share keys."""
@@ -178,17 +179,6 @@ def _triangle(op: SchemaOp, rw: Rewriter) -> SSAValue:
     result = tensor(shape, held)
     full = aten.FullDefault.make(sizes, float("-inf"), dtype=held, result_types=[result])
     return emit(rw, aten.TriuDefault.make(emit(rw, full), 1, result_types=[result]))
-
-
-def scores_are_finite(q: SSAValue, k: SSAValue, scale: float, program: Program) -> bool:
-    """Whether no product of a query with a key is infinite: both are bounded (or NaN)."""
-    depth = dims(q.type)[-1]
-    sizes = most((q, k), program)
-    if not isinstance(depth, int) or math.inf in sizes:
-        return False
-    largest = torch.finfo(torch_dtype(element(q.type))).max
-    bound = 2 * depth * prod(sizes)  # Twice: a sum of many products rounds.
-    return max(bound, bound * abs(scale), sizes[0] * abs(scale)) < largest
 
 
 def repeatable(mask: SSAValue, scores: list[Dim], group: int) -> str | None:

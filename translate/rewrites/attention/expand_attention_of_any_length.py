@@ -37,11 +37,17 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import i1, i64, torch_dtype
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.size import UNKNOWN
 from stepwell.ir.types import Dim, IntType, dims, element, tensor, with_element
-from stepwell.translate.rewrites.attention.expand_attention import drops_out, scale_of
+from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite
+from stepwell.translate.rewrites.attention.expand_attention import (
+    OVERFLOWN,
+    drops_out,
+    scale_of,
+)
 from stepwell.translate.rewrites.building import cast, emit, matmul, permute, put, view
 from stepwell.translate.rewrites.sizes.open_rows import unopened_rows
 
@@ -98,6 +104,11 @@ class ExpandAttentionOfAnyLength(Rewrite[LongAttention]):
         mask = op.operand("attn_mask")
         is_open = mask is None or unopened_rows(mask, program) is None
         return LongAttention(op, scale, lead, k[-3], group, is_open)
+
+    def deviates(self, match: LongAttention, program: Program) -> Deviation | None:
+        """As of a known length: products of finite numbers may overflow."""
+        q, k = match.op.operands[:2]
+        return None if scores_are_finite(q, k, match.scale, program) else OVERFLOWN
 
     def build(self, match: LongAttention, rw: Rewriter) -> None:
         """q·s, QKᵀ, what is added, softmax, PV, and zeros where a row is closed."""

@@ -32,6 +32,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.bounds import roundings
+from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.size import UNKNOWN
@@ -41,6 +42,7 @@ from stepwell.translate.rewrites.attention.attention_pattern import (
     SOFTMAX,
     Traced,
     constant_factor,
+    scores_are_finite,
     trace_scale,
 )
 from stepwell.translate.rewrites.building import permute_op, view_op
@@ -107,6 +109,12 @@ class RecogniseAttention(Rewrite[Attention]):
         return Attention(
             product, q, k, entering[2], scores.mask, q.scale * k.scale * scores.scale, batch
         )
+
+    def deviates(self, match: Attention, program: Program) -> Deviation | None:
+        """One factor instead of two: scores overflow elsewhere, if they do."""
+        pairs = (match.product.operands[:2], (match.q.value, match.k_transposed.value))
+        is_small = all(scores_are_finite(q, k, match.scale, program) for q, k in pairs)
+        return None if is_small else REORDERED
 
     def build(self, match: Attention, rw: Rewriter) -> None:
         """Replay the layouts without scale, with the batch axes that the mask or the softmax had."""

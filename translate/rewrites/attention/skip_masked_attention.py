@@ -42,12 +42,15 @@ from stepwell.dialects.xnnpack.costs import COSTS, Costs, costs_of
 from stepwell.ir.bounds import roundings
 from stepwell.ir.choices import shape_of
 from stepwell.ir.core import weight_key
+from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite
 from stepwell.translate.rewrites.attention.expand_attention import MOST_SCORES, scale_of
 from stepwell.translate.rewrites.building import cat, emit, put, slice_axis
+from stepwell.translate.values import is_bounded, is_never_nan
 
 SCORE = 5
 """Copies that a score costs besides its products: a mask, three passes of a softmax, a reload."""
@@ -129,6 +132,17 @@ class SkipMaskedAttention(Rewrite[MaskedAttention]):
         if isinstance(scale, Refusal):
             return scale
         return MaskedAttention(op, key, scale, found.blocks[chosen], found.free[chosen])
+
+    def deviates(self, match: MaskedAttention, program: Program) -> Deviation | None:
+        """What a mask hides has no part in the sums any more, be it infinite or NaN."""
+        q, k, v = match.op.operands[:3]
+        if (
+            scores_are_finite(q, k, match.scale, program)
+            and is_bounded(v, program)
+            and all(is_never_nan(value, program) for value in (k, v))
+        ):
+            return None
+        return Deviation("a NaN or ∞ that the mask hides is not seen", accepted=True)
 
     def build(self, match: MaskedAttention, rw: Rewriter) -> None:
         """Slices of q, k and v; an attention for each block; their results in order."""

@@ -36,6 +36,7 @@ where has_many_elements(%x)
     else "a channel has one element, whose deviation is rounding alone"
 not of empty tensors
 bound of roundings: "instance and group norm sum in another order"
+loses REORDERED
 for $x = [2, 4, 6], $u = true, $o = 0.1, $e = 1.0e-5, $k = false
 
 rule instance-norm-to-batch-norm
@@ -140,6 +141,7 @@ import torch
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.ir.dtypes import bf16, f16, f32, torch_dtype
+from stepwell.ir.numerics import REORDERED as REORDERED
 from stepwell.ir.types import dims, element
 from stepwell.translate.rules import read_rules
 

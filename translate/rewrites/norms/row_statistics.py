@@ -7,17 +7,22 @@ so nothing depends on memory that a runtime may free.
 
 from __future__ import annotations
 
+from math import inf, prod
 from typing import Protocol
 
 import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.numerics import REORDERED, Deviation
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.building import emit, put, slice_axis
+from stepwell.translate.values import interval
 
 ROWS = roundings("sums in another order; rows of nearly equal elements cancel")
 """What a norm written with row statistics rounds, and torch\'s kernel."""
@@ -57,6 +62,15 @@ def weighted_rows(
         rw,
         aten.LinearDefault.make(value, weight, bias, result_types=[tensor([*shape[:-1], 1], held)]),
     )
+
+
+def squares_overflow(op: SchemaOp, program: Program) -> Deviation | None:
+    """What another order of a norm's squares may lose: nothing, where all of them are small."""
+    value = op.operands[0]
+    sizes = [size if isinstance(size, int) else inf for size in dims(value.type)]
+    bound = 4 * interval(value, program).most ** 2 * prod(sizes)  # Four: it is less a mean.
+    is_small = bound < torch.finfo(torch_dtype(element(value.type))).max
+    return None if is_small else REORDERED
 
 
 def normalise_rows(rw: Rewriter, value: SSAValue, eps: float, *, centred: bool) -> SSAValue:

@@ -50,6 +50,7 @@ class Sized:
         width: by how much the stated bound is wider than the derived one, at the median.
         closest: the largest share of a derived bound that was taken up.
         underived: why bounds could not be derived.
+        declared: what rewrites said that an application loses (`Rewrite.deviates`).
     """
 
     name: str
@@ -61,6 +62,7 @@ class Sized:
     width: float = 0.0
     closest: float = 0.0
     underived: Counter[str] = field(default_factory=Counter[str])
+    declared: Counter[str] = field(default_factory=Counter[str])
     example: str = ""
 
     @property
@@ -70,8 +72,13 @@ class Sized:
 
     @property
     def is_true(self) -> bool:
-        """Whether no bound was exceeded, and none states less than is derived."""
-        return not self.exceeded and not self.short
+        """Whether bounds hold, none is less than is derived, and lost classes are declared."""
+        return not self.exceeded and not self.short and (not self.loses_classes or self.declares)
+
+    @property
+    def declares(self) -> bool:
+        """Whether the rewrites said that an application may lose a class of numbers."""
+        return bool(self.declared)
 
 
 def subjects() -> Iterator[str]:
@@ -108,6 +115,8 @@ def sized(name: str, rounds: int = 2) -> Sized:
         for verdict in run.verdicts:
             if "not a derived bound" in verdict.note:
                 found.underived[verdict.note.partition("bound: ")[2]] += 1
+        for taken in run.history.deviations:
+            found.declared[taken.loses] += 1
         for margin in run.margins:
             _add(found, margin)
     return found
