@@ -85,7 +85,9 @@ def verdict(name: str, at: int, axis: int, flow: str) -> str:
     pte = stepwell.lower(program, "xnnpack").to_pte() if is_ours else stock_pte(program)
     session = PteSession.load(pte)
     symbol = opened[at, axis]
-    for size in (inputs[at].shape[axis], LEAST, LEAST + 1, 7, MOST):
+    within = {str(name): held for name, held in program.range_constraints.items()}[str(symbol)]
+    sizes = (inputs[at].shape[axis], LEAST, LEAST + 1, 7, MOST)
+    for size in (size for size in sizes if within.lower <= size <= within.upper):
         given = list(inputs)
         for (i, a), dim in opened.items():
             given[i] = sized(given[i], a, size) if dim == symbol else given[i]
