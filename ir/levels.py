@@ -21,6 +21,10 @@ COMMON = (ModuleOp, FuncOp, ReturnOp, WeightOp, StateOp, UpdateOp, MutateInputOp
 LEVEL = "stepwell.level"
 AFTER = "stepwell.after"
 """Says of a module that it stopped on its way to a target: `"xnnpack/share-nodes"`."""
+CMSIS_TARGET = "cmsis.target"
+"""The module attribute that says what CPU and instruction set a program is for."""
+TOSA_TARGET = "tosa.target"
+"""The module attribute that says which version, profiles and extensions of TOSA a program has."""
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,12 @@ from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import StringAttr
 
-from stepwell.dialects.cmsis.ops.base import TARGET as CMSIS_TARGET
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.levels import AFTER, stopped_after
+from stepwell.ir.levels import AFTER, CMSIS_TARGET, TOSA_TARGET, stopped_after
 from stepwell.ir.options import nearest
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import step_name
-from stepwell.translate.rewrites.tosa.finishing.finish import TARGET as TOSA_TARGET
 
 START = "aten"
 """The stage of every pipeline ahead of its first step."""

@@ -39,10 +39,8 @@ from stepwell.dialects.quant.types import Quantization, quantization, storage_el
 from stepwell.ir.axes import HasAxes
 from stepwell.ir.dtypes import i8
 from stepwell.ir.families import HasFamilies
+from stepwell.ir.levels import CMSIS_TARGET as TARGET
 from stepwell.ir.types import Dim, dims, element
-
-TARGET = "cmsis.target"
-"""The module attribute that says what CPU and instruction set a program is for."""
 
 _SEGMENTS = "operandSegmentSizes"
 _Op = TypeVar("_Op", bound="CmsisOp")

@@ -18,6 +18,7 @@ from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.targets import PROFILES, TosaTarget, impossible_outputs, parse_target
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, node_name, op_name
 from stepwell.ir.levels import COMMON, set_level
+from stepwell.ir.levels import TOSA_TARGET as TARGET
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
 from stepwell.translate.lowerings.aten.views import gather_strides
@@ -31,7 +32,6 @@ from stepwell.translate.rewrites.tosa.operators.lower_custom import LowerCustom
 from stepwell.translate.rewrites.tosa.placing.order import INTEGERS, SPLIT, TO_TOSA
 from stepwell.translate.rewrites.tosa.splitting.pieces import absence
 
-TARGET = "tosa.target"
 TYPED = (*QUANTIZE, *DEQUANTIZE)
 """The ops that give or take quantised values."""
 
