@@ -9,10 +9,18 @@ Everything raised for a user's input derives from `StepwellError` and reads, one
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import FileLineColLoc, NameLoc
+from xdsl.dialects.builtin import (
+    FileLineColLoc,
+    IntAttr,
+    LocationAttr,
+    NameLoc,
+    StringAttr,
+    UnknownLoc,
+)
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 
@@ -104,6 +112,29 @@ def describe_location(location: Attribute) -> str | None:
     if path := module_path(location):
         parts.append(f"in {path}")
     return ", ".join(parts) or None
+
+
+_DESCRIBED = re.compile(
+    r"(?:(?P<file>cell \[[^\]]*\](?=, line )|[^,]+(?=:))(?:, line |:)(?P<line>\d+))?"
+    r"(?:(?:^|, )node (?P<node>.*?))?(?:(?:^|, )in (?P<path>[^ ]*))?"
+)
+
+
+def location_of(text: str) -> LocationAttr:
+    """The location that `describe_location` described so; any other text is a name."""
+    found = _DESCRIBED.fullmatch(text)
+    location: LocationAttr = UnknownLoc()
+    if found is not None:
+        if found["file"]:
+            place = StringAttr(found["file"]), IntAttr(int(found["line"])), IntAttr(0)
+            location = FileLineColLoc(*place)
+        if found["path"]:
+            location = NameLoc(StringAttr(found["path"]), location)
+        if found["node"] or found["path"]:
+            location = NameLoc(StringAttr(found["node"] or ""), location)
+    if (describe_location(location) or "") == text:
+        return location
+    return NameLoc(StringAttr(text), UnknownLoc())
 
 
 def describe_op(op: Operation) -> str | None:

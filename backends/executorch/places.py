@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -258,13 +258,21 @@ class Places:
         if index not in self.weights:
             key = self._weight_key(declared)
             op = WeightOp(key, self.type_of(index))
+            later = [i for i in self.weights if i > index and self._is_here(self.weights[i])]
             first = self.block.first_op
-            if first is None:
-                self.block.add_op(op)
-            else:
+            if later:
+                self.block.insert_op_before(op, cast(Operation, self.weights[min(later)].owner))
+            elif earlier := [i for i in self.weights if self._is_here(self.weights[i])]:
+                self.block.insert_op_after(op, cast(Operation, self.weights[max(earlier)].owner))
+            elif first is not None:
                 self.block.insert_op_before(op, first)
+            else:
+                self.block.add_op(op)
             self.weights[index] = op.result
         return self.weights[index]
+
+    def _is_here(self, weight: SSAValue) -> bool:
+        return isinstance(weight.owner, Operation) and weight.owner.parent is self.block
 
     def _weight_key(self, declared: TensorValue) -> str:
         storage = declared.storage

@@ -38,7 +38,7 @@ from stepwell.dialects.tosa.structural import (
     YieldOp,
 )
 from stepwell.ir.core import StateOp, UpdateOp
-from stepwell.ir.diagnostics import ParseFailure, UnsupportedError
+from stepwell.ir.diagnostics import ParseFailure, UnsupportedError, location_of
 from stepwell.ir.dtypes import i1, i32, i64
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
@@ -128,12 +128,16 @@ class _Builder:
         for operator in region.operators:
             op = self.operator(operator, find, value, open_ | {region.name})
             block.add_op(op)
+            if operator.location:
+                op.location = location_of(operator.location)
             if isinstance(op, UpdateOp):
                 continue
             for name, result in zip(operator.outputs, op.results, strict=True):
                 if name in values:
                     raise ParseFailure(f"{name!r} is defined twice in region {region.name!r}")
                 values[name] = result
+                if SSAValue.is_valid_name(name):
+                    result.name_hint = name
         outputs = [value(name) for name in region.outputs]
         if arguments is None:
             self.names = {held: name for name, held in values.items()}

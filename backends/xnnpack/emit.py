@@ -169,9 +169,9 @@ class _Emitter:
             self.ids[value] = self._value(value.type, external=index, flags=_OUTPUT)
             outputs.append(self.ids[value])
         nodes: list[Record] = []
-        for handle, op in enumerate(block.ops, 1):
+        for op in block.ops:
             if isinstance(op, XnnpackOp):
-                nodes.append(self._node(op, handle))
+                nodes.append(self._node(op, len(nodes) + 1))
             elif isinstance(op, StorageCast) and op.input in self.ids:
                 self.ids[op.result] = self.ids[op.input]
         if self.problems:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch.export import ExportedProgram, export
+from level_programs import program
+from torch.export import export
 
 import stepwell
 from stepwell.cli import main
@@ -33,15 +32,6 @@ WAYS = (
     ("quantised:cnn_per_tensor", "tosa-1.0+int+cpu"),
     ("tiny:mlp", "tosa-1.0+fp+cpu"),
 )
-
-
-def program(name: str) -> stepwell.Program:
-    file, function = name.split(":")
-    made: Any = getattr(importlib.import_module(file), function)()
-    if not isinstance(made, ExportedProgram):
-        module, inputs, *shapes = made
-        made = export(module, inputs, dynamic_shapes=shapes[0] if shapes else None)
-    return stepwell.from_exported_program(made)
 
 
 @pytest.mark.parametrize(("name", "target"), WAYS)

@@ -1,0 +1,75 @@
+"""An artefact is a program: read and written again it is the same file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from level_programs import program
+
+import stepwell
+from stepwell.artefacts import random_inputs
+from stepwell.ir.diagnostics import describe_location, location_of
+from stepwell.ir.text import structurally_equal
+
+DATA = Path(__file__).resolve().parents[1] / "xnnpack" / "data"
+OURS = (
+    ("bert:bert", "xnnpack"),
+    ("llama:llama_block", "xnnpack"),
+    ("quantised:cnn_per_tensor", "xnnpack"),
+    ("quantised:mlp_dynamic", "xnnpack"),
+    ("tiny:ds_cnn", "xnnpack"),
+    ("quantised:cnn_per_tensor", "cortex-m55"),
+    ("quantised:cnn_per_tensor", "tosa-1.0+int"),
+    ("llama:llama_block", "tosa-1.0+fp"),
+    ("resnet:resnet8", "tosa-1.1+fp"),
+)
+
+
+@pytest.mark.parametrize(("name", "target"), OURS)
+def test_our_artefacts_come_out_as_they_were(name: str, target: str) -> None:
+    data = stepwell.emit(program(name), target)
+    read = stepwell.read_tosa if target.startswith("tosa") else stepwell.read_pte
+    assert stepwell.emit(read(data), target) == data
+
+
+@pytest.mark.parametrize("name", ["stock_float", "stock_static_int8", "stock_dynamic_int8"])
+def test_a_file_of_the_stock_flow_runs_alike_when_it_is_written_again(name: str) -> None:
+    """Bytes differ: memory plan, names and debug handles are ours. The program is the same."""
+    data = (DATA / f"{name}.pte").read_bytes()
+    again = stepwell.emit(stepwell.read_pte(data), "xnnpack")
+    assert structurally_equal(stepwell.read_pte(again).module, stepwell.read_pte(data).module) or (
+        stepwell.emit(stepwell.read_pte(again), "xnnpack") == again
+    )
+    inputs = random_inputs(data, "forward", 0)
+    wanted = stepwell.run_pte(data, inputs)
+    for got, value in zip(stepwell.run_pte(again, inputs), wanted, strict=True):
+        assert torch.equal(got, value)
+
+
+def test_an_edited_pte_computes_what_was_edited() -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.tanh(x) + 1
+
+    x = torch.randn(2, 4)
+    exported = torch.export.export(Net(), (x,))
+    read = stepwell.read_pte(stepwell.emit(stepwell.from_exported_program(exported), "xnnpack"))
+    edited = stepwell.parse(str(read).replace("xnnpack.tanh", "xnnpack.abs"), weights=read.weights)
+    (got,) = stepwell.lower(edited, "xnnpack").run(x)
+    assert torch.equal(got, x.abs() + 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model.py:41, node conv_transpose, in blocks.0",
+        "cell [3], line 7, node linear",
+        "node p_0_bias",
+        "in blocks.1.mlp",
+        "a/b.py:1",
+    ],
+)
+def test_a_location_that_was_described_is_read_from_its_description(text: str) -> None:
+    assert describe_location(location_of(text)) == text
