@@ -38,6 +38,10 @@ def _view(self: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
     return self.reshape(tuple(size))
 
 
+def _group_norm(input: torch.Tensor, *given: Any) -> Any:
+    return torch.ops.aten.native_group_norm.default(input.contiguous(), *given)
+
+
 def _zeroed(overload: Callable[..., Any]) -> Callable[..., Any]:
     def filled(*given: Any, **named: Any) -> torch.Tensor:
         return overload(*given, **named).zero_()
@@ -46,9 +50,10 @@ def _zeroed(overload: Callable[..., Any]) -> Callable[..., Any]:
 
 
 BY_VALUE: dict[str, Callable[..., Any]] = {
-    "aten.view.default": _view,  # which torch refuses for some strides: values here have none
+    "aten.native_group_norm.default": _group_norm,
+    "aten.view.default": _view,
 }
-"""Operators whose meaning here is not quite torch's own call."""
+"""Operators that torch refuses for some strides: values here have none."""
 
 
 def torch_object(name: str) -> Any:

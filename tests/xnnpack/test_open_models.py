@@ -116,3 +116,11 @@ def test_a_guard_that_a_size_of_the_range_breaks_is_refused() -> None:
     lowered = stepwell.lower(exported(model, ROWS, {1: Dim.DYNAMIC(min=3, max=24)}), "xnnpack")
     with pytest.raises(stepwell.StepwellError, match="holds only where"):
         lowered.to_pte()
+
+
+def test_a_norm_of_turned_rows_runs_at_its_level_too() -> None:
+    model = Of(lambda x: F.instance_norm(x.mT).mT)  # The runtime's kernel stays, of two open axes.
+    lowered = stepwell.lower(exported(model, ROWS, {0: BATCH, 1: LENGTH}), "xnnpack")
+    x = torch.randn(2, 7, 16)
+    for (found,) in (lowered.run(x), lowered.program.run(x)):
+        torch.testing.assert_close(found, model(x), rtol=1e-4, atol=2e-5)
