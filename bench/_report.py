@@ -73,6 +73,12 @@ def write(name: str, results: Any) -> None:
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
 
 
+def read(name: str) -> Any:
+    """What `write` kept under a name; nothing where it kept nothing."""
+    file = RESULTS / f"{name}.json"
+    return json.loads(file.read_text())["results"] if file.exists() else []
+
+
 def between_markers(document: Path, name: str, lines: Sequence[str]) -> None:
     """Replace what a document holds between `<!-- name -->` and `<!-- /name -->`."""
     before, start, rest = document.read_text(encoding="utf-8").partition(f"<!-- {name} -->")

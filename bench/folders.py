@@ -1,14 +1,22 @@
 """Folders of transformers as they are published, lowered with no option and run beside eager.
 
     python bench/folders.py [--only llama mamba] [--quantise 8da4w --embedding 8] [--table FILE]
+    python bench/folders.py --rest          # goes on with what is not kept as right
+
+Rows are kept in bench/results as they come.
 
 For each architecture: two layers with random weights, saved as a folder in bfloat16 with a
 `generation_config.json`, experts as they ship; then what `stepwell lower FOLDER` does, and 48
 tokens said to the `.pte`, in parts and one by one, past every window. The error is that of the
 largest logit, beside what eager PyTorch in the folder's own type is off by from single precision: a
 row is right where the first is at most twice the second (or a hundredth, where bfloat16 rounds
-less). Quantised, the model that is compared with is the quantised one in eager PyTorch, and a row
-is right where it would say the same token in at least 46 of 48 places.
+less). A mixture of experts may choose another one than eager where two are as good as equal to
+bfloat16: one token of 48 may then be off by more, if the same folder in single precision is off by
+less than 1e-4 everywhere. Quantised, the model that is compared with is the quantised one in eager
+PyTorch. An activation that lies between two integers becomes the one or the other by the order of a
+sum; so eager says everything again with embeddings that are off by a millionth, and a place is the
+same where eager's own logit of what is said is within what that moves. A row is right where at
+least 46 of 48 places are.
 """
 
 from __future__ import annotations
@@ -22,7 +30,7 @@ from typing import Any
 
 import torch
 from _folders import ARCHITECTURES, config_of
-from _report import between_markers, prepare, show, write
+from _report import between_markers, prepare, read, show, write
 
 import stepwell
 from stepwell.backends.executorch.runner import PteSession
@@ -65,28 +73,50 @@ def said_on_the_runtime(pte: bytes, tokens: torch.Tensor, any_length: bool) -> t
     return torch.stack([rows[at] for at in sorted(rows)])
 
 
+@torch.no_grad()
+def moved_by_a_millionth(model: Any, tokens: torch.Tensor) -> float:
+    """How far the logits go at most where the embeddings are off by a millionth."""
+    want, noise = said_by(model, tokens), torch.Generator().manual_seed(2)
+    furthest = 0.0
+
+    def off(_: Any, __: Any, made: torch.Tensor) -> torch.Tensor:
+        return made * (1 + 1e-6 * (2 * torch.rand(made.shape, generator=noise) - 1))
+
+    hook = model.get_input_embeddings().register_forward_hook(off)
+    for _ in range(4):
+        furthest = max(furthest, float((said_by(model, tokens) - want).abs().max()))
+    hook.remove()
+    return furthest
+
+
+def lowered_folder(folder: str, quantise: str | None, language: Mapping[str, Any]) -> Any:
+    """What `stepwell lower FOLDER` makes."""
+    how = {"context": CONTEXT, **language}
+    return stepwell.lower(open_model(folder, quantise=quantise, language=how).program, "xnnpack")
+
+
 def row(name: str, quantise: str | None, language: Mapping[str, Any]) -> dict[str, Any]:
     """One architecture."""
-    began = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         write_folder(name, Path(folder))
-        found: dict[str, Any] = {"name": name}
-        try:
-            opened = open_model(
-                folder, quantise=quantise, language={"context": CONTEXT, **language}
-            )
-            lowered = stepwell.lower(opened.program, "xnnpack")
-            pte = lowered.to_pte()
-        except StepwellError as error:
-            reason = str(error.problems[0]).splitlines()[0]
-            return found | {"verdict": "refused", "reason": reason}
-        except Exception as error:
-            return found | {"verdict": "bare", "reason": f"{type(error).__name__}: {error}"[:200]}
-        seconds = time.process_time() - began
-        kept = {"dtype", "embedding", "group"} & set(language)
-        how = {key: language[key] for key in kept}
-        eager = prepared(load_causal_lm(Path(folder)), quantise=quantise, **how).eval()
-        exact = load_causal_lm(Path(folder)).float().eval()
+        return {"name": name, **said_of(folder, quantise, language)}
+
+
+def said_of(folder: str, quantise: str | None, language: Mapping[str, Any]) -> dict[str, Any]:
+    """What becomes of a folder."""
+    began = time.process_time()
+    try:
+        lowered = lowered_folder(folder, quantise, language)
+        pte = lowered.to_pte()
+    except StepwellError as error:
+        reason = str(error.problems[0]).splitlines()[0]
+        return {"verdict": "refused", "reason": reason}
+    except Exception as error:
+        return {"verdict": "bare", "reason": f"{type(error).__name__}: {error}"[:200]}
+    seconds = time.process_time() - began
+    how = {key: language[key] for key in {"dtype", "embedding", "group"} & set(language)}
+    eager = prepared(load_causal_lm(Path(folder)), quantise=quantise, **how).eval()
+    exact = load_causal_lm(Path(folder)).float().eval()
     tokens = torch.randint(4, 96, (1, TOKENS), generator=torch.Generator().manual_seed(1))
     said = PteSession.load(pte)
     any_length = said.run(method="enable_dynamic_shape")[0]
@@ -94,8 +124,10 @@ def row(name: str, quantise: str | None, language: Mapping[str, Any]) -> dict[st
     want = said_by(eager, tokens)
     places = [19, *range(24, TOKENS)] if any_length else list(range(TOKENS))
     want, scale = want[places], float(want.abs().max())
-    same = int((got.argmax(-1) == want.argmax(-1)).sum())
-    found |= {
+    moves = 0.0 if quantise is None else moved_by_a_millionth(eager, tokens)
+    preferred = want.gather(1, got.argmax(-1, keepdim=True))[:, 0]
+    same = int((preferred >= want.amax(-1) - moves).sum())
+    found: dict[str, Any] = {
         "attention": "custom" if said.run(method="use_sdpa_with_kv_cache")[0] else "torch",
         "length": "any" if any_length else "one",
         "delegates": lowered.report.delegates,
@@ -106,10 +138,18 @@ def row(name: str, quantise: str | None, language: Mapping[str, Any]) -> dict[st
     }
     if quantise is None:
         truth = said_by(exact, tokens)[places]
-        off, eagers = (float((one - truth).abs().max()) / scale for one in (got, want))
-        found |= {"off": off, "eager off": eagers}
-        is_right = off <= max(2 * eagers, 0.01)
+        offs = (got - truth).abs().amax(1) / scale
+        eagers = float((want - truth).abs().max()) / scale
+        found |= {"off": float(offs.max()), "eager off": eagers}
+        beyond = int((offs > max(2 * eagers, 0.01)).sum())
+        is_right = beyond == 0
+        if beyond == 1 and getattr(eager.config, "_experts_implementation", None) is not None:
+            single = lowered_folder(folder, quantise, {**language, "dtype": "fp32"}).to_pte()
+            off = float((said_on_the_runtime(single, tokens, any_length) - truth).abs().max())
+            found["off in fp32"] = off / scale
+            is_right = off < 1e-4 * scale
     else:
+        found["eager off"] = moves / scale
         is_right = same >= len(places) * 46 / 48
     return found | {"verdict": "right" if is_right else "WRONG"}
 
@@ -118,6 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print a row an architecture, and what became of all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=ARCHITECTURES, metavar="NAME")
+    parser.add_argument("--rest", action="store_true", help="those that are not kept as right")
     parser.add_argument("--quantise")
     parser.add_argument("--embedding", type=int)
     parser.add_argument("--dtype")
@@ -130,10 +171,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in ("embedding", "dtype")
         if (value := getattr(given, name)) is not None
     }
-    rows = []
-    for name in given.only or sorted(ARCHITECTURES):
-        rows.append(row(name, given.quantise, language))
-        print(" ".join(f"{key}={value}" for key, value in rows[-1].items()), flush=True)
+    kind = "-".join(str(part) for part in ("folders", *language.values(), given.quantise) if part)
+    kept = {one["name"]: one for one in read(kind)}
+    chosen = given.only or sorted(ARCHITECTURES)
+    if given.rest:
+        chosen = [name for name in chosen if kept.get(name, {}).get("verdict") != "right"]
+    for name in chosen:
+        kept[name] = row(name, given.quantise, language)
+        print(" ".join(f"{key}={value}" for key, value in kept[name].items()), flush=True)
+        write(kind, [kept[name] for name in sorted(kept)])
+    rows = [kept[name] for name in sorted(kept)]
     columns = "attention length delegates outside off same verdict reason".split()
     table = [[one["name"], *(_short(one.get(key)) for key in columns)] for one in rows]
     counts = {
@@ -142,8 +189,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     title = f"{len(rows)} architectures: " + ", ".join(f"{n} {key}" for key, n in counts.items())
     show(title, ["architecture", *columns], table)
-    kind = "-".join(str(part) for part in ("folders", given.quantise, given.embedding) if part)
-    write(kind, rows)
     if given.table:
         lines = ["| " + " | ".join(map(str, one)) + " |" for one in table]
         head = ["| architecture | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]

@@ -48,6 +48,7 @@ from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPES
 from stepwell.translate.rewrites.sizes.ask_inputs_for_sizes import AskInputsForSizes
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import HoistSliceOverLayout
 from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
+from stepwell.translate.rewrites.transforms.complex_to_pairs import ComplexToPairs
 from stepwell.translate.rewrites.views import expands, permutes
 from stepwell.translate.rewrites.views.squeeze_permute import SqueezePermute
 from stepwell.translate.rewrites.xnnpack import KEEP_IMAGES, MERGES
@@ -175,6 +176,7 @@ XNNPACK = Pipeline(
                 *PLAIN_FORM,
                 WriteByCat(),
                 GATHER_STRIDES,
+                ComplexToPairs(),
             ),
         ),
         Together("widen-floats", (WidenMixedFloats(), WidenBfloat(), CancelNarrowing())),

@@ -60,6 +60,9 @@ def _tosa(bits: int) -> Any:
 def by_torchao(bits: int, group: int | None) -> Quantiser:
     """Linear layers whose weights have few bits, and whose inputs are int8 of each token.
 
+    Scales of groups are numbers of bfloat16, as XNNPACK's kernels hold them
+    (`xnn_define_blockwise_quantized_tensor_value`), and integers are chosen for those.
+
     Args:
         bits: of a weight.
         group: weights that share a scale; None: a row. Layers whose rows are no whole groups stay.
@@ -80,10 +83,28 @@ def by_torchao(bits: int, group: int | None) -> Quantiser:
             return is_linear and (group is None or layer.in_features % group == 0)
 
         with torch.no_grad():
-            quantize_(module, config, filter_fn=fits)
+            for name, layer in module.named_modules():
+                if fits(layer, name):
+                    numbers = layer.weight
+                    quantize_(layer, config)
+                    if group is not None:
+                        _round_scales(layer.weight, numbers, bits)
         return unwrapped(module)
 
     return quantise
+
+
+def _round_scales(weight: Any, numbers: Any, bits: int) -> None:
+    """Let quantised weights have scales of bfloat16, and the integers that come nearest by them."""
+    import torch
+    from torchao.quantization.quant_primitives import quantize_affine
+
+    top = 1 << bits - 1
+    scale = weight.scale.to(torch.bfloat16).to(weight.scale.dtype)
+    weight.qdata = quantize_affine(
+        numbers, weight.block_size, scale, weight.zero_point, torch.int8, -top, top - 1
+    )
+    weight.scale = scale
 
 
 def unwrapped(module: Any) -> Any:

@@ -17,6 +17,7 @@ from stepwell.causal_lm import (
 )
 from stepwell.cli import main
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.quantising import find_quantiser
 from stepwell.zoo.vision import imported
 
 pytest.importorskip("transformers", reason="the extra hf is not installed")
@@ -34,13 +35,16 @@ SIZES: dict[str, Any] = {
 }
 
 
+RECURRENT = ("Mamba", "Mamba2", "RecurrentGemma")
+
+
 def model_of(kind: str, **more: Any) -> Any:
     """A small model with random weights that are large enough to matter."""
     torch.manual_seed(0)
-    config = getattr(imported("transformers"), f"{kind}Config")(**SIZES, **more)
+    config = getattr(imported("transformers"), f"{kind}Config")(**{**SIZES, **more})
     model = imported("transformers").AutoModelForCausalLM.from_config(config).eval()
     for parameter in model.parameters():
-        parameter.data.mul_(1.5 if "Mamba" in kind else 3)  # A recurrence amplifies what is off.
+        parameter.data.mul_(1.5 if kind in RECURRENT else 3)  # A recurrence amplifies what is off.
     return model
 
 
@@ -76,6 +80,20 @@ OF_KIND: dict[str, dict[str, Any]] = {
     "Mistral": {"sliding_window": 5},
     "Mixtral": {"sliding_window": 5, "num_local_experts": 4},
     "Lfm2": {"layer_types": ["conv", "full_attention"]},
+    "DeepseekV2": {  # Turns its heads by complex numbers.
+        "num_key_value_heads": 4,
+        "head_dim": 8,
+        "q_lora_rank": 32,
+        "kv_lora_rank": 32,
+        "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 16,
+        "v_head_dim": 16,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "first_k_dense_replace": 1,
+        "moe_intermediate_size": 32,
+    },
+    "RecurrentGemma": {"block_types": ["recurrent", "attention"]},
     "Mamba2": {"num_heads": 8, "head_dim": 16, "n_groups": 1, "chunk_size": 8, "state_size": 8},
 }
 """Windows that a conversation of 16 tokens passes, experts as they ship, states of recurrences."""
@@ -95,6 +113,8 @@ ONE_BY_ONE = [(at, at + 1) for at in range(12)]
         ("Mixtral", None, True),
         ("Lfm2", None, None),
         ("Mamba2", None, None),
+        ("RecurrentGemma", None, None),
+        ("DeepseekV2", None, True),
     ],
 )
 def test_a_conversation_in_parts_is_what_the_model_says_at_once(
@@ -129,9 +149,6 @@ def test_a_dynamic_cache_is_given_and_given_back_longer():
 def test_a_folder_is_lowered_quantised_and_says_what_the_quantised_model_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    from stepwell.causal_lm import load_causal_lm
-    from stepwell.quantising import find_quantiser
-
     folder, file = tmp_path / "llama", tmp_path / "llama.pte"
     model_of("Llama").save_pretrained(folder)
     arguments = ["--quantise", "8da4w", "--context", "32", "-o", str(file)]
@@ -158,6 +175,12 @@ REFUSED = {
         {"head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2},
         {"attention": "custom"},
         "an attention that is given s_aux",
+    ),
+    "keys that are repeated behind the cache": (
+        "JetMoe",
+        {"num_local_experts": 4, "num_experts_per_tok": 2, "kv_channels": 16},
+        {"attention": "custom"},
+        "not those of its cache",
     ),
     "any number of tokens for a recurrence": (
         "Mamba",
@@ -252,6 +275,15 @@ def test_a_folder_of_halves_is_quantised_with_its_table(
     # An int8 activation may round to its neighbour where sums are made in another order.
     session = PteSession.load(file.read_bytes())
     assert largest_error(session, tokens, logits_of(model, tokens), IN_PARTS) < 0.05
+
+
+def test_a_layer_of_four_bits_has_the_scales_that_its_kernel_holds():
+    torch.manual_seed(0)
+    layer = find_quantiser("8da4w")(torch.nn.Sequential(torch.nn.Linear(96, 64)), ())
+    given = torch.randn(5, 96)
+    program = torch.export.export(layer, (given,))
+    got = PteSession.load(stepwell.lower(program, "xnnpack").to_pte()).run(given)[0]
+    torch.testing.assert_close(got, layer(given), rtol=1e-5, atol=1e-6)
 
 
 def test_groups_without_a_quantiser_that_has_them_are_refused():

@@ -30,6 +30,8 @@ _UNDERSTOOD = frozenset(
 class Positions:
     """Where the tokens of the call that is running begin: a number of the program."""
 
+    context: int
+    """How many places a cache has."""
     start: Any = 0
 
 
@@ -121,7 +123,14 @@ def _attend(
             "ExecuTorch's attention does not have",
             help="attention='torch' keeps the model's own, over the whole cache",
         )
-    start = module.stepwell_positions.start
+    start, context = module.stepwell_positions.start, module.stepwell_positions.context
+    is_cache = key.shape == value.shape == (key.shape[0], context, 1, query.shape[3])
+    if not is_cache or query.shape[1] % key.shape[0]:  # The operator would end the process.
+        raise StepwellError(
+            f"{type(module).__name__} gives its attention keys {list(key.shape)}, not those of its "
+            f"cache, for queries {list(query.shape)}",
+            help="attention='torch' keeps the model's own, over the whole cache",
+        )
     rows = None if attention_mask is None else attention_mask[0, 0]
     _, heads, count, size = query.shape
     shared = key.shape[0]

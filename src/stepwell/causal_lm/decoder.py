@@ -58,15 +58,14 @@ class Decoder(nn.Module):
         super().__init__()
         self.model, self.form, context = model, form, form.context
         self.cache, self.cache_name = observed.cache, observed.cache_name
-        self.positions = Positions()
+        self.positions = Positions(context)
         if form.attention == "custom":
             self._attend_by_operators()
         else:
             model.set_attn_implementation(own_attention(model))
         remembers(self.cache)
-        found = places(self.cache)
-        self.lengths = [place for place in found if place.is_length]
-        self.states = [place for place in found if not place.is_length]
+        self.lengths = [place for place in places(self.cache) if place.is_length]
+        self.states = observed.states
         for place in self.states:
             self.register_buffer(place.name, place.tensor, persistent=False)
         self.rows: Tensor
@@ -93,6 +92,7 @@ class Decoder(nn.Module):
         # A position outside the cache has no row here: the program ends before it writes one.
         ends = torch.cat([input_pos, input_pos + (count - 1)])
         position = self.rows.index_select(0, ends)[:1]
+        held = {place.name: place.tensor for place in self.states if place.in_model}
         for place in self.states:  # While it is exported, buffers are fake tensors.
             buffer = getattr(self, place.name)
             if place.is_recurrent:
@@ -118,6 +118,10 @@ class Decoder(nn.Module):
                 },
             )
         )
+        for place in self.states:
+            if place.in_model:
+                getattr(self, place.name).copy_(place.tensor)
+                place.put(held[place.name])
         return found.logits[:, -1] if self.form.logits == "last" else found.logits
 
 

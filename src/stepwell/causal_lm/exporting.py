@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from stepwell.causal_lm.attention import Attention, beyond_custom
 from stepwell.causal_lm.decoder import Decoder, Form, Growing, Logits
 from stepwell.causal_lm.metadata import metadata
 from stepwell.causal_lm.observing import Observed, observe, own_attention
+from stepwell.causal_lm.states import loose_tensors
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.switches import kept_stderr, without_native_lines
@@ -134,12 +136,15 @@ def _why(form: Form, reason: str) -> str:
 
 @contextmanager
 def _as_it_was(model: Any) -> Generator[None]:
-    """Give a model the attention and the experts back that it had."""
+    """Give a model the attention, the experts and what its modules held back."""
     attention = model.config._attn_implementation
+    held = loose_tensors(model)
     experts = getattr(model.config, "_experts_implementation", None)
     try:
         yield
     finally:
+        for (name, key), value in held.items():
+            vars(model.get_submodule(name))[key] = value
         model.set_attn_implementation(attention)
         if experts is not None:
             model.set_experts_implementation(experts)
@@ -231,9 +236,10 @@ def _is_operators_log(line: bytes) -> bool:
 
 
 def _exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> Any:
-    with kept_stderr() as said:
+    with kept_stderr() as said, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         try:  # A strict export holds two copies of each weight, also of those that are mapped.
-            return export(module, given, dynamic_shapes=shapes)
+            program = export(module, given, dynamic_shapes=shapes)
         except Exception as error:
             error.add_note(said.getvalue())
             line = (str(error).strip().splitlines() or [""])[0]
@@ -241,3 +247,11 @@ def _exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> A
                 f"torch.export.export fails on {_kind(model)}: {type(error).__name__}: {line}",
                 help="any_length=False or the other attention may be exportable",
             ) from error
+    lost = next(
+        (str(one.message) for one in warned if "assigned during export" in str(one.message)), ""
+    )
+    if lost:
+        raise StepwellError(
+            f"{_kind(model)} keeps state where none is found: {lost.split(' were ')[0]}"
+        )
+    return program

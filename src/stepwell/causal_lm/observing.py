@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from stepwell.causal_lm.attention import OBSERVED, Call, meaningful
-from stepwell.causal_lm.states import Place, places
+from stepwell.causal_lm.states import Place, left_behind, loose_tensors, places
 from stepwell.ir.diagnostics import StepwellError
 
 
@@ -25,11 +25,13 @@ class Observed:
     """The argument by which the model takes it."""
     calls: list[Call] = field(default_factory=list[Call])
     """Of its attention, in order; none where that cannot be exchanged."""
+    in_modules: list[Place] = field(default_factory=list[Place])
+    """State that modules keep themselves."""
 
     @property
     def states(self) -> list[Place]:
         """What has to be kept from call to call."""
-        return [place for place in places(self.cache) if not place.is_length]
+        return [*(at for at in places(self.cache) if not at.is_length), *self.in_modules]
 
     @property
     def is_recurrent(self) -> bool:
@@ -70,10 +72,12 @@ def observe(model: Any, context: int) -> Observed:
     found = Observed(_static_cache(config, context), cache_name)
     model.set_attn_implementation(own_attention(model))
     _look_at_attention(model, found.calls)
+    before = loose_tensors(model)
     _run(model, found, config)
+    found.in_modules = left_behind(model, before)
     if not found.states:
         raise StepwellError(f"{config.model_type} keeps nothing in the cache that it is given")
-    for place in places(found.cache):
+    for place in (*places(found.cache), *found.in_modules):
         place.put(torch.zeros_like(place.tensor))
     return found
 

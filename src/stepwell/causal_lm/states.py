@@ -20,6 +20,8 @@ class Place:
     key: Any
     name: str
     """As a buffer is called."""
+    in_model: bool = False
+    """Whether a module of the model keeps it, and puts another tensor there with each call."""
 
     @property
     def tensor(self) -> Tensor:
@@ -38,7 +40,7 @@ class Place:
     @property
     def is_recurrent(self) -> bool:
         """Whether it has no axis of tokens: each call rewrites it whole."""
-        return "states" in self.name
+        return self.in_model or "states" in self.name
 
     @property
     def _entries(self) -> Any:
@@ -65,6 +67,29 @@ def _within(held: Any, name: str, seen: set[int]) -> Iterator[Place]:
             yield from _within(value, below, seen)
         elif _is_of_cache(value):
             yield from _within(vars(value), below, seen)
+
+
+def loose_tensors(model: Any) -> dict[tuple[str, str], Any]:
+    """What modules hold beside parameters and buffers that is a tensor or may become one.
+
+    Returns:
+        By the module's name and the attribute's.
+    """
+    return {
+        (name, key): value
+        for name, module in model.named_modules()
+        for key, value in vars(module).items()
+        if value is None or isinstance(value, Tensor)
+    }
+
+
+def left_behind(model: Any, before: dict[tuple[str, str], Any]) -> list[Place]:
+    """Tensors that a run left in modules, beside their parameters and buffers."""
+    return [
+        Place(model.get_submodule(name), key, f"{name}.{key}".replace(".", "_"), in_model=True)
+        for (name, key), value in loose_tensors(model).items()
+        if value is not None and value is not before.get((name, key))
+    ]
 
 
 def _is_of_cache(value: Any) -> bool:

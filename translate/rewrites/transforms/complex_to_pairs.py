@@ -32,9 +32,11 @@ from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.building import (
     axis,
+    cannot_be_viewed_as,
     cat,
     emit,
     expand,
+    is_known,
     permute,
     slice_axis,
     static_dims,
@@ -45,6 +47,7 @@ COMPLEX = ComplexType(f32)
 """Numbers that a pair of f32 stands for."""
 
 COMPLEX_OF = op_class("aten.complex.default")
+POLAR = op_class("aten.polar.default")
 CONJUGATES = tuple(
     op_class(f"aten.{name}.default") for name in ("_conj", "conj_physical", "_conj_physical")
 )
@@ -68,11 +71,12 @@ BY_NUMBERS = (aten.MulScalar, aten.DivScalar)
 class ComplexToPairs(Rewrite[SchemaOp]):
     """Arithmetic, magnitudes, angles and views of complex numbers, by their parts."""
 
-    name: ClassVar[str] = "complex-to-pairs-to-tosa"
+    name: ClassVar[str] = "complex-to-pairs"
     anchors: ClassVar[tuple[type[Operation], ...]] = (
         aten.AbsDefault,
         ANGLE,
         COMPLEX_OF,
+        POLAR,
         *CONJUGATES,
         *SUMS,
         *BY_NUMBERS,
@@ -92,7 +96,7 @@ class ComplexToPairs(Rewrite[SchemaOp]):
     bound: ClassVar[Bound] = roundings("magnitudes and products round in another order")
 
     def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
-        """Guards: complex numbers of single precision, known shapes, real factors at most."""
+        """Guards: complex numbers of single precision, shapes that can be said, real factors at most."""
         values = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
         if not any(isinstance(element(v.type), ComplexType) for v in values):
             return None
@@ -100,10 +104,10 @@ class ComplexToPairs(Rewrite[SchemaOp]):
             made = op.operands[0].owner
             return op if isinstance(made, aten.ViewAsComplexDefault) else None
         if not {element(v.type) for v in values} <= {COMPLEX, f32}:
-            return Refusal("TOSA computes with numbers of single precision")
-        if any(static_dims(v) is None for v in values):
-            return Refusal("the shape is symbolic")
-        return _refuses(op) or op
+            return Refusal("parts of complex numbers are of single precision")
+        if not all(is_known(dims(v.type)) for v in values):
+            return Refusal("the shape is not known, not even as an expression")
+        return _refuses(op) or _refuses_open(op) or op
 
     def build(self, match: SchemaOp, rw: Rewriter) -> None:
         """Parts are read, and what is complex is made of them again."""
@@ -151,14 +155,43 @@ def _refuses(op: SchemaOp) -> Refusal | None:
     return None
 
 
+def _refuses_open(op: SchemaOp) -> Refusal | None:
+    """Why an operator with symbolic sizes is not one of its parts."""
+    values = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
+    if all(static_dims(v) is not None for v in values):
+        return None
+    shape = dims(op.results[0].type)
+    match op:
+        case _ if isinstance(op, (*SHAPED, aten.CatDefault, aten._ToCopyDefault)):
+            if isinstance(op, SHAPED):
+                return cannot_be_viewed_as(op.operands[0], shape)
+            if len({element(v.type) for v in values}) > 1 or isinstance(op, aten.CatDefault):
+                return Refusal("the shape is symbolic")
+        case _ if isinstance(op, (aten.ExpandDefault, COMPLEX_OF, POLAR)):
+            of_size = [at - len(shape) for at, d in enumerate(shape) if not isinstance(d, int)]
+            for value in op.operands:
+                held = dims(value.type) if isinstance(value.type, TensorType) else shape
+                if any(-at > len(held) or held[at] != shape[at] for at in of_size):
+                    return Refusal("it is repeated as often as is known only at run time")
+        case _:
+            pass
+    return None
+
+
 def _of_pairs(op: SchemaOp, rw: Rewriter) -> SSAValue:
     """The parts of the result; of a magnitude or an angle, those of its operand."""
     shape = dims(op.results[0].type)
     rank = len(shape)
     if isinstance(op, aten.MulTensor):
         return _product(op.operands, rw)
-    if isinstance(op, COMPLEX_OF):
+    if isinstance(op, COMPLEX_OF | POLAR):
         parts = [expand(rw, value, shape) for value in op.operands]
+        if isinstance(op, POLAR):
+            size, angle = parts
+            turned = [
+                emit(rw, function.make(angle)) for function in (aten.CosDefault, aten.SinDefault)
+            ]
+            parts = [emit(rw, aten.MulTensor.make(size, of_angle)) for of_angle in turned]
         return cat(rw, [view(rw, part, (*shape, 1)) for part in parts], rank)
     pairs = [pair(value, rw) for value in op.operands if isinstance(value.type, TensorType)]
     first = pairs[0]
