@@ -15,7 +15,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start many processes: each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check bench replay soak guards other-cpus arm64 docs release clean
+.PHONY: demo test check bench replay soak guards prove other-cpus arm64 docs release clean
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
@@ -35,6 +35,12 @@ soak: $(READY)
 # Removes each guard of the rewrites in turn: a test must fail (docs/guards.md).
 guards: $(READY)
 	$(BIN)/python tools/guards.py
+
+# Every rule as a theorem: verdicts, and docs/proofs.md's table anew; then each condition dropped.
+prove: $(READY)
+	@$(BIN)/python -c 'import z3' 2>/dev/null || $(BIN)/pip install -q -e '.[prove]'
+	$(BIN)/stepwell prove --table docs/proofs.md
+	$(BIN)/stepwell prove --guards
 
 # The tests marked `kernels` as other CPUs would run them; needs Debian's qemu-user for two of them.
 other-cpus: $(READY)

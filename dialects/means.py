@@ -12,8 +12,11 @@ from math import inf, pi, prod
 from math import sqrt as root
 from typing import Any
 
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 
+from stepwell.dialects.quant.types import Quantization, quantization
+from stepwell.ir.axes import axis_map
+from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.families import ops_of
 from stepwell.ir.means import (
     NotSaid,
@@ -93,8 +96,8 @@ _NAMES = {
     sign: "aten.sign.default",
     is_nan: "aten.isnan.default",
     not_: "aten.logical_not.default tosa.logical_not",
-    maximum: "aten.maximum.default aten.max.other",
-    minimum: "aten.minimum.default aten.min.other",
+    maximum: "aten.maximum.default aten.max.other aten.clamp_min.Tensor",
+    minimum: "aten.minimum.default aten.min.other aten.clamp_max.Tensor",
     equal: "aten.eq.Tensor aten.eq.Scalar tosa.equal",
     where: "aten.where.self aten.where.ScalarOther aten.where.ScalarSelf "
     "aten.where.Scalar tosa.select",
@@ -180,12 +183,36 @@ def square(x: Term) -> Term:
 
 @means("aten.pow.Tensor_Scalar")
 def pow_of_number(x: Term, exponent: Scalar) -> Term:
-    return x * x if exponent in (2, 2.0) else power(x, exponent)
+    found = None if isinstance(exponent, Term) else _POWERS.get(exponent)
+    return power(x, exponent) if found is None else found(x)
+
+
+_POWERS: dict[float, Any] = {
+    1: lambda x: x,
+    2: lambda x: x * x,
+    3: lambda x: x * x * x,
+    0.5: sqrt,
+    -0.5: rsqrt,
+    -1: reciprocal,
+    -2: lambda x: reciprocal(x * x),
+}
+"""Powers that torch's kernel computes by other functions (ATen/native/cpu/PowKernel.cpp)."""
 
 
 @means("aten.addcmul.default")
 def addcmul(x: Term, y: Term, z: Term, *, value: Scalar) -> Term:
-    return x + _times(y * z, value)
+    return x + _times(y, value) * z
+
+
+@means("aten.addcdiv.default")
+def addcdiv(x: Term, y: Term, z: Term, *, value: Scalar) -> Term:
+    return x + _times(y, value) / z
+
+
+@means("aten.lerp.Scalar")
+def lerp(x: Term, y: Term, weight: Scalar) -> Term:
+    near = Term("less", (absolute(weight), 0.5))
+    return where(near, x + (y - x) * weight, y - (y - x) * Term("subtract", (1.0, weight)))
 
 
 @means("aten.frac.default")
@@ -377,12 +404,105 @@ def threshold(x: Term, limit: Scalar, value: Scalar) -> Term:
     return where(x <= limit, value, x)
 
 
+@means("aten.elu.default", "xnnpack.elu")
+def elu(x: Term, *, alpha: Scalar, scale: Scalar | None, input_scale: Scalar | None) -> Term:
+    below = expm1(_times(x, input_scale)) * _times(alpha, scale)
+    return where(x > 0.0, _times(x, scale), below)
+
+
+@means("aten.selu.default")
+def selu(x: Term) -> Term:
+    return elu(x, alpha=1.6732632423543772, scale=1.0507009873554805, input_scale=1.0)
+
+
+@means("aten.celu.default")
+def celu(x: Term, *, alpha: Scalar) -> Term:
+    return elu(x, alpha=alpha, scale=1.0, input_scale=reciprocal(alpha))
+
+
+@means("aten.softplus.default")
+def softplus(x: Term, *, beta: Scalar, threshold: Scalar) -> Term:
+    scaled = x * beta
+    return where(scaled > threshold, x, log1p(exp(scaled)) / beta)
+
+
+@means("aten.log_sigmoid.default")
+def log_sigmoid(x: Term) -> Term:
+    return minimum(x, 0.0) - log1p(exp(-absolute(x)))
+
+
+@means("aten.softshrink.default")
+def softshrink(x: Term, lambd: Scalar) -> Term:
+    below = where(x < negate(lambd), x + lambd, 0.0)
+    return where(is_nan(x), x, where(x > lambd, x - lambd, below))
+
+
+@means("aten._prelu_kernel.default")
+def prelu(x: Term, slope: Term) -> Term:
+    return where(x > 0.0, x, slope * x)
+
+
+@means("aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default",
+       "aten.feature_alpha_dropout.default", "aten.native_dropout.default")  # fmt: skip
+def dropout(x: Term, p: Scalar, train: bool | None) -> Term:
+    return x if train is False else where(equal(p, 0.0), x, some(x))
+
+
 # -- casts ---------------------------------------------------------------------------------------
+
+
+@means("quantized_decomposed.quantize_per_tensor.default")
+def quantize(
+    x: Term,
+    scale: Scalar,
+    zero_point: Scalar,
+    quant_min: Scalar,
+    quant_max: Scalar,
+    *,
+    op: Operation,
+) -> Term:
+    rounded = round_(x * reciprocal(scale)) + zero_point
+    return cast_to(limited(rounded, quant_min, quant_max), element(op.results[0].type))
+
+
+@means("quantized_decomposed.dequantize_per_tensor.default")
+def dequantize(x: Term, scale: Scalar, zero_point: Scalar) -> Term:
+    return (x - zero_point) * scale
+
+
+@means("quant.qcast")
+def qcast(x: Term, *, op: Operation) -> Term:
+    held = _of_one_scale(op.results[0].type)
+    (scale,), (zero,) = held.scales, held.zero_points
+    return quantize(x, scale, zero, held.low, held.high, op=op)
+
+
+@means("quant.dcast")
+def dcast(x: Term, *, op: Operation) -> Term:
+    held = _of_one_scale(op.operands[0].type)
+    return dequantize(x, held.scales[0], held.zero_points[0])
+
+
+def _of_one_scale(type_: Attribute) -> Quantization:
+    held = quantization(type_)
+    if held is None or not held.is_per_tensor:
+        raise NotSaid
+    return held
 
 
 @means(*ops_of("cast", "aten"), *ops_of("cast", "tosa"), "xnnpack.convert")
 def cast(x: Term, *, op: Operation) -> Term:
     return cast_to(x, element(op.results[0].type))
+
+
+@means("aten.copy.default")
+def copied(x: Term, source: Term, *, op: Operation) -> Term:
+    return cast_to(source, element(op.results[0].type))
+
+
+@means("quant.scast")
+def stored(x: Term) -> Term:
+    return x
 
 
 # -- what is folded ------------------------------------------------------------------------------
@@ -409,7 +529,8 @@ def max_pool(x: Term) -> Term:
 
 
 @means("aten.softmax.int", "aten._softmax.default", "xnnpack.softmax")
-def softmax(x: Term) -> Term:
+def softmax(x: Term, *, dtype: Attribute | None = None) -> Term:
+    x = x if dtype is None else cast_to(x, dtype)
     exponentials = exp(x - greatest(x))
     return exponentials / total(exponentials)
 
@@ -420,12 +541,20 @@ def safe_softmax(x: Term) -> Term:
 
 
 @means("aten.log_softmax.int", "aten._log_softmax.default")
-def log_softmax(x: Term) -> Term:
+def log_softmax(x: Term, *, dtype: Attribute | None = None) -> Term:
+    x = x if dtype is None else cast_to(x, dtype)
     less = x - greatest(x)
     return less - log(total(exp(less)))
 
 
-@means("aten.layer_norm.default")
+@means("aten.logsumexp.default")
+def logsumexp(x: Term) -> Term:
+    high = greatest(x)
+    high = where(equal(absolute(high), inf), 0.0, high)
+    return log(total(exp(x - high))) + high
+
+
+@means("aten.layer_norm.default", "aten.native_layer_norm.default")
 def layer_norm(x: Term, *, weight: Limit, bias: Limit, eps: Scalar) -> Term:
     centred = x - average(x)
     return _scaled(centred * rsqrt(average(centred * centred) + eps), weight, bias)
@@ -443,11 +572,27 @@ def _of_group(op: Any) -> int | None:
     return prod(whole) // op.arg("num_groups") if len(whole) == len(sizes) else None
 
 
-@means("aten.rms_norm.default")
-def rms_norm(x: Term, *, weight: Limit, eps: Scalar | None) -> Term:
-    if eps is None:
+@means("aten.batch_norm.default", "aten._native_batch_norm_legit_no_training.default",
+       "aten.native_batch_norm.default", "aten._batch_norm_no_update.default",
+       "aten.instance_norm.default")  # fmt: skip
+def batch_norm(
+    x: Term, weight: Limit, bias: Limit, mean: Limit, var: Limit, *, eps: Scalar, op: Operation
+) -> Term:
+    if mean is None or var is None or axis_map(op) is None:
         raise NotSaid
+    return _scaled((x - mean) * rsqrt(var + eps), weight, bias)
+
+
+@means("aten.rms_norm.default", "aten._fused_rms_norm.default")
+def rms_norm(x: Term, *, weight: Limit, eps: Scalar | None, op: Operation) -> Term:
+    of = element(op.operands[0].type)
+    if eps is None and of not in _EPSILON:
+        raise NotSaid
+    eps = _EPSILON[of] if eps is None else eps
     return _scaled(x * rsqrt(average(x * x) + eps), weight, None)
+
+
+_EPSILON = {f32: 2.0**-23, f64: 2.0**-52}
 
 
 def _scaled(x: Term, scale: Limit, shift: Limit) -> Term:

@@ -65,10 +65,19 @@ def _tensors(op: SchemaOp) -> int:
     "pow.Tensor_Tensor", "pow.Tensor_Scalar", "div.Tensor_mode", "maximum.default",
     "minimum.default", "where.self", "logical_and.default", "logical_or.default",
     "logical_xor.default", "to.dtype", "expand.default", "masked_fill.Scalar", "fmod.Tensor",
-    "atan2.default", "rsub.Scalar", "dropout.default",
+    "atan2.default", "rsub.Scalar", "rsub.Tensor", "dropout.default", "feature_dropout.default",
+    "alpha_dropout.default", "feature_alpha_dropout.default", "native_dropout.default",
+    "addcmul.default", "addcdiv.default", "lerp.Scalar", "softshrink.default", "copy.default",
+    "clamp.Tensor", "clamp_min.Tensor", "clamp_max.Tensor", "clip.default", "max.other",
+    "min.other", "_prelu_kernel.default",
 )  # fmt: skip
 def _elementwise(op: SchemaOp, result: int) -> AxisMap | None:
     return elementwise(op, _tensors(op))
+
+
+maps(*(f"quantized_decomposed.{kind}_per_tensor.default" for kind in ("quantize", "dequantize")))(
+    _elementwise
+)
 
 
 @_maps("view.default", "reshape.default", "_unsafe_view.default", "flatten.using_ints",
@@ -302,25 +311,33 @@ def _softmax(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, along_rows(rank, (_at(op.arg("dim"), rank),)))
 
 
-@_maps("mean.dim", "sum.dim_IntList", "amax.default", "amin.default", "argmax.default",
-      "any.dim", "all.dim", "prod.dim_int")  # fmt: skip
+@_maps("mean.dim", "sum.dim_IntList", "logsumexp.default", "amax.default", "amin.default",
+       "argmax.default", "any.dim", "all.dim", "prod.dim_int")  # fmt: skip
 def _reduction(op: SchemaOp, result: int) -> AxisMap | None:
     rank, given = len(_shape(op.operands[0])), op.arg("dim")
     numbers = [given] if isinstance(given, int) else given or range(rank)
     return mapped(op, reduced(rank, (_at(n, rank) for n in numbers), bool(op.arg("keepdim"))))
 
 
-@_maps("layer_norm.default")
+@_maps("layer_norm.default", "native_layer_norm.default", "rms_norm.default",
+       "_fused_rms_norm.default")  # fmt: skip
 def _layer_norm(op: SchemaOp, result: int) -> AxisMap | None:
+    if result:
+        return None
     rank = len(_shape(op.operands[0]))
     mixed = range(rank - len(op.arg("normalized_shape")), rank)
     parameters: Links = tuple(Along(axis) for axis in mixed)
     return mapped(op, along_rows(rank, mixed), *(parameters for _ in op.operands[1:]))
 
 
-@_maps("batch_norm.default", "_native_batch_norm_legit_no_training.default")
+_TRAINS = ("training", "use_input_stats")
+
+
+@_maps("batch_norm.default", "_native_batch_norm_legit_no_training.default",
+       "native_batch_norm.default", "_batch_norm_no_update.default",
+       "instance_norm.default")  # fmt: skip
 def _batch_norm(op: SchemaOp, result: int) -> AxisMap | None:
-    if result or (op.name == "aten.batch_norm.default" and op.arg("training")):
+    if result or any(op.arg(name) for name in _TRAINS if name in op.SCHEMA.by_name):
         return None
     channels: Links = (Along(1),)
     image = kept(len(_shape(op.operands[0])))

@@ -20,6 +20,7 @@ from stepwell.commands import (
     lower,
     opt,
     plugins,
+    prove,
     reduce,
     replay,
     run,
@@ -134,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_arguments(add("show", show.run, "a model or an artefact as text, tables, page, graph"))
     explain.add_arguments(add("explain", explain.run, "where each op of a model went, and why"))
     check.add_arguments(add("check", check.run, "compare before and after every step"))
+    prove.add_arguments(add("prove", prove.run, "what a solver says of the rules"))
     replay.add_arguments(add("replay", replay.run, "what a change does to a set of programs"))
     sweep.add_arguments(add("sweep", sweep.run, "many models to many targets, each a row"))
     commands.add_parser(opt.NAME, help=opt.HELP)

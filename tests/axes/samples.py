@@ -190,6 +190,40 @@ _ATEN_ARGUMENTS = {
 }
 _BOTH = (("2x3x4xf32", "2x3x4xf32"), ("2x3x4xf32", "3x1xf32"))
 _CUBE = "2x3x4xf32"
+_CHANNELS = "tensor<2x3x2xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>"
+_NONE = "tensor<0xf32>"
+_ATEN_MORE = (
+    _aten("clip.default", "2x1x5xf32", args="-0.5, 0.5"),
+    _aten("softshrink.default", "2x1x5xf32", args="0.4"),
+    _aten("alpha_dropout.default", "2x1x5xf32", args="0.5, false"),
+    _aten("feature_dropout.default", "2x1x5xf32", args="0.5, false"),
+    _aten("feature_alpha_dropout.default", "2x1x5xf32", args="0.5, false"),
+    "%y, %m = aten.native_dropout.default(%x, 0.5, false) : (tensor<2x3xf32>) -> "
+    "(tensor<2x3xf32>, tensor<2x3xi1>)",
+    *(
+        _aten(name, "2x3x4xf32", "3x1xf32", made=_CUBE)
+        for name in ("rsub.Tensor", "copy.default", "clamp.Tensor", "clamp_min.Tensor",
+                     "clamp_max.Tensor", "max.other", "min.other", "_prelu_kernel.default")
+    ),
+    *(
+        _aten(f"{name}.default", "2x3x4xf32", "3x1xf32", "4xf32", made=_CUBE, args="value=0.3")
+        for name in ("addcmul", "addcdiv")
+    ),
+    _aten("lerp.Scalar", "2x3xf32", "2x3xf32", args="0.3"),
+    _aten("lerp.Scalar", "2x3xf32", "2x3xf32", args="0.7"),
+    _aten("logsumexp.default", _CUBE, made="2x1x4xf32", args="[1], true"),
+    _aten("rms_norm.default", _CUBE, "3x4xf32", made=_CUBE).replace("%v0, ", "%v0, [3, 4], "),
+    "%y, %r = aten._fused_rms_norm.default(%x, [4], %w, 0.1) : (tensor<2x3x4xf32>, tensor<4xf32>) "
+    "-> (tensor<2x3x4xf32>, tensor<2x3x1xf32>)",
+    "%y, %m, %r = aten.native_layer_norm.default(%x, [4], %w, %b, 0.1) : (tensor<2x3x4xf32>, "
+    "tensor<4xf32>, tensor<4xf32>) -> (tensor<2x3x4xf32>, tensor<2x3x1xf32>, tensor<2x3x1xf32>)",
+    f"%y, %m, %s = aten.native_batch_norm.default(%x, %w, %b, %n, %v, false, 0.1, 0.1) : "
+    f"({_CHANNELS}) -> (tensor<2x3x2xf32>, {_NONE}, {_NONE})",
+    f"%y, %m, %s, %t = aten._batch_norm_no_update.default(%x, %w, %b, %n, %v, 0.1, 0.1) : "
+    f"({_CHANNELS}) -> (tensor<2x3x2xf32>, {_NONE}, {_NONE}, tensor<0xui8>)",
+    f"%y = aten.instance_norm.default(%x, %w, %b, %n, %v, false, 0.1, 0.1, false) : ({_CHANNELS}) "
+    "-> tensor<2x3x2xf32>",
+)  # fmt: skip
 _ATEN = (
     *(_aten(f"{name}.default", "2x1x5xf32") for name in _ATEN_UNARY.split()),
     *(_aten(f"{n}.default", "2x1x5xf32", args=given) for n, given in _ATEN_ARGUMENTS.items()),
@@ -325,6 +359,7 @@ _ATEN = (
     "%y, %m, %s = aten._native_batch_norm_legit_no_training.default(%x, %w, %b, %n, %v, 0.1, 0.1) "
     ": (tensor<2x3x2xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> "
     "(tensor<2x3x2xf32>, tensor<0xf32>, tensor<0xf32>)",
+    *_ATEN_MORE,
     _aten("max_pool2d.default", "1x2x5x4xf32", made="1x2x3x3xf32", args="[3, 2], [2, 1], [1, 0]"),
     _aten("avg_pool2d.default", "2x5x4xf32", made="2x2x2xf32", args="[2, 2]"),
 )  # fmt: skip

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from xdsl.ir import Operation
 
-from stepwell.ir.axes import All, axis_map
+from stepwell.ir.axes import All, Along, axis_map
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.means import Scalar, Term, meaning
 
@@ -55,11 +55,25 @@ def evaluated(op: Operation, operands: list[Tensor]) -> Tensor | None:
         if type(link) is All
     ]
 
+    def placed(value: Any) -> Tensor:
+        """An operand, with axes of size 1 where the map puts its axes among the result's."""
+        tensor = given[value]
+        links = None if axes is None else axes.links[list(op.operands).index(value)]
+        if not links or tensor.dim() >= operands[0].dim():
+            return tensor
+        places = [getattr(link, "axis", None) for link in links]
+        if None in places or not all(type(link) is Along for link in links):
+            return tensor
+        shape = [1] * operands[0].dim()
+        for size, place in zip(tensor.shape, places, strict=True):
+            shape[place] = size
+        return tensor.reshape(shape)
+
     def of(term: Scalar) -> Tensor:
         if not isinstance(term, Term):
             return torch.tensor(term, dtype=dtype if isinstance(term, float) else None)
         if term.value is not None:
-            return given[term.value]
+            return placed(term.value)
         parts = [of(part) for part in term.operands]
         if term.function == "cast":
             assert term.to is not None

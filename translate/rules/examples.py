@@ -49,12 +49,12 @@ def examples_of(rewrite: type[RuleRewrite]) -> list[tuple[str, str]]:
 
 
 def _example_of(rewrite: type[RuleRewrite], rule: Rule) -> tuple[str, str]:
-    before = _Example(rewrite, rule).text()
+    before = Example(rewrite, rule).text()
     program = Program(parse_module(before), WeightStore())
     for op in program.module.walk():
         if isinstance(op, WeightOp) and op.key.data not in program.weights:
-            program.weights.add(op.key.data, _elements(op))
-    rule_rewrite, root = rewrite(), _root(program)
+            program.weights.add(op.key.data, elements_of(op))
+    rule_rewrite, root = rewrite(), root_of(program)
     found = rule_rewrite.match(root, program)
     assert isinstance(found, Matched), f"the example of rule {rewrite.name} does not match" + (
         f": {found.reason}" if isinstance(found, Refusal) else ""
@@ -67,14 +67,14 @@ def _example_of(rewrite: type[RuleRewrite], rule: Rule) -> tuple[str, str]:
     return before, to_text(program.module) + "\n"
 
 
-def _root(program: Program) -> Operation:
+def root_of(program: Program) -> Operation:
     """The op of an example that its rule replaces: the last."""
     root = program.method().body.block.last_op
     assert root is not None and root.prev_op is not None
     return root.prev_op
 
 
-def _elements(op: WeightOp) -> torch.Tensor:
+def elements_of(op: WeightOp) -> torch.Tensor:
     """What a weight of an example holds."""
     held = quantization(op.result.type)
     of = storage_element(held) if held else element(op.result.type)
@@ -82,25 +82,27 @@ def _elements(op: WeightOp) -> torch.Tensor:
     return torch.full(shape, "#zeros" not in op.key.data, dtype=torch_dtype(of))
 
 
-class _Example:
+class Example:
     """A method whose arguments are the values that no line defines."""
 
     def __init__(self, rewrite: type[RuleRewrite], rule: Rule) -> None:
         self.rewrite, self.rule = rewrite, rule
-        self.holes: dict[str, Any] = dict.fromkeys(_optional(rule)) | {
-            name: _meant(value) for name, value in rule.example.items()
+        self.holes: dict[str, Any] = dict.fromkeys(optional_of(rule)) | {
+            name: meant(value) for name, value in rule.example.items()
         }
         self.sizes = count(2)
         self.block = Block()
         self.values: dict[str, SSAValue] = {}
-        inputs = _inputs(rule) + [name for name in _optional(rule) if self.holes[name] is not None]
+        inputs = inputs_of(rule) + [
+            name for name in optional_of(rule) if self.holes[name] is not None
+        ]
         for name in inputs:
             argument = self.block.insert_arg(self.type(name), len(self.block.args))
             argument.name_hint = name
             self.values[f"%{name}"] = argument
-            if name in _optional(rule):
+            if name in optional_of(rule):
                 self.holes[name] = argument
-        for name in _listed(rule):
+        for name in lists_of(rule):
             self.holes[name] = [self.argument(f"{name}_{at}") for at in range(2)]
 
     def argument(self, name: str) -> SSAValue:
@@ -116,6 +118,10 @@ class _Example:
 
     def text(self) -> str:
         """The method as text."""
+        return to_text(self.module()) + "\n"
+
+    def module(self) -> ModuleOp:
+        """The method, in a module."""
         lines = [self.line(line) for line in self.rule.before if line.op != WEIGHT]
         for line in self.rule.before:
             if line.op == WEIGHT:
@@ -134,7 +140,7 @@ class _Example:
         self.block.add_op(ReturnOp(*gives))
         taken = [argument.type for argument in self.block.args]
         func = FuncOp("forward", (taken, [v.type for v in gives]), Region(self.block))
-        return to_text(ModuleOp([func])) + "\n"
+        return ModuleOp([func])
 
     def returned(self) -> list[str]:
         """The results of the root that lines after define."""
@@ -195,7 +201,7 @@ class _Example:
         return self.holes[name]
 
 
-def _meant(value: Any) -> Any:
+def meant(value: Any) -> Any:
     """What `for` says of a hole: an element, a type or an op by its name, else the value itself."""
     if not isinstance(value, str):
         return value
@@ -221,7 +227,7 @@ def _operands(line: Line, rule: Rule) -> Iterator[tuple[int, str]]:
                 yield index + at, item.name
 
 
-def _optional(rule: Rule) -> list[str]:
+def optional_of(rule: Rule) -> list[str]:
     """The holes for tensors that may be absent, and are in examples that give them no shape."""
     found: list[str] = []
     for line in rule.before:
@@ -235,7 +241,7 @@ def _optional(rule: Rule) -> list[str]:
     return found
 
 
-def _listed(rule: Rule) -> list[str]:
+def lists_of(rule: Rule) -> list[str]:
     """The holes for lists of tensors."""
     found: list[str] = []
     for line in rule.before:
@@ -248,7 +254,7 @@ def _listed(rule: Rule) -> list[str]:
     return found
 
 
-def _inputs(rule: Rule) -> list[str]:
+def inputs_of(rule: Rule) -> list[str]:
     """The values that stand before and that no line defines, in order."""
     defined = {name for line in rule.before for name in line.results}
     found: dict[str, None] = {}

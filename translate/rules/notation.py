@@ -37,6 +37,8 @@ A `where` clause names a predicate of the module the rule stands in. Where it do
 refuses with the sentence behind `else` (in this line or the next), in which `{c}` is what `$c` is;
 without one the op is not the rule's business. Arguments after may be `function($c, …)`, computed by
 a function of the module.
+`where p($c) for termination` (`cost`, `overflow`, `target`) says what a condition is for without
+which the rule would be right too (`src/stepwell/proving/guards.py`).
 `unless guard(%y)` asks a guard that says itself why it refuses: it returns a `Refusal`, or None.
 `with $p = function(%x, $c)` computes once what conditions and lines behind it need; where it gives
 None the op is not the rule's business, where it gives a `Refusal` the rule refuses. A function of
@@ -155,6 +157,8 @@ class Where:
     negated: bool = False
     is_guard: bool = False
     binds: str = ""
+    label: str = ""
+    """What it is for, where the rule is right without it: `LABELS`."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +190,9 @@ class Rule:
         return self.before[-1]
 
 
+LABELS = ("termination", "cost", "overflow", "target")
+"""What a condition may be for where the rule is right without it (`stepwell/proving/guards.py`)."""
+_LABEL = rf"(?: for (?P<label>{'|'.join(LABELS)}))?"
 _START = re.compile(r"^rule (?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)$", re.M)
 _LINE = re.compile(
     r"^%(?P<result>\w+)(?P<more>(?:, %\w+)*) = (?:%(?P<value>\w+)|(?P<weight>weight)(?P<type> :.*)?"
@@ -194,10 +201,10 @@ _LINE = re.compile(
 _EACH = re.compile(r"^for each (?P<names>\$\w+(?:, \$\w+)*) of (?P<forms>(?:.+,\n)*.+)$", re.M)
 _WHERE = re.compile(
     r"^(?P<kind>where|proven) (?P<not>not )?(?P<call>\w+\(.*\))"
-    r'(?: else "(?P<refusal>[^"]*)")?$'
+    rf'{_LABEL}(?: else "(?P<refusal>[^"]*)")?$'
 )
 _WITH = re.compile(r"^with \$(?P<name>\w+) = (?P<call>\w+\(.*\))$")
-_UNLESS = re.compile(r"^unless (?P<call>\w+\(.*\))$")
+_UNLESS = re.compile(rf"^unless (?P<call>\w+\(.*\)){_LABEL}$")
 _BOUND = re.compile(r'^bound (?P<terms>[^:]+): "(?P<reason>[^"]*)"$')
 _TYPE = re.compile(r"^tensor<(?P<parts>[^<>]*)>$")
 
@@ -255,12 +262,20 @@ def _read_rule(name: str, text: str) -> Rule:
                 call = _Terms(found["call"]).one()
                 assert isinstance(call, Computed)
                 (where if found["kind"] == "where" else proven).append(
-                    Where(call.function, call.arguments, found["refusal"], bool(found["not"]))
+                    Where(
+                        call.function,
+                        call.arguments,
+                        found["refusal"],
+                        bool(found["not"]),
+                        label=found["label"] or "",
+                    )
                 )
             elif found := _UNLESS.match(stripped):
                 call = _Terms(found["call"]).one()
                 assert isinstance(call, Computed)
-                where.append(Where(call.function, call.arguments, is_guard=True))
+                where.append(
+                    Where(call.function, call.arguments, is_guard=True, label=found["label"] or "")
+                )
             elif found := _WITH.match(stripped):
                 call = _Terms(found["call"]).one()
                 assert isinstance(call, Computed)

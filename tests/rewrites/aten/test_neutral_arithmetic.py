@@ -31,6 +31,18 @@ def test_subtracting_zero_times_a_negative_alpha_stays(refused: Any, method: Any
     )
 
 
+def test_subtracting_zero_times_a_whole_zero_stays(refused: Any, method: Any):
+    refused(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%y = aten.sub.Scalar(%x, 0, 0) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
+            gives="tensor<2x3xf32>",
+        ),
+        ALL["remove-neutral-difference"],
+        "0.0",
+    )
+
+
 def test_a_product_that_promotes_integers_stays(refused: Any, method: Any):
     refused(
         method(

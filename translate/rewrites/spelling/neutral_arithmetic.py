@@ -60,14 +60,16 @@ from stepwell.translate.rules import read_rules
 def loses_negative_zero(
     value: SSAValue, zero: float, alpha: float | SSAValue, sign: int
 ) -> Refusal | None:
-    """A sum with +0.0 turns −0.0 into +0.0; the sign is `alpha`'s too."""
+    """A sum with +0.0 turns −0.0 into +0.0; the sign is `alpha`'s too, which torch negates for a
+    difference: as a whole number 0 has none.
+    """
     if not is_float(element(value.type)):
         return None
     if isinstance(alpha, SSAValue):
         return Refusal("alpha is known only at run time")
     if not isfinite(alpha):
         return Refusal(f"alpha is {alpha}, and 0 times that is NaN")
-    added = sign * copysign(1.0, float(zero)) * copysign(1.0, float(alpha))
+    added = copysign(1.0, float(zero)) * copysign(1.0, float(sign * alpha))
     return Refusal("−0.0 + 0.0 is 0.0, not −0.0") if added > 0 else None
 
 

@@ -1,0 +1,59 @@
+"""`stepwell prove [RULE…]`: what a solver says of the rules that are their own text."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.files import write_atomically
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("rules", nargs="*", metavar="RULE", help="names of rules (all)")
+    parser.add_argument("--guards", action="store_true", help="drop each condition in turn")
+    parser.add_argument("--tests", type=Path, metavar="FOLDER", help="counterexamples as tests")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts as JSON")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="write a page's table anew")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a verdict a rule; 1 if one is refuted."""
+    from stepwell.proving.guards import without_each
+    from stepwell.proving.verdicts import SAID, Verdict, prove, rules
+
+    known = rules()
+    unknown = [name for name in arguments.rules if name not in known]
+    if unknown:
+        raise StepwellError(
+            f"there is no rule {unknown[0]!r}", help="`stepwell prove` without names proves all"
+        )
+    verdicts: list[Verdict] = []
+    for name in arguments.rules or known:
+        if arguments.guards:
+            for condition, found in without_each(known[name]):
+                print(f"{name:40} without {condition}: {found}", flush=True)
+            continue
+        verdict = prove(known[name])
+        verdicts.append(verdict)
+        print(f"{name:40} {verdict} ({verdict.seconds:.1f} s)", flush=True)
+        if verdict.counterexample is not None and arguments.tests:
+            arguments.tests.mkdir(parents=True, exist_ok=True)
+            file = arguments.tests / f"test_{name.replace('-', '_').replace('.', '_')}.py"
+            write_atomically(file, verdict.counterexample.as_test(name).encode())
+    counted = Counter(verdict.kind for verdict in verdicts)
+    for kind, count in counted.items():
+        print(f"{count:4} {SAID[kind]}")
+    if arguments.json:
+        held = [{**asdict(v), "counterexample": None} for v in verdicts]
+        write_atomically(arguments.json, json.dumps(held, indent=1).encode())
+    if arguments.table:
+        from stepwell.proving.page import with_table
+
+        page = with_table(arguments.table.read_text(), verdicts)
+        write_atomically(arguments.table, page.encode())
+    return 1 if counted["refuted"] else 0

@@ -1,0 +1,1 @@
+"""Rules as theorems: what a rule's text says stands before and after computes the same."""

@@ -1,0 +1,297 @@
+"""Counterexamples: instances of a rule, run on special numbers, where both sides differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import Any, Literal
+
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import is_float, torch_dtype
+from stepwell.ir.interpretation import Interpreter
+from stepwell.ir.on_demand import torch
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound
+from stepwell.ir.size import Size
+from stepwell.ir.text import to_text
+from stepwell.ir.types import dims, element, tensor
+from stepwell.proving.instances import SOME, Instance, Unknown
+from stepwell.proving.instantiating import NotWritten, Statement, Written
+from stepwell.proving.numbers import Unproven
+
+SPECIAL = (1.0, 0.0, -0.0, -1.0, 2.5, -2.5, 0.3, 7.0, -30.0, 1e-3, 100.0,
+           math.nan, math.inf, -math.inf, 1e-40, 3e38, -3e38, 16777216.0,
+           1.7, -1.3, 0.1, 2.9)  # fmt: skip
+MODERATE = tuple(n for n in SPECIAL if n == 0 or 0.1 <= abs(n) < 100)
+"""For rules that round: what they claim is of numbers that nothing overflows of."""
+FLOATS = (2.5, 0.0, -0.0, 1.0, -1.0, 0.3, -3.0, 1e-30, 3e38, -1e38, math.inf, math.nan)
+INTS = (2, 0, 1, -1, 5, 300)
+_MOST_NUMBERS = 60
+_MAGNITUDE = 1e-5
+"""Of the largest number on the way: what a bound of roundings allows here."""
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """Inputs on which the two sides differ.
+
+    Attributes:
+        before, after: programs as text.
+        inputs: of both.
+        wanted, found: what they give.
+    """
+
+    before: str
+    after: str
+    inputs: tuple[Any, ...]
+    wanted: Any
+    found: Any
+
+    def as_test(self, rule: str) -> str:
+        """A test that runs, and fails while the rule is as it is."""
+        given = ", ".join(_literal(value) for value in self.inputs)
+        name = rule.replace("-", "_")
+        return (
+            f"import torch\n\nimport stepwell\n\n\ndef test_{name}() -> None:\n"
+            f'    before = stepwell.parse("""\n{self.before}""")\n'
+            f'    after = stepwell.parse("""\n{self.after}""")\n'
+            f"    inputs = ({given},)\n"
+            f"    for wanted, found in zip(before.run(*inputs), after.run(*inputs), strict=True):\n"
+            f"        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)\n"
+            f"        zeros = wanted == 0\n"
+            f"        assert torch.equal(found.signbit()[zeros], wanted.signbit()[zeros])\n"
+        )
+
+    def __str__(self) -> str:
+        given = ", ".join(str(value.tolist()) for value in self.inputs if hasattr(value, "tolist"))
+        return f"of {given}: {_plain(self.wanted)} becomes {_plain(self.found)}"
+
+
+def _plain(value: Any) -> str:
+    return str(value.tolist()) if hasattr(value, "tolist") else str(value)
+
+
+def _literal(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    held = repr(value.tolist()).replace("nan", "torch.nan").replace("inf", "torch.inf")
+    return f"torch.tensor({held}, dtype={value.dtype})"
+
+
+def search(
+    statement: Statement, instance: Instance, bound: Bound
+) -> Counterexample | Literal["agrees", "does not run"]:
+    """Run an instance on special numbers, for a difference.
+
+    `does not run` says that what stands before is no program that runs, whatever the numbers are.
+    """
+    runs = fails = False
+    for given in islice(_concrete(instance), _MOST_NUMBERS):
+        try:
+            written = statement.concrete(given)
+        except NotWritten:
+            continue
+        except Unproven:
+            runs = True
+            continue
+        if written is None:
+            continue
+        found = _differs(written, bound)
+        if isinstance(found, Counterexample):
+            return found
+        runs |= found == "agrees"
+        fails |= found == "does not run"
+    return "does not run" if fails and not runs else "agrees"
+
+
+def _concrete(instance: Instance) -> Iterator[Mapping[str, Any]]:
+    """The instance with numbers for numbers and for sizes, small ones first."""
+    unknown = [name for name, value in instance.given.items() if isinstance(value, Unknown)]
+    if any(instance.given[name].is_late for name in unknown):
+        return
+    numbers = [INTS if instance.given[name].is_int else FLOATS for name in unknown]
+    for picked in product(*numbers):
+        for scale in (1, 2) if instance.is_pointwise else (2, 1):
+            yield {
+                name: _pinned(value, scale, instance.is_pointwise)
+                for name, value in (
+                    instance.given | dict(zip(unknown, picked, strict=True))
+                ).items()
+            }
+
+
+def _pinned(value: Any, scale: int, is_pointwise: bool) -> Any:
+    if isinstance(value, Size):
+        return _size(value, scale, is_pointwise)
+    if isinstance(value, list) and is_pointwise:
+        return [len(SPECIAL) ** scale if s == SOME else s for s in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list):
+        return [_pinned(item, scale, is_pointwise) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, Attribute) and hasattr(value, "element_type"):
+        many = [len(SPECIAL) ** scale if is_pointwise and s == SOME else s for s in dims(value)]
+        return tensor([_pinned(s, scale, is_pointwise) for s in many], element(value))
+    return value
+
+
+def _size(size: Size, scale: int, is_pointwise: bool) -> int:
+    if is_pointwise:
+        return len(SPECIAL) ** scale
+    digits = "".join(c for c in str(size) if c.isdigit()) or "1"
+    return 1 + int(digits) if scale == 2 else 2
+
+
+def _differs(written: Written, bound: Bound) -> Counterexample | Literal["agrees", "does not run"]:
+    program = written.program
+    method = program.method()
+    table = SPECIAL if bound.exact or (bound.absolute and not bound.derived) else MODERATE
+    inputs = tuple(_input(a.type, number, table) for number, a in enumerate(method.body.block.args))
+    olds, news = [[pair[side] for pair in written.pairs] for side in (0, 1)]
+    try:
+        wanted = _run(program, inputs, olds)
+    except (StepwellError, RuntimeError):
+        return "does not run"
+    if written.misfits:
+        return _example(written, inputs, "types", written.misfits[0])
+    try:
+        found = _run(program, inputs, news)
+    except (StepwellError, RuntimeError) as error:
+        return _example(
+            written, inputs, str(wanted[0].shape), f"an error: {str(error).splitlines()[0]}"
+        )
+    for one, other in zip(wanted, found, strict=True):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return _example(written, inputs, one, other)
+        wrong = _apart(one, other, bound, inputs)
+        if bool(wrong.any()):
+            return _shrunk(written, inputs, wrong, one, other)
+    return "agrees"
+
+
+def _apart(one: Any, other: Any, bound: Bound, inputs: tuple[Any, ...]) -> Any:
+    """Where two results differ by more than a bound allows."""
+    same = (one == other) | ((one != one) & (other != other))
+    if not one.dtype.is_floating_point:
+        return ~same
+    if bound.exact:
+        signs = torch.signbit(one) == torch.signbit(other)
+        return ~(same & (signs | (one != one)))
+    wide, seen = one.double(), other.double()
+    allowed = bound.absolute + wide.abs() * max(bound.relative, _MAGNITUDE)
+    magnitude = 0.0
+    for value in inputs:
+        if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
+            finite = value.double()[value.isfinite()].abs()
+            largest = float(finite.max()) if finite.numel() else 0.0
+            magnitude = max(magnitude, min(largest, 1e4))
+    if bound.derived or bound.magnitudes:
+        allowed = allowed + magnitude * _MAGNITUDE * (50 if one.dtype.itemsize < 4 else 1)
+    if one.dtype.itemsize < 4:
+        allowed = allowed + wide.abs() * 2e-2 + 1e-2
+    near = (wide - seen).abs() <= allowed
+    return ~(same | near) & wide.isfinite() & seen.isfinite() | (wide.isfinite() & seen.isnan())
+
+
+def _shrunk(
+    written: Written, inputs: tuple[Any, ...], wrong: Any, one: Any, other: Any
+) -> Counterexample:
+    """The first wrong element alone, where elements are computed each for itself."""
+    at = int(wrong.reshape(-1).nonzero()[0])
+    whole = wrong.numel()
+    are_alike = all(isinstance(v, torch.Tensor) and v.numel() in (1, whole) for v in inputs)
+    if whole >= len(MODERATE) and are_alike:
+        small = tuple(v.reshape(-1)[at : at + 1] if v.numel() == whole else v for v in inputs)
+        return _example(written, small, one.reshape(-1)[at], other.reshape(-1)[at], len(inputs))
+    return _example(written, inputs, one, other)
+
+
+def _run(program: Program, inputs: tuple[Any, ...], values: list[SSAValue]) -> list[Any]:
+    """What some values of a program are."""
+    needed: dict[Operation, None] = {}
+    waiting = [v.owner for v in values]
+    while waiting:
+        owner = waiting.pop()
+        if isinstance(owner, Operation) and owner not in needed:
+            needed[owner] = None
+            waiting += [v.owner for v in owner.operands]
+    block = program.method().body.block
+    environment: dict[SSAValue, Any] = dict(zip(block.args, inputs, strict=True))
+    interpreter = Interpreter(program.weights)
+    with torch.no_grad():
+        for op in block.ops:
+            if op in needed and not isinstance(op, ReturnOp):
+                interpreter.step(op, environment)
+    return [environment[value] for value in values]
+
+
+def _input(type_: Any, number: int, numbers: tuple[float, ...] = SPECIAL) -> Any:
+    """Special numbers in an order of its own, so that two inputs meet in all pairs."""
+    shape = [int(size) for size in dims(type_)]
+    count = math.prod(shape)
+    held = quantization(type_)
+    if held is not None:
+        span = held.high - held.low + 1
+        places = torch.arange(count) * (number + 1) % span + held.low
+        return places.reshape(shape).to(storage_dtype(held))
+    of = element(type_)
+    dtype = torch_dtype(of)
+    if is_float(of):
+        table = torch.tensor(numbers, dtype=torch.float64)
+        if count < len(SPECIAL):
+            return (torch.arange(1, count + 1) * (number + 0.75)).reshape(shape).to(dtype)
+    elif dtype == torch.bool:
+        table = torch.tensor([True, False])
+    else:
+        info = torch.iinfo(dtype)
+        limits = [
+            v for v in (1, 0, 2, 3, 7, -1, -2, info.max, info.min) if info.min <= v <= info.max
+        ]
+        if count < 64:
+            limits = [1, 0, 2]
+        table = torch.tensor(limits)
+    every = len(table) ** number if number < 3 else 1
+    return table[torch.arange(count) // every % len(table)].reshape(shape).to(dtype)
+
+
+def _example(
+    written: Written, inputs: tuple[Any, ...], wanted: Any, found: Any, resized: int = 0
+) -> Counterexample:
+    olds, news = [[pair[side] for pair in written.pairs] for side in (0, 1)]
+    texts = [_text_of(written.program, values) for values in (olds, news)]
+    if resized:
+        size = len(SPECIAL)
+        texts = [
+            text.replace(f"tensor<{size * size}x", "tensor<1x").replace(
+                f"tensor<{size}x", "tensor<1x"
+            )
+            for text in texts
+        ]
+    return Counterexample(texts[0], texts[1], inputs, wanted, found)
+
+
+def _text_of(program: Program, values: list[SSAValue]) -> str:
+    """The method that returns some values."""
+    from xdsl.dialects.builtin import FunctionType
+
+    from stepwell.ir.cleanup import RemoveDeadCode
+    from stepwell.ir.rewriting import History
+
+    method = program.method()
+    block = method.body.block
+    last = block.last_op
+    assert last is not None
+    old, kind = tuple(last.operands), method.function_type
+    last.operands = values
+    method.properties["function_type"] = FunctionType.from_lists(
+        [a.type for a in block.args], [v.type for v in values]
+    )
+    copy = Program(program.module.clone(), program.weights)
+    last.operands = old
+    method.properties["function_type"] = kind
+    RemoveDeadCode().apply(copy, History())
+    return to_text(copy.module) + "\n"

@@ -1,0 +1,223 @@
+"""One pair of values decided: are elements the same, bit for bit or as real numbers?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from stepwell.ir.dtypes import f64, is_float
+from stepwell.ir.rewriting import Bound
+from stepwell.ir.types import dims
+from stepwell.ir.weights import WeightStore
+from stepwell.proving.laws import laws
+from stepwell.proving.numbers import Path, Tokens, Unproven
+from stepwell.proving.scalars import Bits, Domain, Reals
+from stepwell.proving.solver import z3
+from stepwell.proving.tensors import Tensors
+
+GLANCE, QUICK, SLOW = 150, 1500, 2000
+"""Milliseconds for the solver: bit for bit where that is not claimed, where it is, and over the
+reals.
+"""
+
+
+class Proof(IntEnum):
+    """How far two values are provably the same; what is greater is said more strongly."""
+
+    NONE = 0
+    REALS = 1
+    ZEROS = 2
+    """Bit for bit but for the sign of a zero."""
+    BITS = 3
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is proved of one pair.
+
+    Attributes:
+        has_symbols: whether sizes were symbols.
+        reason: why no more is.
+    """
+
+    proof: Proof
+    has_symbols: bool
+    reason: str = ""
+
+
+def decide(
+    one: SSAValue, other: SSAValue, weights: WeightStore, tokens: Tokens, path: Path, bound: Bound
+) -> Decision:
+    """Compare two values that the same arguments reach.
+
+    Args:
+        one, other: of one program.
+        bound: of the rule. Where it is exact it must be bit for bit, else real numbers are tried
+            too; half of what it allows relatively is for roundings.
+
+    Raises:
+        Unproven: what ops mean is not known.
+    """
+    if one is other:
+        return Decision(Proof.BITS, True)
+    decision = _in(
+        Bits(), one, other, weights, tokens, path, bound, QUICK if bound.exact else GLANCE
+    )
+    if decision.proof is Proof.NONE and not bound.exact:
+        return _in(Reals(), one, other, weights, tokens, path, bound, SLOW)
+    return decision
+
+
+def _in(
+    domain: Domain,
+    one: SSAValue,
+    other: SSAValue,
+    weights: WeightStore,
+    tokens: Tokens,
+    path: Path,
+    bound: Bound,
+    patience: int,
+) -> Decision:
+    limits = (bound.relative, bound.absolute)
+    tensors = Tensors(domain, tokens, weights, *limits, maps_alone=True)
+    index = tensors.index_of(one)
+    if any(d != e for d, e in zip(dims(one.type), dims(other.type), strict=False)):
+        return Decision(Proof.NONE, tensors.has_symbols, "the shapes differ")
+    try:
+        return _at([index], one, other, tensors, path, patience)
+    except Unproven:
+        if not all(isinstance(size, int) for size in dims(one.type)):
+            raise
+    tensors = Tensors(domain, tokens, weights, *limits)
+    return _at(_indices(one), one, other, tensors, path, patience)
+
+
+def _at(
+    indices: list[tuple[Any, ...]],
+    one: SSAValue,
+    other: SSAValue,
+    tensors: Tensors,
+    path: Path,
+    patience: int,
+) -> Decision:
+    """The elements at some indices; the least that is proved of one is proved of all."""
+    domain = tensors.domain
+    proofs: list[Proof] = []
+    reason = ""
+    for at in indices:
+        left, right = tensors.at(one, at), tensors.at(other, at)
+        if left.of != right.of:
+            return Decision(Proof.NONE, tensors.has_symbols, f"{left.of} is no {right.of}")
+        conditions = [domain.condition(node, answer) for node, answer in path.conditions]
+        proof, reason = _equal(
+            domain, left.term, right.term, conditions, tensors, is_float(left.of), patience
+        )
+        proofs.append(proof)
+        if proof is Proof.NONE:
+            break
+    return Decision(min(proofs, default=Proof.BITS), tensors.has_symbols, reason)
+
+
+def _indices(value: SSAValue) -> list[tuple[Any, ...]]:
+    """Every index, where all sizes are numbers."""
+    found: list[tuple[Any, ...]] = [()]
+    for size in dims(value.type):
+        found = [(*at, z3.IntVal(i)) for at in found for i in range(int(size))]  # pyright: ignore[reportArgumentType]
+    return found
+
+
+def _equal(
+    domain: Domain,
+    left: Any,
+    right: Any,
+    conditions: list[Any],
+    tensors: Tensors,
+    are_floats: bool,
+    patience: int,
+) -> tuple[Proof, str]:
+    best = Proof.BITS if domain.is_exact else Proof.REALS
+    left, right = z3.simplify(left), z3.simplify(right)
+    if left.eq(right):
+        return best, ""
+    facts = [*conditions, *domain.facts, *tensors.ranges]
+    if isinstance(domain, Reals):
+        facts += laws(domain)
+    left, right, facts = _with_equal_places(left, right, facts, tensors)
+    if left.eq(right):
+        return best, ""
+    answer = _check([*facts, left != right], patience)
+    if answer == z3.unsat:
+        return best, ""
+    if not domain.is_exact and are_floats and (tensors.relative or tensors.absolute):
+        apart, size = (z3.If(t < 0, -t, t) for t in (left - right, left))
+        allowed = domain.constant(tensors.relative / 2, f64) * size
+        allowed = allowed + domain.constant(tensors.absolute, f64)
+        if _check([*facts, apart > allowed], patience) == z3.unsat:
+            return best, "within half of its bound"
+    if domain.is_exact and are_floats:
+        nans = z3.And(z3.fpIsNaN(left), z3.fpIsNaN(right))
+        if _check([*facts, z3.Not(z3.Or(nans, z3.fpEQ(left, right)))], patience) == z3.unsat:
+            return Proof.ZEROS, "the sign of a zero"
+    kind = "bit for bit" if domain.is_exact else "over the reals"
+    said = "the solver has a counterexample" if answer == z3.sat else "the solver gives up"
+    return Proof.NONE, f"{kind}: {said}"
+
+
+def _check(assertions: list[Any], patience: int) -> Any:
+    solver = z3.Solver()
+    solver.set("timeout", patience)
+    solver.add(*assertions)
+    return solver.check()
+
+
+def _with_equal_places(
+    left: Any, right: Any, facts: list[Any], tensors: Tensors
+) -> tuple[Any, Any, list[Any]]:
+    """Elements of inputs as constants: one for those whose places are provably the same."""
+    found = _applications([left, right, *facts], tensors.weight_names | set(tensors.names.values()))
+    constants: list[tuple[Any, Any]] = []
+    substitutions: list[tuple[Any, Any]] = []
+    for each in found:
+        same = next((c for a, c in constants if _at_one_place(a, each, tensors)), None)
+        if same is None:
+            same = z3.FreshConst(each.sort(), each.decl().name())
+            constants.append((each, same))
+        substitutions.append((each, same))
+    if not substitutions:
+        return left, right, facts
+    changed = [z3.simplify(z3.substitute(t, *substitutions)) for t in (left, right)]
+    return changed[0], changed[1], [z3.substitute(f, *substitutions) for f in facts]
+
+
+def _at_one_place(one: Any, other: Any, tensors: Tensors) -> bool:
+    if one.decl() != other.decl():
+        return False
+    pairs = [(one.arg(n), other.arg(n)) for n in range(one.num_args())]
+    return all(a.eq(b) or tensors.equal(a, b) for a, b in pairs)
+
+
+def _applications(terms: list[Any], names: set[str]) -> list[Any]:
+    """The elements of inputs in some terms, those inside first."""
+    found: dict[int, Any] = {}
+    seen: set[int] = set()
+
+    def look(term: Any) -> None:
+        if term.get_id() in seen:
+            return
+        seen.add(term.get_id())
+        for child in term.children():
+            look(child)
+        if z3.is_app(term) and term.num_args() and term.decl().name().split("!")[0] in names:
+            found.setdefault(term.get_id(), term)
+
+    for term in terms:
+        look(term)
+    return list(found.values())
+
+
+def no_meaning(error: Unproven) -> str:
+    """Why nothing was tried."""
+    return error.problems[0].fact

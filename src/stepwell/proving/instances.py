@@ -1,0 +1,422 @@
+"""What a rule is said of: shapes, element types and arguments, so that nothing is left out.
+
+Numbers and elements stay symbolic, and so do sizes: all of their own, and all one that the axes
+share. What is listed are ranks up to 4, ways in which sizes are equal or 1 (as numbers), element
+types and arguments of other kinds. Where all ops of a rule compute elementwise, one axis stands for
+any number of them: what broadcasting does along one it does along all, each for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, islice, permutations, product
+from typing import Any
+
+from xdsl.ir import Attribute
+
+from stepwell.ir import dtypes
+from stepwell.ir.dtypes import bf16, f16, f32, f64, i1, i8, i32, i64, ui8
+from stepwell.ir.families import families_of
+from stepwell.ir.size import Dim, Size
+from stepwell.ir.types import dims, element, tensor
+from stepwell.translate.rules.compiling import named_arguments, operator
+from stepwell.translate.rules.examples import inputs_of, lists_of, meant, optional_of
+from stepwell.translate.rules.notation import (
+    WEIGHT,
+    Hole,
+    Rule,
+    TypePattern,
+    ValueName,
+)
+from stepwell.translate.rules.operators import Parameter, SchemaOperator
+from stepwell.translate.rules.rewrite import RuleRewrite
+
+ELEMENTS: tuple[Attribute, ...] = (f32, f16, bf16, f64, i32, i64, i8, ui8, i1)
+MIXED = ((f32, f16), (f32, f64), (f32, i32), (f16, bf16), (i32, i64), (i8, ui8), (i32, f32),
+         (i1, i32), (f16, i1), (f32, i1))  # fmt: skip
+"""Element types of most inputs, and of one that has another."""
+SOME = 3
+"""The size of the one axis of ops that compute elementwise: any, as elements do not see it."""
+_DEFAULT = object()
+"""That an argument behind `…` is not written."""
+MOST = 8
+"""Choices of arguments tried for one shape; of more, as many at equal distances."""
+_AXES = frozenset("dim dim0 dim1 axis axis0 axis1 start_dim end_dim".split())
+_ORDERS = frozenset("dims perm perms".split())
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A number of a rule: any, as a float or as an int; `is_late` if known at run time alone."""
+
+    name: str
+    is_int: bool = False
+    is_late: bool = False
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A rule's form with what stands for its types and arguments.
+
+    Attributes:
+        given: types of values, and what holes are.
+        unstated: arguments behind `…`, by the name of the line's result.
+        is_partial: of the arguments for this shape, not all are tried.
+    """
+
+    rule: Rule
+    given: dict[str, Any]
+    is_pointwise: bool
+    is_partial: bool = False
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} = {_shown(value)}" for name, value in self.given.items())
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Attribute) and hasattr(value, "element_type")
+
+
+def _shown(value: Any) -> str:
+    return f"any {'int' if value.is_int else 'float'}" if isinstance(value, Unknown) else str(value)
+
+
+def is_pointwise(rule: Rule) -> bool:
+    """Whether every op of a rule computes an element of those in its place."""
+    for line in (*rule.before, *rule.after):
+        if line.forwards is not None:
+            continue
+        families = families_of(line.op)
+        if "elementwise" not in families or line.family or line.recipe:
+            return False
+    return not lists_of(rule)
+
+
+class Instances:
+    """The instances of one form of a rule."""
+
+    def __init__(self, rewrite: type[RuleRewrite], rule: Rule) -> None:
+        self.rewrite, self.rule = rewrite, rule
+        self.example = {name: meant(value) for name, value in rule.example.items()}
+        self.pointwise = is_pointwise(rule)
+        self.optional = [n for n in optional_of(rule) if self.example.get(n) is not None]
+        self.inputs = [*inputs_of(rule), *self.optional]
+        self.patterns = {name: self._pattern(name) for name in self.inputs}
+
+    def __iter__(self) -> Iterator[Instance]:
+        for types, most in self._types():
+            rank = max((len(dims(v)) for v in types.values() if _is_tensor(v)), default=0)
+            shapes = [dims(v) for v in types.values() if _is_tensor(v)]
+            shape = max(shapes, key=len, default=())
+            choices = [self._choices(name, kind, rank, shape) for name, kind in self._arguments()]
+            names = [name for name, _ in self._arguments()]
+            total = 1
+            for held in choices:
+                total *= len(held)
+            step = max(1, -(-total // most))
+            for picked in islice(product(*choices), 0, None, step):
+                given = dict(types) | {
+                    name: value
+                    for name, value in zip(names, picked, strict=True)
+                    if value is not _DEFAULT
+                }
+                if sum(isinstance(v, Unknown) and v.is_late for v in given.values()) > 1:
+                    continue  # Of two numbers of run time no meaning says which is which.
+                yield Instance(self.rule, given, self.pointwise, step > 1)
+
+    # -- types -------------------------------------------------------------------------------
+
+    def _pattern(self, name: str) -> Any:
+        """What is stated of the type of an input."""
+        for line in self.rule.before:
+            if line.op == WEIGHT:
+                continue
+            terms: list[Any] = [term for _, term in line.arguments]
+            if not line.is_again:
+                known = operator(line, self.rule)
+                written = named_arguments(line, known, self.rule)
+                terms = [written.get(p.name) for p in known.values]
+            for index, term in enumerate(terms):
+                if term == ValueName(name) and index < len(line.operand_types):
+                    return line.operand_types[index]
+        return None
+
+    def _types(self) -> Iterator[tuple[dict[str, Any], int]]:
+        """Types of inputs and of holes that stand in them, and how many arguments are tried."""
+        if self._is_templated():
+            yield from ((types, MOST) for types in self._templated())
+            return
+        shapes = dict.fromkeys(self._shape_keys())
+        kinds = dict.fromkeys(self._element_keys())
+        plain: dict[str, Attribute] = dict.fromkeys(kinds, f32)
+        for sizes in self._shapes(list(shapes)):
+            yield self._typed(sizes, plain), MOST
+        for rank in (1, 0) if len(kinds) > 1 else (1,):
+            sizes: dict[str, tuple[Dim, ...]] = {
+                key: (SOME,) * (1 if at == 0 else rank) for at, key in enumerate(shapes)
+            }
+            for given in _kinds(list(kinds)):
+                yield self._typed(sizes, given), 2
+
+    def _shape_keys(self) -> Iterator[str]:
+        for name in self.inputs:
+            pattern = self.patterns[name]
+            if isinstance(pattern, TypePattern):
+                assert isinstance(pattern.rest, Hole)
+                yield f"*{pattern.rest.name}"
+            else:
+                yield f"*{pattern.name}" if isinstance(pattern, Hole) else f"*{name}"
+
+    def _element_keys(self) -> Iterator[str]:
+        for name in self.inputs:
+            pattern = self.patterns[name]
+            if isinstance(pattern, TypePattern) and isinstance(pattern.element, Hole):
+                yield pattern.element.name
+            elif not isinstance(pattern, TypePattern):
+                yield f"{pattern.name if isinstance(pattern, Hole) else name}.of"
+
+    def _is_templated(self) -> bool:
+        """Whether shapes hang together in a way that the example alone shows."""
+        if any(line.op == WEIGHT for line in self.rule.before) or self.rule.root.family:
+            return True
+        for name in self.inputs:
+            pattern = self.patterns[name]
+            if isinstance(pattern, TypePattern) and (pattern.sizes or pattern.rest is None):
+                return True
+            if isinstance(pattern, Hole) and not isinstance(
+                self.example.get(pattern.name), type(None)
+            ):
+                return True
+        if any(isinstance(v, Attribute) and "quant" in str(v) for v in self.example.values()):
+            return True
+        return len(set(self._shape_keys())) > 1 and not self.pointwise
+
+    def _typed(
+        self, sizes: dict[str, tuple[Dim, ...]], kinds: dict[str, Attribute]
+    ) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in self.inputs:
+            pattern = self.patterns[name]
+            if isinstance(pattern, TypePattern):
+                assert isinstance(pattern.rest, Hole)
+                shape = sizes[f"*{pattern.rest.name}"]
+                found[pattern.rest.name] = list(shape)
+                if isinstance(pattern.element, Hole):
+                    of = found[pattern.element.name] = kinds[pattern.element.name]
+                else:
+                    of = getattr(dtypes, str(pattern.element))
+            else:
+                key = pattern.name if isinstance(pattern, Hole) else name
+                shape, of = sizes[f"*{key}"], kinds[f"{key}.of"]
+                if isinstance(pattern, Hole):
+                    found[key] = tensor(shape, of)
+            found[name] = tensor(shape, of)
+        return found
+
+    def _shapes(self, keys: list[str]) -> Iterator[dict[str, tuple[Dim, ...]]]:
+        if self.pointwise:
+            for picked in product([(SOME,), (1,), ()], repeat=len(keys)):
+                yield dict(zip(keys, picked, strict=True))
+            yield dict.fromkeys(keys, (Size.symbol("n"),))
+            return
+        for blocks in _SIZES:
+            for shape in _sized(blocks):
+                yield dict.fromkeys(keys, shape)
+
+    def _templated(self) -> Iterator[dict[str, Any]]:
+        """The example's types, with symbols for sizes, and with ones."""
+        yield self._of_example({})
+        sizes = sorted(
+            {s for v in self._of_example({}).values() if _is_tensor(v) for s in dims(v)}, key=str
+        )
+        known = [size for size in sizes if isinstance(size, int) and size > 1]
+        symbols: dict[int, Dim] = {size: Size.symbol(f"n{size}") for size in known}
+        yield self._of_example(symbols)
+        for size in known:
+            yield self._of_example({size: 1})
+            yield self._of_example({size: symbols[size]})
+            yield self._of_example(dict.fromkeys(known, size))
+
+    def _of_example(self, sizes: dict[int, Dim]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in self.inputs:
+            given = self.example.get(name)
+            if isinstance(given, list) or given is None:
+                given = self._example_type(name, given)
+            shape = [
+                sizes.get(size, size) if isinstance(size, int) else size for size in dims(given)
+            ]
+            found[name] = tensor(shape, element(given))
+        for name, value in self.example.items():
+            if _is_tensor(value) and name not in found:
+                shape = [sizes.get(s, s) if isinstance(s, int) else s for s in dims(value)]
+                found[name] = tensor(shape, element(value))
+            elif (
+                isinstance(value, list)
+                and all(isinstance(s, int) for s in value)
+                and self._is_shape(name)
+            ):
+                found[name] = [sizes.get(size, size) for size in value]
+        return found
+
+    def _is_shape(self, name: str) -> bool:
+        patterns = [
+            p for line in self.rule.before for p in (*line.operand_types, *line.result_types)
+        ]
+        return any(
+            isinstance(p, TypePattern) and isinstance(p.rest, Hole) and p.rest.name == name
+            for p in patterns
+        )
+
+    def _example_type(self, name: str, given: Any) -> Any:
+        pattern = self.patterns[name]
+        if isinstance(pattern, Hole):
+            return self.example.get(pattern.name) or tensor(given or [2, 3], f32)
+        if isinstance(pattern, TypePattern):
+            shape: list[Dim] = []
+            if isinstance(pattern.rest, Hole):
+                shape += self.example.get(pattern.rest.name) or [2, 3]
+            for at, size in enumerate(pattern.sizes):
+                held = self.example.get(size.name, 5 + at) if isinstance(size, Hole) else size
+                assert isinstance(held, int)
+                shape.append(held)
+            of = pattern.element
+            held_of: Any = (
+                self.example.get(of.name, f32) if isinstance(of, Hole) else getattr(dtypes, str(of))
+            )
+            return tensor(shape, held_of)
+        return tensor(given or [2, 3], f32)
+
+    # -- arguments ---------------------------------------------------------------------------
+
+    def _arguments(self) -> list[tuple[str, Any]]:
+        """(name, (parameter, schema's argument, whether late, …)) of each that is open."""
+        found: dict[str, Any] = {}
+        for line in self.rule.before:
+            if line.op == WEIGHT or line.is_again:
+                continue
+            known = operator(line, self.rule)
+            schema: dict[str, Any] = (
+                dict(known.schema_op.SCHEMA.by_name) if isinstance(known, SchemaOperator) else {}
+            )
+            written = named_arguments(line, known, self.rule)
+            for name, term in written.items():
+                for hole in _holes(term):
+                    parameter = known.by_name[name]
+                    if not parameter.is_value and hole.name not in found:
+                        in_list = isinstance(term, list)
+                        found[hole.name] = (parameter, schema.get(name), hole.is_late, in_list)
+            if line.is_open:
+                for name, parameter in known.by_name.items():
+                    if name not in written and not parameter.is_value:
+                        found.setdefault(name, (parameter, schema.get(name), None, False))
+        types = set(self._element_keys())
+        return [(name, kind) for name, kind in found.items() if name not in types]
+
+    def _choices(self, name: str, kind: Any, rank: int, shape: Sequence[Dim]) -> list[Any]:
+        """What an argument may be."""
+        parameter, argument, is_late, in_list = kind
+        if is_late is None:  # It stands behind `…`.
+            kind = (parameter, argument, False, in_list)
+            return [_DEFAULT, *(v for v in self._choices(name, kind, rank, shape) if v is not None)]
+        example = self.example.get(name)
+        if argument is None:
+            return self._fields(parameter, example, rank)
+        base, nullable = argument.type.base, argument.type.nullable
+        none: list[Any] = [None] if nullable or argument.default == (None,) else []
+        if argument.type.is_list and not in_list:
+            size = argument.type.size
+            return self._lists(parameter, example, rank, shape, size) + none
+        if base in ("Scalar", "float"):
+            late: list[Any] = [Unknown(name, is_late=True)] if is_late else []
+            found: list[Any] = [Unknown(name)]
+            if base == "Scalar":
+                found.append(Unknown(name, is_int=True))
+            return found + none + late
+        if base in ("int", "SymInt") and (argument.name in _AXES or in_list):
+            return list(range(-max(rank, 1), max(rank, 1)))
+        if base in ("int", "SymInt"):
+            return (
+                list(dict.fromkeys([example, *([0, 1, 2, -1] if example is None else [])])) + none
+            )
+        if base == "bool":
+            return [False, True, *none]
+        if base == "ScalarType":
+            return [f32, f16, f64, i32, *none]
+        if base == "MemoryFormat":
+            return ["torch.contiguous_format", "torch.channels_last", *none]
+        return [example]
+
+    def _lists(
+        self,
+        parameter: Parameter,
+        example: Any,
+        rank: int,
+        shape: Sequence[Dim],
+        parameter_size: int | None,
+    ) -> list[Any]:
+        """Orders of axes, axes, sizes."""
+        if (
+            parameter.name in _ORDERS
+            and isinstance(example, list)
+            and len(example) > 0
+            and self._permutes()
+        ):
+            turned = [[axis - rank for axis in order] for order in permutations(range(rank))]
+            return [*map(list, permutations(range(rank))), *turned[:4]]
+        if parameter.name in ("dim", "dims", "source", "destination"):
+            if parameter.name in ("source", "destination"):
+                return [[axis] for axis in range(-rank, rank)]
+            return [list(c) for n in range(rank + 1) for c in combinations(range(-rank, 0), n)]
+        if parameter.name == "size":
+            whole = [list(shape), [-1]]
+            return whole + ([example] if example is not None else [])
+        if parameter.name == "normalized_shape" and isinstance(example, list):
+            return [list(shape[len(shape) - len(example) :])]
+        if isinstance(example, list) and all(isinstance(item, int) for item in example):
+            near = [[item + 1 for item in example], [item - 1 for item in example]]
+            return [example, *near]
+        if example is None:
+            count = parameter_size or 2
+            return [[number] * count for number in (1, 2, 0)]
+        return [example]
+
+    def _permutes(self) -> bool:
+        return any("permutation" in families_of(line.op) for line in self.rule.before)
+
+    def _fields(self, parameter: Parameter, example: Any, rank: int) -> list[Any]:
+        if parameter.name in _ORDERS:
+            return list(map(list, permutations(range(rank))))
+        if isinstance(example, float):
+            return [Unknown(parameter.name)]
+        return [example]
+
+
+def _holes(term: Any) -> Iterator[Hole]:
+    if isinstance(term, Hole):
+        yield term
+    elif isinstance(term, list):
+        for item in term:  # pyright: ignore[reportUnknownVariableType]
+            yield from _holes(item)
+
+
+def _kinds(keys: list[str]) -> Iterator[dict[str, Attribute]]:
+    """Element types: each alone, and pairs in which one input has another than the rest."""
+    for of in ELEMENTS:
+        yield dict.fromkeys(keys, of)
+    if len(keys) > 1:
+        for key, (rest, of) in product(keys, MIXED):
+            yield {**dict.fromkeys(keys, rest), key: of}
+
+
+_SIZES = ((), (1,), (0,), (1, 2), (1, 1), (0, 1), (1, 2, 3), (1, 1, 1), (0, 1, 1), (1, 2, 1),
+          (1, 0, 2), (1, 1, 2, 2), (0, 2, 0, 1))  # fmt: skip
+"""Which axes have equal sizes: for each axis the number of its size, 0 for size 1."""
+
+
+def _sized(blocks: tuple[int, ...]) -> Iterator[tuple[Dim, ...]]:
+    """Sizes that are numbers; symbols, where all differ or all are equal."""
+    yield tuple(b + 1 for b in blocks)
+    if blocks in ((1, 2), (1, 1), (1, 2, 3)):
+        yield tuple(Size.symbol(f"n{b}") for b in blocks)

@@ -1,0 +1,199 @@
+"""An instance as IR: the ops that stand before, and those that the rule writes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import FunctionType
+from typing import Any
+
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.ir.core import WeightOp
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.inference import infer
+from stepwell.ir.program import Program
+from stepwell.ir.rewriter import Rewriter
+from stepwell.ir.types import FloatType, IntType, is_static
+from stepwell.ir.weights import WeightStore
+from stepwell.proving.instances import Instance, Unknown
+from stepwell.proving.numbers import Number, Path, Rebound, Tokens, Unproven, taking
+from stepwell.translate.rules.compiling import Matched, Matcher, Namespace, compile_rule
+from stepwell.translate.rules.examples import Example, elements_of, root_of
+from stepwell.translate.rules.notation import Computed, Line, Rule, Term
+from stepwell.translate.rules.rewrite import RuleRewrite
+from stepwell.translate.rules.writing import Found, Writer
+
+
+class NotWritten(StepwellError):
+    """An instance that is no program: shapes or element types that no op takes."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A program in which both stand: what a rule replaces, and by what.
+
+    Attributes:
+        pairs: each value that is replaced, and the one that replaces it.
+        misfits: what is wrong with the types of what was written.
+    """
+
+    program: Program
+    pairs: tuple[tuple[SSAValue, SSAValue], ...]
+    misfits: tuple[str, ...]
+    fresh: tuple[Operation, ...]
+
+
+class _Draft(Example):
+    """An example of an instance; results have the types that their ops infer."""
+
+    def __init__(
+        self, rewrite: type[RuleRewrite], rule: Rule, given: Mapping[str, Any], states: bool
+    ) -> None:
+        self.states = states
+        super().__init__(rewrite, replace(rule, example={**rule.example, **given}))
+        for name, value in self.holes.items():
+            if isinstance(value, Unknown):
+                type_ = IntType("late") if value.is_int else FloatType("late")
+                self.holes[name] = self.block.insert_arg(type_, len(self.block.args))
+
+    def line(self, line: Line) -> Line:
+        """The types of results are inferred, unless they cannot be."""
+        found = super().line(line)
+        return found if self.states else replace(found, result_types=())
+
+
+def drafted(rewrite: type[RuleRewrite], rule: Rule, given: Mapping[str, Any]) -> Program:
+    """The program that stands before.
+
+    Raises:
+        NotWritten: no op takes such types.
+    """
+    refused: Exception | None = None
+    for states in (False, True):
+        try:
+            draft = _Draft(rewrite, rule, given, states)
+            program = Program(draft.module(), WeightStore())
+            for op in program.module.walk():
+                op.verify(verify_nested_ops=False)
+                if isinstance(op, WeightOp) and not is_static(op.result.type):
+                    raise NotWritten("a weight has sizes that are numbers")
+                if isinstance(op, WeightOp) and op.key.data not in program.weights:
+                    program.weights.add(op.key.data, elements_of(op))
+            return program
+        except (
+            StepwellError, VerifyException, RuntimeError, ValueError, TypeError, IndexError,
+            AssertionError, KeyError, AttributeError, NotImplementedError,
+        ) as error:  # fmt: skip
+            refused = error
+    raise NotWritten(str(refused).splitlines()[0] if str(refused) else "no op takes this")
+
+
+class _SymbolicWriter(Writer):
+    """A writer whose functions compute with symbolic numbers, and whose ops have tokens."""
+
+    def __init__(self, rule: Rule, namespace: Namespace, tokens: Tokens) -> None:
+        self.tokens = tokens
+        super().__init__(rule, namespace)
+
+    def value(self, term: Term, values: Found) -> Any:
+        """What a term stands for, as ops hold it."""
+        found = super().value(term, values)
+        return (
+            found
+            if isinstance(term, Computed) and isinstance(found, Mapping)
+            else self.tokens.lowered(found)
+        )
+
+
+class Statement:
+    """A form of a rule, perhaps without one of its conditions, as what is to be proved."""
+
+    def __init__(self, rewrite: type[RuleRewrite], rule: Rule) -> None:
+        self.rewrite, self.rule = rewrite, rule
+        self.tokens = Tokens()
+        rebound = Rebound()
+        self.namespace: dict[str, Any] = {
+            name: taking(rebound(value), self.tokens) if isinstance(value, FunctionType) else value
+            for name, value in rewrite.namespace.items()
+        }
+        self._matcher: Matcher = compile_rule(rule, self.namespace)
+        self._writer = _SymbolicWriter(rule, self.namespace, self.tokens)
+        self._plain: tuple[Matcher, Writer] | None = None
+
+    def written(self, instance: Instance, path: Path) -> Written | None:
+        """Both sides on one path; None where a condition does not hold.
+
+        Raises:
+            NotWritten: no op takes such types.
+        """
+        self.tokens.__init__()
+        self.tokens.path = path
+        given = {name: self._token(value) for name, value in instance.given.items()}
+        return self._apply(drafted(self.rewrite, self.rule, given), self._matcher, self._writer)
+
+    def concrete(self, given: Mapping[str, Any]) -> Written | None:
+        """Both sides of numbers that are known, by the rule's own matcher."""
+        if self._plain is None:
+            self._plain = (
+                compile_rule(self.rule, self.rewrite.namespace),
+                Writer(self.rule, self.rewrite.namespace),
+            )
+        return self._apply(drafted(self.rewrite, self.rule, given), *self._plain)
+
+    def _token(self, value: Any) -> Any:
+        if not isinstance(value, Unknown) or value.is_late:
+            return value
+        node = Number("variable", (value.name,), value.is_int)
+        return self.tokens.lowered(
+            self.tokens.int(node) if value.is_int else self.tokens.float(node)
+        )
+
+    def _apply(self, program: Program, matcher: Matcher, writer: Writer) -> Written | None:
+        root = root_of(program)
+        present = set(program.module.walk())
+        try:
+            found = matcher(root, program)
+            if not isinstance(found, Matched):
+                return None
+            values = writer.write(root, found.found, Rewriter(root, program))
+        except (StepwellError, RecursionError) as error:
+            if isinstance(error, Unproven):
+                raise
+            raise Unproven(f"it cannot be written: {str(error).splitlines()[0]}") from error
+        except (
+            TypeError,
+            ValueError,
+            AttributeError,
+            KeyError,
+            IndexError,
+            AssertionError,
+        ) as error:
+            raise Unproven(f"its functions fail: {type(error).__name__}: {error}") from error
+        defined = {name for line in self.rule.after for name in line.results}
+        names = self.rule.root.results
+        pairs = tuple(
+            (old, values[f"%{name}"])
+            for name, old in zip(names, root.results, strict=True)
+            if name in defined
+        )
+        fresh = tuple(op for op in program.module.walk() if op not in present)
+        return Written(program, pairs, tuple(_misfits(pairs, fresh)), fresh)
+
+
+def _misfits(pairs: Sequence[tuple[SSAValue, SSAValue]], fresh: Sequence[Operation]) -> list[str]:
+    """Types that are not what they replace, or not what the op gives."""
+    found = [f"{old.type} becomes {new.type}" for old, new in pairs if old.type != new.type]
+    for op in fresh:
+        try:
+            inferred = infer(op)
+        except (StepwellError, VerifyException) as error:
+            found.append(
+                f"{op.name} is written of what it does not take: {str(error).splitlines()[0]}"
+            )
+            continue
+        for made, result in zip(inferred or (), op.results, strict=False):
+            if str(made) != str(result.type):
+                found.append(f"{op.name} gives {made} where {result.type} is said")
+    return found

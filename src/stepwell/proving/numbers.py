@@ -1,0 +1,387 @@
+"""Numbers that stand for all numbers, while the project's own predicates compute with them.
+
+A rule's `$c` becomes a `SymbolicFloat` or a `SymbolicInt`. Arithmetic with one gives another;
+a comparison gives a `Truth`, and asking whether a `Truth` holds ends in two runs: one in which it
+does, one in which it does not (`paths`). Between two ops of the IR such a number is a plain one, a
+*token*, under which `Tokens` finds it again: tokens are numbers that every float type holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType, SimpleNamespace
+from typing import Any, TypeVar
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.on_demand import torch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Number:
+    """An expression over numbers that are not known: `variable`s, constants, functions of them."""
+
+    function: str
+    operands: tuple[Any, ...] = ()
+    is_int: bool = False
+
+
+class Unproven(StepwellError):
+    """What raises this cannot be proved, or refuted, by the means at hand."""
+
+
+@dataclass
+class Path:
+    """One run: how each question was answered that hangs on a symbolic number."""
+
+    answers: list[bool] = field(default_factory=list[bool])
+    asked: list[Number] = field(default_factory=list[Number])
+
+    def ask(self, question: Number) -> bool:
+        """The answer of this run: the prescribed one, else yes."""
+        at = len(self.asked)
+        self.asked.append(question)
+        if at == len(self.answers):
+            self.answers.append(True)
+        return self.answers[at]
+
+    @property
+    def conditions(self) -> list[tuple[Number, bool]]:
+        """What holds on this path."""
+        return list(zip(self.asked, self.answers, strict=False))
+
+
+class Tokens:
+    """The plain numbers that stand for symbolic ones, and the path of the run."""
+
+    def __init__(self) -> None:
+        self.path = Path()
+        self.known: dict[float, SymbolicFloat] = {}
+        self.whole: dict[int, SymbolicInt] = {}
+        self.variables = 0
+
+    def float(self, node: Number) -> SymbolicFloat:
+        """A float that stands for an expression."""
+        at = len(self.known)
+        token = math.ldexp(129 + 2 * (at % 63), -17 + at // 63)
+        made = self.known[token] = SymbolicFloat(token)
+        made.node, made.tokens = node, self
+        return made
+
+    def int(self, node: Number) -> SymbolicInt:
+        """An int that stands for an expression."""
+        token = 1_000_003 + 2 * len(self.whole)
+        made = self.whole[token] = SymbolicInt(token)
+        made.node, made.tokens = node, self
+        return made
+
+    def lifted(self, value: Any) -> Any:
+        """What a plain value stands for."""
+        if isinstance(value, Symbolic | bool):
+            return value
+        if isinstance(value, float):
+            return self.known.get(value, value)
+        if isinstance(value, int):
+            return self.whole.get(value, value)
+        if isinstance(value, list):
+            return [self.lifted(item) for item in value]
+        return value
+
+    def lowered(self, value: Any) -> Any:
+        """The plain value for a symbolic one."""
+        if isinstance(value, SymbolicFloat):
+            return float.__float__(value)
+        if isinstance(value, SymbolicInt):
+            return int.__int__(value)
+        if isinstance(value, list):
+            return [self.lowered(item) for item in value]
+        return bool(value) if isinstance(value, Truth) else value
+
+
+class Symbolic:
+    """What symbolic floats and ints have in common."""
+
+    node: Number
+    tokens: Tokens
+
+    def _with(self, function: str, *others: Any, is_int: bool | None = None) -> Any:
+        nodes = (self.node, *(node_of(other) for other in others))
+        return self._made(function, nodes, is_int)
+
+    def _after(self, function: str, other: Any) -> Any:
+        return self._made(function, (node_of(other), self.node), None)
+
+    def _made(self, function: str, nodes: tuple[Number, ...], is_int: bool | None) -> Any:
+        whole = all(node.is_int for node in nodes) if is_int is None else is_int
+        node = Number(function, nodes, whole)
+        return self.tokens.int(node) if whole else self.tokens.float(node)
+
+    def _compared(self, function: str, other: Any) -> Any:
+        if not isinstance(other, int | float):
+            return NotImplemented
+        return Truth(Number(function, (self.node, node_of(other))), self.tokens)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with("add", other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._after("add", other)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with("subtract", other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._after("subtract", other)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with("multiply", other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._after("multiply", other)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._with("divide", other, is_int=False)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._made("divide", (node_of(other), self.node), False)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._with("modulo", other)
+
+    def __neg__(self) -> Any:
+        return self._with("negate")
+
+    def __abs__(self) -> Any:
+        return self._with("absolute")
+
+    def __eq__(self, other: object) -> Any:
+        return self is other or self._compared("equal", other)
+
+    def __ne__(self, other: object) -> Any:
+        same = self._compared("equal", other)
+        return same if same is NotImplemented else not same
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared("less", other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared("less_equal", other)
+
+    def __gt__(self, other: Any) -> Any:
+        return Truth(Number("less", (node_of(other), self.node)), self.tokens)
+
+    def __ge__(self, other: Any) -> Any:
+        return Truth(Number("less_equal", (node_of(other), self.node)), self.tokens)
+
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __format__(self, spec: str) -> str:
+        return "c"
+
+
+class SymbolicFloat(Symbolic, float):
+    """A float64 that is not known."""
+
+
+class SymbolicInt(Symbolic, int):
+    """A whole number below 2³¹ that is not known."""
+
+    def is_integer(self) -> bool:
+        """It is."""
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """Whether a comparison holds; asking ends in two runs."""
+
+    node: Number
+    tokens: Tokens
+
+    def __bool__(self) -> bool:
+        return self.tokens.path.ask(self.node)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self) == bool(other)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def node_of(value: Any) -> Number:
+    """A number as an expression."""
+    if isinstance(value, Symbolic):
+        return value.node
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unproven(f"arithmetic of a number and {type(value).__name__}")
+    return Number("constant", (value,), isinstance(value, int))
+
+
+def paths(run: Callable[[Path], T], most: int = 400) -> Iterator[tuple[Path, T]]:
+    """Every way through a function that asks.
+
+    Raises:
+        Unproven: there are more than `most`.
+    """
+    waiting: list[list[bool]] = [[]]
+    for _ in range(most):
+        if not waiting:
+            return
+        given = waiting.pop()
+        path = Path(list(given))
+        result = run(path)
+        for at in range(len(given), len(path.asked)):
+            waiting.append([*path.answers[:at], False])
+        yield path, result
+    raise Unproven(f"more than {most} paths through its conditions")
+
+
+# -- functions that compute with such numbers ----------------------------------------------------
+
+
+def _asked(name: str) -> Callable[[Any], Any]:
+    plain: Callable[[Any], bool] = getattr(math, name)
+
+    def ask(value: Any) -> Any:
+        if isinstance(value, Symbolic):
+            return Truth(Number(name, (value.node,)), value.tokens)
+        return plain(value)
+
+    return ask
+
+
+def _copysign(size: Any, sign: Any) -> Any:
+    if not isinstance(sign, Symbolic):
+        return math.copysign(size, sign)
+    is_below = Truth(Number("signbit", (sign.node,)), sign.tokens)
+    return -abs(size) if is_below else abs(size)
+
+
+def _frexp(value: Any) -> Any:
+    """Only the first is of use: ±½ exactly for powers of two."""
+    if not isinstance(value, Symbolic):
+        return math.frexp(value)
+    return value._with("mantissa", is_int=False), value._with("exponent", is_int=True)  # pyright: ignore[reportPrivateUsage]
+
+
+def _tensor(value: Any, dtype: Any = None) -> Any:
+    """`torch.tensor(number, dtype=torch.float32).item()`: the number as that type holds it."""
+    if not isinstance(value, Symbolic):
+        return torch.tensor(value, dtype=dtype)
+    if dtype is not torch.float32:
+        raise Unproven(f"a number as {dtype}")
+    return SimpleNamespace(item=lambda: value._with("single", is_int=False))  # pyright: ignore[reportPrivateUsage]
+
+
+class _FloatType(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, float)
+
+
+class _Float(float, metaclass=_FloatType):
+    """`float` for functions that are run on symbolic numbers."""
+
+    def __new__(cls, value: Any = 0.0) -> Any:
+        if isinstance(value, SymbolicFloat):
+            return value
+        if isinstance(value, SymbolicInt):
+            return value._with("float", is_int=False)  # pyright: ignore[reportPrivateUsage]
+        return float(value)
+
+
+class _Instead:
+    """A module of which some functions are others."""
+
+    def __init__(self, module: Any, **functions: Any) -> None:
+        self.__dict__.update(functions)
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+_FUNCTIONS: dict[Any, Any] = {
+    math.isfinite: _asked("isfinite"),
+    math.isnan: _asked("isnan"),
+    math.isinf: _asked("isinf"),
+    math.copysign: _copysign,
+    math.frexp: _frexp,
+}
+_MATH = _Instead(math, **{plain.__name__: other for plain, other in _FUNCTIONS.items()})
+
+
+class Rebound:
+    """Functions of the project with the names in them bound to what takes symbolic numbers.
+
+    What a function of `stepwell.translate` calls by name is bound anew as well, all the way down.
+    """
+
+    def __init__(self, given: dict[str, Any] | None = None) -> None:
+        self.given = given or {}
+        self._made: dict[FunctionType, FunctionType] = {}
+
+    def __call__(self, value: Any) -> Any:
+        """The value, or the function that stands for it."""
+        if value is math:
+            return _MATH
+        if value is torch:
+            return _Instead(torch, tensor=_tensor)
+        if isinstance(value, FunctionType):
+            return self._function(value)
+        try:
+            return _FUNCTIONS.get(value, value)
+        except TypeError:
+            return value
+
+    def _function(self, function: FunctionType) -> Any:
+        name = function.__name__
+        if name in self.given:
+            return self.given[name]
+        if not str(function.__module__).startswith("stepwell.translate"):
+            return function
+        if function not in self._made:
+            held: dict[str, Any] = {"float": _Float, "__builtins__": __builtins__}
+            made = FunctionType(
+                function.__code__, held, name, function.__defaults__, function.__closure__
+            )
+            made.__kwdefaults__ = function.__kwdefaults__
+            made.__module__ = function.__module__
+            self._made[function] = made
+            for used in _names(function.__code__):
+                if used in function.__globals__:
+                    held[used] = self(function.__globals__[used])
+        return self._made[function]
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for held in code.co_consts:
+        if isinstance(held, CodeType):
+            yield from _names(held)
+
+
+def taking(function: Callable[..., Any], tokens: Tokens) -> Callable[..., Any]:
+    """A function that is given tokens and sees the numbers that they stand for."""
+    if isinstance(function, FunctionType) and "program" in _arguments(function):
+
+        def with_program(*given: Any, program: Any) -> Any:
+            return function(*map(tokens.lifted, given), program=program)
+
+        return with_program
+
+    def lifting(*given: Any) -> Any:
+        return function(*map(tokens.lifted, given))
+
+    return lifting
+
+
+def _arguments(function: FunctionType) -> Sequence[str]:
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

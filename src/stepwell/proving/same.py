@@ -1,0 +1,47 @@
+"""Ops under the name, with the operands and the arguments, by which they are the same as others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.ir import Operation, SSAValue
+
+
+@dataclass(frozen=True)
+class Alias:
+    """An op that is another for its first result; it has more arguments, or others' names."""
+
+    of: str
+    renamed: dict[str, str] = field(default_factory=dict[str, str])
+    more: frozenset[str] = frozenset()
+
+
+ALIASES = {
+    "aten.native_group_norm.default": Alias(
+        "aten.group_norm.default", {"group": "num_groups"}, frozenset(("N", "C", "HxW"))
+    ),
+    "aten.group_norm.default": Alias("aten.group_norm.default", more=frozenset(("cudnn_enabled",))),
+}
+
+
+def as_known(op: Operation, number: int) -> tuple[str, list[SSAValue | None], str]:
+    """(name, operands, fields) of a result: equal ones are equal tensors."""
+    schema: Any = getattr(op, "SCHEMA", None)
+    if schema is None:
+        fields = ", ".join(f"{name}={held}" for name, held in sorted(op.properties.items()))
+        return f"{op.name}#{number}", list(op.operands), fields
+    alias = ALIASES.get(op.name, Alias(op.name)) if number == 0 else Alias(op.name)
+    argument: Any = op.arg
+    operands: dict[str, SSAValue | None] = {}
+    fields_: dict[str, str] = {}
+    for each in schema.arguments:
+        if each.name in alias.more:
+            continue
+        held, name = argument(each.name), alias.renamed.get(each.name, each.name)
+        if isinstance(held, SSAValue) or (each.type.is_tensor and not each.type.is_list):
+            operands[name] = held
+        else:
+            fields_[name] = str(held)
+    named = ", ".join(f"{name}={held}" for name, held in sorted(fields_.items()))
+    return f"{alias.of}#{number}", [operands[name] for name in sorted(operands)], named

@@ -1,0 +1,632 @@
+"""Tensors as functions of an index: what an element of a value is, by what is declared of its op.
+
+An op's `@means` says the element, its axis map which elements of operands that is of, its family
+that it moves them unchanged. Sizes may be symbols: an index is an integer of the solver, a fold
+over an axis of symbolic size has a bound index. A movement whose map does not name one element is
+looked up by running it on the numbers of the places, where sizes are numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+import stepwell.dialects.means  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from stepwell.dialects.quant.types import quantization, storage_element
+from stepwell.ir.axes import All, Along, AxisMap, Flat, Links, Once, axis_map
+from stepwell.ir.axis_forms import elementwise
+from stepwell.ir.core import WeightOp
+from stepwell.ir.dtypes import bf16, element_type, f16, f32, f64, i1, i64, is_float, torch_dtype
+from stepwell.ir.families import is_movement, is_of
+from stepwell.ir.interpretation import Interpreter, rule_for
+from stepwell.ir.means import Term, meaning
+from stepwell.ir.on_demand import torch
+from stepwell.ir.size import Size
+from stepwell.ir.types import BoolType, FloatType, IntType, dims, element
+from stepwell.ir.weights import WeightStore
+from stepwell.proving.numbers import Number, Symbolic, Tokens, Unproven
+from stepwell.proving.recipes import OFFSET, element_of_weight
+from stepwell.proving.scalars import Domain, Typed
+from stepwell.proving.solver import z3
+
+Index = tuple[Any, ...]
+FOLDS = frozenset(("total", "average", "greatest", "least"))
+_COMPARES = frozenset(("less", "less_equal", "equal", "is_nan"))
+_TRUTHS = frozenset(("not_", "and_", "or_", "xor"))
+NOT_NEGATIVE = {"aten.softshrink.default": "lambd"}
+"""Arguments that torch refuses below 0."""
+_MOST_PLACES = 4096
+
+
+def held_as(type_: Attribute) -> Attribute:
+    """The element type of what is stored."""
+    held = quantization(type_)
+    return storage_element(held) if held else element(type_)
+
+
+@dataclass
+class Fold:
+    """A fold that stands for a constant: equal ones, by proof, are one."""
+
+    function: str
+    body: Any
+    counts: tuple[Any, ...]
+    value: Any
+
+
+@dataclass
+class Tensors:
+    """What elements of values are, in a domain.
+
+    Attributes:
+        domain: of the scalars.
+        tokens: which numbers stand for which expressions.
+        weights: of the program.
+    """
+
+    domain: Domain
+    tokens: Tokens
+    weights: WeightStore
+    relative: float = 0.0
+    absolute: float = 0.0
+    """What a rule may be off by, of real numbers."""
+    names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
+    sizes: dict[str, Any] = field(default_factory=dict[str, Any])
+    inputs: dict[str, tuple[Any, Typed]] = field(default_factory=dict[str, Any])
+    folds: list[Fold] = field(default_factory=list[Fold])
+    ranges: list[Any] = field(default_factory=list[Any])
+    """Of indices: what holds of those in the program."""
+    is_rank_free: bool = True
+    has_symbols: bool = False
+    weight_names: set[str] = field(default_factory=set[str])
+    maps_alone: bool = False
+    """Whether places that no map names are left to whoever asks for each element."""
+    _known: dict[tuple[Any, ...], Typed] = field(default_factory=dict[Any, Typed])
+    _parts: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    _places: dict[tuple[Operation, int], Any] = field(default_factory=dict[Any, Any])
+
+    # -- sizes and indices -------------------------------------------------------------------
+
+    def size(self, dim: Any) -> Any:
+        """A size of a type as a term."""
+        if isinstance(dim, int):
+            return z3.IntVal(dim)
+        self.has_symbols = True
+        if not isinstance(dim, Size):
+            raise Unproven("a size of which nothing is known")
+        total = z3.IntVal(0)
+        for monomial, factor in dim.terms:
+            part = z3.IntVal(factor)
+            for atom, power in monomial:
+                for _ in range(power):
+                    part = part * self._atom(str(atom))
+            total = total + part
+        return z3.simplify(total)
+
+    def _atom(self, name: str) -> Any:
+        if not name.isidentifier():
+            raise Unproven(f"the size {name}")
+        if name not in self.sizes:
+            made = self.sizes[name] = z3.Int(name)
+            self.domain.facts.append(made >= 1)
+        return self.sizes[name]
+
+    def index_of(self, value: SSAValue) -> Index:
+        """An index of any element of a value."""
+        found: list[Any] = []
+        for axis, dim in enumerate(dims(value.type)):
+            if dim == 1:
+                found.append(z3.IntVal(0))
+                continue
+            at = z3.Int(f"i{axis}")
+            self.ranges += [at >= 0, at < self.size(dim)]
+            found.append(at)
+        return tuple(found)
+
+    # -- elements ----------------------------------------------------------------------------
+
+    def at(self, value: SSAValue, index: Index) -> Typed:
+        """The element of a value at an index."""
+        index = tuple(z3.simplify(each) for each in index)
+        key = (value, *(each.get_id() for each in index))
+        if key not in self._known:
+            self._known[key] = self._element(value, index)
+            self._parts[key] = index  # Keeps the ids of terms from being given again.
+        return self._known[key]
+
+    def _element(self, value: SSAValue, index: Index) -> Typed:
+        owner = value.owner
+        if isinstance(owner, WeightOp):
+            return element_of_weight(self, owner, index)
+        if not isinstance(owner, Operation) or value in self.names:
+            return self.of_input(value, index)
+        number = owner.results.index(value)  # pyright: ignore[reportArgumentType]
+        if is_movement(owner) or is_of(owner, "padding", "lookup"):
+            return self._moved(owner, number, index)
+        if owner.name == "cmsis.quantized_activation":
+            place = self._whole(self.at(owner.operands[0], index)) + OFFSET
+            return self.at(owner.operands[1], (place,))
+        said = meaning(owner) if number == 0 else None
+        is_mapped = axis_map(owner) is not None or is_of(owner, "elementwise")
+        if said is not None and said.element is not None and is_mapped:
+            return Expression(self, owner, index).result(said.element)
+        return self.opaque(owner, number, index)
+
+    def of_input(self, value: SSAValue, index: Index) -> Typed:
+        """An element of a tensor that is any."""
+        of = held_as(value.type)
+        if value not in self.names:
+            self.names[value] = f"x{len(self.names)}"
+        sorts = [z3.IntSort() for _ in index]
+        made = self.domain.function(self.names[value], *sorts, self.domain.sort(of))
+        return Typed(made(*index) if index else made(), of)
+
+    def opaque(self, op: Operation, number: int, index: Index) -> Typed:
+        """An element of what is only known to be a function of an op's operands and arguments."""
+        from stepwell.proving.same import as_known
+
+        name, operands, fields = as_known(op, number)
+        if any(isinstance(v, SSAValue) and v.owner is op for v in operands):
+            raise Unproven(f"{op.name} has no meaning")
+        key = f"{name}({', '.join(map(self._named, operands))}; {fields})"
+        of = held_as(op.results[number].type)
+        sorts = [z3.IntSort() for _ in index]
+        made = self.domain.function(key, *sorts, self.domain.sort(of))
+        self.is_rank_free = False
+        return Typed(made(*index) if index else made(), of)
+
+    def _named(self, value: SSAValue | None) -> str:
+        if value is None:
+            return "none"
+        self._parts[value] = value
+        return str(id(value))
+
+    def scalar(self, value: SSAValue) -> Typed:
+        """A number that is known at run time."""
+        of = (
+            f64
+            if isinstance(value.type, FloatType)
+            else i1
+            if isinstance(value.type, BoolType)
+            else i64
+        )
+        if not isinstance(value.type, FloatType | BoolType | IntType):
+            raise Unproven(f"{value.type} is no number")
+        if value not in self.names:
+            self.names[value] = f"n{len(self.names)}"
+        return Typed(z3.Const(self.names[value], self.domain.sort(of)), of)
+
+    # -- movements ---------------------------------------------------------------------------
+
+    def _moved(self, op: Operation, number: int, index: Index) -> Typed:
+        """The element that a movement puts there."""
+        self.is_rank_free = False
+        if is_of(op, "lookup"):
+            return self._looked_up(op, index)
+        axes = axis_map(op, number)
+        tensors = [v for v in op.operands if isinstance(v.type, TensorType)]
+        if axes is not None and not is_of(op, "padding") and len(tensors) == 1:
+            places = self._mapped(axes, 0, index)
+            if places is not None:
+                return self.at(tensors[0], places)
+        return self._by_running(op, number, index)
+
+    def _mapped(self, axes: AxisMap, operand: int, index: Index) -> Index | None:
+        """The one index that a map names; None where it names several, or none."""
+        links: Links | None = axes.links[operand]
+        if links is None:
+            return None
+        found: list[Any] = []
+        for axis, link in enumerate(links):
+            match link:
+                case Along(axis=at, stride=stride, offset=offset, reach=1):
+                    found.append(index[at] * stride + offset)
+                case Once():
+                    found.append(z3.IntVal(0))
+                case Flat(sources=sources, targets=targets):
+                    group = self._unflattened(
+                        [(self.size(axes.shape[t]), index[t]) for t in targets],
+                        [self.size(axes.shapes[operand][s]) for s in sources],
+                    )
+                    found.append(group[sources.index(axis)])
+                case _:
+                    return None
+        return tuple(found)
+
+    def _unflattened(self, given: list[tuple[Any, Any]], sizes: list[Any]) -> list[Any]:
+        """Indices along axes of some sizes of the element that stands at others."""
+        flat = z3.IntVal(0)
+        for size, at in given:
+            flat = flat * size + at
+        flat = z3.simplify(flat)
+        if len(sizes) == 1:
+            return [flat]
+        if all(z3.is_int_value(size) for size in sizes):
+            found: list[Any] = []
+            for size in reversed(sizes[1:]):
+                found.append(z3.simplify(flat % size))
+                flat = z3.simplify(flat / size)
+            return [flat, *reversed(found)]
+        key = ("flat", flat.get_id(), *(size.get_id() for size in sizes))
+        if key not in self._parts:
+            made = [z3.FreshInt("u") for _ in sizes]
+            whole = z3.IntVal(0)
+            for size, at in zip(sizes, made, strict=True):
+                self.ranges += [at >= 0, at < size]
+                whole = whole * size + at
+            self.ranges.append(whole == flat)
+            self._parts[key] = (made, flat, sizes)
+        return self._parts[key][0]
+
+    def _by_running(self, op: Operation, number: int, index: Index) -> Typed:
+        """Look the place up in what the op makes of the numbers of places."""
+        shape = dims(op.results[number].type)
+        if not all(isinstance(size, int) for size in shape):
+            raise Unproven(f"which element {op.name} moves is not said for symbolic sizes")
+        if self.maps_alone and not all(map(z3.is_int_value, index)):
+            raise Unproven(f"{op.name}: which element it moves is not said by its map")
+        places = self._table(op, number)
+        at = 0
+        for size, each in zip(shape, index, strict=True):
+            if not z3.is_int_value(each):
+                return self._at_any(op, number, index)
+            at = at * int(size) + each.as_long()  # pyright: ignore[reportArgumentType]
+        kind, *where = places[at]
+        if kind == "number":
+            of = held_as(op.results[number].type)
+            return Typed(self.domain.constant(self._plain(where[0]), of), of)
+        value, inner = where
+        return self.at(value, tuple(map(z3.IntVal, inner)))
+
+    def _plain(self, number: Any) -> Any:
+        lifted = self.tokens.lifted(number)
+        return lifted.node if isinstance(lifted, Symbolic) else lifted
+
+    def _at_any(self, op: Operation, number: int, index: Index) -> Typed:
+        """One choice after the other, where the index is not known."""
+        shape = [int(size) for size in dims(op.results[number].type)]  # pyright: ignore[reportArgumentType]
+        found: Typed | None = None
+        grid = list(torch.cartesian_prod(*(torch.arange(s) for s in shape)).reshape(-1, len(shape)))
+        for each in grid:
+            place = each.tolist()
+            here = self._by_running(op, number, tuple(map(z3.IntVal, place)))
+            is_it = z3.And(*(a == b for a, b in zip(index, place, strict=True)))
+            found = here if found is None else Typed(z3.If(is_it, here.term, found.term), here.of)
+        assert found is not None
+        return found
+
+    def _table(self, op: Operation, number: int) -> list[tuple[Any, ...]]:
+        if (op, number) not in self._places:
+            self._places[op, number] = self._ran(op, number)
+        return self._places[op, number]
+
+    def _ran(self, op: Operation, number: int) -> list[tuple[Any, ...]]:
+        """For each element, ("place", operand, index) or ("number", the number there)."""
+        rule = rule_for(type(op))
+        if rule is None:
+            raise Unproven(f"{op.name} cannot be run")
+        where: list[tuple[Any, ...]] = []
+        runs: list[Any] = []
+        given: list[Any] = []
+        for value in op.operands:
+            if not isinstance(value.type, TensorType):
+                raise Unproven(f"{op.name} of numbers that are known at run time")
+            shape = dims(value.type)
+            if not all(isinstance(size, int) for size in shape):
+                raise Unproven(f"which element {op.name} moves is not said for symbolic sizes")
+            count = 1
+            for size in shape:
+                count *= int(size)  # pyright: ignore[reportArgumentType]
+            if count > _MOST_PLACES:
+                raise Unproven(f"{op.name} of {count} elements")
+            held = self._constant(value)
+            if held is None:
+                begin = len(where)
+                given.append(torch.arange(begin, begin + count).reshape(list(map(int, shape))))  # pyright: ignore[reportArgumentType]
+                grid = (
+                    torch.cartesian_prod(*(torch.arange(int(s)) for s in shape)) if shape else None
+                )  # pyright: ignore[reportArgumentType]
+                rows = [()] if grid is None else map(tuple, grid.reshape(count, -1).tolist())
+                where += [("place", value, row) for row in rows]
+            else:
+                given.append(held)
+        for offset in (1, len(where) + 1 if len(where) < 60 else 3):
+            made = self._run(op, given, offset)[number]
+            runs.append((made.reshape(-1).tolist(), offset))
+        (first, one), (second, other) = runs
+        found: list[tuple[Any, ...]] = []
+        for a, b in zip(first, second, strict=True):
+            if a == b or not (0 <= a - one < len(where)) or a - one != b - other:
+                if a != b and a == a:
+                    raise Unproven(
+                        f"{op.name} of {held_as(op.results[number].type)}: places are lost"
+                    )
+                found.append(("number", a))
+            else:
+                found.append(where[int(a - one)])
+        return found
+
+    def _run(self, op: Operation, given: list[Any], offset: int) -> Sequence[Any]:
+        """An op of the numbers of places: as whole numbers, else in the types that it has."""
+        rule = rule_for(type(op))
+        assert rule is not None
+        refused: Exception | None = None
+        for plain in (True, False):
+            operands = [
+                (g + offset).to(torch.int64 if plain else torch_dtype(held_as(v.type)))
+                if self._constant(v) is None
+                else g
+                for g, v in zip(given, op.operands, strict=True)
+            ]
+            try:
+                return rule(op, operands, Interpreter(self.weights))
+            except (RuntimeError, ValueError, TypeError, IndexError) as error:
+                refused = error
+        raise Unproven(f"{op.name} cannot be run on the numbers of places: {refused}")
+
+    def _constant(self, value: SSAValue) -> Any:
+        """What a constant list of sizes holds; None for a tensor of elements."""
+        owner = value.owner
+        if isinstance(owner, Operation) and owner.name in ("tosa.const_shape", "tosa.const"):
+            rule = rule_for(type(owner))
+            return None if rule is None else rule(owner, [], Interpreter(self.weights))[0]
+        return None
+
+    def _looked_up(self, op: Operation, index: Index) -> Typed:
+        """An element at the place that an element of another tensor names."""
+        if op.name == "aten.embedding.default":
+            rows = len(dims(op.operands[1].type))
+            at = self.at(op.operands[1], index[:rows])
+            return self.at(op.operands[0], (self._whole(at), *index[rows:]))
+        if op.name == "tosa.gather":
+            n, w, c = index
+            return self.at(op.operands[0], (n, self._whole(self.at(op.operands[1], (n, w))), c))
+        return self.opaque(op, 0, index)
+
+    def _whole(self, value: Typed) -> Any:
+        return z3.BV2Int(value.term, is_signed=True)
+
+    # -- folds -------------------------------------------------------------------------------
+
+    def folded(
+        self, function: str, body: Any, counts: Sequence[Any], same: Callable[[Any, Any], bool]
+    ) -> Any:
+        """The constant that stands for a fold: one for all that are provably equal."""
+        for known in self.folds:
+            if known.function == function and len(known.counts) == len(counts):
+                pairs = zip(known.counts, counts, strict=True)
+                if all(same(a, b) for a, b in pairs) and same(known.body, body):
+                    return known.value
+        value = z3.FreshConst(body.sort(), function)
+        self.folds.append(Fold(function, body, tuple(counts), value))
+        return value
+
+    @cached_property
+    def equal(self) -> Callable[[Any, Any], bool]:
+        """Whether two terms are provably the same."""
+
+        def same(one: Any, other: Any) -> bool:
+            if one.sort() != other.sort():
+                return False
+            if one.eq(other):
+                return True
+            solver = z3.Solver()
+            solver.set("timeout", 500)
+            solver.add(*self.domain.facts, *self.ranges, one != other)
+            return solver.check() == z3.unsat
+
+        return same
+
+
+@dataclass
+class Expression:
+    """An element of one op's result by its meaning, with the types that its numbers have."""
+
+    tensors: Tensors
+    op: Operation
+    index: Index
+    forced: Attribute | None = None
+    """The type to compute in: float64 for what is computed of numbers alone."""
+
+    @cached_property
+    def axes(self) -> AxisMap | None:
+        """The op's map; that of its family, where it computes element by element."""
+        found = axis_map(self.op)
+        if found is None and is_of(self.op, "elementwise"):
+            tensors = sum(isinstance(v.type, TensorType) for v in self.op.operands)
+            return elementwise(self.op, tensors)
+        return found
+
+    @cached_property
+    def computed_in(self) -> Attribute:
+        """The type in which the op computes: halves in float32, comparisons in what is compared."""
+        if self.forced is not None:
+            return self.forced
+        made = held_as(self.op.results[0].type)
+        first = self.op.operands[0].type
+        if is_float(made) is False and isinstance(first, TensorType) and is_of(self.op, "cast"):
+            made = held_as(first) if made != i1 else made
+        if self.op.name.startswith("quantized_decomposed.quantize"):
+            made = held_as(first)
+        if made in (f16, bf16):
+            return f32
+        if made != i1 or self.op.name.startswith(("aten.logical", "aten.isnan")):
+            return made
+        tensors = [v for v in self.op.operands if isinstance(v.type, TensorType)]
+        if self.op.name.startswith("aten.") and tensors:
+            arguments = self.op.SCHEMA.arguments
+            given: list[Any] = [
+                torch.empty([1] * len(dims(v.type)), dtype=torch_dtype(held_as(v.type)))
+                for v in tensors
+            ]
+            given += [
+                number
+                for a in arguments[1:]
+                if isinstance(number := self.op.arg(a.name), int | float)
+            ]
+            return (
+                element_type(torch.result_type(*given))
+                if len(given) == 2
+                else held_as(tensors[0].type)
+            )
+        return held_as(tensors[0].type) if tensors else made
+
+    @cached_property
+    def free(self) -> int:
+        """The number of the first bound index that does not stand in this one.
+
+        Folds of one element all begin there, so that equal ones look equal.
+        """
+        found, waiting = 0, list(self.index)
+        while waiting:
+            term = waiting.pop()
+            name = term.decl().name() if z3.is_const(term) else ""
+            if name.startswith("k") and name[1:].isdigit():
+                found = max(found, int(name[1:]) + 1)
+            waiting += term.children()
+        return found
+
+    def result(self, term: Any) -> Typed:
+        """The element, in the type of the result."""
+        made = self.of(term, None)
+        name = NOT_NEGATIVE.get(self.op.name)
+        if name is not None:
+            zero, held = (self.of(each, None).term for each in (0.0, self.op.arg(name)))
+            self.tensors.domain.facts.append(
+                self.tensors.domain.apply("less_equal", [zero, held], self.computed_in)
+            )
+        return self.tensors.domain.converted(made, held_as(self.op.results[0].type))
+
+    def of(self, term: Any, bound: dict[tuple[SSAValue, int], Any] | None) -> Typed:
+        """A term of the meaning; `bound` are the indices of a fold around it."""
+        tensors, domain, of = self.tensors, self.tensors.domain, self.computed_in
+        if isinstance(term, SSAValue):
+            return domain.converted(self.tensors.scalar(term), of)
+        if not isinstance(term, Term):
+            lifted = self.tensors.tokens.lifted(term)
+            held: Any = lifted.node if isinstance(lifted, Symbolic) else lifted
+            if isinstance(held, Number):
+                return Typed(domain.constant(held, of), of)
+            if held is None or not isinstance(held, int | float):
+                raise Unproven(f"{self.op.name}: {held!r} is no number")
+            return Typed(domain.constant(held, of), of)
+        if term.function == "element":
+            assert term.value is not None
+            return self.element(term.value, bound)
+        if term.function == "unknown":
+            late = [v for v in self.op.operands if not isinstance(v.type, TensorType)]
+            if len(late) != 1:
+                raise Unproven(f"{self.op.name} of several numbers that are known at run time")
+            return domain.converted(tensors.scalar(late[0]), of)
+        if term.function in FOLDS:
+            return self.fold(term)
+        if term.function == "some":
+            return Typed(z3.FreshConst(domain.sort(of)), of)
+        if _is_of_numbers(term) and of != f64 and is_float(of):
+            return domain.converted(replace(self, forced=f64).of(term, None), of)
+        parts = [self.of(part, bound) for part in term.operands]
+        if term.function == "cast":
+            assert term.to is not None
+            return domain.converted(parts[0], held_as(self.op.results[0].type))
+        if term.function == "where":
+            test = domain.converted(parts[0], i1).term
+            one, other = (domain.converted(part, of).term for part in parts[1:])
+            return Typed(domain.apply("where", [test, one, other], of), of)
+        if term.function in _TRUTHS:
+            terms = [domain.converted(part, i1).term for part in parts]
+            return Typed(domain.apply(term.function, terms, i1), i1)
+        terms = [domain.converted(part, of).term for part in parts]
+        made = domain.apply(term.function, terms, of)
+        return Typed(made, i1 if term.function in _COMPARES else of)
+
+    def element(self, value: SSAValue, bound: dict[tuple[SSAValue, int], Any] | None) -> Typed:
+        """The element of an operand that the axis map names."""
+        tensors, shape = self.tensors, dims(value.type)
+        if not shape:
+            return tensors.at(value, ())
+        if self.axes is None:
+            raise Unproven(f"{self.op.name} has no axis map here")
+        links = self.axes.links[list(self.op.operands).index(value)]
+        if links is None:
+            raise Unproven(f"{self.op.name}: which elements it reads is not said")
+        found: list[Any] = []
+        for axis, link in enumerate(links):
+            match link:
+                case _ if bound and (value, axis) in bound:
+                    found.append(bound[value, axis])
+                case Along(axis=at, stride=stride, offset=offset, reach=1):
+                    found.append(self.index[at] * stride + offset)
+                case Once():
+                    found.append(z3.IntVal(0))
+                case All(axis=at) if at is not None:
+                    found.append(self.index[at])
+                case _:
+                    raise Unproven(f"{self.op.name}: which elements it reads is not one")
+        return tensors.at(value, tuple(found))
+
+    def fold(self, term: Term) -> Typed:
+        """A sum, an average or an extremum over the axes that maps read whole."""
+        tensors, domain, of = self.tensors, self.tensors.domain, self.computed_in
+        values = _read_by(term)
+        bound: dict[tuple[SSAValue, int], Any] = {}
+        counts: list[Any] = []
+        start = self.free
+        for value in values:
+            links = (
+                None if self.axes is None else self.axes.links[list(self.op.operands).index(value)]
+            )
+            if links is None:
+                raise Unproven(f"{self.op.name}: which elements it folds is not said")
+            if any(isinstance(link, Along) and link.reach != 1 for link in links):
+                raise Unproven(f"{self.op.name}: which elements stand in a window is not said")
+            whole = [axis for axis, link in enumerate(links) if isinstance(link, All)]
+            if counts and len(whole) != len(counts):
+                raise Unproven(f"{self.op.name}: which elements it multiplies is not said")
+            for number, axis in enumerate(whole):
+                at = z3.Int(f"k{start + number}")
+                bound[value, axis] = at
+                if number == len(counts):
+                    size = tensors.size(dims(value.type)[axis])
+                    tensors.ranges += [at >= 0, at < size]
+                    counts.append(size)
+        body = domain.converted(self.of(term.operands[0], bound), of).term
+        self.tensors.is_rank_free = False
+        function = term.function
+        if not counts:
+            return Typed(body, of)
+        if function == "average" and not domain.is_exact:
+            count = z3.IntVal(1)
+            for size in counts:
+                count = count * size
+            total = tensors.folded("total", body, counts, tensors.equal)
+            return Typed(total / z3.ToReal(count), of)
+        return Typed(tensors.folded(f"{function}:{of}", body, counts, tensors.equal), of)
+
+
+def _is_of_numbers(term: Any) -> bool:
+    """Whether a term reads no element."""
+    if not isinstance(term, Term):
+        return isinstance(term, int | float)
+    return bool(term.operands) and all(map(_is_of_numbers, term.operands))
+
+
+def _read_by(term: Term) -> list[SSAValue]:
+    """The operands whose elements a term reads outside folds of its own."""
+    found: dict[SSAValue, None] = {}
+    waiting: list[Any] = list(term.operands)
+    while waiting:
+        part = waiting.pop(0)
+        if not isinstance(part, Term):
+            continue
+        if part.function == "element":
+            assert part.value is not None
+            if isinstance(part.value.type, TensorType):
+                found[part.value] = None
+        elif part.function not in FOLDS:
+            waiting += part.operands
+    return list(found)

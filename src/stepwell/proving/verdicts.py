@@ -1,0 +1,214 @@
+"""The verdict on a rule: over all its forms, instances and paths."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from stepwell.ir.rewriting import Bound
+from stepwell.ir.types import dims
+from stepwell.proving.counterexamples import Counterexample, search
+from stepwell.proving.deciding import Proof, decide
+from stepwell.proving.instances import Instance, Instances
+from stepwell.proving.instantiating import NotWritten, Statement
+from stepwell.proving.numbers import Unproven, paths
+from stepwell.translate.rules.notation import Rule
+from stepwell.translate.rules.rewrite import RuleRewrite
+
+Kind = Literal["bits", "zeros", "reals", "refuted", "open"]
+_KINDS: dict[Proof, Kind] = {Proof.BITS: "bits", Proof.ZEROS: "zeros", Proof.REALS: "reals"}
+SAID: dict[Kind, str] = {
+    "bits": "proved bit for bit",
+    "zeros": "proved bit for bit but for the sign of a zero",
+    "reals": "proved over the reals",
+    "refuted": "refuted",
+    "open": "open",
+}
+
+
+@dataclass
+class Verdict:
+    """What is proved of a rule.
+
+    Attributes:
+        rule: its name.
+        kind: how far both sides are the same.
+        scope: for which shapes.
+        reason: why it is open, or what a refutation shows.
+        instances, pairs: how many were written down, and how many pairs of values decided.
+        partial: of how many shapes not all arguments were tried.
+        hash: of the rule's text.
+    """
+
+    rule: str
+    kind: Kind
+    scope: str = ""
+    reason: str = ""
+    instances: int = 0
+    pairs: int = 0
+    partial: int = 0
+    seconds: float = 0.0
+    hash: str = ""
+    counterexample: Counterexample | None = field(default=None, repr=False)
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether it holds, for what the scope says."""
+        return self.kind in ("bits", "zeros", "reals")
+
+    def __str__(self) -> str:
+        more = f", {self.scope}" if self.is_proved else f": {self.reason}"
+        return f"{SAID[self.kind]}{more}"
+
+
+_MOST_DOUBTS = 4
+"""Instances with neither a proof nor a counterexample after which a rule is open."""
+
+
+def hash_of(rule: Rule) -> str:
+    """A rule's text, in short."""
+    return hashlib.sha256(rule.text.encode()).hexdigest()[:16]
+
+
+def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> Verdict:
+    """The verdict on a rule.
+
+    Args:
+        rewrite: the rule.
+        forms: in place of its own: with other conditions, say.
+    """
+    begun = time.perf_counter()
+    verdict = _Case(rewrite).verdict(forms or rewrite.rule.forms)
+    return replace(verdict, seconds=time.perf_counter() - begun, hash=hash_of(rewrite.rule))
+
+
+@dataclass
+class _Case:
+    rewrite: type[RuleRewrite]
+    worst: Proof = Proof.BITS
+    instances: int = 0
+    pairs: int = 0
+    partial: int = 0
+    rank: int = 0
+    of_numbers: int = 0
+    of_symbols: int = 0
+    pointwise: bool = True
+    doubts: list[str] = field(default_factory=list[str])
+
+    @property
+    def bound(self) -> Bound:
+        return self.rewrite.bound
+
+    def verdict(self, forms: tuple[Rule, ...]) -> Verdict:
+        """Go through all forms, up to the first refutation."""
+        name = self.rewrite.name
+        for form in forms:
+            statement = Statement(self.rewrite, form)
+            for instance in Instances(self.rewrite, form):
+                refutation = self._tried(statement, instance)
+                if refutation is not None:
+                    return self._of("refuted", str(refutation), refutation)
+                if len(self.doubts) >= _MOST_DOUBTS:
+                    break
+        left = [doubt for doubt in self.doubts if not self._is_of_size(doubt)]
+        if left or not self.pairs:
+            return self._of("open", (left or self.doubts or ["no instance of it was written"])[0])
+        return replace(self._of(_KINDS[self.worst], ""), rule=name, scope=self.scope())
+
+    def _tried(self, statement: Statement, instance: Instance) -> Counterexample | None:
+        """Decide an instance; one that is not proved is run on numbers."""
+        try:
+            self.instance(statement, instance)
+        except NotWritten:
+            return None
+        except (Unproven, IndexError, ValueError, KeyError, TypeError) as error:
+            reason = (
+                error.problems[0].fact
+                if isinstance(error, Unproven)
+                else f"{type(error).__name__}: {error}"
+            )
+            found = search(statement, instance, self.bound)
+            if isinstance(found, Counterexample):
+                return found
+            if found == "agrees":
+                self.doubts.append(f"{reason} ({instance})")
+        return None
+
+    def _of(self, kind: Kind, reason: str, found: Counterexample | None = None) -> Verdict:
+        return Verdict(
+            self.rewrite.name,
+            kind,
+            reason=reason,
+            instances=self.instances,
+            pairs=self.pairs,
+            partial=self.partial,
+            counterexample=found,
+        )
+
+    def _is_of_size(self, reason: str) -> bool:
+        return "symbolic size" in reason and self.of_numbers > 0
+
+    def scope(self) -> str:
+        """For which shapes it is proved."""
+        if self.pointwise:
+            return "all shapes"
+        if self.of_symbols and not any(map(self._is_of_size, self.doubts)):
+            found = f"all sizes, up to rank {self.rank}"
+        else:
+            found = f"sizes that were tried, up to rank {self.rank}"
+        return found + (", some arguments of each" if self.partial else "")
+
+    def instance(self, statement: Statement, instance: Instance) -> None:
+        """Decide every pair on every path of an instance."""
+        for path, written in self._written(statement, instance):
+            if written is None:
+                continue
+            self.instances += 1
+            self.partial += instance.is_partial
+            self.pointwise &= instance.is_pointwise
+            if written.misfits:
+                raise Unproven(f"types do not fit: {written.misfits[0]}")
+            for old, new in written.pairs:
+                self.pairs += 1
+                self.rank = max(self.rank, len(dims(old.type)))
+                found = decide(
+                    old, new, written.program.weights, statement.tokens, path, self.bound
+                )
+                if found.proof is Proof.NONE:
+                    raise Unproven(found.reason)
+                self.worst = min(self.worst, found.proof)
+                if found.has_symbols:
+                    self.of_symbols += 1
+                else:
+                    self.of_numbers += 1
+
+    def _written(self, statement: Statement, instance: Instance) -> Iterator:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]
+        return paths(lambda path: statement.written(instance, path))  # pyright: ignore[reportUnknownVariableType]
+
+
+def rules() -> dict[str, type[RuleRewrite]]:
+    """Every rule that is its own text, by name and module, in the order of modules."""
+    import importlib
+    import pkgutil
+
+    import stepwell.translate.rewrites as room
+
+    found: dict[str, type[RuleRewrite]] = {}
+    for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+        held = importlib.import_module(module.name)
+        for rewrite in getattr(held, "RULES", ()):
+            if isinstance(rewrite, type) and issubclass(rewrite, RuleRewrite):
+                name = (
+                    rewrite.name
+                    if rewrite.name not in found
+                    else f"{_room(rewrite)}.{rewrite.name}"
+                )
+                found[name] = rewrite
+    return found
+
+
+def _room(rewrite: type[RuleRewrite]) -> str:
+    return rewrite.__module__.split("rewrites.")[-1].split(".")[0]
